@@ -110,10 +110,32 @@ class Accounts:
         accounts = self._options.relay.accounts
         assert accounts is not None
         if accounts.reward:
-            self._owe(made, accounts.reward)
+            # Note a reward for each message that took effect.
+            for one in made:
+                if one.user is None and one.why == Refusal.ACCEPTED and one.call < CallKind.UPDATE:
+                    self._columns["owed"][self._row(one.chain, one.relayer)] += np.uint64(one.many * accounts.reward)
             if self._height % accounts.reward_every == 0:
-                self._pay_rewards()
-        notices = self._stop_and_continue()
+                # Pay the rewards that are owed, in the order of relayers, as far as the zone's account holds out.
+                owed, earned = self._columns["owed"], self._columns["earned"]
+                for row in np.flatnonzero(owed).tolist():
+                    zone = row - row % self._per_zone + self._per_zone - 1
+                    paid = min(owed[row], self._balance[zone])
+                    owed[row] -= paid
+                    earned[row] += paid
+                    self._balance[zone] -= paid
+                    self._balance[row] += paid
+        # Note who could not pay for all its calls in this block, and who pays again; return the changes.
+        stopped, notices = self._columns["stopped"], list[Notice]()
+        chains, relayers = self._funds["chain"], self._funds["relayer"]
+        for row in sorted(self._short | self._paying):
+            stops, was = row in self._short, bool(stopped[row])
+            if stops == was:
+                continue
+            stopped[row] = self._height if stops else 0
+            self._columns["stops"][row] += np.uint64(stops)
+            reason, event = (OUT_OF_FUNDS, Event.REJECTED) if stops else (FUNDED, Event.ACKNOWLEDGED)
+            chain = int(chains[row])
+            notices.append(Notice(chain, chain, self._height, reason, int(relayers[row]), event))
         changed = {name: new for name, new in self._columns.items() if not np.array_equal(new, self._funds[name])}
         return self._funds.with_columns(**changed) if changed else self._funds, notices
 
@@ -131,35 +153,3 @@ class Accounts:
         self._balance[row] -= np.uint64(paid * price)
         self._balance[self._row(chain, self._per_zone - 1)] += np.uint64(paid * price)
         return paid
-
-    def _owe(self, made: Sequence[Made], reward: int) -> None:
-        """Note a reward for each message that took effect."""
-        for one in made:
-            if one.user is None and one.why == Refusal.ACCEPTED and one.call < CallKind.UPDATE:
-                self._columns["owed"][self._row(one.chain, one.relayer)] += np.uint64(one.many * reward)
-
-    def _pay_rewards(self) -> None:
-        """Pay the rewards that are owed, in the order of relayers, as far as the zone's account holds out."""
-        owed, earned = self._columns["owed"], self._columns["earned"]
-        for row in np.flatnonzero(owed).tolist():
-            zone = row - row % self._per_zone + self._per_zone - 1
-            paid = min(owed[row], self._balance[zone])
-            owed[row] -= paid
-            earned[row] += paid
-            self._balance[zone] -= paid
-            self._balance[row] += paid
-
-    def _stop_and_continue(self) -> list[Notice]:
-        """Note who could not pay for all its calls in this block, and who pays again; return the changes."""
-        stopped, found = self._columns["stopped"], list[Notice]()
-        chains, relayers = self._funds["chain"], self._funds["relayer"]
-        for row in sorted(self._short | self._paying):
-            stops, was = row in self._short, bool(stopped[row])
-            if stops == was:
-                continue
-            stopped[row] = self._height if stops else 0
-            self._columns["stops"][row] += np.uint64(stops)
-            reason, event = (OUT_OF_FUNDS, Event.REJECTED) if stops else (FUNDED, Event.ACKNOWLEDGED)
-            chain = int(chains[row])
-            found.append(Notice(chain, chain, self._height, reason, int(relayers[row]), event))
-        return found

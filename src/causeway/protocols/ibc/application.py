@@ -93,23 +93,19 @@ def application_of(state: State, context: Committing, before: Application | None
         if before is not None and known is not None and before.tables[name] is frame:
             sections[name] = known
             continue
-        section = sections[name] = _section(name, frame, context, known)
+        # The digests of the zones' rows of a table.
+        owner = STATE_TABLES[COMMITTED[name]].owner if name in COMMITTED else "program"
+        own = context.zones.host_of(frame[owner]).view(np.uint32) if owner == "program" else frame[owner]
+        left_out = NOT_COMMITTED.get(name, ())
+        if name == "trust" and context.zones.options.delay_ns:
+            left_out = ()
+        committed = frame.select([column for column in frame.names if column not in left_out])
+        section = sections[name] = hashed_rows(committed, own, context.chains, known)
         changed = range(len(context.chains)) if known is None else section.changed.tolist()
         for zone in changed:
             leaf = leaf_of(_key(name), section.digests[zone])
             leaves[zone, place] = np.frombuffer(leaf, dtype=np.uint8)
     return Application(tables, sections, leaves)
-
-
-def _section(name: str, frame: Frame, context: Committing, before: Section | None) -> Section:
-    """Return the digests of the zones' rows of a table."""
-    owner = STATE_TABLES[COMMITTED[name]].owner if name in COMMITTED else "program"
-    own = context.zones.host_of(frame[owner]).view(np.uint32) if owner == "program" else frame[owner]
-    left_out = NOT_COMMITTED.get(name, ())
-    if name == "trust" and context.zones.options.delay_ns:
-        left_out = ()
-    committed = frame.select([column for column in frame.names if column not in left_out])
-    return hashed_rows(committed, own, context.chains, before)
 
 
 def _key(name: str) -> bytes:

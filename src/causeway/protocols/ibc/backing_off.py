@@ -47,11 +47,6 @@ Moved = tuple[int, int, int]
 """A zone, its counterparty, and a kind of call."""
 
 
-def left_alone(state: State, context: Context) -> Frame:
-    """Return what relayers leave alone in this block (``BACKOFFS_SCHEMA``)."""
-    return state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
-
-
 def held_back(rows: Frame, waiting: Frame, context: Context) -> Frame:
     """Return submissions (``SUBMISSIONS_SCHEMA``) without those that their relayers leave alone (``left_alone``).
 
@@ -65,17 +60,18 @@ def held_back(rows: Frame, waiting: Frame, context: Context) -> Frame:
     entries = waiting.filter(~of_header)
     singly = rows["call"] <= CallKind.TIMEOUT if context.options.order == "unordered" else np.zeros(len(rows), bool)
     singles, others = rows.filter(singly), rows.filter(~singly)
-    return concat([_before_the_first(others, entries), _without(singles, _keys(singles), entries)])
-
-
-def _before_the_first(rows: Frame, entries: Frame) -> Frame:
-    """Return what of submissions comes before the first entry that is left alone."""
+    # What of submissions comes before the first entry that is left alone.
     groups = groups_of(*(entries[name] for name in STRETCH))
     first = entries.take(groups.starts)
-    row = lookup(first, _keys(rows), STRETCH)
-    stop = rows["end"].copy()
+    row = lookup(first, _keys(others), STRETCH)
+    stop = others["end"].copy()
     stop[row >= 0] = np.minimum(stop[row >= 0], first["first"][row[row >= 0]])
-    return rows.with_columns(end=stop).filter((stop > rows["begin"]) | (rows["call"] == CallKind.UPDATE))
+    return concat(
+        [
+            others.with_columns(end=stop).filter((stop > others["begin"]) | (others["call"] == CallKind.UPDATE)),
+            _without(singles, _keys(singles), entries),
+        ]
+    )
 
 
 def not_waiting(ranges: Frame, relayer: int, waiting: Frame) -> Frame:
@@ -95,21 +91,39 @@ def remember(state: State, made: Sequence[Made], context: Context) -> State:
     refused = _refused(made, context)
     if len(refused) == 0 and len(state.backoffs) == 0:
         return state
-    before = _without_moved(state.backoffs, made, context)
+    # Rows without those of ordered queues that have moved on: what had to come first may have come.
+    moved = np.array(sorted(_moved(made)), dtype=np.uint64).reshape(-1, 3)
+    if context.options.order != "ordered" or len(moved) == 0 or len(state.backoffs) == 0:
+        before = state.backoffs
+    else:
+        names = ("chain", "source", "call")
+        keys = Frame(
+            {name: moved[:, place].astype(state.backoffs[name].dtype) for place, name in enumerate(names)}, len(moved)
+        )
+        before = state.backoffs.filter(
+            (lookup(keys, state.backoffs, names) < 0) | (state.backoffs["call"] == CallKind.UPDATE)
+        )
     held = _holding(before, refused.with_columns(at=refused["first"]))
     counts = np.ones(len(refused), dtype=np.uint64)
     counts[held >= 0] += before["refusals"][held[held >= 0]]
     pause = np.uint64(1) << np.minimum(counts, np.uint64(DOUBLINGS))
     refused = refused.with_columns(refusals=counts, until=np.uint64(context.height) + pause)
-    rows = _not_processed(_overlaid(before, refused), state, made, context)
+    # Rows of `before`, and where they hold the same indices those of `now`, of these the highest counts.
+    rows = concat([before, refused.select(before.names)])
+    is_new = (np.arange(len(rows)) >= len(before)).astype(np.uint8)
+    ends = (rows.select(STRETCH).with_columns(at=rows[name]) for name in ("first", "stop"))
+    points, where = np.unique(np.concatenate(codes((*STRETCH, "at"), *ends)), return_inverse=True)
+    at = np.empty(len(points), dtype=np.uint64)
+    at[where] = np.concatenate([rows["first"], rows["stop"]])
+    row, piece = over(where[: len(rows)], where[len(rows) :])
+    order = stable_order(piece.view(np.uint64), is_new[row], rows["refusals"][row])
+    groups = groups_of(piece[order])
+    last = order[groups.starts + groups.counts - 1]
+    rows = _not_processed(
+        rows.take(row[last]).with_columns(first=at[piece[last]], stop=at[piece[last] + 1]), state, made, context
+    )
     rows = rows.filter(rows["until"] + np.uint64(LONGEST) > np.uint64(context.height))
     return replace(state, backoffs=_merged(rows).select(BACKOFFS_SCHEMA.names))
-
-
-def forget(state: State, chain: int, counterparty: int) -> State:
-    """Return the state without what relayers leave alone of a connection."""
-    rows = state.backoffs
-    return replace(state, backoffs=rows.filter((rows["chain"] != chain) | (rows["source"] != counterparty)))
 
 
 def _refused(made: Sequence[Made], context: Context) -> Frame:
@@ -152,16 +166,6 @@ def _moved(made: Sequence[Made]) -> set[Moved]:
     return {(one.chain, one.source, one.call) for one in made if one.why == Refusal.ACCEPTED}
 
 
-def _without_moved(rows: Frame, made: Sequence[Made], context: Context) -> Frame:
-    """Return rows without those of ordered queues that have moved on: what had to come first may have come."""
-    moved = np.array(sorted(_moved(made)), dtype=np.uint64).reshape(-1, 3)
-    if context.options.order != "ordered" or len(moved) == 0 or len(rows) == 0:
-        return rows
-    names = ("chain", "source", "call")
-    keys = Frame({name: moved[:, place].astype(rows[name].dtype) for place, name in enumerate(names)}, len(moved))
-    return rows.filter((lookup(keys, rows, names) < 0) | (rows["call"] == CallKind.UPDATE))
-
-
 def _without(ranges: Frame, keys: Frame, waiting: Frame) -> Frame:
     """Return ranges (``begin``, ``end``) without the entries that rows of a table hold; ``keys``: whose they are."""
     spread, index = over(ranges["begin"], ranges["end"])
@@ -185,21 +189,6 @@ def _holding(table: Frame, asked: Frame) -> Rows:
     for name in STRETCH:
         inside &= table[name][found] == asked[name]
     return np.where(inside, found, -1)
-
-
-def _overlaid(before: Frame, now: Frame) -> Frame:
-    """Return rows of ``before``, and where they hold the same indices those of ``now``, of these the highest counts."""
-    rows = concat([before, now.select(before.names)])
-    is_new = (np.arange(len(rows)) >= len(before)).astype(np.uint8)
-    ends = (rows.select(STRETCH).with_columns(at=rows[name]) for name in ("first", "stop"))
-    points, where = np.unique(np.concatenate(codes((*STRETCH, "at"), *ends)), return_inverse=True)
-    at = np.empty(len(points), dtype=np.uint64)
-    at[where] = np.concatenate([rows["first"], rows["stop"]])
-    row, piece = over(where[: len(rows)], where[len(rows) :])
-    order = stable_order(piece.view(np.uint64), is_new[row], rows["refusals"][row])
-    groups = groups_of(piece[order])
-    last = order[groups.starts + groups.counts - 1]
-    return rows.take(row[last]).with_columns(first=at[piece[last]], stop=at[piece[last] + 1])
 
 
 def _not_processed(rows: Frame, state: State, made: Sequence[Made], context: Context) -> Frame:

@@ -23,15 +23,26 @@ from causeway.protocols.ibc.carrying import own_share
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import with_known
 from causeway.protocols.ibc.disconnecting import ended, is_final
+from causeway.protocols.ibc.entries import entry_digests
+from causeway.protocols.ibc.evidence import weigh
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
 from causeway.protocols.ibc.messages.send import send
 from causeway.protocols.ibc.notices import notice_rows
 from causeway.protocols.ibc.progress import Pair
-from causeway.protocols.ibc.pushing import push, with_ready, without_finished
+from causeway.protocols.ibc.pushing import push, with_ready
 from causeway.protocols.ibc.recovering import recover
-from causeway.protocols.ibc.state import RECEIPT, SEND, SLOTS_SCHEMA, STATE_TABLES, State, answering, lanes_of
-from causeway.protocols.ibc.submitting import RelayPlan, take_submissions, weighed
+from causeway.protocols.ibc.state import (
+    RECEIPT,
+    SEND,
+    SLOTS_SCHEMA,
+    STATE_TABLES,
+    State,
+    answering,
+    connection_rows,
+    lanes_of,
+)
+from causeway.protocols.ibc.submitting import RelayPlan, take_submissions
 from causeway.protocols.messages import LANE, LANE_COLUMNS, NO_QUEUE
 
 
@@ -51,7 +62,9 @@ def process_block(
     calls, unserved = _local_arrivals(local, state)
     if context.options.relay.users or context.options.relay.sponsored:
         plan = replace(plan, submissions=own_share(plan.submissions, offered, inputs.own, context))
-    evidence, raising = weighed(plan, offered, context), dict[Pair, Intervals]()
+    # What the proofs of a block amount to; `messages`: the entries that they cover, by lane and index.
+    leaves = entry_digests(offered, context.zones, context.tick_ns)[1]
+    evidence, raising = weigh(plan.submissions, plan.provable.proofs, offered, leaves, context), dict[Pair, Intervals]()
     while True:
         after, accepted = take_submissions(
             state, plan, offered, inputs.headers, context, evidence=evidence, raising=raising
@@ -71,16 +84,35 @@ def process_block(
         log.add(notice_rows(accepted.notices))
     accepted.fees.log(log)
     if len(accepted.cleaned):
-        taken = _without_cleaned(taken, taken.state)
+        # What came of the handlers without receipts below the heads of their queues.
+        immediate = taken.immediate
+        passed = immediate["index"] < taken.state.queues.count_of("begin", immediate)
+        taken = replace(taken, handled=_not_below_head(taken.handled, taken.state), immediate=immediate.filter(~passed))
     state = _popped(taken.state, taken.settled, log)
-    _log_timed_out(taken.settled, log)
+    # Leave an event for each of our packets that ended without a receipt.
+    late = taken.settled.filter(taken.settled["via"] == Via.TIMEOUT)
+    packets = late.with_columns(
+        kind=np.where(is_final(late), late["kind"], np.uint8(Kind.REQUEST)),
+        sender=late["receiver"],
+        receiver=late["sender"],
+    )
+    if len(late):
+        where = {"chain": late["destination"], "queue_index": late["index"]}
+        log.add(event_rows(packets, Event.TIMED_OUT, code=Code.TIMEOUT, **where))
     sent, receipts, slots = _outgoing(state, taken, context, log)
     state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds), own)
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     state = with_ready(replace(state, slots=slots), before, ordered)
     state = remember(with_known(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context)
-    return without_finished(state), outbound
+    # The state without the runs that nobody will ask for: popped packets and local messages, and receipts that the
+    # destination has processed, as far as relayers saw.
+    queues, connections = state.queues.counters, state.connections
+    connection = connection_rows(connections, queues["source"], queues["destination"])
+    receipts = (queues["substream"] == RECEIPT) & (connection >= 0)
+    done = queues["begin"].copy()
+    done[receipts] = np.maximum(done[receipts], connections["peer_done"][connection[receipts]])
+    return replace(state, queues=state.queues.forget(done)), outbound
 
 
 def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None:
@@ -120,27 +152,18 @@ def _cleaned(state: State, cleaned: Frame) -> State:
     last = cleaned.take(groups.starts + groups.counts - 1)
     lanes, to = answering(last, RECEIPT), last["end"]
     state = replace(state, queues=state.queues.advance(lanes, to), leaves=state.leaves.advance(lanes, to))
-    return replace(state, slots=_not_below_head(state.slots, state), receipts=_held(state.receipts, state))
-
-
-def _held(receipts: Frame, state: State) -> Frame:
-    """Return the receipts that are still in their queues."""
-    return receipts.filter(receipts["index"] >= state.queues.count_of("begin", receipts)) if len(receipts) else receipts
+    return replace(
+        state,
+        slots=_not_below_head(state.slots, state),
+        receipts=state.receipts.filter(state.receipts["index"] >= state.queues.count_of("begin", state.receipts))
+        if len(state.receipts)
+        else state.receipts,
+    )
 
 
 def _not_below_head(packets: Frame, state: State) -> Frame:
     """Return the packets (lane or ends, ``index``) whose receipts are not below the heads of their queues."""
     return packets.filter(packets["index"] >= state.queues.count_of("begin", answering(packets, RECEIPT)))
-
-
-def _without_cleaned(taken: Handled, state: State) -> Handled:
-    """Return what came of the handlers without receipts below the heads of their queues.
-
-    A cleanup may have passed a packet that came in this very block, with an old proof.
-    """
-    immediate = taken.immediate
-    passed = immediate["index"] < state.queues.count_of("begin", immediate)
-    return replace(taken, handled=_not_below_head(taken.handled, state), immediate=immediate.filter(~passed))
 
 
 def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
@@ -178,27 +201,10 @@ def _popped(state: State, answers: Frame, log: EventLog) -> State:
     if len(answers) == 0:
         return state
     packets = answering(answers, SEND).with_columns(index=answers["index"])
-    _log_collected(packets, log)
-    return replace(state, leaves=state.leaves.delete(packets)).trimmed(packets)
-
-
-def _log_timed_out(answers: Frame, log: EventLog) -> None:
-    """Leave an event for each of our packets that ended without a receipt."""
-    late = answers.filter(answers["via"] == Via.TIMEOUT)
-    packets = late.with_columns(
-        kind=np.where(is_final(late), late["kind"], np.uint8(Kind.REQUEST)),
-        sender=late["receiver"],
-        receiver=late["sender"],
-    )
-    if len(late):
-        where = {"chain": late["destination"], "queue_index": late["index"]}
-        log.add(event_rows(packets, Event.TIMED_OUT, code=Code.TIMEOUT, **where))
-
-
-def _log_collected(packets: Frame, log: EventLog) -> None:
     rows = in_lane_order(packets)
     at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
     log.collected(rows.select(LANE).take(at), COLLECTED_MESSAGES, first, end)
+    return replace(state, leaves=state.leaves.delete(packets)).trimmed(packets)
 
 
 def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat
@@ -115,11 +114,6 @@ def trust_row(chain: int, counterparty: int, header: bytes, context: Context) ->
     return _rows({(chain, counterparty): [found]})
 
 
-def height_in(certification: bytes) -> int:
-    """Return the height of a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
-    return read_header(certification).height
-
-
 def header_times(headers: Frame) -> dict[int, int]:
     """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
@@ -133,14 +127,6 @@ def newest_times(state: State) -> U64:
     newest = np.searchsorted(keys, asked, side="right") - 1
     times: U64 = trust["time"][newest]
     return times
-
-
-def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
-    """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
-    over: npt.NDArray[np.bool_] = is_over(
-        newest_times(state), np.uint64(context.options.trusting_ns), np.uint64(context.time)
-    )
-    return over
 
 
 class Clients:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.order import Rows, positions_in
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.kept_forest import KeptForest
 from causeway.protocols.contract import Chains
 from causeway.protocols.ibc.application import Committing, application_of
@@ -22,7 +22,6 @@ from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY
 from causeway.protocols.ibc.leaves import Leaves
 from causeway.protocols.ibc.state import State
 from causeway.protocols.ibc.store import Queued, Store
-from causeway.protocols.ibc.zones import Zones
 
 Mask = npt.NDArray[np.bool_]
 
@@ -40,7 +39,7 @@ def commit(state: State, context: Committing) -> Store:
     """
     chains: Chains = context.chains
     before = state.kept.store if isinstance(state.kept.store, Store) else None
-    if before is not None and not (before.is_current and np.array_equal(before.chains, chains)):
+    if before is not None and not ((before.forest.version == before.version) and np.array_equal(before.chains, chains)):
         before = None
     queued = Queued.of(state, chains, None if before is None else before.queued)
     if before is not None and queued.keys is not before.queued.keys:
@@ -54,7 +53,14 @@ def commit(state: State, context: Committing) -> Store:
     joined = np.cumsum(counts + 2) - (counts + 2)
     heads: Rows = fixed + joined - (bases - fixed * np.arange(len(chains)))[queued.owner]
     moved = _moved_ends(queued, before)
-    ends = _ends(queued, moved, before, context.zones)
+    # The leaves of the heads and tails of queues, shape (queues, 2, 32).
+    lanes = queued.lanes
+    ends = np.empty((len(lanes), 2, DIGEST_BYTES), dtype=np.uint8) if before is None else before.ends.copy()
+    for side, name, key in ((HEAD, "begin", HEAD_KEY), (TAIL, "next_index", TAIL_KEY)):
+        rows = np.flatnonzero(moved[:, side])
+        if len(rows):
+            asked = lanes.take(rows)
+            ends[rows, side] = position_leaves(asked, key, asked[name], context.zones)
     forest = KeptForest(sizes) if before is None else before.forest
     same = {} if before is None else _same_first(queued, state.leaves, before)
     shifts = np.zeros(len(chains), dtype=np.int64)
@@ -77,18 +83,6 @@ def _moved_ends(queued: Queued, before: Store | None) -> Mask:
     if before is None:
         return np.ones((len(queued.lanes), 2), dtype=bool)
     return np.stack([queued.lanes[name] != before.lanes[name] for name in names], axis=1)
-
-
-def _ends(queued: Queued, moved: Mask, before: Store | None, zones: Zones) -> Digests:
-    """Return the leaves of the heads and tails of queues, shape (queues, 2, 32)."""
-    lanes = queued.lanes
-    ends = np.empty((len(lanes), 2, DIGEST_BYTES), dtype=np.uint8) if before is None else before.ends.copy()
-    for side, name, key in ((HEAD, "begin", HEAD_KEY), (TAIL, "next_index", TAIL_KEY)):
-        rows = np.flatnonzero(moved[:, side])
-        if len(rows):
-            asked = lanes.take(rows)
-            ends[rows, side] = position_leaves(asked, key, asked[name], zones)
-    return ends
 
 
 def _same_first(queued: Queued, leaves: Leaves, before: Store) -> dict[int, int]:

@@ -67,14 +67,6 @@ def _emptied(values: pa.BinaryArray, chosen: npt.NDArray[np.bool_]) -> pa.Binary
     return pc.if_else(pa.array(chosen), pa.scalar(b"", pa.binary()), values) if chosen.any() else values
 
 
-def entry_leaves(messages: Frame, zones: Zones, tick_ns: int) -> Digests:
-    """Return the leaf hash of each message as an entry of its lane's queue, which is named by its destination.
-
-    ``messages``: message columns with their lane and ``index``.
-    """
-    return entry_digests(messages, zones, tick_ns)[1]
-
-
 def entry_digests(messages: Frame, zones: Zones, tick_ns: int) -> tuple[Digests, Digests]:
     """Return the hash of each message's value, and its leaf hash: see ``entry_leaves``."""
     length = len(messages)
@@ -146,6 +138,6 @@ def leaf_of(key: bytes, value: bytes) -> bytes:
 
 
 __all__ = [
-    "HEAD_KEY", "TAIL_KEY", "end_leaves", "entry_digests", "entry_leaves", "hashed_positions", "index_leaves",
+    "HEAD_KEY", "TAIL_KEY", "end_leaves", "entry_digests", "hashed_positions", "index_leaves",
     "leaf_of", "position_leaves", "type_codes", "values_of",
 ]  # fmt: skip

@@ -93,7 +93,16 @@ def run_handlers(
     after = state.with_programs(outcome.accounts, outcome.programs)
     finals = packets.filter(is_final(packets) & (codes == 0))
     after = disconnected(after, finals["destination"], finals["source"])
-    immediate = _immediate_receipts(packets.filter(~served), codes[~served], log)
+    # The receipts of packets that no program handles; each leaves an event that says why, if not final.
+    packets = packets.filter(~served)
+    codes = codes[~served]
+    # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
+    rejected = ~is_final(packets)
+    names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
+    where = {"chain": packets["destination"], "code": codes, "via": Via.LANE, "reason": names}
+    bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
+    log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
+    immediate = as_answers(packets, codes).select([*PUSHED, "index"])
     return Handled(after, produced, handled, immediate, answers)
 
 
@@ -154,17 +163,6 @@ def _log_unheard(answers: Frame, log: EventLog) -> None:
     timed_out, packets = answers["via"] == Via.TIMEOUT, answering(answers, SEND)
     rows = answers.with_columns(**{name: np.where(timed_out, packets[name], answers[name]) for name in LANE})
     log.add(event_rows(rows, bits, on_lane=True, queue_index=rows["index"], reason=reason, **where))
-
-
-def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
-    """Return the receipts of packets that no program handles; each leaves an event that says why, if not final."""
-    # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
-    rejected = ~is_final(packets)
-    names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
-    where = {"chain": packets["destination"], "code": codes, "via": Via.LANE, "reason": names}
-    bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
-    log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
-    return as_answers(packets, codes).select([*PUSHED, "index"])
 
 
 def as_answers(requests: Frame, codes: np.ndarray) -> Frame:

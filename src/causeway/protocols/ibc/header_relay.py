@@ -76,12 +76,6 @@ def wanted_headers(rows: Frame, accused: Accused, state: State, context: Context
     return Frame({"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1]}, len(columns))
 
 
-def certifications(headers: Frame) -> Certifications:
-    """Return the signed headers of a frame (``SEEN_HEADERS_SCHEMA``) by zone and height."""
-    keys = zip(headers["chain"].tolist(), headers["height"].tolist(), strict=True)
-    return {key: data for key, data in zip(keys, headers["certification"].to_pylist(), strict=True) if data}
-
-
 def bring(
     offer: Offer, between: Certifications, block: Block, submit: Callable[[Offer], Refusal | None]
 ) -> Refusal | None:

@@ -173,10 +173,27 @@ class IbcKernel(HostedForGood):
         chains, start = self._own(chains), Tick(0, 0)
         own = self.zones.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
-        connections = _connections(chains, self.zones)
+        # The connections of `chains` at genesis.
+        chain, counterparty = self.zones.connections
+        mine = np.isin(chain, chains)
+        zero = np.zeros(int(mine.sum()), dtype=np.uint64)
+        columns = dict.fromkeys(CONNECTIONS_SCHEMA.names, zero)
+        ends = {"chain": chain[mine], "counterparty": counterparty[mine]}
+        connections = Frame({**columns, **ends, "frozen": zero.astype(np.uint8)}, len(zero))
         context = self.context(chains, start)
         funds = genesis_funds(chains, self.options)
-        tables = {"queues": _queues(connections, chains), "connections": connections, "funds": funds}
+        # The queues of connections and the local lanes of `chains`, all empty.
+        source = np.concatenate([connections["chain"], chains]).repeat(2)
+        destination = np.concatenate([connections["counterparty"], chains]).repeat(2)
+        substream = np.tile(np.array([RECEIPT, SEND], dtype=np.uint64), len(source) // 2)
+        lanes = dict(zip(LANE, (source, destination, substream), strict=True))
+        rows = Frame(lanes).take(stable_order(source, destination, substream))
+        zero = np.zeros(len(source), dtype=np.uint64)
+        tables = {
+            "queues": rows.with_columns(begin=zero, next_index=zero, ready=zero).select(QUEUES_SCHEMA.names),
+            "connections": connections,
+            "funds": funds,
+        }
         state = replace(
             self.state({**tables, "trust": genesis_trust(chains, context), "accounts": accounts}), programs=programs
         )
@@ -263,7 +280,17 @@ class IbcKernel(HostedForGood):
         if brought:
             own = merged(concat([own, own_packets_for(brought, own, state, context)]))
         against = accused(self.interference.sources(FORK, tick.tick), state, seen, context)
-        decisions, deposits = self._decisions(seen, context), self._deposits(context)
+        # What is paid into accounts on running zones in this block.
+        due = [
+            Deposit(self.interference.positions[fault.source], fault.args[RELAYER], fault.args["amount"])
+            for fault in self.interference.acting(context.tick, DEPOSIT)
+            if fault.source is not None
+        ]
+        names = self.options.relayers
+        decisions, deposits = (
+            self._decisions(seen, context),
+            tuple(one._replace(relayer=names.index(one.relayer)) for one in due if one.chain in context.chains),
+        )
         content = RelayPlan(rows, seen, provable, against, decisions, brought, deposits)
         wanted = wanted_headers(rows, against, state, context)
         reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted)
@@ -325,16 +352,6 @@ class IbcKernel(HostedForGood):
         pairs = zip(source.tolist(), destination.tolist(), strict=True)
         return tuple((chain, counterparty, seen.signed_headers.get(counterparty, b"")) for chain, counterparty in pairs)
 
-    def _deposits(self, context: Context) -> tuple[Deposit, ...]:
-        """Return what is paid into accounts on running zones in this block."""
-        due = [
-            Deposit(self.interference.positions[fault.source], fault.args[RELAYER], fault.args["amount"])
-            for fault in self.interference.acting(context.tick, DEPOSIT)
-            if fault.source is not None
-        ]
-        names = self.options.relayers
-        return tuple(one._replace(relayer=names.index(one.relayer)) for one in due if one.chain in context.chains)
-
     def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the connections that running zones decide about in this block: their ends of them, and the others."""
         due = self.interference.acting(context.tick, kind)
@@ -394,24 +411,3 @@ def with_changed_programs(state: State, context: Context) -> State:
     runner, hosts = context.programs, context.zones.host_of(context.programs.changed)
     due = outdated_on(runner, hosts, context.chains, state.accounts, state.programs)
     return state.with_programs(*runner.brought_up(due, state.accounts, state.programs)) if len(due) else state
-
-
-def _connections(chains: Chains, zones: Zones) -> Frame:
-    """Return the connections of ``chains`` at genesis."""
-    chain, counterparty = zones.connections
-    mine = np.isin(chain, chains)
-    zero = np.zeros(int(mine.sum()), dtype=np.uint64)
-    columns = dict.fromkeys(CONNECTIONS_SCHEMA.names, zero)
-    ends = {"chain": chain[mine], "counterparty": counterparty[mine]}
-    return Frame({**columns, **ends, "frozen": zero.astype(np.uint8)}, len(zero))
-
-
-def _queues(connections: Frame, chains: Chains) -> Frame:
-    """Return the queues of connections and the local lanes of ``chains``, all empty."""
-    source = np.concatenate([connections["chain"], chains]).repeat(2)
-    destination = np.concatenate([connections["counterparty"], chains]).repeat(2)
-    substream = np.tile(np.array([RECEIPT, SEND], dtype=np.uint64), len(source) // 2)
-    lanes = dict(zip(LANE, (source, destination, substream), strict=True))
-    rows = Frame(lanes).take(stable_order(source, destination, substream))
-    zero = np.zeros(len(source), dtype=np.uint64)
-    return rows.with_columns(begin=zero, next_index=zero, ready=zero).select(QUEUES_SCHEMA.names)

@@ -19,7 +19,6 @@ from causeway.protocols.ibc.state import (
     RECEIPTS_SCHEMA,
     RUNS_SCHEMA,
     State,
-    connection_rows,
     slot_entries,
 )
 from causeway.protocols.ibc.unordered import first_missing
@@ -60,7 +59,10 @@ def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[
     outbound = outbound.take(order).select(ENTRIES_SCHEMA.names)
     leaves, written = _leaves(outbound, context)
     queues = queues.add_segments(_runs(outbound, context))
-    receipts = _with_receipts(state.receipts, written)
+    receipts = state.receipts
+    if len(written):
+        receipts = concat([receipts, written])
+        receipts = receipts.take(stable_order(*(receipts[name] for name in LANE_COLUMNS)))
     return replace(state, queues=queues, leaves=state.leaves.merge(leaves), receipts=receipts), outbound
 
 
@@ -78,13 +80,6 @@ def _leaves(outbound: Frame, context: Context) -> tuple[Frame, Frame]:
     return leaves, receipts.filter(receipts["substream"] == RECEIPT)
 
 
-def _with_receipts(receipts: Frame, written: Frame) -> Frame:
-    if len(written) == 0:
-        return receipts
-    receipts = concat([receipts, written])
-    return receipts.take(stable_order(*(receipts[name] for name in LANE_COLUMNS)))
-
-
 def _runs(outbound: Frame, context: Context) -> Frame:
     """Return one run (``RUNS_SCHEMA``) for each stretch of indices that a lane got now."""
     at, first, end = stretches(outbound["index"], *(outbound[name] for name in LANE))
@@ -96,17 +91,6 @@ def _runs(outbound: Frame, context: Context) -> Frame:
         count=end - first,
         max_height=outbound["max_height"][at],
     ).select(RUNS_SCHEMA.names)
-
-
-def without_finished(state: State) -> State:
-    """Return the state without the runs that nobody will ask for: popped packets and local messages, and receipts that
-    the destination has processed, as far as relayers saw."""
-    queues, connections = state.queues.counters, state.connections
-    connection = connection_rows(connections, queues["source"], queues["destination"])
-    receipts = (queues["substream"] == RECEIPT) & (connection >= 0)
-    done = queues["begin"].copy()
-    done[receipts] = np.maximum(done[receipts], connections["peer_done"][connection[receipts]])
-    return replace(state, queues=state.queues.forget(done))
 
 
 def with_ready(state: State, before: State, ordered: bool) -> State:
@@ -123,4 +107,4 @@ def with_ready(state: State, before: State, ordered: bool) -> State:
     return replace(state, queues=queues.with_counters(ready=ready))
 
 
-__all__ = ["ENTRIES_SCHEMA", "push", "with_ready", "without_finished"]
+__all__ = ["ENTRIES_SCHEMA", "push", "with_ready"]

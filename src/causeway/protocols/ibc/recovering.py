@@ -16,7 +16,6 @@ from causeway.model.joins import codes
 from causeway.model.ledger import Event
 from causeway.model.order import stable_order
 from causeway.protocols.events import EventLog
-from causeway.protocols.ibc.backing_off import forget
 from causeway.protocols.ibc.client import trust_row
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
@@ -44,6 +43,9 @@ def recover(state: State, decisions: Decisions, context: Context, log: EventLog)
         frozen[at] &= ~np.uint8(FROZEN)
         latest[at] = row["height"]
         connections = state.connections.with_columns(frozen=frozen, latest=latest)
-        state = forget(replace(state, trust=trust, connections=connections), chain, counterparty)
+        # The state without what relayers leave alone of a connection.
+        state = replace(state, trust=trust, connections=connections)
+        rows = state.backoffs
+        state = replace(state, backoffs=rows.filter((rows["chain"] != chain) | (rows["source"] != counterparty)))
         log.add(notice_rows([Notice(chain, counterparty, int(row["height"][0]), RECOVERED)]))
     return state

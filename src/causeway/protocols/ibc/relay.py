@@ -7,17 +7,15 @@ every way: ``judge`` says what becomes of it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from causeway.model.faults import Fault
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
-from causeway.model.order import Rows, groups_of, stable_order
+from causeway.model.order import groups_of, stable_order
 from causeway.protocols.contract import RANGES_SCHEMA
-from causeway.protocols.ibc.backing_off import held_back, left_alone, not_waiting
+from causeway.protocols.ibc.backing_off import held_back, not_waiting
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import newest_known
 from causeway.protocols.ibc.evidence import shown_proof
@@ -49,7 +47,7 @@ def submissions(state: State, shown: Seen, provable: Seen, faults: Interference,
     ordered = context.options.order == "ordered"
     lanes = _pending(everything, seen, context) if ordered else everything
     missing = None if ordered else unsettled(state, everything, seen, context)
-    waiting = left_alone(state, context)
+    waiting = state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
     pieces: list[Frame] = []
     for relayer in range(len(context.options.relayers)):
         if missing is None:
@@ -139,21 +137,18 @@ def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
     lanes = lanes.filter(lanes["stop"] > lanes["expected"])
     if options.min_batch > 1 and len(lanes):
         waiting = lanes["stop"] - lanes["expected"] < np.uint64(options.min_batch)
-        patient = np.uint64(context.height - 1) - _oldest(lanes, seen.proofs) < np.uint64(options.max_wait)
+        # The height at which the first entry of each lane that is to be relayed was pushed.
+        proofs = seen.proofs
+        proofs = proofs.filter(proofs["part"] == Part.INDEX)
+        names = (*LANE, "first")
+        own, asked = codes(names, proofs, lanes.select(LANE).with_columns(first=lanes["expected"]))
+        rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
+        patient = np.uint64(context.height - 1) - proofs["pushed"][rows] < np.uint64(options.max_wait)
         lanes = lanes.filter(~(waiting & patient))
     if options.max_packets:
         stop = np.minimum(lanes["stop"], lanes["expected"] + np.uint64(options.max_packets))
         lanes = lanes.with_columns(stop=stop)
     return lanes
-
-
-def _oldest(lanes: Frame, proofs: Frame) -> Any:
-    """Return the height at which the first entry of each lane that is to be relayed was pushed."""
-    proofs = proofs.filter(proofs["part"] == Part.INDEX)
-    names = (*LANE, "first")
-    own, asked = codes(names, proofs, lanes.select(LANE).with_columns(first=lanes["expected"]))
-    rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
-    return proofs["pushed"][rows]
 
 
 def _share(lanes: Frame, relayer: int, context: Context) -> Frame:
@@ -178,19 +173,15 @@ def _pieces(lanes: Frame, seen: Seen, relayer: int) -> Frame:
     begin = np.maximum(proofs["first"][rows], lanes["expected"][lane])
     end = np.minimum((proofs["first"] + proofs["count"])[rows], lanes["stop"][lane])
     kept = end > begin
-    return _rows(lanes, lane[kept], begin[kept], end[kept], rows[kept], relayer)
-
-
-def _rows(lanes: Frame, lane: Rows, begin: Any, end: Any, proof: Rows, relayer: int) -> Frame:
-    taken = lanes.select(LANE).take(lane)
+    taken = lanes.select(LANE).take(lane[kept])
     call = np.where(taken["substream"] == SEND, CallKind.RECEIVE, CallKind.RECEIPT).astype(np.uint8)
     return taken.with_columns(
-        relayer=repeated(np.uint32(relayer), len(lane)),
+        relayer=repeated(np.uint32(relayer), len(lane[kept])),
         call=call,
-        begin=begin,
-        end=end,
-        alteration=repeated(np.uint8(Alteration.NONE), len(lane)),
-        proof=proof.astype(np.int64),
+        begin=begin[kept],
+        end=end[kept],
+        alteration=repeated(np.uint8(Alteration.NONE), len(lane[kept])),
+        proof=rows[kept].astype(np.int64),
     )
 
 

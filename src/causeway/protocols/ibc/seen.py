@@ -79,7 +79,13 @@ class Seen:
     @classmethod
     def of(cls, view: View, context: Context) -> Seen:
         """Return what is shown to ``context.chains``."""
-        queues, proofs = (_from_others(view.tables[name], context) for name in ("queues", "proofs"))
+        queues, proofs = (
+            view.tables[name].filter(
+                (view.tables[name]["source"] != view.tables[name]["destination"])
+                & np.isin(view.tables[name]["destination"], context.chains)
+            )
+            for name in ("queues", "proofs")
+        )
         return cls(queues, proofs, view.headers)
 
     @cached_property
@@ -115,7 +121,3 @@ class Seen:
         found = np.zeros(len(rows), dtype=np.uint64)
         found[rows >= 0] = self.queues[name][rows[rows >= 0]]
         return found
-
-
-def _from_others(rows: Frame, context: Context) -> Frame:
-    return rows.filter((rows["source"] != rows["destination"]) & np.isin(rows["destination"], context.chains))

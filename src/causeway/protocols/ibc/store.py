@@ -9,7 +9,6 @@ zone, the receipt queue first: its head, its entries, its tail.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +33,6 @@ def _not_pushed(length: int) -> dict[str, U64]:
     return {name: repeated(np.uint64(0), length) for name in ("pushed", "tick", "max_height")}
 
 
-def _same(column: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return column is other or np.array_equal(column, other)
-
-
 @dataclass(frozen=True)
 class Queued:
     """The queues of zones' connections, in the order of their keys in the stores.
@@ -57,7 +52,10 @@ class Queued:
         """Return the queues of a state's zones; ``before``: those of the same zones in an earlier state."""
         counters = state.queues.counters
         ends = ("begin", "next_index")
-        if before is not None and all(_same(counters[name], before.counters[name]) for name in LANE):
+        if before is not None and all(
+            (counters[name] is before.counters[name] or np.array_equal(counters[name], before.counters[name]))
+            for name in LANE
+        ):
             moved = {name: counters[name][before.rows] for name in ends}
             return replace(before, counters=counters, lanes=before.lanes.with_columns(**moved))
         apart = (counters["source"] != counters["destination"]) & np.isin(counters["source"], chains)

@@ -18,14 +18,13 @@ from causeway.protocols.ibc.accounts import Accounts, Deposit
 from causeway.protocols.ibc.calling import FORMS, KIND_OF_WORD, Bulk, Results, form_of
 from causeway.protocols.ibc.client import Clients, evidence_of, second_header
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.evidence import Evidence, weigh
+from causeway.protocols.ibc.evidence import Evidence
 from causeway.protocols.ibc.expiry import expiry_of, is_past
 from causeway.protocols.ibc.fees import OUTSIDER, Fees, Made
-from causeway.protocols.ibc.header_relay import Certifications, bring, certifications, with_headers
+from causeway.protocols.ibc.header_relay import Certifications, bring, with_headers
 from causeway.protocols.ibc.messages import receipt, receive
-from causeway.protocols.ibc.messages.call import Block, Check, Raising, unsettled
+from causeway.protocols.ibc.messages.call import About, Block, Check, Raising
 from causeway.protocols.ibc.messages.misbehaviour import Accusation
 from causeway.protocols.ibc.messages.update_header import Offer
 from causeway.protocols.ibc.notices import Notice
@@ -75,12 +74,6 @@ class Accepted:
     notices: tuple[Notice, ...]
 
 
-def weighed(plan: RelayPlan, messages: Frame, context: Context) -> Evidence:
-    """Return what the proofs of a block amount to; ``messages``: the entries that they cover, by lane and index."""
-    leaves = entry_leaves(messages, context.zones, context.tick_ns)
-    return weigh(plan.submissions, plan.provable.proofs, messages, leaves, context)
-
-
 def take_submissions(
     state: State,
     plan: RelayPlan,
@@ -104,8 +97,19 @@ def take_submissions(
     charged = context.options.relay.accounts is not None
     accounts = Accounts(state.funds, plan.deposits, context) if charged else None
     block, results = Block(context, clients, progress, expiry_of(state, context), raising), Results(fees, accounts)
-    between = certifications(headers)
-    _accuse(plan, between, results, block)
+    # The signed headers of a frame (`SEEN_HEADERS_SCHEMA`) by zone and height.
+    keys = zip(headers["chain"].tolist(), headers["height"].tolist(), strict=True)
+    between = {key: data for key, data in zip(keys, headers["certification"].to_pylist(), strict=True) if data}
+    # Submit both headers of zones that fork, where need be after those on the way to the first.
+    for chain, relayer, counterparty in plan.accused:
+        first = plan.seen.signed_headers[counterparty]
+        second = second_header(first, counterparty, block.context)
+        accusation = Accusation(chain, counterparty, evidence_of(first, second))
+        if results.accuse(accusation, block, relayer) == Refusal.NeedIntermediateHeader:
+            submit = partial(results.offer, block=block, relayer=relayer)
+            offer = Offer(chain, counterparty, first)
+            if bring(offer, between, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
+                results.accuse(accusation, block, relayer)
     _offer_headers(plan, between, results, block)
     submit_bulk(rows, plan.provable, evidence, results, block)
     for transaction in plan.transactions:
@@ -152,19 +156,6 @@ def _calls(rows: Frame) -> npt.NDArray[np.int64]:
     return found
 
 
-def _accuse(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
-    """Submit both headers of zones that fork, where need be after those on the way to the first."""
-    for chain, relayer, counterparty in plan.accused:
-        first = plan.seen.signed_headers[counterparty]
-        second = second_header(first, counterparty, block.context)
-        accusation = Accusation(chain, counterparty, evidence_of(first, second))
-        if results.accuse(accusation, block, relayer) == Refusal.NeedIntermediateHeader:
-            submit = partial(results.offer, block=block, relayer=relayer)
-            offer = Offer(chain, counterparty, first)
-            if bring(offer, between, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
-                results.accuse(accusation, block, relayer)
-
-
 def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Results, block: Block) -> None:
     """Submit rows of ``SUBMISSIONS_SCHEMA``, which are in their order; ``provable``: what they refer to."""
     proofs = provable.proofs
@@ -172,7 +163,11 @@ def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Result
     shown = value[np.maximum(rows["proof"], 0)]
     names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
     under, _ = provable.headers_of(rows["destination"], rows["source"], block.context)
-    late_rows = _late(rows, proofs, block.context)
+    # Which submissions are of packets that are past their limits, where those are refused.
+    late_rows = np.zeros(len(rows), dtype=bool)
+    if block.context.options.absence:
+        mine = np.flatnonzero((rows["call"] == CallKind.RECEIVE) & (rows["proof"] >= 0))
+        late_rows[mine] = is_past(proofs.take(rows["proof"][mine]), block.context)
     columns = [*(rows[name].tolist() for name in names), *(column.tolist() for column in (shown, late_rows, under))]
     chain_ids = block.context.zones.names
     checks: dict[int, tuple[Check, ...]] = {}
@@ -190,17 +185,12 @@ def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Result
         height = last - (alteration == Alteration.STALE_HEADER)
         run = Bulk(number, form, chain, source, pair, chain_ids[chain], begin, end, height, at, late, evidence)
         if kind not in checks:
-            checks[kind] = unsettled(form.call, run, block)
+            checks[kind] = tuple(
+                check
+                for check in form.call.checks
+                if check.about != About.FORM or check.holds is None or not check.holds(run, block)
+            )
         results.submit(kind, number, run, block, relayer, checks=checks[kind])
-
-
-def _late(rows: Frame, proofs: Frame, context: Context) -> npt.NDArray[np.bool_]:
-    """Return which submissions are of packets that are past their limits, where those are refused."""
-    late = np.zeros(len(rows), dtype=bool)
-    if context.options.absence:
-        mine = np.flatnonzero((rows["call"] == CallKind.RECEIVE) & (rows["proof"] >= 0))
-        late[mine] = is_past(proofs.take(rows["proof"][mine]), context)
-    return late
 
 
 def _run(transaction: Transaction, results: Results, bulk: int, block: Block) -> None:

@@ -34,7 +34,14 @@ def timeouts(state: State, seen: Seen, mine: Frame | None, everything: Frame, re
     lanes = everything.filter(everything["substream"] == RECEIPT)
     settled = lanes["ready"] == lanes["next_index"]
     if mine is not None:
-        settled &= _submitted_until(mine, lanes) == np.maximum(lanes["ready"], lanes["expected"])
+        # For each receipt queue where what is submitted of it ends, `expected` where nothing is.
+        receipts = mine.filter(mine["call"] == CallKind.RECEIPT)
+        until = lanes["expected"].copy()
+        if len(receipts):
+            groups = groups_of(*(receipts[name] for name in LANE))
+            rows = lookup(lanes, receipts.select(LANE).take(groups.starts), LANE)
+            until[rows] = receipts["end"][groups.starts + groups.counts - 1]
+        settled &= until == np.maximum(lanes["ready"], lanes["expected"])
     proof = _proofs_of(seen, lanes, Part.TAIL)
     lanes, proof = lanes.filter(settled & (proof >= 0)), proof[settled & (proof >= 0)]
     begin = np.maximum(lanes["expected"], lanes["next_index"])
@@ -58,17 +65,6 @@ def absences(state: State, seen: Seen, everything: Frame, relayer: int, context:
     at, begin, end = stretches(index, gap)
     of_gap, each = gap[at], np.arange(len(at))
     return _rows(gaps.take(of_gap), each, CallKind.TIMEOUT, begin, end, shown[of_gap], relayer)
-
-
-def _submitted_until(mine: Frame, lanes: Frame) -> Any:
-    """Return for each receipt queue where what is submitted of it ends, ``expected`` where nothing is."""
-    receipts = mine.filter(mine["call"] == CallKind.RECEIPT)
-    until = lanes["expected"].copy()
-    if len(receipts):
-        groups = groups_of(*(receipts[name] for name in LANE))
-        rows = lookup(lanes, receipts.select(LANE).take(groups.starts), LANE)
-        until[rows] = receipts["end"][groups.starts + groups.counts - 1]
-    return until
 
 
 def cleanups(state: State, seen: Seen, everything: Frame, relayer: int) -> Frame:

@@ -7,7 +7,6 @@ slices, and are refused whole; a proposal of theirs in which nothing is wrong is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,7 +24,6 @@ from causeway.protocols.ic.agreed_payloads import agreed_after, due, expected_af
 from causeway.protocols.ic.batch import Brought, XNetPlan
 from causeway.protocols.ic.certified_slices import (
     Checked,
-    are_in,
     beside,
     check_certified,
     rejects_in,
@@ -40,7 +38,7 @@ from causeway.protocols.ic.expected_indexes import Expected
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.payload_builder import MessageSizes, get_xnet_payload, turns, validate_xnet_payload
 from causeway.protocols.ic.planning import brought, held, make_plan, seen_again, signals_about_ours
-from causeway.protocols.ic.remote_subnets import Wired, all_rejects, joined, planned
+from causeway.protocols.ic.remote_subnets import READ_COLUMNS, Wired, all_rejects
 from causeway.protocols.ic.sizes import message_lengths
 from causeway.protocols.ic.state import REJECTS_ORDER, State, opposite
 from causeway.protocols.ic.tampering import altered_messages, proposed
@@ -74,14 +72,40 @@ def plan_certified(
     taken = due(local, context.chains) if ahead else candidates
     wanted = _reads(candidates)
     if ahead or len(makers):
-        parts = [wanted, *(_reads(_whole(slices)) for slices in (everything, before))]
-        wanted = _joined(concat([*parts, _ranges(taken, "message_begin", "message_end")]))
+        parts = [
+            wanted,
+            *(
+                _reads(with_reads(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
+                for slices in (everything, before)
+            ),
+        ]
+        # Ranges (lane, `begin`, `end`) that cover the same, none of which overlap.
+        ranges = concat(
+            [*parts, taken.select(LANE).with_columns(begin=taken["message_begin"], end=taken["message_end"])]
+        )
+        ranges = ranges.filter(ranges["end"] > ranges["begin"])
+        ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
+        lanes = groups_of(*(ranges[name] for name in LANE))
+        begins, ends = ranges["begin"].copy(), ranges["end"]
+        for start, count in zip(lanes.starts.tolist(), lanes.counts.tolist(), strict=True):
+            if count > 1:
+                # Each begins where those before it have ended; one of which nothing is left goes.
+                rows = slice(start + 1, start + count)
+                begins[rows] = np.maximum(begins[rows], np.maximum.accumulate(ends[start : start + count - 1]))
+        wanted = ranges.with_columns(begin=begins).filter(ends > begins)
     rejects, events = rejects_in(taken, context), empty_frame(EVENTS_SCHEMA)
     if wired is not None:
-        taken, rejects, events = planned(taken, wired), all_rejects(rejects, wired), wired.events
+        # What a plan needs to know of the slices of the lake's own subnets and of those from a wire.
+        columns = [*SLICE_COLUMNS, *READ_COLUMNS]
+        both = concat([taken.select(columns), wired.slices.select(columns)])
+        taken, rejects, events = (
+            both.take(stable_order(both["destination"], both["source"], both["substream"])),
+            all_rejects(rejects, wired),
+            wired.events,
+        )
     plan = make_plan(local, taken, rejects, view, state.kept_slices, events, context, wanted)
     reads = plan.reads
-    if not state.has_trees:
+    if not (state.trees is not None and (state.trees.forest.version == state.trees.version)):
         # Whoever has to build the trees of streams anew reads all that is in them.
         reads = replace(reads, own=held(state))
     elif len(makers):
@@ -93,30 +117,8 @@ def plan_certified(
     return replace(plan, reads=reads, content=content)
 
 
-def _whole(slices: Frame) -> Frame:
-    return with_reads(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"]))
-
-
 def _reads(slices: Frame) -> Frame:
-    return _ranges(slices, "read_begin", "read_end")
-
-
-def _ranges(slices: Frame, begin: str, end: str) -> Frame:
-    return slices.select(LANE).with_columns(begin=slices[begin], end=slices[end])
-
-
-def _joined(ranges: Frame) -> Frame:
-    """Return ranges (lane, ``begin``, ``end``) that cover the same, none of which overlap."""
-    ranges = ranges.filter(ranges["end"] > ranges["begin"])
-    ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
-    lanes = groups_of(*(ranges[name] for name in LANE))
-    begins, ends = ranges["begin"].copy(), ranges["end"]
-    for start, count in zip(lanes.starts.tolist(), lanes.counts.tolist(), strict=True):
-        if count > 1:
-            # Each begins where those before it have ended; one of which nothing is left goes.
-            rows = slice(start + 1, start + count)
-            begins[rows] = np.maximum(begins[rows], np.maximum.accumulate(ends[start : start + count - 1]))
-    return ranges.with_columns(begin=begins).filter(ends > begins)
+    return slices.select(LANE).with_columns(begin=slices["read_begin"], end=slices["read_end"])
 
 
 # ---- a round
@@ -187,7 +189,12 @@ class Notary:
         checked = check_certified(certified, messages, self.context, self.certifier)
         slices, causes, rejects = certified, checked.causes, rejects_in(certified, self.context)
         if wired is not None:
-            slices, causes = joined(slices, causes, wired)
+            # The slices of the lake's own subnets, of each the cause that makes it invalid, and those from a wire,
+            # in the order of payloads (destination, source).
+            both = concat([slices.select(SLICE_COLUMNS), wired.slices.select(SLICE_COLUMNS)])
+            order = stable_order(both["destination"], both["source"], both["substream"])
+            named = [*causes, *[""] * len(wired.slices)]
+            slices, causes = both.take(order), [named[row] for row in order.tolist()]
             messages, rejects = concat([messages, wired.messages]), all_rejects(rejects, wired)
         options = self.context.options
         sizes = _sizes(messages, options.version) if options.payload_bytes else None
@@ -258,30 +265,35 @@ def agree(
         agreed = [(now, Proposal(now, verified, now, verified.causes, offered, rejects_in(now, context), None))]
         state = replace(state, agreed=agreed_after(state, waiting, context))
     taken = [brought(state, payload, context) for payload, _ in agreed]
-    slices, arrived = concat(taken), _arrived(taken, [of.messages for _, of in agreed], offered)
-    rejects = concat([_rejects(payload, of) for payload, of in agreed])
-    signals = signals_about_ours(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
-    content = replace(content, slices=by_stream(slices), signals=signals)
-    own = seen_again(state, inputs.own, content.slices, signals, context)
-    return Agreement(content, arrived, own, state, concat(refused))
-
-
-def _arrived(slices: Sequence[Frame], messages: Sequence[Frame], offered: Frame) -> Frame:
-    """Return the messages that a round takes of those that were ``offered``: those of slices, each with the
-    ``messages`` that were read for them, and those of loopback streams."""
+    # The messages that a round takes of those that were `offered`: those of slices, each with the `messages` that
+    # were read for them, and those of loopback streams.
+    messages = [of.messages for _, of in agreed]
     looped, found = offered["source"] == offered["destination"], []
-    for taken, arrived in zip(slices, messages, strict=True):
-        wanted = are_in(taken, arrived)
+    for payload, arrived in zip(taken, messages, strict=True):
+        # Which messages are in slices, of those that were read to check them.
+        if len(arrived) == 0 or len(payload) == 0:
+            wanted: npt.NDArray[np.bool_] = np.zeros(len(arrived), dtype=bool)
+        else:
+            runs, index = groups_of(*(arrived[name] for name in LANE)), arrived["index"]
+            row = lookup(payload, arrived.select(LANE).take(runs.starts), LANE, ordered=False)
+            first, stop = payload["message_begin"][row], payload["message_end"][row]
+            least, most = (of.reduceat(index, runs.starts) for of in (np.minimum, np.maximum))
+            known = row >= 0
+            wanted = runs.spread(known)
+            if not ((least >= first) & (most < stop))[known].all():
+                wanted &= (index >= runs.spread(first)) & (index < runs.spread(stop))
         if arrived is offered:
             # Most rounds take everything as it was read: nothing is put together.
             wanted, looped = wanted | looped, np.zeros(len(offered), dtype=bool)
         found.append(arrived.filter(wanted))
-    return concat([*found, offered.filter(looped)])
-
-
-def _rejects(payload: Frame, of: Proposal) -> Frame:
-    """Return the REJECT signals in the slices of a payload."""
-    return of.rejects.filter(lookup(payload, opposite(of.rejects), LANE, ordered=False) >= 0)
+    slices, arrived = concat(taken), concat([*found, offered.filter(looped)])
+    rejects = concat(
+        [of.rejects.filter(lookup(payload, opposite(of.rejects), LANE, ordered=False) >= 0) for payload, of in agreed]
+    )
+    signals = signals_about_ours(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
+    content = replace(content, slices=by_stream(slices), signals=signals)
+    own = seen_again(state, inputs.own, content.slices, signals, context)
+    return Agreement(content, arrived, own, state, concat(refused))
 
 
 def _to(chain: int, rows: Frame) -> npt.NDArray[np.bool_]:

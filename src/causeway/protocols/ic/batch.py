@@ -16,9 +16,9 @@ from causeway.model.order import U64, groups_of, stable_order
 from causeway.model.section import U64_MAX
 from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ic.messages import message_sizes
+from causeway.protocols.ic.messages import MESSAGE_OVERHEAD
 from causeway.protocols.ic.remote_subnets import Wired
-from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
+from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages, payload_lengths
 
 
 @dataclass(frozen=True)
@@ -107,30 +107,32 @@ def decode(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnet
         messages, loopback_messages = (
             rows.with_columns(routed=_routed(rows, plan.segments)) for rows in (messages, loopback_messages)
         )
+    # Our own messages with the `reason` of their REJECT signal (0 without one) and their `size`.
+    reason = np.zeros(len(own), dtype=np.uint8)
+    if len(plan.signals) and len(own):
+        rows = lookup(plan.signals, own, LANE_COLUMNS, ordered=False)
+        reason[rows >= 0] = plan.signals["reason"][rows[rows >= 0]]
+    # The ingress rows as messages (`MESSAGE_COLUMNS`) with the position of their `chain`.
+    entered = from_table(ingress)
+    order = np.argsort(subnets)
+    positions = order[np.searchsorted(subnets[order], entered["chain"])]
+    ingress_messages = blank_messages(
+        len(entered),
+        kind=int(Kind.INGRESS),
+        sender=entered["sender"],
+        receiver=entered["receiver"],
+        method=entered["method"].dictionary_encode(),
+        payload=entered["payload"],
+        chain=positions.astype(np.uint32),
+    )
     return DecodedBatch(
         plan.slices,
         messages,
         plan.loopback,
         loopback_messages,
         plan.signals,
-        _with_reasons(own, plan.signals),
-        _ingress_messages(ingress, subnets),
-    )
-
-
-def _ingress_messages(ingress: pa.Table, subnets: U64) -> Frame:
-    """Return the ingress rows as messages (``MESSAGE_COLUMNS``) with the position of their ``chain``."""
-    rows = from_table(ingress)
-    order = np.argsort(subnets)
-    positions = order[np.searchsorted(subnets[order], rows["chain"])]
-    return blank_messages(
-        len(rows),
-        kind=int(Kind.INGRESS),
-        sender=rows["sender"],
-        receiver=rows["receiver"],
-        method=rows["method"].dictionary_encode(),
-        payload=rows["payload"],
-        chain=positions.astype(np.uint32),
+        own.with_columns(reason=reason, size=payload_lengths(own) + np.uint64(MESSAGE_OVERHEAD)),
+        ingress_messages,
     )
 
 
@@ -148,15 +150,6 @@ def refuse_ingress(ingress: Frame, refused: npt.NDArray[np.bool_], code: int, re
     at = {"chain": rows["chain"], "index": positions[refused], "via": Via.INGRESS}
     log.add(event_rows(rows, Event.REJECTED, code=code, reason=reason, **at))
     return ingress.filter(~refused)
-
-
-def _with_reasons(own: Frame, signals: Frame) -> Frame:
-    """Return our own messages with the ``reason`` of their REJECT signal (0 without one) and their ``size``."""
-    reason = np.zeros(len(own), dtype=np.uint8)
-    if len(signals) and len(own):
-        rows = lookup(signals, own, LANE_COLUMNS, ordered=False)
-        reason[rows >= 0] = signals["reason"][rows[rows >= 0]]
-    return own.with_columns(reason=reason, size=message_sizes(own))
 
 
 def _routed(messages: Frame, segments: Frame) -> U64:

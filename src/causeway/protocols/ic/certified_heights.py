@@ -4,7 +4,6 @@ endpoints serve of it (IC reference 2.8, 3.1 (5)). Each subnet counts its own he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +13,8 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame, concat, repeated, repeated_bytes
 from causeway.model.joins import codes, lookup
 from causeway.model.ledger import Event, Kind
-from causeway.model.order import U64, Rows, groups_of, stable_order
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.model.order import U64, groups_of, positions_in, stable_order
+from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.ic.digest_columns import labeled_digests
 from causeway.proofs.ic.errors import InvalidShare
 from causeway.proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
@@ -23,7 +22,7 @@ from causeway.proofs.ic.stream_tree import MESSAGES
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.certified_slices import certified as is_certified
-from causeway.protocols.ic.certified_state import canonical_states, head_rows, stream_keys
+from causeway.protocols.ic.certified_state import canonical_states, stream_keys
 from causeway.protocols.ic.certifying import Certifier, Due
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.state import HEADS_SCHEMA, OFFERS_SCHEMA, UNCERTIFIED_SCHEMA, State
@@ -32,16 +31,14 @@ from causeway.protocols.messages import LANE, blank_messages
 
 def first_heads(chains: Chains) -> Frame:
     """Return the heads of subnets at their genesis, height 0 of each; their roots are not known yet."""
-    return _heads(chains, np.zeros(len(chains), dtype=np.uint64), 0, repeated_bytes(b"", len(chains)))
-
-
-def _heads(chains: Chains, numbers: U64, time: int, previous: pa.BinaryArray) -> Frame:
+    numbers = np.zeros(len(chains), dtype=np.uint64)
+    previous = repeated_bytes(b"", len(chains))
     length = len(chains)
     return Frame(
         {
             "chain": chains,
             "number": numbers,
-            "time": repeated(np.uint64(time), length),
+            "time": repeated(np.uint64(0), length),
             "previous": previous,
             "root": np.zeros((length, DIGEST_BYTES), dtype=np.uint8),
             "certified": repeated(np.uint64(0), length),
@@ -78,7 +75,12 @@ def commit_and_certify(
     """
     states, lanes = canonical_states(state, state.heads, context)
     found = state_roots(states)
-    moved = _moved_while_halted(state, running, found)
+    # The subnets that run no round and have another root than before: the registry has taken canisters from them,
+    # or brought some.
+    heads = state.heads
+    known = heads["root"].any(axis=1)
+    other = known & (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
+    moved: Chains = heads["chain"][other]
     if len(moved):
         state = replace(state, heads=next_heads(state.heads, moved, context), agreed=_later(state.agreed, moved))
         states, lanes = canonical_states(state, state.heads, context)
@@ -101,17 +103,6 @@ def after_splits(state: State, chains: Chains) -> State:
     return replace(state, agreed=_later(state.agreed, chains)) if chains.size else state
 
 
-def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:
-    """Return the subnets that run no round and have another root than before: the registry has taken canisters from
-    them, or brought some. That makes a height of theirs, so that no height has two roots. Those that are still to come
-    into the registry stay at height 0, whose root is not known when the network begins."""
-    heads = state.heads
-    known = heads["root"].any(axis=1)
-    other = known & (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
-    chains: Chains = heads["chain"][other]
-    return chains
-
-
 def _certified(
     state: State, running: Chains, found: StateRoots, context: Context, certifier: Certifier, log: EventLog
 ) -> State:
@@ -129,7 +120,7 @@ def _certified(
     ).select(UNCERTIFIED_SCHEMA.names)
     waiting = concat([state.uncertified, new])
     waiting = waiting.take(stable_order(waiting["chain"], waiting["number"]))
-    at = head_rows(heads, waiting["chain"])
+    at = positions_in(heads["chain"].astype(np.uint64), waiting["chain"].astype(np.uint64))
     due = waiting["number"] + np.uint64(delay) <= heads["number"][at]
     certified, certifications = heads["certified"].copy(), heads["certification"].to_pylist()
     rows = np.flatnonzero(due)
@@ -143,20 +134,22 @@ def _certified(
         for row in rows.tolist()
     ]
     for row, signed in zip(rows.tolist(), certifier.certify_all(wanted), strict=True):
-        _log_false_shares(int(waiting["chain"][row]), signed.false_shares, log)
+        # Write an event for each node of a subnet whose share was found to be false; `index` is the node's number.
+        chain = int(waiting["chain"][row])
+        if signed.false_shares:
+            refused_shares = blank_messages(
+                len(signed.false_shares), kind=int(Kind.CONTROL), index=np.array(signed.false_shares, dtype=np.uint64)
+            )
+            about_shares = {
+                "chain": repeated(np.uint32(chain), len(signed.false_shares)),
+                "index": refused_shares["index"],
+            }
+            log.add(event_rows(refused_shares, Event.REJECTED, reason=InvalidShare.__name__, **about_shares))
         if signed.certification is not None:
             certifications[at[row]] = signed.certification
             certified[at[row]] = waiting["number"][row]
     heads = heads.with_columns(certified=certified, certification=pa.array(certifications, pa.binary()))
     return replace(state, heads=heads, uncertified=waiting.filter(~due))
-
-
-def _log_false_shares(chain: int, nodes: Sequence[int], log: EventLog) -> None:
-    """Write an event for each node of a subnet whose share was found to be false; ``index`` is the node's number."""
-    if nodes:
-        rows = blank_messages(len(nodes), kind=int(Kind.CONTROL), index=np.array(nodes, dtype=np.uint64))
-        at = {"chain": repeated(np.uint32(chain), len(nodes)), "index": rows["index"]}
-        log.add(event_rows(rows, Event.REJECTED, reason=InvalidShare.__name__, **at))
 
 
 def _offering(
@@ -175,22 +168,38 @@ def _offering(
     # Up to V19 the loopback stream is in the state, but nobody takes slices of it.
     mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
     part = lanes.take(mine)
-    head = head_rows(heads, part["source"])
+    head = positions_in(heads["chain"].astype(np.uint64), part["source"].astype(np.uint64))
     keys = stream_keys(part, context)
-    anchor = _anchors(part, state)
+    # The first message of the newest segment of each stream, where it is still in it whole; else where the stream
+    # begins.
+    runs = state.runs
+    begin: U64 = part["begin"]
+    if len(runs) == 0:
+        anchor: U64 = begin
+    else:
+        groups = groups_of(*(runs[name] for name in LANE))
+        last = runs.take(groups.starts + groups.counts - 1)
+        row = lookup(last, part, LANE)
+        anchor = np.where(row >= 0, np.maximum(last["first"][row], begin), begin)
     siblings, counts = state.trees.forest.left_siblings(keys, anchor)
+    # The digests of each row, joined.
+    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(DIGEST_BYTES * counts, out=offsets[1:])
+    data = np.ascontiguousarray(siblings).reshape(-1)
     new = part.select(LANE).with_columns(
         number=heads["number"][head],
         begin=part["begin"],
         anchor=anchor,
         header=states.streams.headers.take(pa.array(mine)),
-        siblings=_joined(siblings, counts),
+        siblings=pa.BinaryArray.from_buffers(
+            pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        ),
         messages=labeled_digests(MESSAGES, np.ascontiguousarray(states.streams.message_roots[mine])),
         path=found.paths.take(pa.array(mine)),
         certification=repeated_bytes(b"", len(mine)),
     )
     offers = concat([state.offers, new.select(OFFERS_SCHEMA.names)])
-    head = head_rows(heads, offers["source"])
+    head = positions_in(heads["chain"].astype(np.uint64), offers["source"].astype(np.uint64))
     number, certified = offers["number"], heads["certified"][head]
     now = is_certified(heads)[head] & (number == certified)
     if now.any():
@@ -201,28 +210,6 @@ def _offering(
     offers = offers.filter(waits | (is_certified(offers) & (number + np.uint64(oldest) >= certified)))
     offers = offers.take(stable_order(*(offers[name] for name in (*LANE, "number"))))
     return replace(state, offers=offers)
-
-
-def _anchors(lanes: Frame, state: State) -> U64:
-    """Return the first message of the newest segment of each stream, where it is still in it whole; else where the
-    stream begins."""
-    runs = state.runs
-    begin: U64 = lanes["begin"]
-    if len(runs) == 0:
-        return begin
-    groups = groups_of(*(runs[name] for name in LANE))
-    last = runs.take(groups.starts + groups.counts - 1)
-    row = lookup(last, lanes, LANE)
-    found: U64 = np.where(row >= 0, np.maximum(last["first"][row], begin), begin)
-    return found
-
-
-def _joined(digests: Digests, counts: Rows) -> pa.BinaryArray:
-    """Return the digests of each row, joined."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(DIGEST_BYTES * counts, out=offsets[1:])
-    data = np.ascontiguousarray(digests).reshape(-1)
-    return pa.BinaryArray.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def trimmed_runs(before: State, after: State) -> Frame:

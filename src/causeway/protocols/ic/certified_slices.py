@@ -32,7 +32,7 @@ from causeway.proofs.ic.certified_roots import verify_certifications
 from causeway.proofs.ic.columns import MAX_COLUMN_BYTES
 from causeway.proofs.ic.digest_columns import stream_digests
 from causeway.proofs.ic.errors import DecodeFailed, EncodeError
-from causeway.proofs.ic.header_columns import DecodedHeaders, decode_stream_headers
+from causeway.proofs.ic.header_columns import decode_stream_headers
 from causeway.proofs.ic.height_witnesses import verify_heights
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_columns import slice_roots
@@ -63,7 +63,7 @@ def served(view: View, expected_of: Expected, context: Context, age: int = 0) ->
         offers = offers.filter(offers["number"] == lanes.spread(wanted))
     else:
         offers = offers.take(newest)
-    headers = _headers(offers["header"], context)
+    headers = decode_stream_headers(offers["header"], context.options.version, MAX_COLUMN_BYTES)
     streams = offers.with_columns(
         receiver=offers["destination"], begin=headers.begin, end=headers.end, signals_end=headers.signals_end
     )
@@ -94,7 +94,7 @@ def with_reads(slices: Frame) -> Frame:
 
 def rejects_in(slices: Frame, context: Context) -> Frame:
     """Return the REJECT signals in the headers of slices (``REJECTS_SCHEMA``)."""
-    headers = _headers(slices["header"], context)
+    headers = decode_stream_headers(slices["header"], context.options.version, MAX_COLUMN_BYTES)
     rows = headers.reject_row
     if len(rows) == 0:
         return empty_frame(REJECTS_SCHEMA)
@@ -108,21 +108,6 @@ def rejects_in(slices: Frame, context: Context) -> Frame:
         }
     )
     return found.take(stable_order(*(found[name] for name in REJECTS_ORDER)))
-
-
-def are_in(slices: Frame, messages: Frame) -> npt.NDArray[np.bool_]:
-    """Return which messages are in slices, of those that were read to check them."""
-    if len(messages) == 0 or len(slices) == 0:
-        return np.zeros(len(messages), dtype=bool)
-    runs, index = groups_of(*(messages[name] for name in LANE)), messages["index"]
-    row = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
-    first, stop = slices["message_begin"][row], slices["message_end"][row]
-    least, most = (of.reduceat(index, runs.starts) for of in (np.minimum, np.maximum))
-    known = row >= 0
-    inside: npt.NDArray[np.bool_] = runs.spread(known)
-    if not ((least >= first) & (most < stop))[known].all():
-        inside &= (index >= runs.spread(first)) & (index < runs.spread(stop))
-    return inside
 
 
 @dataclass(frozen=True)
@@ -170,19 +155,74 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
 
 def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certifier: Certifier) -> Checked:
     causes = [""] * len(slices)
-    headers = _headers(slices["header"], context)
+    headers = decode_stream_headers(slices["header"], context.options.version, MAX_COLUMN_BYTES)
     for row in headers.errors:
         causes[row] = DecodeFailed.__name__
     _note(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
     # Whoever takes the slice uses these columns: they say what the header says, which is what is certified.
     for name in ("begin", "end", "signals_end"):
         _note(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
-    slices = _with_reads_inside(slices, headers)
-    leaves, counts, missing, unread = _leaves(slices, messages, runs, context)
+    # Slices of which none reads what its header says is not in the stream.
+    begin, end = slices["read_begin"], slices["read_end"]
+    inside = (begin < end) & (begin >= headers.begin) & (end <= headers.end)
+    if not inside.all():
+        nothing = np.uint64(0)
+        slices = slices.with_columns(
+            read_begin=np.where(inside, begin, nothing), read_end=np.where(inside, end, nothing)
+        )
+    # The digests of the messages of each slice, joined, how many each has, which slices lack some or have one
+    # twice, and which have one that is no message.
+    counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
+    starts = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
+    lane = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    slice_rows = runs.spread(lane)
+    if total and _are_in_place(slices, messages, runs, lane):
+        # The rows of some runs, as few ranges as there can be.
+        in_slices = lane >= 0
+        range_starts = runs.starts[in_slices & ~np.append(False, in_slices[:-1])]
+        stops = (runs.starts + runs.counts)[in_slices & ~np.append(in_slices[1:], False)]
+        leaves, malformed = _digests_of(
+            messages, slice_rows, context, list(zip(range_starts.tolist(), stops.tolist(), strict=True))
+        )
+        unread[slice_rows[malformed]] = True
+    else:
+        leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
+        filled = np.zeros(total, dtype=bool)
+        if len(messages):
+            read_begins = slices["read_begin"][slice_rows]
+            mine = (
+                (slice_rows >= 0)
+                & (messages["index"] >= read_begins)
+                & (messages["index"] < slices["read_end"][slice_rows])
+            )
+            rows = slice(None) if mine.all() else np.flatnonzero(mine)
+            positions = starts[slice_rows[rows]] + (messages["index"][rows] - read_begins[rows]).astype(np.int64)
+            wanted = messages if mine.all() else messages.filter(mine)
+            leaves[positions], malformed = _digests_of(wanted, slice_rows[rows], context)
+            unread[slice_rows[rows][malformed]] = True
+            filled[positions] = True
+            if len(positions) > np.count_nonzero(filled):
+                missing[_owners(counts)[np.bincount(positions, minlength=total) > 1]] = True
+        if "beside" in slices:
+            _fill_beside(slices, starts, leaves, filled)
+        if not filled.all():
+            missing[_owners(counts)[~filled]] = True
     _note(causes, unread, DecodeFailed.__name__)
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
     _note(causes, missing | claimed, MISSING)
-    siblings = _siblings(slices, counts)
+    # The digests that each slice has beside its messages: without messages that of all messages, none where the
+    # messages are all of the stream's.
+    begin, end = slices["begin"], slices["end"]
+    bare, whole = (counts == 0) & (end > begin), (counts > 0) & (slices["read_begin"] == begin)
+    if not bare.any() and not whole.any():
+        siblings = slices["siblings"]
+    else:
+        found = slices["siblings"].to_pylist()
+        for bare_row in np.flatnonzero(bare | (counts == 0) | whole).tolist():
+            found[bare_row] = slices["messages"][bare_row].tobytes() if bare[bare_row] else b""
+        siblings = pa.array(found, pa.binary())
     for column in (slices["header"], siblings, slices["path"], slices["certification"]):
         proved(column)
     roots, errors = slice_roots(
@@ -197,7 +237,31 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
     )
     for row in np.flatnonzero(errors).tolist():
         causes[row] = causes[row] or "WitnessPruningFailed"
-    _check_certifications(slices, roots, causes, certifier, context.options.version)
+    # Compare the roots of slices with those that are certified, and check the certifications.
+    asked: dict[tuple[bytes, int], Certification] = {}
+    encoded = slices["certification"].to_pylist()
+    sources, numbers = slices["source"].tolist(), slices["number"].tolist()
+    known = _read(dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), context.options.version)
+    for row, data in enumerate(encoded):
+        if causes[row]:
+            continue
+        certification = known[data]
+        if isinstance(certification, str):
+            causes[row] = certification
+        elif certification.height != numbers[row] or roots[row].tobytes() != certification.root_hash:
+            causes[row] = "RootHashMismatch"
+        else:
+            asked[data, sources[row]] = certification
+    if asked:
+        refused = verify_certifications(
+            [certification.root_hash for certification in asked.values()],
+            [certification.signature for certification in asked.values()],
+            [certifier.public_key(source) for _, source in asked],
+        )
+        wrong = {key: type(error).__name__ for key, error in zip(asked, refused, strict=True) if error is not None}
+        for row, data in enumerate(encoded):
+            if not causes[row]:
+                causes[row] = wrong.get((data, sources[row]), "")
     return Checked(causes, leaves, np.cumsum(counts) - counts, counts)
 
 
@@ -206,67 +270,9 @@ def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
         causes[row] = causes[row] or cause
 
 
-def _headers(encoded: pa.BinaryArray, context: Context) -> DecodedHeaders:
-    """Return the headers of slices. They lie in the lake, where nothing limits how many messages a subnet may reject:
-    any that fits into a column is read."""
-    return decode_stream_headers(encoded, context.options.version, MAX_COLUMN_BYTES)
-
-
-def _with_reads_inside(slices: Frame, headers: DecodedHeaders) -> Frame:
-    """Return slices of which none reads what its header says is not in the stream."""
-    begin, end = slices["read_begin"], slices["read_end"]
-    inside = (begin < end) & (begin >= headers.begin) & (end <= headers.end)
-    if inside.all():
-        return slices
-    nothing = np.uint64(0)
-    return slices.with_columns(read_begin=np.where(inside, begin, nothing), read_end=np.where(inside, end, nothing))
-
-
-def _leaves(
-    slices: Frame, messages: Frame, runs: Groups, context: Context
-) -> tuple[npt.NDArray[np.uint8], Rows, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return the digests of the messages of each slice, joined, how many each has, which slices lack some or have one
-    twice, and which have one that is no message."""
-    counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
-    starts = np.cumsum(counts) - counts
-    total = int(counts.sum())
-    missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
-    lane = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
-    found = runs.spread(lane)
-    if total and _are_in_place(slices, messages, runs, lane):
-        leaves, wrong = _digests_of(messages, found, context, _ranges_of(runs, lane >= 0))
-        unread[found[wrong]] = True
-        return leaves, counts, missing, unread
-    leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
-    filled = np.zeros(total, dtype=bool)
-    if len(messages):
-        begin = slices["read_begin"][found]
-        mine = (found >= 0) & (messages["index"] >= begin) & (messages["index"] < slices["read_end"][found])
-        rows = slice(None) if mine.all() else np.flatnonzero(mine)
-        positions = starts[found[rows]] + (messages["index"][rows] - begin[rows]).astype(np.int64)
-        wanted = messages if mine.all() else messages.filter(mine)
-        leaves[positions], wrong = _digests_of(wanted, found[rows], context)
-        unread[found[rows][wrong]] = True
-        filled[positions] = True
-        if len(positions) > np.count_nonzero(filled):
-            missing[_owners(counts)[np.bincount(positions, minlength=total) > 1]] = True
-    if "beside" in slices:
-        _fill_beside(slices, starts, leaves, filled)
-    if not filled.all():
-        missing[_owners(counts)[~filled]] = True
-    return leaves, counts, missing, unread
-
-
 def _owners(counts: Rows) -> Rows:
     """Return which slice each of their messages is of."""
     return np.repeat(np.arange(len(counts)), counts)
-
-
-def _ranges_of(runs: Groups, wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return the rows of some runs, as few ranges as there can be."""
-    starts = runs.starts[wanted & ~np.append(False, wanted[:-1])]
-    stops = (runs.starts + runs.counts)[wanted & ~np.append(wanted[1:], False)]
-    return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def _digests_of(
@@ -345,50 +351,6 @@ def beside(slices: Frame, rows: Rows, checked: Checked) -> pa.BinaryArray:
         leaves = checked.leaves[start : start + count]
         found.append(leaves[:first].tobytes() + (leaves[count - last :].tobytes() if last else b""))
     return pa.array(found, pa.binary())
-
-
-def _siblings(slices: Frame, counts: Rows) -> pa.BinaryArray:
-    """Return the digests that each slice has beside its messages: without messages that of all messages, none where the
-    messages are all of the stream's."""
-    begin, end = slices["begin"], slices["end"]
-    bare, whole = (counts == 0) & (end > begin), (counts > 0) & (slices["read_begin"] == begin)
-    if not bare.any() and not whole.any():
-        return slices["siblings"]
-    found = slices["siblings"].to_pylist()
-    for row in np.flatnonzero(bare | (counts == 0) | whole).tolist():
-        found[row] = slices["messages"][row].tobytes() if bare[row] else b""
-    return pa.array(found, pa.binary())
-
-
-def _check_certifications(
-    slices: Frame, roots: Digests, causes: list[str], certifier: Certifier, version: CertificationVersion
-) -> None:
-    """Compare the roots of slices with those that are certified, and check the certifications."""
-    asked: dict[tuple[bytes, int], Certification] = {}
-    encoded = slices["certification"].to_pylist()
-    sources, numbers = slices["source"].tolist(), slices["number"].tolist()
-    known = _read(dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), version)
-    for row, data in enumerate(encoded):
-        if causes[row]:
-            continue
-        certification = known[data]
-        if isinstance(certification, str):
-            causes[row] = certification
-        elif certification.height != numbers[row] or roots[row].tobytes() != certification.root_hash:
-            causes[row] = "RootHashMismatch"
-        else:
-            asked[data, sources[row]] = certification
-    if not asked:
-        return
-    errors = verify_certifications(
-        [certification.root_hash for certification in asked.values()],
-        [certification.signature for certification in asked.values()],
-        [certifier.public_key(source) for _, source in asked],
-    )
-    wrong = {key: type(error).__name__ for key, error in zip(asked, errors, strict=True) if error is not None}
-    for row, data in enumerate(encoded):
-        if not causes[row]:
-            causes[row] = wrong.get((data, sources[row]), "")
 
 
 def _read(encoded: Iterable[bytes], version: CertificationVersion) -> dict[bytes, Certification | str]:

@@ -175,7 +175,7 @@ class Certifier:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} certifies elsewhere")
             if not self.options.certified:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} does not certify: certification = off")
-        signing = [one for one in due if not self._is_recorded(one)]
+        signing = [one for one in due if not (self.secrets.certifications is not None and one.position in self.listed)]
         if self.options.certification == "bls":
             made = [
                 one.certified(self._secret_key(one.position).sign(certification_message(one.root))) for one in signing
@@ -184,13 +184,20 @@ class Certifier:
             made = self._combined(signing)
         if len(signing) == len(due):
             return made
-        new, known = iter(made), iter(self._recorded([one for one in due if self._is_recorded(one)]))
-        return [next(known if self._is_recorded(one) else new) for one in due]
+        new, known = (
+            iter(made),
+            iter(
+                self._recorded(
+                    [one for one in due if (self.secrets.certifications is not None and one.position in self.listed)]
+                )
+            ),
+        )
+        return [
+            next(known if (self.secrets.certifications is not None and one.position in self.listed) else new)
+            for one in due
+        ]
 
     # ---- without the secret keys: what a lake has recorded
-
-    def _is_recorded(self, due: Due) -> bool:
-        return self.secrets.certifications is not None and due.position in self.listed
 
     def _recorded(self, due: Sequence[Due]) -> list[Certified]:
         """Return what the lake has of each state, verified: that of another root is none, and the root tells it."""

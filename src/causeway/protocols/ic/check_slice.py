@@ -81,37 +81,33 @@ def check_slices(
         checks.append((SliceError.SliceAboveMessageLimit, too_many))
         checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
-        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, rejects, context)))
+        # Which slices carry signals that cannot be true (check 12; D-12, D-16).
+        signals_options, signals_end = context.options, slices["signals_end"]
+        our_end = state.streams.count_of("next_index", opposite(slices))
+        wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
+        row = lookup(slices, opposite(rejects), LANE, ordered=False)
+        given, row = rejects.filter(row >= 0), row[row >= 0]
+        if signals_options.limits == "deployed" and "oldest_reject" in slices:
+            # Where carriers offer older slices: signals that their source has collected since.
+            wrong |= signals_end - slices["oldest_reject"] > np.uint64(2 * signals_options.limit.max_signals)
+        if len(given) == 0:
+            unexpected_signals = wrong
+        else:
+            index, end = given["index"], signals_end[row]
+            bad = index >= end
+            bad[1:] |= (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
+            if signals_options.limits == "deployed":
+                bad |= end - index > np.uint64(2 * signals_options.limit.max_signals)
+            if not signals_options.rejects_exist:
+                bad[:] = True
+            wrong[row[bad]] = True
+            unexpected_signals = wrong
+        checks.append((SliceError.UnexpectedSignals, unexpected_signals))
     failed = first_failed([wrong for _, wrong in checks], len(slices))
     # The first check that fails in any substream of a slice is its error.
     errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
     found: np.ndarray = errors[_least_of_slice(slices, failed, options)]
     return found
-
-
-def _unexpected_signals(
-    state: State, slices: Frame, signal: np.ndarray, rejects: Frame, context: Context
-) -> np.ndarray:
-    """Return which slices carry signals that cannot be true (check 12; D-12, D-16)."""
-    options, signals_end = context.options, slices["signals_end"]
-    our_end = state.streams.count_of("next_index", opposite(slices))
-    wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
-    row = lookup(slices, opposite(rejects), LANE, ordered=False)
-    given, row = rejects.filter(row >= 0), row[row >= 0]
-    if options.limits == "deployed" and "oldest_reject" in slices:
-        # Where carriers offer older slices: signals that their source has collected since.
-        wrong |= signals_end - slices["oldest_reject"] > np.uint64(2 * options.limit.max_signals)
-    if len(given) == 0:
-        return wrong
-    index, end = given["index"], signals_end[row]
-    bad = index >= end
-    bad[1:] |= (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
-    if options.limits == "deployed":
-        bad |= end - index > np.uint64(2 * options.limit.max_signals)
-    if not options.rejects_exist:
-        bad[:] = True
-    wrong[row[bad]] = True
-    return wrong
 
 
 def _least_of_slice(slices: Frame, values: np.ndarray, options: IcOptions) -> np.ndarray:

@@ -26,9 +26,9 @@ from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import message_sizes
+from causeway.protocols.ic.messages import MESSAGE_OVERHEAD
 from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, payload_lengths
 from causeway.protocols.sections import EMPTY_DIGEST, Hashed, Section, hashed_columns, hashed_rows
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
@@ -85,7 +85,7 @@ def segments_of(outbound: Frame, context: Context) -> Frame:
         tick=np.uint64(context.tick),
         first=outbound["index"][groups.starts],
         count=groups.counts.astype(np.uint64),
-        bytes=np.add.reduceat(message_sizes(outbound), groups.starts),
+        bytes=np.add.reduceat(payload_lengths(outbound) + np.uint64(MESSAGE_OVERHEAD), groups.starts),
         root=_NO_ROOT.repeat(len(groups), axis=0)
         if context.options.certified
         else merkle_roots(message_leaves(outbound), groups),
@@ -139,16 +139,16 @@ def sections_of(state: State, context: Context) -> dict[str, Section]:
     for name, frame, owner, hashing in _sections(state, context):
         old = None if before is None else before.sections[name]
         tables[name] = frame
-        if before is not None and old is not None and _is_same(frame, before.tables[name]):
+        if (
+            before is not None
+            and old is not None
+            and (frame is before.tables[name] or len(frame) == len(before.tables[name]) == 0)
+        ):
             sections[name] = old
             continue
         sections[name] = hashing(frame, owner(), chains, old)
     state.hashed.last = Hashed(chains, context.registry, tables, sections, None if before is None else before.roots)
     return sections
-
-
-def _is_same(frame: Frame, other: Frame) -> bool:
-    return frame is other or len(frame) == len(other) == 0
 
 
 Owners = npt.NDArray[np.uint32]

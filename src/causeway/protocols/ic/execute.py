@@ -13,7 +13,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import Rows, groups_of, stable_order
+from causeway.model.order import groups_of, stable_order
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
@@ -60,7 +60,18 @@ def schedule(state: State, induction: Sequence[Step], context: Context) -> Sched
         order, turns = taken.order, taken.turns
         next_sources = taken.next_sources.filter(state.installed(taken.next_sources["receiver"]))
     else:
-        order = whole_queues(ingress, queued)
+        # The order in which everything is consumed, as rows of the ingress queues' elements and behind them of the
+        # input queues': a canister's ingress by index, then its input queues in passes, the oldest of each first.
+        position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
+        if len(ingress) == 0:
+            order = stable_order(queued["receiver"], position, queued["sender"])
+        else:
+            receiver = np.concatenate([ingress["receiver"], queued["receiver"]])
+            from_queue = np.zeros(len(receiver), dtype=np.uint8)
+            from_queue[len(ingress) :] = 1
+            passes = np.concatenate([groups_of(ingress["receiver"]).ranks().astype(np.uint64), position])
+            sender = np.concatenate([np.zeros(len(ingress), dtype=np.uint64), queued["sender"]])
+            order = stable_order(receiver, from_queue, passes, sender)
     if len(order) == len(elements):
         consumed = np.ones(len(elements), dtype=bool)
     else:
@@ -74,20 +85,6 @@ def schedule(state: State, induction: Sequence[Step], context: Context) -> Sched
     return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs, missing, turns, next_sources)
 
 
-def whole_queues(ingress: Frame, queued: Frame) -> Rows:
-    """Return the order in which everything is consumed, as rows of the ingress queues' elements and behind them of the
-    input queues': a canister's ingress by index, then its input queues in passes, the oldest of each first."""
-    position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
-    if len(ingress) == 0:
-        return stable_order(queued["receiver"], position, queued["sender"])
-    receiver = np.concatenate([ingress["receiver"], queued["receiver"]])
-    from_queue = np.zeros(len(receiver), dtype=np.uint8)
-    from_queue[len(ingress) :] = 1
-    passes = np.concatenate([groups_of(ingress["receiver"]).ranks().astype(np.uint64), position])
-    sender = np.concatenate([np.zeros(len(ingress), dtype=np.uint64), queued["sender"]])
-    return stable_order(receiver, from_queue, passes, sender)
-
-
 def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
     """Run the programs on their inputs, and push what they produced to the output queues.
 
@@ -97,12 +94,62 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
     plan = schedule(state, induction, context)
     inputs, answers = plan.inputs, None
     if plan.missing.any():
-        inputs, answers = _without_missing(plan, context, log)
-    _log_inputs(state, induction, plan, context, log)
+        # Answer the requests to canisters that are mapped here but not installed; nothing else waits for one.
+        requests = plan.inputs.filter(plan.missing)
+        at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
+        code, reason = RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
+        log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
+        answers = reject_responses(requests, code, NOT_FOUND)
+        inputs, answers = plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
+    # Write what happened to every input: received in this round, executed in this round, or both.
+    for arrivals, elements, consumed in (
+        (concat([step.arrivals for step in induction]), state.input_queues.elements, plan.xnet),
+        (concat([step.ingress for step in induction]), state.ingress_queues.elements, plan.ingress),
+    ):
+        executed = consumed
+        if plan.missing.any():
+            executed = consumed & state.installed(elements["receiver"])
+        on_lane = "index" in arrivals
+        if len(arrivals) == len(elements) and bool(executed.all()):
+            log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
+            continue
+        # The row of each arrival among the elements: they are the last of each queue, in the order of pushing.
+        ingress = "index" not in arrivals
+        keys = ["receiver"] if ingress else ["receiver", "sender"]
+        arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
+        both = [np.concatenate([elements[key], arrivals[key]]) for key in keys]
+        index = np.concatenate([elements["index"], arrivals["queue_index"]])
+        order = stable_order(*both, index)
+        # Every arrival follows its element in this order, because they have equal keys and elements come first.
+        is_arrival = order >= len(elements)
+        arrival_rows = np.empty(len(arrivals), dtype=np.int64)
+        arrival_rows[arrival_order] = order[np.flatnonzero(is_arrival) - 1]
+        log.add(
+            _received(
+                arrivals, np.where(executed[arrival_rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane
+            )
+        )
+        older = np.ones(len(elements), dtype=bool)
+        older[arrival_rows] = False
+        earlier = elements.take(np.flatnonzero(older & executed))
+        hosts = context.host_of(earlier["receiver"]).view(np.uint32)
+        bits = _executed_bits(earlier)
+        log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
     if len(plan.inputs) == 0:
         return Step(state, log)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
-    _log_failures(inputs, outcome.failures, context, log)
+    if len(outcome.failures):
+        rows = inputs.take(outcome.failures["row"])
+        log.add(
+            event_rows(
+                rows,
+                Event.REJECTED,
+                chain=context.host_of(rows["receiver"]).view(np.uint32),
+                queue_index=rows["index"],
+                code=RejectCode.CanisterError,
+                reason=outcome.failures["text"].dictionary_encode(),
+            )
+        )
     log.failures(inputs, outcome.raised, context.host_of(inputs["receiver"]))
     produced = with_short_texts(outcome.produced)
     if answers is not None:
@@ -121,42 +168,6 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         programs=outcome.programs,
     )
     return Step(state, log)
-
-
-def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[Frame, Frame]:
-    """Answer the requests to canisters that are mapped here but not installed; nothing else waits for one.
-
-    Returns the inputs of the others, and the answers.
-    """
-    requests = plan.inputs.filter(plan.missing)
-    at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
-    code, reason = RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
-    log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
-    answers = reject_responses(requests, code, NOT_FOUND)
-    return plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
-
-
-def _log_inputs(state: State, induction: Sequence[Step], plan: Schedule, context: Context, log: EventLog) -> None:
-    """Write what happened to every input: received in this round, executed in this round, or both."""
-    for arrivals, elements, consumed in (
-        (concat([step.arrivals for step in induction]), state.input_queues.elements, plan.xnet),
-        (concat([step.ingress for step in induction]), state.ingress_queues.elements, plan.ingress),
-    ):
-        executed = consumed
-        if plan.missing.any():
-            executed = consumed & state.installed(elements["receiver"])
-        on_lane = "index" in arrivals
-        if len(arrivals) == len(elements) and bool(executed.all()):
-            log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
-            continue
-        rows = _element_rows(arrivals, elements)
-        log.add(_received(arrivals, np.where(executed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
-        older = np.ones(len(elements), dtype=bool)
-        older[rows] = False
-        earlier = elements.take(np.flatnonzero(older & executed))
-        hosts = context.host_of(earlier["receiver"]).view(np.uint32)
-        bits = _executed_bits(earlier)
-        log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
 
 
 def received_only(arrivals: Frame) -> Frame:
@@ -181,35 +192,4 @@ def _received(arrivals: Frame, executed: np.ndarray, on_lane: bool) -> Frame:
         queue_index=arrivals["queue_index"],
         code=arrivals["code"],
         via=via,
-    )
-
-
-def _element_rows(arrivals: Frame, elements: Frame) -> np.ndarray:
-    """Return the row of each arrival among the elements: they are the last of each queue, in the order of pushing."""
-    ingress = "index" not in arrivals
-    keys = ["receiver"] if ingress else ["receiver", "sender"]
-    arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
-    both = [np.concatenate([elements[key], arrivals[key]]) for key in keys]
-    index = np.concatenate([elements["index"], arrivals["queue_index"]])
-    order = stable_order(*both, index)
-    # Every arrival follows its element in this order, because they have equal keys and elements come first.
-    is_arrival = order >= len(elements)
-    rows = np.empty(len(arrivals), dtype=np.int64)
-    rows[arrival_order] = order[np.flatnonzero(is_arrival) - 1]
-    return rows
-
-
-def _log_failures(inputs: Frame, failures: Frame, context: Context, log: EventLog) -> None:
-    if len(failures) == 0:
-        return
-    rows = inputs.take(failures["row"])
-    log.add(
-        event_rows(
-            rows,
-            Event.REJECTED,
-            chain=context.host_of(rows["receiver"]).view(np.uint32),
-            queue_index=rows["index"],
-            code=RejectCode.CanisterError,
-            reason=failures["text"].dictionary_encode(),
-        )
     )

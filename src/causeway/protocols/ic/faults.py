@@ -32,7 +32,7 @@ from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NOD
 from causeway.protocols.ic.messages import CHAIN_HALTED, CHAIN_SPLITTING, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
-from causeway.protocols.ic.tampering import altered, replayed, untouched, with_gap
+from causeway.protocols.ic.tampering import altered, untouched
 from causeway.protocols.interference import DROP, GAP, PASSIVE, REPLAY, TAMPER, Interference
 from causeway.protocols.messages import FORGED, LANE, blank_messages
 
@@ -200,9 +200,16 @@ def _oldest_rejects(streams: Frame, view: View) -> U64:
 def _falsified(slices: Frame, fault: Fault, version: CertificationVersion) -> Frame:
     """Return certified slices as a carrier offers them that replays, leaves a gap, tampers or alters."""
     if fault.kind == REPLAY:
-        return replayed(slices)
+        # Slices from the first message on that is in their streams, though it was taken before.
+        begin, first = slices["begin"], slices["message_begin"]
+        return slices.with_columns(message_begin=np.where(slices["end"] > begin, begin, first))
     if fault.kind == GAP:
-        return with_gap(slices)
+        # Slices from one index above the expected on, and with one message at least, though there be none: so what
+        # is refused is their first index.
+        first = np.minimum(slices["message_begin"], np.uint64(MAX_INDEX - 2)) + np.uint64(1)
+        return slices.with_columns(
+            message_begin=first, message_end=np.maximum(slices["message_end"], first + np.uint64(1))
+        )
     if fault.kind == TAMPER:
         paths = [path[:-1] + bytes([path[-1] ^ 1]) for path in slices["path"].to_pylist()]
         return slices.with_columns(path=pa.array(paths, pa.binary()))

@@ -312,7 +312,9 @@ class IcKernel:
         run again without it (X-17).
         """
         chains = self.remotes.here(chains)
-        if self.options.certified and not state.has_trees:
+        if self.options.certified and not (
+            state.trees is not None and (state.trees.forest.version == state.trees.version)
+        ):
             # Before any chain stops: of one that does, the messages are not among the inputs any more.
             state = with_trees(state, inputs.own, self.context(chains, tick))
         while True:
@@ -350,7 +352,13 @@ class IcKernel:
             state = union(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
             logs = [halted.log, *logs]
-        logs.append(ignored_batches(self.faults, self._batches(before, running, tick), context))
+        # The `number` of the batch of each subnet (`chain`) that runs this round.
+        if not self.options.certified:
+            batches = Frame({"chain": running}, len(running)).with_columns(number=np.uint64(tick.height))
+        else:
+            heads = before.heads.filter(np.isin(before.heads["chain"], running))
+            batches = heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
+        logs.append(ignored_batches(self.faults, batches, context))
         state = replace(state, trees=trees)
         state, headers, signing = self._commit_and_certify(state, chains, batched, outbound, tick, certifier, before)
         return RoundResult(
@@ -362,13 +370,6 @@ class IcKernel:
             oldest(concat([state.trimmed_runs, state.runs])),
             self._gives_up(tick),
         )
-
-    def _batches(self, before: State, running: Chains, tick: Tick) -> Frame:
-        """Return the ``number`` of the batch of each subnet (``chain``) that runs this round."""
-        if not self.options.certified:
-            return Frame({"chain": running}, len(running)).with_columns(number=np.uint64(tick.height))
-        heads = before.heads.filter(np.isin(before.heads["chain"], running))
-        return heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
 
     def _agreed(
         self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, certifier: Certifier, context: Context

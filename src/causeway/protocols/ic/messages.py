@@ -71,14 +71,9 @@ def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
     code, text = REASON_CODES[reason], REASON_TEXTS[reason]
     if reason != RejectReason.OutOfMemory:
         return reject_responses(requests, code, text)
-    wanted = np.maximum(message_sizes(requests), np.uint64(MAX_RESPONSE)).tolist()
+    wanted = np.maximum(payload_lengths(requests) + np.uint64(MESSAGE_OVERHEAD), np.uint64(MAX_RESPONSE)).tolist()
     texts = pa.array([text.format(size).encode() for size in wanted], pa.binary())
     return reject_responses(requests, code, "").with_columns(payload=texts)
-
-
-def message_sizes(messages: Frame) -> np.ndarray:
-    """Return the bytes that each message counts for in a stream's size (2.10)."""
-    return payload_lengths(messages) + np.uint64(MESSAGE_OVERHEAD)
 
 
 def with_short_texts(messages: Frame) -> Frame:

@@ -70,7 +70,13 @@ class OpenCalls:
         row = self._rows_of(responses)
         held = self.held
         matching = (row >= 0) & (held["respondent"][row] == responses["sender"])
-        if not (_is_zero(held["deadline"]) and _is_zero(responses["deadline"])):
+        if not (
+            (len(held["deadline"]) == 0 or (held["deadline"].strides[0] == 0 and not held["deadline"][0]))
+            and (
+                len(responses["deadline"]) == 0
+                or (responses["deadline"].strides[0] == 0 and not responses["deadline"][0])
+            )
+        ):
             matching &= held["deadline"][row] == responses["deadline"]
         closed = np.zeros(len(held), dtype=bool) if self.closed is None else self.closed.copy()
         if self.closed is not None:
@@ -151,7 +157,9 @@ class OpenCalls:
         columns: dict[str, Any] = {}
         for name in OPEN_CALLS_SCHEMA.names:
             ours, theirs = self.held[name], made[name]
-            if _is_zero(ours) and _is_zero(theirs):
+            if (len(ours) == 0 or (ours.strides[0] == 0 and not ours[0])) and (
+                len(theirs) == 0 or (theirs.strides[0] == 0 and not theirs[0])
+            ):
                 columns[name] = repeated(ours.dtype.type(0), total)
                 continue
             column = np.empty(total, dtype=ours.dtype)
@@ -164,8 +172,3 @@ class OpenCalls:
         """Forget the calls where a mask over ``rows`` is true."""
         kept = self.rows.filter(~originators)
         return self if kept is self.held else replace(self, held=kept, closed=None)
-
-
-def _is_zero(column: npt.NDArray[Any]) -> bool:
-    """Return whether a column is known to be zero throughout, without a look at every row."""
-    return len(column) == 0 or (column.strides[0] == 0 and not column[0])

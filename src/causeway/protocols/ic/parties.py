@@ -115,18 +115,16 @@ def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None
         if fault.kind == NODE:
             if what in _THRESHOLD and options.certification != "threshold":
                 raise InvalidInput(f'{said}: nodes give no shares; allowed with certification = "threshold"')
-            _check_nodes(fault, said, topology, options)
-
-
-def _check_nodes(fault: Fault, said: str, topology: Topology, options: IcOptions) -> None:
-    if fault.source in topology.external:
-        raise InvalidInput(f"{said}: another lake runs the subnet; its scenario says what its nodes do")
-    membership = topology.membership
-    count = membership.nodes.get(fault.source or 0, options.nodes)
-    count += sum(change.add for change in membership.changes if change.chain == fault.source)
-    unknown = [node for node in fault.args[NODES] if node >= count]
-    if unknown:
-        raise InvalidInput(f"{said}: the subnet has no node {unknown[0]}; its nodes have the numbers 0 to {count - 1}")
+            if fault.source in topology.external:
+                raise InvalidInput(f"{said}: another lake runs the subnet; its scenario says what its nodes do")
+            membership = topology.membership
+            count = membership.nodes.get(fault.source or 0, options.nodes)
+            count += sum(change.add for change in membership.changes if change.chain == fault.source)
+            unknown = [node for node in fault.args[NODES] if node >= count]
+            if unknown:
+                raise InvalidInput(
+                    f"{said}: the subnet has no node {unknown[0]}; its nodes have the numbers 0 to {count - 1}"
+                )
 
 
 def _acting(faults: Faults, tick: int, kind: str, *does: str) -> Iterator[Fault]:

@@ -36,7 +36,13 @@ def make_plan(
     """
     if not context.options.certified:
         slices = brought(state, slices, context)
-    loopback = loopback_streams(state, context)
+    # The loopback streams of the state that hold messages, all of which are inducted (D-7).
+    lanes = state.streams.counters
+    streams_own = (lanes["source"] == lanes["destination"]) & (lanes["next_index"] > lanes["begin"])
+    if context.options.loopback != "stream":
+        streams_own &= False
+    lanes = lanes.take(np.flatnonzero(streams_own))
+    loopback = lanes.select(LANE).with_columns(message_begin=lanes["begin"], message_end=lanes["next_index"])
     runs = view.tables["runs"]
     trimmed = view.tables["trimmed_runs"]
     if len(trimmed):
@@ -90,16 +96,6 @@ def held(state: State) -> Frame:
     """Return all messages in the streams of the state's subnets (``RANGES_SCHEMA``)."""
     lanes = state.streams.counters
     return located(lanes.select(LANE).with_columns(begin=lanes["begin"], end=lanes["next_index"]), state.runs)
-
-
-def loopback_streams(state: State, context: Context) -> Frame:
-    """Return the loopback streams of the state that hold messages, all of which are inducted (D-7)."""
-    lanes = state.streams.counters
-    own = (lanes["source"] == lanes["destination"]) & (lanes["next_index"] > lanes["begin"])
-    if context.options.loopback != "stream":
-        own &= False
-    lanes = lanes.take(np.flatnonzero(own))
-    return lanes.select(LANE).with_columns(message_begin=lanes["begin"], message_end=lanes["next_index"])
 
 
 def _segments(lanes: Frame, runs: Frame) -> Frame:

@@ -27,11 +27,11 @@ from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.commitment import segments_of
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import (
+    MESSAGE_OVERHEAD,
     NO_RECEIVER,
     NO_REJECT,
     NO_ROUTE,
     UNROUTABLE,
-    message_sizes,
     reject_responses,
     with_payloads,
 )
@@ -59,8 +59,29 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[Step, F
     log = EventLog()
     elements = state.output_queues.elements
     queued = with_lanes(elements, context.host_of(elements["sender"]).view(np.uint32), context)
-    state, queued, unroutable = filter_routable(state, queued)
-    state = non_existent_canister_replies(state, unroutable, context, log)  # 3.6 (3)
+    # Take out what is for canisters on no subnet (`filter`); return what is left, and that.
+    routable = queued["destination"].view(np.int32) != NO_HOST
+    state = replace(state, output_queues=state.output_queues.keep(routable))
+    state, queued, unroutable = state, queued.filter(routable), queued.take(np.flatnonzero(~routable))
+    # Push a reject for every request that is for a canister on no subnet (D-8).
+    if len(unroutable):
+        request = unroutable["kind"] == Kind.REQUEST
+        for mask, event, code, reason in (
+            (request, Event.REJECTED, RejectCode.DestinationInvalid, NO_RECEIVER),
+            (~request, Event.DROPPED, NO_REJECT, UNROUTABLE),
+        ):
+            rows = unroutable.filter(mask)
+            at = {"chain": rows["source"], "queue_index": rows["index"]}
+            log.add(event_rows(rows, _sent_bits(rows, event, context), code=code, reason=reason, **at))
+        answered = unroutable
+        if context.options.dead_destination == "requests_only":
+            answered = unroutable.filter(request)
+        elif not request.all():
+            # A response has no cycles of its own to give back: its refund is lost with it.
+            own = {name: np.where(request, unroutable[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
+            answered = unroutable.with_columns(**own)
+        replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
+        state = _answer(state, replies, answered["source"], context, log)
     onward = with_lanes(onward, onward["source"], context)
     if context.options.limits == "deployed":
         state, queued = reject_oversized(state, queued, context, log)  # X-7
@@ -85,57 +106,22 @@ def in_lane_order(outbound: Frame) -> Frame:
 
 def with_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Context) -> Frame:
     """Return messages with the lane that leads each from its source to the present host of its receiver."""
+    # The substream of each message: the unit (0) for flat streams, else its receiver or its sender.
+    if context.options.flat:
+        substream_id = repeated(np.uint64(0), len(messages))
+    else:
+        canisters: U64 = messages["receiver" if context.options.substreams == "per_destination" else "sender"]
+        substream_id = canisters
     return messages.with_columns(
         source=source,
         destination=context.host_of(messages["receiver"]).view(np.uint32),
-        substream=substream_id(messages, context),
+        substream=substream_id,
     )
-
-
-def substream_id(messages: Frame, context: Context) -> U64:
-    """Return the substream of each message: the unit (0) for flat streams, else its receiver or its sender."""
-    if context.options.flat:
-        return repeated(np.uint64(0), len(messages))
-    canisters: U64 = messages["receiver" if context.options.substreams == "per_destination" else "sender"]
-    return canisters
 
 
 def _sent_bits(queued: Frame, event: Event, context: Context) -> np.ndarray:
     """Return ``event`` for each message, with SENT for those that were produced in this round."""
     return np.where(queued["sent_tick"] == np.uint64(context.tick), np.uint16(Event.SENT | event), np.uint16(event))
-
-
-def filter_routable(state: State, queued: Frame) -> tuple[State, Frame, Frame]:
-    """Take out what is for canisters on no subnet (``filter``); return what is left, and that."""
-    routable = queued["destination"].view(np.int32) != NO_HOST
-    state = replace(state, output_queues=state.output_queues.keep(routable))
-    return state, queued.filter(routable), queued.take(np.flatnonzero(~routable))
-
-
-def non_existent_canister_replies(state: State, gone: Frame, context: Context, log: EventLog) -> State:
-    """Push a reject for every request that is for a canister on no subnet (D-8).
-
-    The responses are lost, and, by the letter of 3.6, answered too.
-    """
-    if len(gone) == 0:
-        return state
-    request = gone["kind"] == Kind.REQUEST
-    for mask, event, code, reason in (
-        (request, Event.REJECTED, RejectCode.DestinationInvalid, NO_RECEIVER),
-        (~request, Event.DROPPED, NO_REJECT, UNROUTABLE),
-    ):
-        rows = gone.filter(mask)
-        at = {"chain": rows["source"], "queue_index": rows["index"]}
-        log.add(event_rows(rows, _sent_bits(rows, event, context), code=code, reason=reason, **at))
-    answered = gone
-    if context.options.dead_destination == "requests_only":
-        answered = gone.filter(request)
-    elif not request.all():
-        # A response has no cycles of its own to give back: its refund is lost with it.
-        own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
-        answered = gone.with_columns(**own)
-    replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
-    return _answer(state, replies, answered["source"], context, log)
 
 
 def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], context: Context, log: EventLog) -> State:
@@ -170,17 +156,14 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
     if not refused.any():
         return state, queued
     state = replace(state, output_queues=state.output_queues.keep(~refused))
-    state = _refuse_oversized(state, queued.filter(refused), lengths[refused], context, log)
-    return state, queued.filter(~refused)
-
-
-def _refuse_oversized(state: State, requests: Frame, lengths: U64, context: Context, log: EventLog) -> State:
+    requests = queued.filter(refused)
     at = {"chain": requests["source"], "queue_index": requests["index"], "code": RejectCode.CanisterError}
     log.add(event_rows(requests, _sent_bits(requests, Event.REJECTED, context), reason=TOO_LARGE, **at))
     limit = context.options.limit.message_bytes
-    texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths.tolist()]
+    texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths[refused].tolist()]
     replies = reject_responses(requests, RejectCode.CanisterError, "")
-    return _answer(state, replies.with_columns(payload=pa.array(texts, pa.binary())), requests["source"], context, log)
+    state = _answer(state, replies.with_columns(payload=pa.array(texts, pa.binary())), requests["source"], context, log)
+    return state, queued.filter(~refused)
 
 
 def _with_smaller(
@@ -198,20 +181,7 @@ def _with_smaller(
 
 def within_limits(state: State, queued: Frame, onward: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Pull from the output queues what the stream limits let through, and return it in routing order (X-6)."""
-    order = routing_order(queued, context)
-    ordered = queued.take(order)
-    by_stream = stable_order(ordered["destination"], ordered["source"])
-    order, ordered = order[by_stream], ordered.take(by_stream)
-    room = _room(state, ordered, onward, context)
-    pulled = np.empty(len(queued), dtype=bool)
-    pulled[order] = room
-    new = queued.filter(~pulled & (queued["sent_tick"] == np.uint64(context.tick)))
-    log.add(event_rows(new, Event.SENT, chain=new["source"], queue_index=new["index"]))
-    return replace(state, output_queues=state.output_queues.keep(~pulled)), ordered.filter(room)
-
-
-def routing_order(queued: Frame, context: Context) -> Rows:
-    """Return the order in which the output queues are visited under limits (X-7, and ``docs/protocols/ic.md``)."""
+    # The order in which the output queues are visited under limits (X-7, and `docs/protocols/ic.md`).
     position = groups_of(queued["sender"], queued["receiver"]).ranks().astype(np.uint64)
     merged = stable_order(queued["sender"], position, queued["receiver"])
     turns = groups_of(queued["sender"][merged])
@@ -221,15 +191,20 @@ def routing_order(queued: Frame, context: Context) -> Rows:
     turn: U64 = np.empty(len(senders), dtype=np.uint64)
     for start, count in zip(canisters.starts, canisters.counts, strict=True):
         chain = int(senders["source"][by_chain[start]])
-        shift = draw(context.seed, int(context.registry.subnets[chain]), context.height) % int(count)
+        shift = int(
+            drawn(Draw.WORD, context.seed, int(context.registry.subnets[chain]), context.height).random_raw()
+        ) % int(count)
         turn[by_chain[start : start + count]] = (np.arange(count) - shift) % count
     order: Rows = merged[stable_order(turns.ranks().astype(np.uint64), turns.spread(turn))]
-    return order
-
-
-def draw(seed: int, subnet: int, height: int) -> int:
-    """Return a subnet's random word of the round: the first raw one of NumPy's Philox (``docs/protocols/ic.md``)."""
-    return int(drawn(Draw.WORD, seed, subnet, height).random_raw())
+    ordered = queued.take(order)
+    by_stream = stable_order(ordered["destination"], ordered["source"])
+    order, ordered = order[by_stream], ordered.take(by_stream)
+    room = _room(state, ordered, onward, context)
+    pulled = np.empty(len(queued), dtype=bool)
+    pulled[order] = room
+    new = queued.filter(~pulled & (queued["sent_tick"] == np.uint64(context.tick)))
+    log.add(event_rows(new, Event.SENT, chain=new["source"], queue_index=new["index"]))
+    return replace(state, output_queues=state.output_queues.keep(~pulled)), ordered.filter(room)
 
 
 def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
@@ -242,14 +217,14 @@ def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
     np.add.at(size, streams.positions(opposite(state.rejects)), 1)
     ahead = streams.positions(onward)
     np.add.at(count, ahead, 1)
-    np.add.at(size, ahead, message_sizes(onward).astype(np.int64))
+    np.add.at(size, ahead, (payload_lengths(onward) + np.uint64(MESSAGE_OVERHEAD)).astype(np.int64))
     # The limits are the stream's, over all its substreams.
     stream = groups_of(lanes["source"], lanes["destination"])
     count = stream.spread(np.add.reduceat(count, stream.starts)) if len(stream) else count
     size = stream.spread(np.add.reduceat(size, stream.starts)) if len(stream) else size
     groups = groups_of(queued["destination"], queued["source"])
     lane = streams.positions(queued)
-    sizes = message_sizes(queued).astype(np.int64)
+    sizes = (payload_lengths(queued) + np.uint64(MESSAGE_OVERHEAD)).astype(np.int64)
     before = np.cumsum(sizes) - sizes
     before -= groups.spread(before[groups.starts])
     most = np.where(

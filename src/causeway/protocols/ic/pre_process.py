@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat
@@ -24,11 +23,11 @@ from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import reason_names, reject_codes
 from causeway.protocols.ic.messages import TIMED_OUT, reject_responses
-from causeway.protocols.ic.push import match_responses, push_messages, push_misrouted, push_responses
+from causeway.protocols.ic.push import match_responses, push_messages, push_responses
 from causeway.protocols.ic.signals import collect_messages, handle_rejects
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.ic.step import ARRIVALS_SCHEMA, INGRESS_ARRIVALS_SCHEMA, Step
-from causeway.protocols.ic.vsr import Verdicts, lost_causes, vsr_check_ingress, vsr_check_xnet
+from causeway.protocols.ic.vsr import Mask, Verdicts, lost_causes, vsr_check_xnet
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS
 
 
@@ -112,35 +111,30 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
     if len(slices):
         ours, end = opposite(slices), slices["signals_end"]
         begin, next_index = (state.streams.count_of(name, ours) for name in ("begin", "next_index"))
-        _ensure_signals(slices, (end < begin) | (end > next_index), batch.signals)
+        # Raise `InvariantViolation` unless headers signal messages of our streams and reject what they signal
+        # (X-13).
+        outside = (end < begin) | (end > next_index)
+        if outside.any():
+            raise InvariantViolation("a header signals messages outside our stream", slices["destination"][outside])
+        if len(batch.signals):
+            row = lookup(opposite(slices), batch.signals, LANE, ordered=False)
+            beyond = (row < 0) | (batch.signals["index"] >= slices["signals_end"][row])
+            if beyond.any():
+                raise InvariantViolation(
+                    "a header rejects messages beyond its signals", batch.signals["source"][beyond]
+                )
         log.collected(ours, COLLECTED_MESSAGES, begin, end)
         state = replace(state, streams=collect_messages(state.streams, ours, end, batch.signalled))
-        state = _collect_signals(state, slices, log)
+        # Remove our signals about the slices' messages below the `begin` of their stream (3.4 (4)).
+        ours = opposite(slices)
+        first = state.streams.count_of("signals_begin", ours)
+        seen = np.maximum(first, slices["begin"])
+        log.collected(slices, COLLECTED_SIGNALS, first, seen)
+        streams, rejects = state.streams.set_counters(ours, signals_begin=seen), state.rejects
+        kept = rejects["index"] >= streams.count_of("signals_begin", opposite(rejects))
+        state = replace(state, streams=streams, rejects=rejects.filter(kept))
     state, arrivals, onward = handle_rejects(state, rejected, context, log)
     return Step(state, log, arrivals, onward=onward)
-
-
-def _ensure_signals(slices: Frame, outside: npt.NDArray[np.bool_], rejected: Frame) -> None:
-    """Raise ``InvariantViolation`` unless headers signal messages of our streams and reject what they signal (X-13)."""
-    if outside.any():
-        raise InvariantViolation("a header signals messages outside our stream", slices["destination"][outside])
-    if len(rejected) == 0:
-        return
-    row = lookup(opposite(slices), rejected, LANE, ordered=False)
-    beyond = (row < 0) | (rejected["index"] >= slices["signals_end"][row])
-    if beyond.any():
-        raise InvariantViolation("a header rejects messages beyond its signals", rejected["source"][beyond])
-
-
-def _collect_signals(state: State, slices: Frame, log: EventLog) -> State:
-    """Remove our signals about the slices' messages below the ``begin`` of their stream (3.4 (4))."""
-    ours = opposite(slices)
-    first = state.streams.count_of("signals_begin", ours)
-    seen = np.maximum(first, slices["begin"])
-    log.collected(slices, COLLECTED_SIGNALS, first, seen)
-    streams, rejects = state.streams.set_counters(ours, signals_begin=seen), state.rejects
-    kept = rejects["index"] >= streams.count_of("signals_begin", opposite(rejects))
-    return replace(state, streams=streams, rejects=rejects.filter(kept))
 
 
 # ---- step 4, induction (3.4 (1), (2), (4) and (5))
@@ -155,8 +149,22 @@ def induct_slices(state: State, batch: DecodedBatch, context: Context) -> Step:
     state, verdicts = judge(state, messages, context)
     _log_verdicts(messages, verdicts, Via.LANE, log)
     state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LANE, context, log)  # 3.4 (2)
-    state = _add_signals(state, messages, verdicts)  # 3.4 (4)
-    state = _expect_next(state, bringing)  # 3.4 (5)
+    # List the REJECT signals; that the others are ACCEPT follows from the expected index.
+    rejected = np.flatnonzero(verdicts.reason > 0)
+    if len(rejected):
+        added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
+        rejects = concat([state.rejects, added.select(REJECTS_SCHEMA.names)])
+        order = stable_order(*(rejects[name] for name in ("destination", "source", "substream", "index")))
+        state = replace(state, rejects=rejects.take(order))
+    # Move the expected indices past the messages of the slices.
+    ours, begins = opposite(bringing), bringing["message_begin"]
+    expected = state.streams.count_of("expected", ours)
+    wrong = begins != expected
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        text = f"a slice starts at {begins[first]}, expected is {expected[first]}"
+        raise InvariantViolation(text, bringing["destination"][wrong])
+    state = replace(state, streams=state.streams.set_counters(ours, expected=bringing["message_end"]))
     return Step(state, log, arrivals)
 
 
@@ -198,35 +206,16 @@ def map_valid_xnet_messages(
     valid = valid.with_columns(chain=valid["destination"], via=np.uint8(via))
     if context.options.receiver_check == "off":
         here = context.host_of(valid["receiver"]) == valid["chain"].view(np.int32)
-        state, misrouted = push_misrouted(state, valid.filter(~here))
+        # Enqueue messages (with `chain`) where nobody will execute them; also return them with `queue_index`.
+        messages = valid.filter(~here)
+        index, queues = state.misrouted.number(messages)
+        queues = queues.merge(messages.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
+        state, misrouted = replace(state, misrouted=queues), messages.with_columns(queue_index=index)
         at = {"chain": misrouted["chain"], "on_lane": True, "queue_index": misrouted["queue_index"], "via": via}
         log.add(event_rows(misrouted, Event.RECEIVED, code=misrouted["code"], **at))
         valid = valid.filter(here)
     state, arrivals = push_messages(state, valid)
     return state, arrivals.select(ARRIVALS_SCHEMA.names)
-
-
-def _add_signals(state: State, messages: Frame, verdicts: Verdicts) -> State:
-    """List the REJECT signals; that the others are ACCEPT follows from the expected index."""
-    rejected = np.flatnonzero(verdicts.reason > 0)
-    if len(rejected) == 0:
-        return state
-    added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
-    rejects = concat([state.rejects, added.select(REJECTS_SCHEMA.names)])
-    order = stable_order(*(rejects[name] for name in ("destination", "source", "substream", "index")))
-    return replace(state, rejects=rejects.take(order))
-
-
-def _expect_next(state: State, slices: Frame) -> State:
-    """Move the expected indices past the messages of the slices."""
-    ours, begins = opposite(slices), slices["message_begin"]
-    expected = state.streams.count_of("expected", ours)
-    wrong = begins != expected
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        text = f"a slice starts at {begins[first]}, expected is {expected[first]}"
-        raise InvariantViolation(text, slices["destination"][wrong])
-    return replace(state, streams=state.streams.set_counters(ours, expected=slices["message_end"]))
 
 
 def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) -> None:
@@ -247,7 +236,10 @@ def induct_ingress(state: State, ingress: Frame, context: Context) -> Step:
     """Push the messages from users to their canisters' queues; refuse those for canisters that are not here."""
     if len(ingress) == 0:
         return Step(state)
-    accepted, log = vsr_check_ingress(state, ingress, context), EventLog()
+    # Which ingress messages (`chain`, `receiver`) are accepted: canisters installed where they enter.
+    here = context.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
+    accepted: Mask = here & state.installed(ingress["receiver"])
+    log = EventLog()
     kept = refuse_ingress(ingress, ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log)
     index, queues = state.ingress_queues.number(kept)
     kept = kept.with_columns(callback=index, queue_index=index)

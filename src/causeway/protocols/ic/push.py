@@ -74,10 +74,3 @@ def push_responses(state: State, responses: Frame, chains: np.ndarray, via: Via,
     state, pushed = push_messages(state, responses)
     arrivals = pushed.with_columns(chain=chains, via=np.uint8(via), **_NO_LANE)
     return state, arrivals.select(ARRIVALS_SCHEMA.names)
-
-
-def push_misrouted(state: State, messages: Frame) -> tuple[State, Frame]:
-    """Enqueue messages (with ``chain``) where nobody will execute them; also return them with ``queue_index``."""
-    index, queues = state.misrouted.number(messages)
-    queues = queues.merge(messages.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
-    return replace(state, misrouted=queues), messages.with_columns(queue_index=index)

@@ -162,26 +162,21 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
             raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
     if options.chain_keys and not options.certified:
         raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
-    _check_moves(topology)
-
-
-def _check_moves(topology: Topology) -> None:
-    """Refuse moves in a network of several lakes, but for those of splits: a program's state never leaves its lake."""
+    # Refuse moves in a network of several lakes, but for those of splits: a program's state never leaves its lake.
     external = set(topology.external)
-    if not external:
-        return
-    names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
-    splits = topology.membership.splits
-    for split in splits:
-        if (split.chain in external) != (split.into in external):
-            text = "one of them is external; allowed: both, or neither"
-            raise InvalidInput(f"splits: {names[split.chain]} into {names[split.into]}: {text}")
-    new = {(split.tick, split.into) for split in splits}
-    moves = zip(topology.moves["tick"].to_pylist(), topology.moves["chain"].to_pylist(), strict=True)
-    if any(move not in new for move in moves):
-        raise InvalidInput(
-            "moves, or from and until of chains: programs do not move in a network of several lakes, but for splits"
-        )
+    if external:
+        names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
+        splits = topology.membership.splits
+        for split in splits:
+            if (split.chain in external) != (split.into in external):
+                text = "one of them is external; allowed: both, or neither"
+                raise InvalidInput(f"splits: {names[split.chain]} into {names[split.into]}: {text}")
+        new = {(split.tick, split.into) for split in splits}
+        moves = zip(topology.moves["tick"].to_pylist(), topology.moves["chain"].to_pylist(), strict=True)
+        if any(move not in new for move in moves):
+            raise InvalidInput(
+                "moves, or from and until of chains: programs do not move in a network of several lakes, but for splits"
+            )
 
 
 def _events(refused: Sequence[tuple[Refused, SliceError]], options: IcOptions) -> Frame:
@@ -202,22 +197,6 @@ def _events(refused: Sequence[tuple[Refused, SliceError]], options: IcOptions) -
         for row, (one, error) in enumerate(refused)
     ]
     return concat([refusals(slices.slice(0, 0), np.empty(0, dtype=np.uint8), options), *parts])
-
-
-def joined(slices: Frame, causes: list[str], wired: Wired) -> tuple[Frame, list[str]]:
-    """Return the slices of the lake's own subnets, of each the cause that makes it invalid, and those from a wire, in
-    the order of payloads (destination, source)."""
-    both = concat([slices.select(SLICE_COLUMNS), wired.slices.select(SLICE_COLUMNS)])
-    order = stable_order(both["destination"], both["source"], both["substream"])
-    named = [*causes, *[""] * len(wired.slices)]
-    return both.take(order), [named[row] for row in order.tolist()]
-
-
-def planned(slices: Frame, wired: Wired) -> Frame:
-    """Return what a plan needs to know of the slices of the lake's own subnets and of those from a wire."""
-    columns = [*SLICE_COLUMNS, *READ_COLUMNS]
-    both = concat([slices.select(columns), wired.slices.select(columns)])
-    return both.take(stable_order(both["destination"], both["source"], both["substream"]))
 
 
 def all_rejects(rejects: Frame, wired: Wired) -> Frame:

@@ -44,7 +44,14 @@ def remove_ended(state: State, context: Context) -> Step:
     log, ended = EventLog(), Ended(context, state.stopped["chain"])
     inputs, outputs, in_hand = state.input_queues.elements, state.output_queues.elements, state.in_hand
     waiting = inputs.filter(ended.among(inputs["receiver"]) & (inputs["kind"] == Kind.REQUEST))
-    taken = _requests(in_hand.filter(ended.among(in_hand["respondent"])))
+    # Requests in hand as messages, each as often as it is in hand, in no queue.
+    in_hand = in_hand.filter(ended.among(in_hand["respondent"]))
+    rows = in_hand.take(np.repeat(np.arange(len(in_hand)), in_hand["count"].astype(np.int64)))
+    amounts = {name: rows[name] for name in ("callback", "amount_high", "amount_low", "deadline")}
+    ends = {"sender": rows["originator"], "receiver": rows["respondent"]}
+    taken = blank_messages(
+        len(rows), kind=int(Kind.REQUEST), index=np.full(len(rows), NO_QUEUE, np.uint64), **ends, **amounts
+    )
     made = outputs.filter(ended.among(outputs["sender"]) & (outputs["kind"] == Kind.RESPONSE))
     state = _without_ended(state, context, ended, log)
     requests = concat([waiting.select([*MESSAGE_COLUMNS, "index"]), taken])
@@ -85,16 +92,6 @@ class Ended:
 
 def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
     return context.registry.last_host_of(canisters).view(np.uint32)
-
-
-def _requests(in_hand: Frame) -> Frame:
-    """Return requests in hand as messages, each as often as it is in hand, in no queue."""
-    rows = in_hand.take(np.repeat(np.arange(len(in_hand)), in_hand["count"].astype(np.int64)))
-    amounts = {name: rows[name] for name in ("callback", "amount_high", "amount_low", "deadline")}
-    ends = {"sender": rows["originator"], "receiver": rows["respondent"]}
-    return blank_messages(
-        len(rows), kind=int(Kind.REQUEST), index=np.full(len(rows), NO_QUEUE, np.uint64), **ends, **amounts
-    )
 
 
 def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) -> State:

@@ -45,7 +45,15 @@ def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) 
         bytes_left = _without(segments, cut, to, signalled)
         streams = replace(streams, segments=segments.with_columns(bytes=bytes_left))
     streams = streams.advance(lanes, end)
-    return streams.with_counters(stream_bytes=_sizes(streams))
+    # The bytes of each stream's messages: the sum over its segments.
+    segments = streams.segments
+    assert segments is not None
+    sizes = np.zeros(len(streams.counters), dtype=np.uint64)
+    if len(segments):
+        groups = groups_of(*(segments[name] for name in LANE))
+        rows = streams.positions(segments.select(LANE).take(groups.starts))
+        sizes[rows] = np.add.reduceat(segments["bytes"], groups.starts)
+    return streams.with_counters(stream_bytes=sizes)
 
 
 def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64:
@@ -60,18 +68,6 @@ def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64
     np.add.at(sizes, row[gone], signalled["size"][gone])
     left: U64 = segments["bytes"] - np.where(cut, sizes, np.uint64(0))
     return left
-
-
-def _sizes(streams: Queues) -> U64:
-    """Return the bytes of each stream's messages: the sum over its segments."""
-    segments = streams.segments
-    assert segments is not None
-    sizes = np.zeros(len(streams.counters), dtype=np.uint64)
-    if len(segments):
-        groups = groups_of(*(segments[name] for name in LANE))
-        rows = streams.positions(segments.select(LANE).take(groups.starts))
-        sizes[rows] = np.add.reduceat(segments["bytes"], groups.starts)
-    return sizes
 
 
 def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLog) -> tuple[State, Frame, Frame]:

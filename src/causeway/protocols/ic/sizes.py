@@ -48,21 +48,9 @@ def count_bytes(slices: Frame, header_bytes: U64, counts: U64, message_bytes: U6
     """
     some = counts > 0
     payload = np.where(some, 71 + header_bytes + message_bytes + np.uint64(16) * counts, 49 + header_bytes)
-    sizes: U64 = payload + CERTIFICATION_BYTES + _witness_bytes(slices, counts)
-    return sizes
-
-
-def _witness_bytes(slices: Frame, counts: U64) -> U64:
     begin, end, first = slices["begin"], slices["end"], slices["message_begin"]
     total, right = end - begin, end - first - counts
-    pruned = np.bitwise_count(first - begin).astype(np.uint64) + np.bitwise_count(_right_side(total, right))
-    nodes = np.uint64(PRUNED) * pruned + np.uint64(KNOWN) * counts + np.uint64(FORK) * (pruned + counts - np.uint64(1))
-    bare = (counts == 0) | (total == 0)
-    return np.where(bare, np.uint64(HEADER_WITNESS), HEADER_WITNESS - PRUNED + MESSAGES_LABEL + nodes)
-
-
-def _right_side(total: U64, right: U64) -> U64:
-    """Return ``R`` of 2.10, whose ones are the pruned subtrees right of the messages."""
+    # `R` of 2.10, whose ones are the pruned subtrees right of the messages.
     one = np.uint64(1)
     rem = total - right
     length = _bit_length(total ^ rem)
@@ -70,7 +58,15 @@ def _right_side(total: U64, right: U64) -> U64:
     zeros = np.bitwise_count((total & (~total + one)) - one)  # ctz; 64 for 0
     whole = zeros + (np.uint64(64) - _bit_length(right)) >= 64
     found: U64 = np.where(whole, right, power - (rem & (power - one)))
-    return found
+    pruned = np.bitwise_count(first - begin).astype(np.uint64) + np.bitwise_count(found)
+    nodes = np.uint64(PRUNED) * pruned + np.uint64(KNOWN) * counts + np.uint64(FORK) * (pruned + counts - np.uint64(1))
+    bare = (counts == 0) | (total == 0)
+    sizes: U64 = (
+        payload
+        + CERTIFICATION_BYTES
+        + np.where(bare, np.uint64(HEADER_WITNESS), HEADER_WITNESS - PRUNED + MESSAGES_LABEL + nodes)
+    )
+    return sizes
 
 
 def _bit_length(numbers: U64) -> U64:

@@ -211,11 +211,6 @@ class StreamTrees:
     forest: StreamForest
     version: int
 
-    @property
-    def is_current(self) -> bool:
-        """Return whether nobody has changed the trees since."""
-        return self.forest.version == self.version
-
 
 @dataclass(frozen=True)
 class State:
@@ -289,11 +284,6 @@ class State:
         }
 
     @property
-    def has_trees(self) -> bool:
-        """Return whether the trees of the streams' messages are there, and are of this very state."""
-        return self.trees is not None and self.trees.is_current
-
-    @property
     def runs(self) -> Frame:
         """Return the segments of the streams (``RUNS_SCHEMA``)."""
         assert self.streams.segments is not None
@@ -323,6 +313,9 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         name: frames[name] if name in frames else empty_frame(table.schema)
         for name, table in state_tables(program_schemas).items()
     }
+    # The counters of queues that lose nothing: what they hold tells all.
+    groups = groups_of(*(found["misrouted"][key] for key in MISROUTED_KEYS))
+    next_index = found["misrouted"]["index"][groups.starts + groups.counts - 1] + np.uint64(1)
     return State(
         ingress_queues=Queues(INGRESS_KEYS, found["ingress_counters"], found["ingress_queues"], base=base),
         input_queues=Queues(INPUT_KEYS, found["input_counters"], found["input_queues"], base=base),
@@ -334,7 +327,10 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         streams=Queues(LANE, found["lanes"], _NOT_HELD, found["runs"], base, STREAM_INDICES),
         rejects=found["rejects"],
         misrouted=Queues(
-            MISROUTED_KEYS, _counters_of(found["misrouted"], MISROUTED_KEYS), found["misrouted"], base=base
+            MISROUTED_KEYS,
+            found["misrouted"].select(MISROUTED_KEYS).take(groups.starts).with_columns(next_index=next_index),
+            found["misrouted"],
+            base=base,
         ),
         stopped=found["stopped"],
         kept_slices=found["kept_slices"],
@@ -351,13 +347,6 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
 
 _NOT_HELD = empty_frame(pa.schema([*LANE_FIELDS, *_numbers("index")]))
 """The elements of streams, none of which a state holds."""
-
-
-def _counters_of(elements: Frame, keys: tuple[str, ...]) -> Frame:
-    """Return the counters of queues that lose nothing: what they hold tells all."""
-    groups = groups_of(*(elements[key] for key in keys))
-    next_index = elements["index"][groups.starts + groups.counts - 1] + np.uint64(1)
-    return elements.select(keys).take(groups.starts).with_columns(next_index=next_index)
 
 
 def opposite(rows: Frame) -> Frame:

@@ -56,11 +56,24 @@ def altered(slices: Frame, part: str, version: CertificationVersion) -> Frame:
     if part == PAYLOAD:
         return _marked(slices, FLIPPED)
     if part == SIBLING:
-        return _with_false_siblings(slices)
+        siblings, paths = slices["siblings"].to_pylist(), slices["path"].to_pylist()
+        first = slices["message_begin"]
+        used = (slices["message_end"] > first) & (first >= slices["anchor"])
+        for row, beside in enumerate(siblings):
+            if beside and used[row]:
+                siblings[row] = _flipped(beside, 0)
+            else:
+                paths[row] = _flipped(paths[row], len(paths[row]) - DIGEST_BYTES)
+        return slices.with_columns(siblings=pa.array(siblings, pa.binary()), path=pa.array(paths, pa.binary()))
     if part == DESTINATION:
         return slices.with_columns(receiver=slices["source"])
     if part == HEADER:
-        return _with_false_headers(slices, version)
+        headers = [decode_stream_header(data, version) for data in slices["header"].to_pylist()]
+        more = [replace(header, signals_end=min(header.signals_end + 1, MAX_INDEX)) for header in headers]
+        return slices.with_columns(
+            header=pa.array([encode_stream_header(header, version) for header in more], pa.binary()),
+            signals_end=np.array([header.signals_end for header in more], dtype=np.uint64),
+        )
     assert part in (SIGNATURE, HEIGHT), part
     found = [decode_certification(data) for data in slices["certification"].to_pylist()]
     if part == SIGNATURE:
@@ -98,19 +111,6 @@ def proposed(honest: Frame, everything: Frame, older: Frame, does: str) -> Frame
     return by_stream(concat([honest.filter(~hit), false]))
 
 
-def replayed(slices: Frame) -> Frame:
-    """Return slices from the first message on that is in their streams, though it was taken before."""
-    begin, first = slices["begin"], slices["message_begin"]
-    return slices.with_columns(message_begin=np.where(slices["end"] > begin, begin, first))
-
-
-def with_gap(slices: Frame) -> Frame:
-    """Return slices from one index above the expected on, and with one message at least, though there be none: so what
-    is refused is their first index."""
-    first = np.minimum(slices["message_begin"], np.uint64(MAX_INDEX - 2)) + np.uint64(1)
-    return slices.with_columns(message_begin=first, message_end=np.maximum(slices["message_end"], first + np.uint64(1)))
-
-
 def altered_messages(messages: Frame, slices: Frame) -> Frame:
     """Return the messages of slices as they arrive: altered where a slice says so (``TAMPERED``).
 
@@ -132,11 +132,8 @@ def altered_messages(messages: Frame, slices: Frame) -> Frame:
     # Differences, not sums: an index may be the largest that there is.
     exchanged = (row >= 0) & (hit[TAMPERED][row] == EXCHANGED) & (messages["index"] >= first)
     exchanged &= messages["index"] - first < np.minimum(hit["message_end"][row] - first, np.uint64(2))
-    return _with_exchanged(messages, np.flatnonzero(exchanged))
-
-
-def _with_exchanged(messages: Frame, rows: np.ndarray) -> Frame:
-    """Return the messages with what those at ``rows``, two a lane, carry exchanged: all but their positions."""
+    # The messages with what those at `rows`, two a lane, carry exchanged: all but their positions.
+    rows = np.flatnonzero(exchanged)
     if not len(rows):
         return messages
     order = rows[stable_order(*(messages[name][rows] for name in LANE), messages["index"][rows])]
@@ -156,27 +153,6 @@ def untouched(slices: Frame) -> Frame:
 
 def _marked(slices: Frame, what: int) -> Frame:
     return slices.with_columns(**{TAMPERED: np.full(len(slices), what, dtype=np.uint8)})
-
-
-def _with_false_siblings(slices: Frame) -> Frame:
-    siblings, paths = slices["siblings"].to_pylist(), slices["path"].to_pylist()
-    first = slices["message_begin"]
-    used = (slices["message_end"] > first) & (first >= slices["anchor"])
-    for row, beside in enumerate(siblings):
-        if beside and used[row]:
-            siblings[row] = _flipped(beside, 0)
-        else:
-            paths[row] = _flipped(paths[row], len(paths[row]) - DIGEST_BYTES)
-    return slices.with_columns(siblings=pa.array(siblings, pa.binary()), path=pa.array(paths, pa.binary()))
-
-
-def _with_false_headers(slices: Frame, version: CertificationVersion) -> Frame:
-    headers = [decode_stream_header(data, version) for data in slices["header"].to_pylist()]
-    more = [replace(header, signals_end=min(header.signals_end + 1, MAX_INDEX)) for header in headers]
-    return slices.with_columns(
-        header=pa.array([encode_stream_header(header, version) for header in more], pa.binary()),
-        signals_end=np.array([header.signals_end for header in more], dtype=np.uint64),
-    )
 
 
 def _flipped(data: bytes, position: int) -> bytes:

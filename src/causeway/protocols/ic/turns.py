@@ -113,7 +113,12 @@ def take(
     rows = np.concatenate([np.arange(len(ingress)), len(ingress) + near])[order]
     used = np.zeros(len(queued), dtype=np.int64)
     used[rows[rows >= len(ingress)] - len(ingress)] = 1
-    return Taken(rows, _renumbered(turns, queues.counts, used, queues.starts), _merged(next_sources, following))
+    # The next sources with those of canisters that took something.
+    others = next_sources.filter(~np.isin(next_sources["receiver"], following["receiver"]))
+    joined = concat([others, following.filter(following["next_source"] != LOCAL)])
+    return Taken(
+        rows, _renumbered(turns, queues.counts, used, queues.starts), joined.take(stable_order(joined["receiver"]))
+    )
 
 
 def _first_sources(next_sources: Frame, receivers: U64) -> npt.NDArray[np.uint8]:
@@ -136,10 +141,3 @@ def _renumbered(turns: Frame, counts: Rows, used: Rows, starts: Rows) -> Frame:
     turn = np.empty(len(left), dtype=np.uint64)
     turn[order] = groups_of(rows["receiver"][order]).ranks()
     return rows.with_columns(turn=turn)
-
-
-def _merged(next_sources: Frame, following: Frame) -> Frame:
-    """Return the next sources with those of canisters that took something."""
-    others = next_sources.filter(~np.isin(next_sources["receiver"], following["receiver"]))
-    joined = concat([others, following.filter(following["next_source"] != LOCAL)])
-    return joined.take(stable_order(joined["receiver"]))

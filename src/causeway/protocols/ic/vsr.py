@@ -17,7 +17,6 @@ from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of, positions_in
-from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import names_column
@@ -56,13 +55,6 @@ class Verdicts:
         """Return which messages go to their input queue."""
         enqueued: Mask = (self.reason == 0) & (self.cause == 0)
         return enqueued
-
-
-def vsr_check_ingress(state: State, messages: Frame, context: Context) -> Mask:
-    """Return which ingress messages (``chain``, ``receiver``) are accepted: canisters installed where they enter."""
-    here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
-    accepted: Mask = here & state.installed(messages["receiver"])
-    return accepted
 
 
 def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
@@ -121,7 +113,21 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     drop(absent, LostCause.response_induction_failed)
     if options.limits == "deployed":
         candidates = np.flatnonzero(request & (reason == 0) & (cause == 0))
-        full = _over_capacity(messages.take(candidates), state.input_queues, options.limit.queue_capacity)
+        # Which requests find their input queue already holding `capacity` requests.
+        requests = messages.take(candidates)
+        if len(requests) == 0:
+            full: Mask = np.zeros(0, dtype=bool)
+        else:
+            groups = groups_of(requests["receiver"], requests["sender"])
+            held = state.input_queues.elements.select([*state.input_queues.keys, "kind"])
+            held = held.filter(held["kind"] == Kind.REQUEST)
+            own, asked = codes(
+                state.input_queues.keys, held, requests.select(state.input_queues.keys).take(groups.starts)
+            )
+            queues, counts = np.unique(own, return_counts=True)
+            rows = positions_in(queues, asked)
+            occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
+            full = groups.ranks() + groups.spread(occupied) >= options.limit.queue_capacity
         reason[candidates[full]] = RejectReason.QueueFull
     return Verdicts(reason, cause)
 
@@ -150,18 +156,3 @@ def _of_ended(messages: Frame, context: Context) -> Mask:
     registry = context.registry
     found: Mask = (messages["kind"] == Kind.RESPONSE) & (registry.host_of(messages["sender"]) == NO_HOST)
     return found & (registry.position_on_trace(messages["sender"], messages["source"]) >= 0)
-
-
-def _over_capacity(requests: Frame, input_queues: Queues, capacity: int) -> Mask:
-    """Return which requests find their input queue already holding ``capacity`` requests."""
-    if len(requests) == 0:
-        return np.zeros(0, dtype=bool)
-    groups = groups_of(requests["receiver"], requests["sender"])
-    held = input_queues.elements.select([*input_queues.keys, "kind"])
-    held = held.filter(held["kind"] == Kind.REQUEST)
-    own, asked = codes(input_queues.keys, held, requests.select(input_queues.keys).take(groups.starts))
-    queues, counts = np.unique(own, return_counts=True)
-    rows = positions_in(queues, asked)
-    occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
-    full: Mask = groups.ranks() + groups.spread(occupied) >= capacity
-    return full

@@ -167,7 +167,12 @@ class SliceReader:
             rejects.append(_rejects_of(signals, destination, source, len(slices) - 2))
             if len(found):
                 index = np.arange(len(found), dtype=np.uint64) + np.uint64(certified.payload.messages_begin or 0)
-                messages.append(_with_lane(found, lane, index))
+                count = len(found)
+                ends = {
+                    name: np.full(count, value, dtype=np.uint64 if name == "substream" else np.uint32)
+                    for name, value in lane.items()
+                }
+                messages.append(Frame({**ends, "index": index, **{name: found[name] for name in MESSAGE_COLUMNS}}))
         return WireSlices(concat(slices), concat(messages), concat(rejects), tuple(refused))
 
 
@@ -280,15 +285,6 @@ def _rejects_of(signals: list[tuple[int, int]], destination: int, source: int, a
             "slice": np.full(count, at, dtype=np.uint64),
         }
     )
-
-
-def _with_lane(messages: Frame, lane: Mapping[str, int], index: np.ndarray) -> Frame:
-    count = len(messages)
-    ends = {
-        name: np.full(count, value, dtype=np.uint64 if name == "substream" else np.uint32)
-        for name, value in lane.items()
-    }
-    return Frame({**ends, "index": index, **{name: messages[name] for name in MESSAGE_COLUMNS}})
 
 
 def _one(value: int, kind: type[np.unsignedinteger]) -> np.ndarray:

@@ -96,19 +96,20 @@ def process_block(
     installed = positions_in(state["accounts"]["program"], came["receiver"]) >= 0
     nobody = ~installed & (came["kind"] == Kind.REQUEST)
     unserved = came.filter(nobody)
-    rejects = _unserved(unserved, log)
+    # The answers to calls of programs that are not there.
+    if len(unserved):
+        where = {
+            "chain": unserved["destination"],
+            "queue_index": unserved["index"],
+            "via": Via.LANE,
+            "reason": NO_HANDLER,
+        }
+        log.add(event_rows(unserved, Event.REJECTED, on_lane=True, **where))
+    rejects = answers_of(unserved, repeated_text(NO_HANDLER, len(unserved))).with_columns(chain=unserved["destination"])
     given = concat([came.filter(~nobody), arrivals, users])
     _, outcome, produced = handle(given, context.programs, state["accounts"], state.programs, log)
     state = state.with_programs(outcome.accounts, outcome.programs)
     return send(state, produced, rejects, bases, context, log)
-
-
-def _unserved(calls: Frame, log: EventLog) -> Frame:
-    """Return the answers to calls of programs that are not there."""
-    if len(calls):
-        where = {"chain": calls["destination"], "queue_index": calls["index"], "via": Via.LANE, "reason": NO_HANDLER}
-        log.add(event_rows(calls, Event.REJECTED, on_lane=True, **where))
-    return answers_of(calls, repeated_text(NO_HANDLER, len(calls))).with_columns(chain=calls["destination"])
 
 
 def _from_pool(state: State, context: Context) -> tuple[State, Frame]:

@@ -61,11 +61,18 @@ def send(
     limit = context.options.content_limit
     large = ~local & call & ~fits(rows, limit)
     rows = rows.with_columns(source=source, destination=destination, substream=np.zeros(len(rows), dtype=np.uint64))
-    failed, reasons = [], []
+    failures, reasons = [], []
     for mask, reason in ((nowhere, NO_DESTINATION), (missing, NO_HANDLER), (large, TOO_LARGE)):
-        failed.append(rows.filter(mask))
+        failures.append(rows.filter(mask))
         reasons.append(np.full(int(mask.sum()), REASONS.index(reason)))
-    refused = _rejects(concat(failed), np.concatenate(reasons), log)
+    # The answers that programs get for calls that were refused; each leaves an event.
+    failed = concat(failures)
+    if len(failed) == 0:
+        refused = failed
+    else:
+        names = names_column(REASONS, np.concatenate(reasons))
+        log.add(event_rows(failed, Event.SENT | Event.REJECTED, chain=failed["source"], code=REJECTED, reason=names))
+        refused = answers_of(failed, names).with_columns(destination=failed["source"])
     if lost.any():
         dropped = rows.filter(lost)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], reason=NO_DESTINATION))
@@ -75,15 +82,6 @@ def send(
     inside = inside.with_columns(substream=(inside["kind"] == Kind.RESPONSE).astype(np.uint64))
     by_program = np.concatenate([of_program[good & ~local], of_program[good & local], np.zeros(len(refused), bool)])
     return _into_lanes(state, concat([away, inside.select(away.names)]), by_program, bases, context)
-
-
-def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Frame:
-    """Return the answers that programs get for calls that were refused; each leaves an event."""
-    if len(failed) == 0:
-        return failed
-    names = names_column(REASONS, reasons)
-    log.add(event_rows(failed, Event.SENT | Event.REJECTED, chain=failed["source"], code=REJECTED, reason=names))
-    return answers_of(failed, names).with_columns(destination=failed["source"])
 
 
 def answers_of(calls: Frame, reasons: pa.DictionaryArray) -> Frame:

@@ -189,7 +189,15 @@ def standing(tips: Frame, returns: Frame, view: View, interference: RelayInterfe
     registered[known] = paras["active"][at[known]] == 1
     included[known] = same(tips["head"][known], paras["head"][at[known]])
     dead[known] = ~included[known] & same(tips["head"][known], paras["refused"][at[known]])
-    lost, parted = _lost(leaf, view.tables["partings"], interference.leaves.at(tick), tick)
+    # Which of the leaves that parachains follow are lost in a tick, and the height at which each parted from the
+    # one that is kept in its place.
+    stage = interference.leaves.at(tick)
+    lost, parted = np.zeros(len(leaf), dtype=bool), np.zeros(len(leaf), dtype=np.uint64)
+    if stage.first == tick:
+        for gone, heir in stage.heirs.items():
+            mine = leaf == np.uint8(gone)
+            lost |= mine
+            parted[mine] = parted_at(view.tables["partings"], gone, heir)
     for chain, at_height, past in zip(*(returns[name].tolist() for name in RETURNS_SCHEMA.names), strict=True):
         parted[(chains == chain) & (past < parted) & (parted < at_height)] = at_height
     goes = lost | dead
@@ -208,21 +216,6 @@ def standing(tips: Frame, returns: Frame, view: View, interference: RelayInterfe
     }
     back = Frame({"chain": chains[goes], "height": height[goes]}, int(goes.sum())).select(PAST_SCHEMA.names)
     return Standing(Frame(columns, count), back, len(blocks) > 1)
-
-
-def _lost(
-    leaf: npt.NDArray[np.uint8], partings: Frame, stage: Stage, tick: int
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-    """Return which of the leaves that parachains follow are lost in a tick, and the height at which each parted from
-    the one that is kept in its place."""
-    lost, height = np.zeros(len(leaf), dtype=bool), np.zeros(len(leaf), dtype=np.uint64)
-    if stage.first != tick:
-        return lost, height
-    for gone, heir in stage.heirs.items():
-        mine = leaf == np.uint8(gone)
-        lost |= mine
-        height[mine] = parted_at(partings, gone, heir)
-    return lost, height
 
 
 def leaves_to_build_on(state: State, stage: Stage, tick: int, height: int) -> tuple[State, list[Leaf], LeafTries]:

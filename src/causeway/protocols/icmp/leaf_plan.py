@@ -83,7 +83,11 @@ class LeafPlan:
                 since = tick
             growing.alone()
             for fault in begins.get(tick, ()):
-                _check_length(fault, since)
+                # Bodies are kept, and blocks remembered, from the first of forks that overlap to the end of the
+                # last.
+                if fault.last - since >= MOST_ANCESTORS:
+                    text = f"until = {fault.last}: there are several leaves since tick {since}"
+                    raise _refused(fault, f"{text}; allowed: at most {MOST_ANCESTORS} ticks from there on")
                 growing.begin(fault)
             self.stages.append(growing.stage())
         self._firsts = [stage.first for stage in self.stages]
@@ -169,13 +173,6 @@ class _Growing:
         resting, origins = self.resting(), dict(sorted(self.origins.items()))
         first = resting - self.parted
         return Stage(self.tick, origins, self.heirs, tuple(self.forks), resting, first)
-
-
-def _check_length(fault: Fault, since: int) -> None:
-    """Bodies are kept, and blocks remembered, from the first of forks that overlap to the end of the last."""
-    if fault.last - since >= MOST_ANCESTORS:
-        text = f"until = {fault.last}: there are several leaves since tick {since}"
-        raise _refused(fault, f"{text}; allowed: at most {MOST_ANCESTORS} ticks from there on")
 
 
 def _refused(fault: Fault, text: str) -> InvalidInput:

@@ -57,7 +57,11 @@ def include(
     leaf = apply_calls(told(leaf, number, alone=alone), calls, number)
     rows, paras = receipts.rows, leaf.paras
     at = lookup(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
-    codes = _parents(rows, at, paras)
+    # 3.1 step 1: the parachain is active, and the receipt continues its head.
+    fits = at >= 0
+    fits[fits] = paras["active"][at[fits]] == 1
+    fits[fits] = same(rows["parent"][fits], paras["head"][at[fits]])
+    codes = np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
     _check(codes, _queues(receipts, paras))
     if options.watermark_mode == "per_candidate":
         _check(codes, _watermarks(rows, at, leaf, options.watermark_rule))
@@ -69,8 +73,19 @@ def include(
         parent = np.full(len(taken), leaf.number, dtype=np.uint64)
         taken = taken.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(taken)))
     after = _with_receipts(paras, taken, at_taken, number)
-    after = _with_refused(after, rows, at, codes)
-    unrouted = _above(leaf.unrouted, after)
+    # The parachains with the last of their own blocks that was refused.
+    bad = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
+    if len(bad):
+        refused = after["refused"].copy()
+        refused[at[bad]] = rows["head"][bad]
+        after = after.with_columns(refused=refused)
+    # 3.1 step 4, second half: return the queues above the watermarks of those they are for.
+    if len(leaf.unrouted) == 0:
+        unrouted = leaf.unrouted
+    else:
+        at = lookup(after, Frame({"para": leaf.unrouted["to"]}, len(leaf.unrouted)), ("para",))
+        above = leaf.unrouted["number"] > after["watermark"][at]
+        unrouted = leaf.unrouted if above.all() else leaf.unrouted.filter(above)
     added, censored = _posted(receipts, taken, leaf.blocked, number, tick)
     leaf = with_gone(leaf, censored, Gone.Censored, number)
     if len(added) or len(unrouted) < len(leaf.unrouted):
@@ -106,14 +121,6 @@ def _once(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
     found = codes.copy()
     found[order[before > 0]] = Inclusion.DuplicateCandidate
     return found
-
-
-def _parents(rows: Frame, at: npt.NDArray[np.int64], paras: Frame) -> Codes:
-    """3.1 step 1: the parachain is active, and the receipt continues its head."""
-    fits = at >= 0
-    fits[fits] = paras["active"][at[fits]] == 1
-    fits[fits] = same(rows["parent"][fits], paras["head"][at[fits]])
-    return np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
 
 
 def _queues(receipts: Receipts, paras: Frame) -> Codes:
@@ -193,25 +200,6 @@ def _with_receipts(paras: Frame, taken: Frame, at: npt.NDArray[np.int64], number
         columns[name] = paras[name].copy()
         columns[name][at] = value
     return paras.with_columns(**columns).select(PARAS_SCHEMA.names)
-
-
-def _with_refused(paras: Frame, rows: Frame, at: npt.NDArray[np.int64], codes: Codes) -> Frame:
-    """Return the parachains with the last of their own blocks that was refused."""
-    bad = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
-    if len(bad) == 0:
-        return paras
-    refused = paras["refused"].copy()
-    refused[at[bad]] = rows["head"][bad]
-    return paras.with_columns(refused=refused)
-
-
-def _above(unrouted: Frame, paras: Frame) -> Frame:
-    """3.1 step 4, second half: return the queues above the watermarks of those they are for."""
-    if len(unrouted) == 0:
-        return unrouted
-    at = lookup(paras, Frame({"para": unrouted["to"]}, len(unrouted)), ("para",))
-    above = unrouted["number"] > paras["watermark"][at]
-    return unrouted if above.all() else unrouted.filter(above)
 
 
 def _skipped(unrouted: Frame, taken: Frame) -> Frame:

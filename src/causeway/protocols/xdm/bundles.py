@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.proofs.hashing import DIGEST_BYTES
@@ -112,11 +111,3 @@ def other(bundle: dict[str, Any]) -> dict[str, Any]:
     """Return what is false of a bundle: an invalid one is called valid, a valid one invalid for its first message."""
     invalid = InvalidBundle.InvalidXDM if bundle["bundle"] else InvalidBundle.NONE
     return said(invalid, 0, bundle["extrinsics_root"])
-
-
-def invalid_ones(bundles: pa.LargeListArray) -> npt.NDArray[np.bool_]:
-    """Return which receipts have a bundle that is invalid."""
-    counts = bundles.value_lengths().to_numpy(zero_copy_only=False)
-    valid = bundles.flatten().field("bundle").to_numpy(zero_copy_only=False)
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return np.bincount(owner[valid == 0], minlength=len(counts)) > 0

@@ -172,9 +172,39 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
     Each envelope says by ``base`` which base and nodes it has: even numbers are of what was proved, odd ones of what
     was altered.
     """
-    rows, nodes, bases = _proved(view, interference, context)
+    # What was proved at the height before, to chains that make a block now.
+    headers = view.headers
+    made = headers["chain"][headers["height"] == context.height - 1]
+    found = []
+    for name in ("envelopes", "nodes", "bases"):
+        frame = view.tables[name]
+        proved_comes = np.isin(frame["source"], made) & np.isin(frame["destination"], context.chains)
+        proved_comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
+        frame = frame if bool(proved_comes.all()) else frame.filter(proved_comes)
+        found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
+    if not len(view.tables["forged"]):
+        rows, nodes, bases = found[0], found[1], found[2]
+    else:
+        # What bad operators bring, as it is on the wire: requests.
+        bad = view.tables["forged"].filter(
+            np.isin(view.tables["forged"]["source"], made)
+            & np.isin(view.tables["forged"]["destination"], context.chains)
+        )
+        brought, _ = decode_envelopes(bad["envelope"].cast(pa.large_binary()), np.zeros(len(bad), dtype=bool))
+        # An odd number of their own: what honest operators prove has even ones.
+        base = np.uint64(_FORGED + 2 * context.number + 1)
+        frames = (brought.envelopes, brought.nodes, brought.bases)
+        forged = Brought(*(frame.with_columns(base=np.full(len(frame), base)) for frame in frames))
+        rows, nodes, bases = (
+            concat([found[0], forged.envelopes.select(found[0].names)]),
+            in_order(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
+            in_order(concat([found[2], forged.bases.select(found[2].names)]), BASE),
+        )
     acting = {kind: interference.acting(context.tick, kind) for kind in (*_CHANGING, BUNDLE)}
-    held = tuple(_of_destinations(state[name], context.chains) for name in LATE)
+    held = tuple(
+        (state[name].filter(np.isin(state[name]["destination"], context.chains)) if len(state[name]) else state[name])
+        for name in LATE
+    )
     if not any(acting.values()) and not len(held[0]):
         return Load(Brought(rows, nodes, bases), {})
     for fault in acting[DROP]:
@@ -210,41 +240,6 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
             unchecked.append(chain)
             rows, nodes, bases = _altered(fault.args[WHAT], picked, _BUNDLED, (rows, nodes, bases), context)
     return Load(Brought(rows, nodes, bases, unchecked=np.unique(np.array(unchecked, dtype=np.uint32))), kept)
-
-
-def _proved(view: View, interference: CarrierInterference, context: Context) -> tuple[Frame, Frame, Frame]:
-    """Return what was proved at the height before, to chains that make a block now."""
-    headers = view.headers
-    made = headers["chain"][headers["height"] == context.height - 1]
-    found = []
-    for name in ("envelopes", "nodes", "bases"):
-        frame = view.tables[name]
-        comes = np.isin(frame["source"], made) & np.isin(frame["destination"], context.chains)
-        comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
-        frame = frame if bool(comes.all()) else frame.filter(comes)
-        found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
-    if not len(view.tables["forged"]):
-        return found[0], found[1], found[2]
-    forged = _forged(view.tables["forged"], made, context)
-    return (
-        concat([found[0], forged.envelopes.select(found[0].names)]),
-        in_order(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
-        in_order(concat([found[2], forged.bases.select(found[2].names)]), BASE),
-    )
-
-
-def _forged(forged: Frame, made: npt.NDArray[np.uint32], context: Context) -> Brought:
-    """Return what bad operators bring, as it is on the wire: requests."""
-    comes = forged.filter(np.isin(forged["source"], made) & np.isin(forged["destination"], context.chains))
-    brought, _ = decode_envelopes(comes["envelope"].cast(pa.large_binary()), np.zeros(len(comes), dtype=bool))
-    # An odd number of their own: what honest operators prove has even ones.
-    base = np.uint64(_FORGED + 2 * context.number + 1)
-    frames = (brought.envelopes, brought.nodes, brought.bases)
-    return Brought(*(frame.with_columns(base=np.full(len(frame), base)) for frame in frames))
-
-
-def _of_destinations(frame: Frame, chains: Chains) -> Frame:
-    return frame.filter(np.isin(frame["destination"], chains)) if len(frame) else frame
 
 
 def in_order(frame: Frame, keys: tuple[str, ...]) -> Frame:
@@ -298,7 +293,17 @@ def _altered(
     if what == "source":
         bad, more_bases, more_nodes = (_other_source(frame, context) for frame in (bad, more_bases, more_nodes))
     elif what == "node":
-        more_nodes = _altered_nodes(bad, more_nodes)
+        # The nodes with the last byte of the first node of each row's proof altered.
+        members = bad["members"].to_pylist()
+        first = np.array([int.from_bytes(packed[:4], "little") for packed in members], dtype=np.uint32)
+        at = np.unique(lookup(more_nodes, bad.select(BASE).with_columns(number=first), (*BASE, "number")))
+        at = at[at >= 0]
+        values = more_nodes["node"].take(pa.array(at))
+        mask = np.zeros(len(more_nodes), dtype=bool)
+        mask[at] = True
+        more_nodes = more_nodes.with_columns(
+            node=pa.compute.replace_with_mask(more_nodes["node"], pa.array(mask), _flipped(values))
+        )
     else:
         more_bases = more_bases.with_columns(leaf=_flipped(more_bases["leaf"]))
     bad, more_bases, more_nodes = (
@@ -326,18 +331,6 @@ def _other_source(frame: Frame, context: Context) -> Frame:
     keys = (*BASE, "number") if "number" in frame else BASE
     changed = in_order(changed, keys)
     return changed.take(groups_of(*(changed[key] for key in keys)).starts)
-
-
-def _altered_nodes(rows: Frame, nodes: Frame) -> Frame:
-    """Return the nodes with the last byte of the first node of each row's proof altered."""
-    members = rows["members"].to_pylist()
-    first = np.array([int.from_bytes(packed[:4], "little") for packed in members], dtype=np.uint32)
-    at = np.unique(lookup(nodes, rows.select(BASE).with_columns(number=first), (*BASE, "number")))
-    at = at[at >= 0]
-    values = nodes["node"].take(pa.array(at))
-    mask = np.zeros(len(nodes), dtype=bool)
-    mask[at] = True
-    return nodes.with_columns(node=pa.compute.replace_with_mask(nodes["node"], pa.array(mask), _flipped(values)))
 
 
 def _flipped(values: pa.BinaryArray) -> pa.BinaryArray:

@@ -8,9 +8,8 @@ the challenge period of these begins with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,6 @@ from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import Books
 from causeway.protocols.xdm.carried import Receipts
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.claims import standing
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, receipts
 from causeway.protocols.xdm.context import Context, block_number
 from causeway.protocols.xdm.foreign_receipts import take_receipts
@@ -87,15 +85,47 @@ def settle_receipts(
     """
     blocks = block_numbers(logged)
     state, again, notices = _find(state, logged, blocks, context)
-    claims = standing(view.tables["claims"], state["receipted"], state["frauds"])
+    # The claims about blocks of domains of which the consensus chain has no receipts (`receipted`), by domain:
+    # those that begin with the block, and those that go on from a receipt that it has (`frauds`).
+    taken_to = dict(zip(state["receipted"]["domain"].tolist(), state["receipted"]["number"].tolist(), strict=True))
+    standing_known = set(zip(state["frauds"]["domain"].tolist(), state["frauds"]["number"].tolist(), strict=True))
+    found = {}
+    for row in rows_of(view.tables["claims"]):
+        begins = row["origin"] == row["number"]
+        if row["number"] > taken_to.get(row["chain"], -1) and (
+            begins or (row["chain"], row["origin"]) in standing_known
+        ):
+            found[row["chain"]] = row
+    claims = found
     taken, known = receipts(view, state, claims, context.operators)
     taken, known, others = take_receipts(state, taken, known, brought, context)
     begun = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
-    state = _with_frauds(state.with_tables(receipted=known), begun, context)
+    # The state with the false receipts that this block takes in.
+    state = state.with_tables(receipted=known)
+    if begun:
+        rows = [
+            {
+                "chain": CONSENSUS_POSITION,
+                "domain": claim["chain"],
+                "number": claim["number"],
+                "taken": context.number,
+                "found": NEVER_FOUND if claim["found_after"] == NEVER_FOUND else context.number + claim["found_after"],
+            }
+            for claim in begun
+        ]
+        frauds = concat([state["frauds"], table_of(rows, FRAUDS_SCHEMA)])
+        state = state.with_tables(frauds=frauds.take(np.argsort(frauds["domain"], kind="stable")))
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
     confirmed &= ~is_pruned(logged, blocks, state["pruned"])
     state, refused = confirm(state, logged.filter(confirmed), due, books, set(context.network.external.tolist()))
-    return _forget(state), concat([again, taken]), [*notices, *others, *refused]
+    # The state without what was pruned so long ago that the receipts that came instead are final.
+    pruned, anchored = state["pruned"], state["anchored"]
+    if len(pruned):
+        final = dict(zip(anchored["domain"].tolist(), anchored["number"].tolist(), strict=True))
+        ends = zip(pruned["domain"].tolist(), pruned["last"].tolist(), strict=True)
+        kept = np.array([final.get(domain, -1) < last for domain, last in ends], dtype=bool)
+        state = state if kept.all() else state.with_tables(pruned=pruned.filter(kept))
+    return state, concat([again, taken]), [*notices, *others, *refused]
 
 
 def block_numbers(logged: Frame) -> npt.NDArray[np.int64]:
@@ -164,7 +194,25 @@ def _find(
         receipted=of_domains(state["receipted"], table_of(heads, RECEIPTED_SCHEMA)),
         pruned=gone.take(np.lexsort((gone["first"], gone["domain"]))),
     )
-    return state, _submitted(found), _notices(found)
+    # Return, of each fraud, that it was proved, as what the receipt is refused, whose stake goes, and what is
+    # pruned.
+    notices = []
+    for one in found:
+        ends, first = (CONSENSUS_POSITION, one.domain), one.numbers[0]
+        notices.append(Notice(*ends, FRAUD_PROVED, index=first, amount=len(one.numbers)))
+        notices.append(Notice(*ends, one.fraud, index=first, refused=True))
+        notices.append(Notice(*ends, OPERATOR_SLASHED, index=first))
+        notices += [Notice(*ends, RECEIPT_PRUNED, index=number) for number in one.numbers]
+    # The receipts that come instead of those that are pruned (`TAKEN_SCHEMA`).
+    receipts = [
+        {
+            **{"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number},
+            **{"receipt": receipt, "executed": b"", "operators": operators},
+        }
+        for one in found
+        for number, receipt, operators in zip(one.numbers, one.receipts, one.operators, strict=True)
+    ]
+    return state, table_of(receipts, TAKEN_SCHEMA), notices
 
 
 def _proved(domain: int, rows: Frame) -> _Pruned:
@@ -183,58 +231,3 @@ def _proved(domain: int, rows: Frame) -> _Pruned:
         honest.append(content[:PARENT_AT] + parent + content[PARENT_AT + DIGEST_BYTES :])
         parent = blake2_256(honest[-1])
     return _Pruned(domain, fraud, numbers, honest, rows["operators"].to_pylist())
-
-
-def _submitted(found: Sequence[_Pruned]) -> Frame:
-    """Return the receipts that come instead of those that are pruned (``TAKEN_SCHEMA``)."""
-    rows = [
-        {
-            **{"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number},
-            **{"receipt": receipt, "executed": b"", "operators": operators},
-        }
-        for one in found
-        for number, receipt, operators in zip(one.numbers, one.receipts, one.operators, strict=True)
-    ]
-    return table_of(rows, TAKEN_SCHEMA)
-
-
-def _notices(found: Sequence[_Pruned]) -> list[Notice]:
-    """Return, of each fraud, that it was proved, as what the receipt is refused, whose stake goes, and what is
-    pruned."""
-    notices = []
-    for one in found:
-        ends, first = (CONSENSUS_POSITION, one.domain), one.numbers[0]
-        notices.append(Notice(*ends, FRAUD_PROVED, index=first, amount=len(one.numbers)))
-        notices.append(Notice(*ends, one.fraud, index=first, refused=True))
-        notices.append(Notice(*ends, OPERATOR_SLASHED, index=first))
-        notices += [Notice(*ends, RECEIPT_PRUNED, index=number) for number in one.numbers]
-    return notices
-
-
-def _with_frauds(state: State, begun: Sequence[dict[str, Any]], context: Context) -> State:
-    """Return the state with the false receipts that this block takes in."""
-    if not begun:
-        return state
-    rows = [
-        {
-            "chain": CONSENSUS_POSITION,
-            "domain": claim["chain"],
-            "number": claim["number"],
-            "taken": context.number,
-            "found": NEVER_FOUND if claim["found_after"] == NEVER_FOUND else context.number + claim["found_after"],
-        }
-        for claim in begun
-    ]
-    frauds = concat([state["frauds"], table_of(rows, FRAUDS_SCHEMA)])
-    return state.with_tables(frauds=frauds.take(np.argsort(frauds["domain"], kind="stable")))
-
-
-def _forget(state: State) -> State:
-    """Return the state without what was pruned so long ago that the receipts that came instead are final."""
-    pruned, anchored = state["pruned"], state["anchored"]
-    if len(pruned) == 0:
-        return state
-    final = dict(zip(anchored["domain"].tolist(), anchored["number"].tolist(), strict=True))
-    rows = zip(pruned["domain"].tolist(), pruned["last"].tolist(), strict=True)
-    kept = np.array([final.get(domain, -1) < last for domain, last in rows], dtype=bool)
-    return state if kept.all() else state.with_tables(pruned=pruned.filter(kept))

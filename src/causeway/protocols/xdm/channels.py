@@ -49,12 +49,6 @@ Request = tuple[int, int, int, int]
 """The lane of a request, and its index."""
 
 
-def burnt_share(reserve: int, percent: int) -> int:
-    """Return what is burnt of the deposit of a channel that is closed before it was open, rounded to the nearest unit,
-    a half down."""
-    return (reserve * percent + 49) // 100
-
-
 @dataclass
 class _Channel:
     """A row of ``CHANNELS_SCHEMA``, while a block changes it."""
@@ -342,7 +336,7 @@ def _released(
     owner: int, reserve: int, state: int, chain: int, request: Request, money: Money, context: Context
 ) -> int:
     """Return what the owner of a channel gets of its deposit when a request closes it; the rest is burnt."""
-    burnt = 0 if state == ChannelState.OPEN else burnt_share(reserve, context.options.reserve_portion_percent)
+    burnt = 0 if state == ChannelState.OPEN else ((reserve * context.options.reserve_portion_percent + 49) // 100)
     held = Purse(Holder.DEPOSITS, owner)
     money.move_one(Why.DEPOSIT_RELEASED, chain, held, _account(owner), reserve - burnt, request)
     money.move_one(Why.DEPOSIT_BURNED, chain, held, BURNED, burnt, request)

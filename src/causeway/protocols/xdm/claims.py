@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows
 from causeway.proofs.xdm import RECEIPTS
 from causeway.protocols.xdm.bundles import other
 from causeway.protocols.xdm.chains import chain_ids
-from causeway.protocols.xdm.small_tables import rows_of
 from causeway.protocols.xdm.wire import U128_BYTES
 
 
@@ -25,20 +23,6 @@ class Lie(IntEnum):
     ROOT = 1
     TRANSFERS = 2
     BUNDLE = 3
-
-
-def standing(claims: Frame, receipted: Frame, frauds: Frame) -> dict[int, dict[str, Any]]:
-    """Return the claims about blocks of domains of which the consensus chain has no receipts (``receipted``), by
-    domain: those that begin with the block, and those that go on from a receipt that it has (``frauds``). What is built
-    on a receipt that was pruned has no parent any more."""
-    taken_to = dict(zip(receipted["domain"].tolist(), receipted["number"].tolist(), strict=True))
-    known = set(zip(frauds["domain"].tolist(), frauds["number"].tolist(), strict=True))
-    found = {}
-    for row in rows_of(claims):
-        begins = row["origin"] == row["number"]
-        if row["number"] > taken_to.get(row["chain"], -1) and (begins or (row["chain"], row["origin"]) in known):
-            found[row["chain"]] = row
-    return found
 
 
 def claimed(columns: Mapping[str, Any], rows: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:

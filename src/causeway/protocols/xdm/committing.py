@@ -9,23 +9,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
 from causeway.proofs.xdm import receipt_storage_key
-from causeway.protocols.contract import Chains, View
+from causeway.protocols.contract import View
 from causeway.protocols.digests import digests
 from causeway.protocols.tabled_state import KeptTries
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number
+from causeway.protocols.xdm.consensus import Ranges, anchor_number, with_blocks
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.headers import block_hash
-from causeway.protocols.xdm.lane_tables import settled
+from causeway.protocols.xdm.lane_tables import MESSAGES, LaneTable
 from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.storage import changes
-from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
+from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,20 @@ def commit_block(
     """
     chains = context.chains
     storage = changes(before, state, context, tries.sections)
-    state = settled(state)
+    state = state.with_tables(**{name: LaneTable.of(state[name]).settled() for name in MESSAGES})
     tries.change(storage)
     roots = tries.roots(chains)
     number = context.number
-    parents = _parents(before, chains)
-    extrinsics = _extrinsics(taken, chains)
+    if before is None:
+        parents = [bytes(DIGEST_BYTES)] * len(chains)
+    else:
+        known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
+        parents = [known[chain].tobytes() for chain in chains.tolist()]
+    # The root of what each chain's block has taken in: the receipts on the consensus chain.
+    extrinsics = [EMPTY_ROOT] * len(chains)
+    extrinsics_taken = taken.get("receipts")
+    if extrinsics_taken is not None and len(extrinsics_taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
+        extrinsics[0] = ordered_root(extrinsics_taken["receipt"].to_pylist())
     own = [
         block_hash(parent, number, root.tobytes(), extrinsic)
         for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
@@ -80,9 +88,55 @@ def commit_block(
     state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
     if context.has_consensus:
         ranges = None if before is None else Ranges.of(before)
-        state = add_block(state, ranges, roots[0].tobytes(), extrinsics[0], parents[0], context)
+        # The state with the block that is made now; blocks that nothing is proved under any more go.
+        root = roots[0].tobytes()
+        leaf_count = 0 if ranges is None else ranges.window.leaf_count
+        mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
+        number = context.number
+        row = Frame(
+            {
+                "chain": np.zeros(1, dtype=np.uint32),
+                "number": np.array([number], dtype=np.uint64),
+                "hash": digests([block_hash(parents[0], number, root, extrinsics[0])]),
+                "state_root": digests([root]),
+                "extrinsics_root": digests([extrinsics[0]]),
+                "leaf_count": np.array([leaf_count], dtype=np.uint64),
+                "mmr_root": digests([mmr_root]),
+                "height": np.array([context.height], dtype=np.uint64),
+            },
+            1,
+        )
+        if ranges is None:
+            state = state.with_tables(blocks=row)
+        else:
+            blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
+            state = with_blocks(state, blocks, ranges.window, context.options)
         state = _anchored(state, tries, context)
-    state = state.with_tables(history=_history(state, tries, context))
+    # The blocks of which the storage changes, or the receipts, are still wanted, and this one.
+    history = state["history"]
+    history_count = len(context.chains)
+    added = Frame(
+        {
+            "chain": context.chains,
+            "number": np.full(history_count, context.number, dtype=np.uint64),
+            "height": np.full(history_count, context.height, dtype=np.uint64),
+        },
+        history_count,
+    )
+    least = np.zeros(len(context.network.names), dtype=np.int64)
+    for chain in context.chains.tolist():
+        least[chain] = tries.number[chain]
+    if context.has_consensus:
+        least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
+    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
+    at = np.searchsorted(kept["chain"], context.chains, side="right")
+    state = state.with_tables(
+        history=Frame(
+            {name: np.insert(kept[name], at, added[name]) for name in HISTORY_SCHEMA.names}, len(kept) + history_count
+        )
+    )
+    # What certifies the blocks of chains to lakes that follow them.
+    names = [context.network.names[chain] for chain in chains.tolist()]
     headers = Frame(
         {
             "chain": chains,
@@ -90,7 +144,9 @@ def commit_block(
             "hash": pa.array(own, pa.binary()),
             "parent": pa.array(parents, pa.binary()),
             "root": roots,
-            "certification": pa.array(_signed(chains, own, extrinsics, context), pa.binary()),
+            "certification": pa.array(
+                [context.signers.block(*row) for row in zip(names, own, extrinsics, strict=True)], pa.binary()
+            ),
         },
         count,
     )
@@ -153,19 +209,6 @@ def anchor_of(ranges: Ranges, at: int, best: int, final: int) -> Frame:
     ).select(ANCHOR_SCHEMA.names)
 
 
-def _signed(chains: Chains, own: list[bytes], extrinsics: list[bytes], context: Context) -> list[bytes]:
-    """Return what certifies the blocks of chains to lakes that follow them."""
-    names = [context.network.names[chain] for chain in chains.tolist()]
-    return [context.signers.block(*row) for row in zip(names, own, extrinsics, strict=True)]
-
-
-def _parents(before: State | None, chains: Chains) -> list[bytes]:
-    if before is None:
-        return [bytes(DIGEST_BYTES)] * len(chains)
-    known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
-    return [known[chain].tobytes() for chain in chains.tolist()]
-
-
 def _consensus_tip(view: View | None) -> tuple[int, bytes]:
     if view is None:
         return 0, bytes(DIGEST_BYTES)
@@ -173,34 +216,3 @@ def _consensus_tip(view: View | None) -> tuple[int, bytes]:
     if len(blocks) == 0:
         return 0, bytes(DIGEST_BYTES)
     return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
-
-
-def _extrinsics(taken_in: Mapping[str, Frame], chains: Chains) -> list[bytes]:
-    """Return the root of what each chain's block has taken in: the receipts on the consensus chain."""
-    found = [EMPTY_ROOT] * len(chains)
-    taken = taken_in.get("receipts")
-    if taken is not None and len(taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
-        found[0] = ordered_root(taken["receipt"].to_pylist())
-    return found
-
-
-def _history(state: State, tries: ChainTries, context: Context) -> Frame:
-    """Return the blocks of which the storage changes, or the receipts, are still wanted, and this one."""
-    history = state["history"]
-    count = len(context.chains)
-    added = Frame(
-        {
-            "chain": context.chains,
-            "number": np.full(count, context.number, dtype=np.uint64),
-            "height": np.full(count, context.height, dtype=np.uint64),
-        },
-        count,
-    )
-    least = np.zeros(len(context.network.names), dtype=np.int64)
-    for chain in context.chains.tolist():
-        least[chain] = tries.number[chain]
-    if context.has_consensus:
-        least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
-    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
-    at = np.searchsorted(kept["chain"], context.chains, side="right")
-    return Frame({name: np.insert(kept[name], at, added[name]) for name in HISTORY_SCHEMA.names}, len(kept) + count)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, digest_values
 from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.mmr.window import RangeWindow
@@ -18,12 +18,11 @@ from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
 from causeway.protocols.digests import digests, fixed_column, hashes
 from causeway.protocols.xdm.books import BookError, Books, Moved
-from causeway.protocols.xdm.bundles import inboxed, invalid_ones
+from causeway.protocols.xdm.bundles import inboxed
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.declared import Declared
-from causeway.protocols.xdm.headers import block_hash
 from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.operators import Operators
@@ -31,7 +30,6 @@ from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import (
-    BLOCKS_SCHEMA,
     CONFIRMED_SCHEMA,
     RANGE_SCHEMA,
     RECEIPTED_SCHEMA,
@@ -106,6 +104,11 @@ def receipts(
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
     bundles = inboxed(tips["chain"].tolist(), view.tables["bundles"])
     roots = fixed_column(tips["root"])
+    # What each domain has burnt in its block.
+    domains = tips["chain"].tolist()
+    burning = view.tables["made"].filter(view.tables["made"]["what"] == Moved.BURNT)
+    amounts = zip(*(burning[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
+    burnt = {chain: (high << 64 | low).to_bytes(U128_BYTES, "little") for chain, high, low in amounts}
     columns = {
         "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
         "domain_block_hash": fixed_column(tips["hash"]),
@@ -120,7 +123,7 @@ def receipts(
         ),
         "execution_trace_root": fixed_column(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
         **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
-        "burned_balance": _burnt(tips["chain"].tolist(), view.tables["made"]),
+        "burned_balance": pa.array([burnt.get(chain, bytes(U128_BYTES)) for chain in domains], pa.binary(U128_BYTES)),
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
         **_transfers(tips["chain"].tolist(), view.tables["made"]),
     }
@@ -146,14 +149,6 @@ def receipts(
         hash=digest_values(HashFunction.BLAKE2B_256, encoded)
     )
     return taken, of_domains(known, after.select(RECEIPTED_SCHEMA.names))
-
-
-def _burnt(domains: list[int], made: Frame) -> pa.FixedSizeBinaryArray:
-    """Return what each domain has burnt in its block."""
-    rows = made.filter(made["what"] == Moved.BURNT)
-    words = zip(*(rows[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
-    burnt = {chain: (high << 64 | low).to_bytes(U128_BYTES, "little") for chain, high, low in words}
-    return pa.array([burnt.get(chain, bytes(U128_BYTES)) for chain in domains], pa.binary(U128_BYTES))
 
 
 def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
@@ -192,7 +187,11 @@ def confirm(
     told = list[Notice]()
     declared = Declared(state["declared"], beyond)
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
-    invalid = set(np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist())
+    # Which receipts have a bundle that is invalid.
+    counts = rows["inboxed_bundles"].value_lengths().to_numpy(zero_copy_only=False)
+    valid = rows["inboxed_bundles"].flatten().field("bundle").to_numpy(zero_copy_only=False)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    invalid = set(np.flatnonzero(np.bincount(owner[valid == 0], minlength=len(counts)) > 0).tolist())
     ends = zip(taken["domain"].tolist(), taken["number"].tolist(), moves_of(rows), strict=True)
     for row, (domain, number, moves) in enumerate(ends):
         if domain in refused:
@@ -254,51 +253,21 @@ def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, in
     return due, runs_of(history["height"][mine & wanted].tolist())
 
 
-def add_block(
-    state: State, ranges: Ranges | None, root: bytes, extrinsics: bytes, parent: bytes, context: Context
-) -> State:
-    """Return the state with the block that is made now; blocks that nothing is proved under any more go."""
-    count = 0 if ranges is None else ranges.window.leaf_count
-    mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
-    number = context.number
-    row = Frame(
-        {
-            "chain": np.zeros(1, dtype=np.uint32),
-            "number": np.array([number], dtype=np.uint64),
-            "hash": digests([block_hash(parent, number, root, extrinsics)]),
-            "state_root": digests([root]),
-            "extrinsics_root": digests([extrinsics]),
-            "leaf_count": np.array([count], dtype=np.uint64),
-            "mmr_root": digests([mmr_root]),
-            "height": np.array([context.height], dtype=np.uint64),
-        },
-        1,
-    )
-    if ranges is None:
-        return state.with_tables(blocks=row)
-    blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
-    return with_blocks(state, blocks, ranges.window, context.options)
-
-
 def with_blocks(state: State, blocks: Frame, window: RangeWindow, options: XdmOptions) -> State:
     """Return the state with those of the consensus chain's blocks that are still wanted when the last one is made, and
     the mountain range before them. ``window``: the range that has the leaves of all."""
-    first = _first_kept(blocks, options)
-    if first == 0:
-        return state.with_tables(blocks=blocks)
-    before = window.state(int(blocks["leaf_count"][first])).encode()
-    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
-    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
-
-
-def _first_kept(blocks: Frame, options: XdmOptions) -> int:
-    """Return the row of the oldest block that is still wanted."""
+    # The row of the oldest block that is still wanted.
     number = blocks["number"][-1]
     keep = np.uint64(options.mmr_roots + options.archiving_depth)
     # The anchor's block stays however long ago the network made it.
     final = np.flatnonzero(blocks["number"] + np.uint64(options.archiving_depth) <= number)
     oldest = int(final[-2]) if len(final) > 1 else 0
-    return min(oldest, int(np.searchsorted(blocks["number"] + keep, number)))
+    first = min(oldest, int(np.searchsorted(blocks["number"] + keep, number)))
+    if first == 0:
+        return state.with_tables(blocks=blocks)
+    before = window.state(int(blocks["leaf_count"][first])).encode()
+    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
+    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
 
 
 def anchor_number(blocks: Frame, number: int, depth: int) -> tuple[int, int] | None:

@@ -70,7 +70,14 @@ def count_brought(state: State, before: Frame, brought: Brought, found: Envelope
         old = (leaf_roots(bases) != blocks["state_root"][-1]).any(axis=1)
         parts.append(_counts(bases["destination"][with_receipt], Counted.RECEIPT, old[with_receipt]))
     if len(rows):
-        old = _is_old(rows, found, view)
+        # Which messages were proved under a root that is not their source's newest.
+        headers = view.headers.take(np.argsort(view.headers["height"], kind="stable"))
+        newest = dict(zip(headers["chain"].tolist(), headers["root"], strict=True))
+        old = np.ones(len(rows), dtype=bool)
+        for chain in np.unique(rows["source"]).tolist():
+            if chain in newest:
+                mine = rows["source"] == chain
+                old[mine] = (found.roots[mine] != newest[chain]).any(axis=1)
         for what, some in ((Counted.REQUEST, ~found.is_response), (Counted.RESPONSE, found.is_response)):
             parts.append(_counts(rows["destination"][some], what, old[some]))
     for refused, codes in now.refused:
@@ -100,18 +107,6 @@ def count_proved(state: State, relaying: Frame, envelopes: Frame) -> State:
     again = (known >= 0) & (envelopes["index"] < relaying["proved"][known])
     chains = envelopes["source"][again]
     return _with(state, [_counts(chains, Counted.AGAIN, repeated(np.bool_(False), len(chains)))])
-
-
-def _is_old(rows: Frame, found: Envelopes, view: View) -> npt.NDArray[np.bool_]:
-    """Return which messages were proved under a root that is not their source's newest."""
-    headers = view.headers.take(np.argsort(view.headers["height"], kind="stable"))
-    newest = dict(zip(headers["chain"].tolist(), headers["root"], strict=True))
-    old = np.ones(len(rows), dtype=bool)
-    for chain in np.unique(rows["source"]).tolist():
-        if chain in newest:
-            mine = rows["source"] == chain
-            old[mine] = (found.roots[mine] != newest[chain]).any(axis=1)
-    return old
 
 
 def _counts(

@@ -17,13 +17,6 @@ from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import COSTS_SCHEMA
 
 
-def genesis_costs(accounts: Frame, context: Context) -> Frame:
-    """Return that programs have paid nothing yet (``COSTS_SCHEMA``); no rows where nobody has an endowment."""
-    count = len(accounts) if context.options.endowment else 0
-    zero = np.zeros(count, dtype=np.uint64)
-    return Frame({"program": accounts["program"][:count], "amount_high": zero, "amount_low": zero}, count)
-
-
 def costs_after(state: State, money: Money) -> Frame:
     """Return the costs of programs (``COSTS_SCHEMA``) after what a block has moved so far."""
     before, paid = state["costs"], money.costs()

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.protocols.events import names_column
-
 MESSENGER_PALLET = 60
 TRANSPORTER_PALLET = 61
 """The numbers of the modules in the deployed runtimes."""
@@ -151,9 +149,3 @@ def error_texts(codes: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     """Return the names of responses' errors as bytes, empty for none."""
     values, which = np.unique(codes, return_inverse=True)
     return pa.array([name_of(int(code)).encode() for code in values], pa.binary()).take(pa.array(which))
-
-
-def error_names(codes: npt.NDArray[np.uint8]) -> pa.DictionaryArray:
-    """Return the names of responses' errors, empty for none."""
-    values = np.unique(codes)
-    return names_column([name_of(int(code)) for code in values], np.searchsorted(values, codes))

@@ -98,14 +98,10 @@ def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, c
     if last is not None and receipt.domain_block_number <= last[0]:
         raise CallError("Stale")
     parent = bytes(DIGEST_BYTES) if last is None else last[1]
-    if _parent(receipt) != parent:
+    if bytes(receipt.fields["parent_domain_block_receipt_hash"]) != parent:
         raise CallError("UnknownParent")
     _require_block(receipt, state, context)
     return receipt.domain_block_number
-
-
-def _parent(receipt: ExecutionReceipt) -> bytes:
-    return bytes(receipt.fields["parent_domain_block_receipt_hash"])
 
 
 def _require_block(receipt: ExecutionReceipt, state: State, context: Context) -> None:

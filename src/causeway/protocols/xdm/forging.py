@@ -90,7 +90,16 @@ def _begun(
     """Return what is claimed of the block that is made now."""
     foreign = CONSENSUS_POSITION if fault.destination is None else interference.positions[fault.destination]
     lie = Lie[str(fault.args[WHAT]).upper()]
-    lane = _robbed(chain, foreign, state, view)
+    # The lane and nonce that a forged message has: the one that the other side takes next, in the last channel of
+    # the two chains, or in the first that there may be.
+    ends = {"source": np.array([chain], dtype=np.uint32), "destination": np.array([foreign], dtype=np.uint32)}
+    channels = state["channels"]
+    numbers = channels["channel"][(channels["chain"] == chain) & (channels["foreign"] == foreign)]
+    channel = np.array([int(numbers.max()) if len(numbers) else 0], dtype=np.uint64)
+    theirs = view.tables["channels"]
+    row = int(channel_rows(theirs, ends["destination"], ends["source"], channel)[0])
+    index = int(theirs["next_inbox"][row]) if row >= 0 else 0
+    lane = Frame({**ends, "substream": substream(channel, REQUEST), "index": np.array([index], dtype=np.uint64)}, 1)
     claim: Claim = {
         "chain": chain,
         "destination": CONSENSUS_POSITION,
@@ -114,19 +123,6 @@ def _begun(
     else:
         entry = {}
     return claim | entry
-
-
-def _robbed(chain: int, foreign: int, state: State, view: View) -> Frame:
-    """Return the lane and nonce that a forged message has: the one that the other side takes next, in the last channel
-    of the two chains, or in the first that there may be."""
-    ends = {"source": np.array([chain], dtype=np.uint32), "destination": np.array([foreign], dtype=np.uint32)}
-    channels = state["channels"]
-    numbers = channels["channel"][(channels["chain"] == chain) & (channels["foreign"] == foreign)]
-    channel = np.array([int(numbers.max()) if len(numbers) else 0], dtype=np.uint64)
-    theirs = view.tables["channels"]
-    row = int(channel_rows(theirs, ends["destination"], ends["source"], channel)[0])
-    index = int(theirs["next_inbox"][row]) if row >= 0 else 0
-    return Frame({**ends, "substream": substream(channel, REQUEST), "index": np.array([index], dtype=np.uint64)}, 1)
 
 
 def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> bytes:

@@ -73,7 +73,15 @@ def fork_at(view: View, interference: CarrierInterference, context: Context, fur
 
     A consensus chain that is halted stays where it is. ``furthest``: over more heights the network does not go back.
     """
-    depth = _depth(interference, context)
+    # How many blocks the consensus chain abandons in a tick, by what the scenario plans and by draws.
+    depth = 0
+    for place, fault in enumerate(interference.acting(context.tick, REORG)):
+        if CHANCE not in fault.args:
+            depth = max(depth, int(fault.args[DEPTH]))
+            continue
+        draws = np.random.Generator(drawn(Draw.FORK, context.seed, place, context.tick))
+        if draws.random() < float(fault.args[CHANCE]):
+            depth = max(depth, 1 + int(draws.integers(int(fault.args[MOST]))))
     blocks = view.tables["blocks"]
     goes_on = len(interference.running(np.array([CONSENSUS_POSITION], dtype=np.uint32), context.tick))
     if depth == 0 or len(blocks) < 2 or not goes_on:
@@ -82,19 +90,6 @@ def fork_at(view: View, interference: CarrierInterference, context: Context, fur
     row = max(int(np.searchsorted(blocks["number"], np.uint64(max(best - depth, 0)), side="right")) - 1, 0)
     height = int(blocks["height"][row])
     return Fork(int(blocks["number"][row]), height) if context.height - height <= furthest else None
-
-
-def _depth(interference: CarrierInterference, context: Context) -> int:
-    """Return how many blocks the consensus chain abandons in a tick, by what the scenario plans and by draws."""
-    found = 0
-    for place, fault in enumerate(interference.acting(context.tick, REORG)):
-        if CHANCE not in fault.args:
-            found = max(found, int(fault.args[DEPTH]))
-            continue
-        draws = np.random.Generator(drawn(Draw.FORK, context.seed, place, context.tick))
-        if draws.random() < float(fault.args[CHANCE]):
-            found = max(found, 1 + int(draws.integers(int(fault.args[MOST]))))
-    return found
 
 
 def reads_of(fork: Fork, chains: Chains, context: Context) -> Reads:
@@ -124,26 +119,31 @@ def gone_back(
     ``again``: what users sent since, what came in this tick included (``INGRESS_SCHEMA``). ``load``: what is brought in
     this tick to those chains that are not halted (``context.chains``); it comes to the next block.
     """
+    # What waits for the next block: first what did then, behind it what users sent since.
+    rows = from_table(again.drop_columns(["chain"]))
+    chain = context.network.positions_of(again["chain"].to_numpy())
+    rows = rows.with_columns(chain=chain, position=np.zeros(len(rows), dtype=np.uint64))
+    rows = rows.with_columns(method=rows["method"].dictionary_encode()).select(POOL_SCHEMA.names)
+    joined = concat([then["pool"], rows])
+    joined = joined.take(stable_order(joined["chain"]))
+    # In which ticks the scenario plans calls that are to be made again by each chain: as far as it made a block
+    # then, and in the tick of the fork itself.
+    ticks = context.planned.ticks_between(fork.number, context.tick)  # block n was made in tick n - 1
+    planned = set(zip(then["recalled"]["chain"].tolist(), then["recalled"]["tick"].tolist(), strict=True))
+    for tick in ticks:
+        planned |= {(chain, tick) for chain in interference.running(chains, tick).tolist()}
+    columns = np.array(sorted(planned), dtype=np.int64).reshape(-1, 2)
     return then.with_tables(
-        pool=_pool(then["pool"], again, context),
-        recalled=_recalled(then["recalled"], fork, interference, chains, context),
+        pool=joined.with_columns(position=groups_of(joined["chain"]).ranks().astype(np.uint64)),
+        recalled=Frame(
+            {"chain": columns[:, 0].astype(np.uint32), "tick": columns[:, 1].astype(np.uint64)}, len(columns)
+        ),
         relaying=empty_frame(RELAYING_SCHEMA),
         envelopes=empty_frame(ENVELOPES_SCHEMA),
         nodes=empty_frame(NODES_SCHEMA),
         bases=empty_frame(BASES_SCHEMA),
         **_still_carried(state, load, context),
     )
-
-
-def _pool(pool: Frame, again: pa.Table, context: Context) -> Frame:
-    """Return what waits for the next block: first what did then, behind it what users sent since."""
-    rows = from_table(again.drop_columns(["chain"]))
-    chain = context.network.positions_of(again["chain"].to_numpy())
-    rows = rows.with_columns(chain=chain, position=np.zeros(len(rows), dtype=np.uint64))
-    rows = rows.with_columns(method=rows["method"].dictionary_encode()).select(POOL_SCHEMA.names)
-    joined = concat([pool, rows])
-    joined = joined.take(stable_order(joined["chain"]))
-    return joined.with_columns(position=groups_of(joined["chain"]).ranks().astype(np.uint64))
 
 
 def taken_from_pool(state: State, ingress: pa.Table, context: Context) -> tuple[State, pa.Table]:
@@ -155,19 +155,6 @@ def taken_from_pool(state: State, ingress: pa.Table, context: Context) -> tuple[
     columns = {name: pool[name] for name in ("receiver", "sender", "method", "payload")}
     waited = Frame({"chain": context.network.numbers[pool["chain"]], **columns}, len(pool)).to_table(INGRESS_SCHEMA)
     return state.with_tables(pool=empty_frame(POOL_SCHEMA)), pa.concat_tables([waited, ingress])
-
-
-def _recalled(
-    recalled: Frame, fork: Fork, interference: CarrierInterference, chains: Chains, context: Context
-) -> Frame:
-    """Return in which ticks the scenario plans calls that are to be made again by each chain: as far as it made a block
-    then, and in the tick of the fork itself."""
-    ticks = context.planned.ticks_between(fork.number, context.tick)  # block n was made in tick n - 1
-    rows = set(zip(recalled["chain"].tolist(), recalled["tick"].tolist(), strict=True))
-    for tick in ticks:
-        rows |= {(chain, tick) for chain in interference.running(chains, tick).tolist()}
-    columns = np.array(sorted(rows), dtype=np.int64).reshape(-1, 2)
-    return Frame({"chain": columns[:, 0].astype(np.uint32), "tick": columns[:, 1].astype(np.uint64)}, len(columns))
 
 
 def recalls(view: View) -> Mapping[int, list[int]]:

@@ -13,7 +13,6 @@ from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import genesis_range
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.endowments import genesis_costs
 from causeway.protocols.xdm.money import NOWHERE, SUMS, Purse, joined, split, value_rows
 from causeway.protocols.xdm.state import ChannelState, FeeModel, State
 
@@ -46,9 +45,12 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
         len(chain),
     )
     following = {"chain": chain, "foreign": foreign, "next_channel": zero + np.uint64(1)}
+    # That programs have paid nothing yet (`COSTS_SCHEMA`); no rows where nobody has an endowment.
+    count = len(accounts) if context.options.endowment else 0
+    zero = np.zeros(count, dtype=np.uint64)
     tables = {
         "accounts": accounts,
-        "costs": genesis_costs(accounts, context),
+        "costs": Frame({"program": accounts["program"][:count], "amount_high": zero, "amount_low": zero}, count),
         "channels": channels,
         "next_channels": Frame(following, len(chain)),
         "allowlist": Frame({"chain": chain, "foreign": foreign}, len(chain)),

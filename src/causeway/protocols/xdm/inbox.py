@@ -18,6 +18,7 @@ from causeway.model.joins import lookup
 from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
+from causeway.proofs.substrate import limbs_of
 from causeway.protocols.arrivals import ARRIVALS
 from causeway.protocols.contents import ANSWER, CALL, accepted, decode_contents
 from causeway.protocols.messages import LANE
@@ -35,7 +36,7 @@ from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.settling import settle
 from causeway.protocols.xdm.state import Asked, ChannelState, FeeModel, State, channel_of, channel_rows, is_response
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA
-from causeway.protocols.xdm.transporter import read_transfers, receive
+from causeway.protocols.xdm.transporter import TRANSFERS, Transfers, receive
 from causeway.protocols.xdm.wire import Bodies
 
 
@@ -75,44 +76,38 @@ def take(state: State, accepted_now: Accepted, money: Money, context: Context) -
     state = replace(state, tables={**state.tables, "early": accepted_now.early})
     now = accepted_now
     errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
-    state, notices = _advanced(state, now, errors, money, context)
+    # The state with nonces used up, and channels created, opened and closed by the requests of others; and what
+    # happened to them.
+    rows, notices = now.rows, list[Notice]()
+    if len(rows):
+        opening = (now.bodies.asked == Asked.CHANNEL_OPEN) & ~is_response(rows["substream"])
+        if opening.any():
+            state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
+            for row in np.flatnonzero(opening).tolist():
+                both = (INITIATED, OPENED)[: 1 + bool(errors[row] == OK)]
+                notices += [
+                    one for what in both for one in of_messages(rows.slice(row, row + 1), what, at="destination")
+                ]
+        channels = state["channels"]
+        last = groups_of(*(rows[name] for name in LANE))
+        ends = rows.take(last.starts + last.counts - 1)
+        at = channel_rows(channels, ends["destination"], ends["source"], channel_of(ends["substream"]))
+        after = ends["index"] + np.uint64(1)
+        response = is_response(ends["substream"])
+        inbox, responses = channels["next_inbox"].copy(), channels["next_response"].copy()
+        inbox[at[~response]] = after[~response]
+        responses[at[response]] = after[response]
+        changed = {"next_inbox": inbox, "next_response": responses}
+        state = state.with_tables(channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names))
+        closing = (now.bodies.asked == Asked.CHANNEL_CLOSE) & ~is_response(rows["substream"]) & (errors == OK)
+        if closing.any():
+            closed = rows.filter(closing)
+            found = channel_rows(channels, closed["destination"], closed["source"], channel_of(closed["substream"]))
+            state, more = close_for_peer(state, found, now.state[closing], money, context)
+            notices += more
     requests, arrivals, state, failed = _requests(state, now, asking, errors[asking], money, context)
     answers, settled, state, opened = settle(state, now, answering, money, context)
     return Taken(state, requests, concat([arrivals, answers]), settled, notices + failed + opened)
-
-
-def _advanced(
-    state: State, now: Accepted, errors: npt.NDArray[np.uint8], money: Money, context: Context
-) -> tuple[State, list[Notice]]:
-    """Return the state with nonces used up, and channels created, opened and closed by the requests of others; and what
-    happened to them. ``errors``: of requests that are refused."""
-    rows, notices = now.rows, list[Notice]()
-    if len(rows) == 0:
-        return state, notices
-    opening = (now.bodies.asked == Asked.CHANNEL_OPEN) & ~is_response(rows["substream"])
-    if opening.any():
-        state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
-        for row in np.flatnonzero(opening).tolist():
-            both = (INITIATED, OPENED)[: 1 + bool(errors[row] == OK)]
-            notices += [one for what in both for one in of_messages(rows.slice(row, row + 1), what, at="destination")]
-    channels = state["channels"]
-    last = groups_of(*(rows[name] for name in LANE))
-    ends = rows.take(last.starts + last.counts - 1)
-    at = channel_rows(channels, ends["destination"], ends["source"], channel_of(ends["substream"]))
-    after = ends["index"] + np.uint64(1)
-    response = is_response(ends["substream"])
-    inbox, responses = channels["next_inbox"].copy(), channels["next_response"].copy()
-    inbox[at[~response]] = after[~response]
-    responses[at[response]] = after[response]
-    changed = {"next_inbox": inbox, "next_response": responses}
-    state = state.with_tables(channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names))
-    closing = (now.bodies.asked == Asked.CHANNEL_CLOSE) & ~is_response(rows["substream"]) & (errors == OK)
-    if closing.any():
-        closed = rows.filter(closing)
-        found = channel_rows(channels, closed["destination"], closed["source"], channel_of(closed["substream"]))
-        state, more = close_for_peer(state, found, now.state[closing], money, context)
-        notices += more
-    return state, notices
 
 
 def _created(
@@ -176,9 +171,25 @@ def _requests(
     of_endpoint = bodies.asked == Asked.ENDPOINT
     transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     variant, messages = decode_contents(bodies.payload)
-    held = np.where(of_endpoint, _minted(state, rows, bodies, variant, context), np.uint64(0))
+    # What is minted for each request (D-4): what was collected, or what the destination's own weights say, for
+    # relaying alone where nothing handles it.
+    if context.options.v0_mint == "collected" or len(rows) == 0:
+        minted = bodies.dst_fee
+    else:
+        channels = state["channels"]
+        found = channel_rows(channels, rows["destination"], rows["source"], channel_of(rows["substream"]))
+        of_programs = bodies.dst_endpoint == PROGRAMS_ENDPOINT
+        handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
+        own = context.fees.of_messages(channels, found, handled)
+        own = np.where((variant == ANSWER) & of_programs, np.uint64(0), own)
+        minted = np.where(channels["fee_model"][found] == FeeModel.V0, own, bodies.dst_fee)
+    held = np.where(of_endpoint, minted, np.uint64(0))
     moving = np.flatnonzero(transfer)
-    transfers = read_transfers(bodies_at(bodies, moving))
+    # The transfers that requests ask for; the amount of one that is none is 0.
+    transfers_bodies = bodies_at(bodies, moving)
+    decoded = TRANSFERS.decode(transfers_bodies.payload)
+    amounts = limbs_of(decoded.columns["amount"].fill_null(bytes(16)))
+    transfers = Transfers(decoded.verdicts.codes == 0, decoded.columns, amounts[:, 0].copy(), amounts[:, 1].copy())
     valued = of_endpoint & ~transfer & ((variant == CALL) | (variant == ANSWER))
     low, high = (np.where(valued, messages[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
     low[moving], high[moving] = transfers.low, transfers.high
@@ -238,19 +249,3 @@ def _requests(
         state,
         [],
     )  # fmt: skip
-
-
-def _minted(
-    state: State, rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context
-) -> npt.NDArray[np.uint64]:
-    """Return what is minted for each request (D-4): what was collected, or what the destination's own weights say, for
-    relaying alone where nothing handles it. Answers that come late have no fee."""
-    if context.options.v0_mint == "collected" or len(rows) == 0:
-        return bodies.dst_fee
-    channels = state["channels"]
-    found = channel_rows(channels, rows["destination"], rows["source"], channel_of(rows["substream"]))
-    of_programs = bodies.dst_endpoint == PROGRAMS_ENDPOINT
-    handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
-    own = context.fees.of_messages(channels, found, handled)
-    own = np.where((variant == ANSWER) & of_programs, np.uint64(0), own)
-    return np.where(channels["fee_model"][found] == FeeModel.V0, own, bodies.dst_fee)

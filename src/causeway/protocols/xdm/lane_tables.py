@@ -57,12 +57,6 @@ class _Level:
         found[some] = index[last] - index[first] != (last - first).astype(np.uint64)
         return found
 
-    def renumbered(self, numbers: Rows, count: int) -> _Level:
-        """Return the same where there are ``count`` lanes, and ``numbers`` has those of these."""
-        starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
-        starts[numbers], ends[numbers], heads[numbers] = self.starts, self.ends, self.heads
-        return _Level(self.rows, starts, ends, heads, self.alive)
-
     def at(self, lanes: Rows, index: U64) -> Rows:
         """Return the first row of each lane from an index on, gone or not; the lane's end where there is none."""
         starts, ends = self.starts[lanes], self.ends[lanes]
@@ -334,7 +328,12 @@ class LaneTable(Frame):
         if (known < 0).any():
             lanes = concat([lanes, coming.filter(known < 0)])
             lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
-            old = old.renumbered(lookup(lanes, self.lanes, LANE), len(lanes))
+            # The same where there are `count` lanes, and `numbers` has those of these.
+            numbers = lookup(lanes, self.lanes, LANE)
+            count = len(lanes)
+            starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
+            starts[numbers], ends[numbers], heads[numbers] = old.starts, old.ends, old.heads
+            old = _Level(old.rows, starts, ends, heads, old.alive)
         if len(left := recent.remaining()):
             rows = concat([left, rows])
             rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
@@ -364,8 +363,3 @@ MESSAGES = ("outbox", "responses")
 def indexed(state: State) -> State:
     """Return the state with an index over the messages that wait."""
     return state.with_tables(**{name: LaneTable.of(state[name]) for name in MESSAGES})
-
-
-def settled(state: State) -> State:
-    """Return the state as one that the next block begins with."""
-    return state.with_tables(**{name: LaneTable.of(state[name]).settled() for name in MESSAGES})

@@ -8,10 +8,7 @@ is expected any more. A call to a chain to which no channel is left is given up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
@@ -66,18 +63,6 @@ def take_late_answers(state: State, messages: Frame, rows: Frame, at: Rows) -> t
     return at[known], state, at[~known]
 
 
-def settle_answered(state: State, settled: Frame) -> tuple[State, npt.NDArray[np.bool_]]:
-    """Return the state without the calls that were answered before their responses came, and which of the requests
-    ``settled`` (``OUTBOX_SCHEMA``), whose responses came now, are of these."""
-    calls = state["open_calls"]
-    if not calls["answered"].any():
-        return state, np.zeros(len(settled), dtype=bool)
-    found = lookup(calls, settled.with_columns(chain=settled["source"]), OPEN_CALL)
-    keep = np.ones(len(calls), dtype=bool)
-    keep[found[found >= 0]] = False
-    return state.with_tables(open_calls=calls.filter(keep)), found >= 0
-
-
 def open_calls_to(calls: Frame, chain: int, foreign: int, context: Context) -> Rows:
     """Return which of ``calls`` (``OPEN_CALLS_SCHEMA``) wait on ``chain`` for answers of programs on ``foreign``."""
     first, end = np.searchsorted(calls["chain"], (chain, chain + 1))
@@ -93,19 +78,6 @@ def pairs_calling(calls: Frame, context: Context) -> list[tuple[int, int]]:
     chains, hosts = calls["chain"][some], context.network.host_of(calls["receiver"][some])
     pairs = np.unique(np.stack([chains.astype(np.int64), hosts.astype(np.int64)], axis=1), axis=0)
     return [(chain, foreign) for chain, foreign in pairs.tolist()]
-
-
-def without_cut_off(state: State, pairs: Sequence[tuple[int, int]], context: Context) -> tuple[State, Frame]:
-    """Return the state without the calls that wait for answers between ``pairs`` of chains (the caller's first), and
-    these calls."""
-    calls = state["open_calls"]
-    found = [open_calls_to(calls, chain, foreign, context) for chain, foreign in pairs]
-    gone = np.concatenate([np.empty(0, dtype=np.int64), *found])
-    if len(gone) == 0:
-        return state, calls.slice(0, 0)
-    keep = np.ones(len(calls), dtype=bool)
-    keep[gone] = False
-    return state.with_tables(open_calls=calls.filter(keep)), calls.take(gone)
 
 
 def _with_rows(state: State, calls: Frame, requests: Frame, *, answered: bool) -> State:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
+from causeway.model.order import Rows, groups_of, positions_in, stable_order
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.open_calls import open_calls_to, pairs_calling
@@ -38,7 +38,9 @@ class Openings:
         """Return whether a channel from ``chain`` to ``foreign`` may still be opened: by what either has asked for, or
         by a call that is planned."""
         own = self._channels.take(_between(self._channels, chain, foreign))
-        asked = _is_asked(own) & ~_is_given_up(chain, foreign, own["channel"], self._never)
+        # Of which channels operators have given up the request to open: both sides asked at once (hazard 9).
+        mine = (self._never["source"] == chain) & (self._never["destination"] == foreign)
+        asked = _is_asked(own) & ~np.isin(substream(own["channel"], 0), self._never["substream"][mine])
         if asked.any():
             return True
         theirs = self._shown.take(_between(self._shown, foreign, chain))
@@ -106,12 +108,6 @@ def waits_for_abandoned(state: State, abandoned: Sequence[Notice], context: Cont
 def _first_tick(chain: int, context: Context) -> int:
     """Return the first tick whose planned calls a chain may be making in this block, as far as others know."""
     return min(context.again.get(chain, ()), default=context.tick)
-
-
-def _is_given_up(chain: int, foreign: int, channels: U64, never: Frame) -> npt.NDArray[np.bool_]:
-    """Return of which channels operators have given up the request to open: both sides asked at once (hazard 9)."""
-    mine = (never["source"] == chain) & (never["destination"] == foreign)
-    return np.isin(substream(channels, 0), never["substream"][mine])
 
 
 def _is_asked(channels: Frame) -> npt.NDArray[np.bool_]:

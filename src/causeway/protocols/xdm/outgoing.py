@@ -33,7 +33,7 @@ from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT, TRANSPORTER_ENDP
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import MESSAGES, OUTBOX_FEES, Money, Purse, joined, split
 from causeway.protocols.xdm.notices import Notice, log_notices
-from causeway.protocols.xdm.open_calls import pairs_calling, without_cut_off
+from causeway.protocols.xdm.open_calls import open_calls_to, pairs_calling
 from causeway.protocols.xdm.openings import Openings
 from causeway.protocols.xdm.placing import in_turn
 from causeway.protocols.xdm.state import NOBODY, Asked, State, substream
@@ -86,7 +86,20 @@ def send(
     before = len(waiting)
     openings = Openings(state, shown, context)
     state, sent, kept, back, refused = _into_channels(state, queued, openings, money, context)
-    state = _given_back(state, back, money, context, log)
+    # The state in which programs have back what they gave with late answers (`MESSAGE_COLUMNS`, with the chains)
+    # that no channel will take; each leaves a notice.
+    if len(back):
+        accounts, chain, programs = state["accounts"], back["source"], back["sender"]
+        high, low = back["amount_high"], back["amount_low"]
+        after = credited(accounts, positions_in(accounts["program"], programs), high, low)
+        money.move(Why.CLAIMED, chain, MESSAGES, Purse(Holder.ACCOUNT, programs), low, high)
+        columns = (back[name].tolist() for name in ("source", "destination", "sender"))
+        notices = [
+            Notice(one, foreign, NO_OPEN_CHANNEL, by=program, amount=min(amount, WORD - 1), refused=True)
+            for one, foreign, program, amount in zip(*columns, joined(back, "amount"), strict=True)
+        ]
+        log_notices(notices, len(context.network.names), log)
+        state = state.with_tables(accounts=after)
     if len(kept) or before:
         groups = groups_of(kept["source"], kept["destination"])
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
@@ -97,39 +110,48 @@ def send(
         failed = concat([failed, rows.filter(mask).select(failed.names)])
         reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
     rejects = _rejects(failed, reasons, Event.SENT | Event.REJECTED, log)
-    state, given_up = _given_up(state, openings, context)
+    # The state without the open calls to which no answer can come any more, and these as requests.
+    pairs = [pair for pair in pairs_calling(state["open_calls"], context) if openings.cut_off(*pair)]
+    # The state without the calls that wait for answers between `pairs` of chains (the caller's first), and these
+    # calls.
+    calls = state["open_calls"]
+    found = [open_calls_to(calls, chain, foreign, context) for chain, foreign in pairs]
+    gone = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    if len(gone) == 0:
+        calls = calls.slice(0, 0)
+    else:
+        keep = np.ones(len(calls), dtype=bool)
+        keep[gone] = False
+        state, calls = state.with_tables(open_calls=calls.filter(keep)), calls.take(gone)
+    named = {name: calls[name] for name in ("sender", "receiver", "callback")}
+    ends = {"source": calls["chain"], "destination": context.network.host_of(calls["receiver"]).view(np.uint32)}
+    state, given_up = (
+        state,
+        blank_messages(len(calls), kind=repeated(np.uint8(Kind.REQUEST), len(calls)), **named, **ends),
+    )
     no_way = np.full(len(given_up), _REASONS.index(NO_OPEN_CHANNEL))
     rejects = concat([rejects.select(rows.names), _rejects(given_up, no_way, Event.REJECTED, log).select(rows.names)])
     inside = concat([rows.filter(local & ~nowhere & ~missing & (unfit < 0)), rejects])
-    state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
+    # The state with messages in the local lanes, and what is outbound.
+    rows = inside
+    of_program = np.arange(len(inside)) < len(inside) - len(rejects)
+    if len(rows) == 0:
+        own = _outbound(rows, context)
+    else:
+        answer = rows["kind"] == Kind.RESPONSE
+        rows = rows.with_columns(substream=answer.astype(np.uint64))
+        index, queues = state.local().number(rows)
+        rows = rows.with_columns(index=index, queue_index=np.where(of_program, index, np.uint64(NO_QUEUE)))
+        rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
+        at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
+        runs = (
+            rows.select(LANE)
+            .take(at)
+            .with_columns(height=np.full(len(at), context.height, dtype=np.uint64), first=first, count=end - first)
+        )
+        queues = queues.add_segments(runs.select(RUNS_SCHEMA.names))
+        state, own = state.with_local(queues), _outbound(rows, context)
     return state, concat([sent.select(OUTBOUND_SCHEMA.names), own.select(OUTBOUND_SCHEMA.names)])
-
-
-def _given_up(state: State, openings: Openings, context: Context) -> tuple[State, Frame]:
-    """Return the state without the open calls to which no answer can come any more, and these as requests."""
-    pairs = [pair for pair in pairs_calling(state["open_calls"], context) if openings.cut_off(*pair)]
-    state, calls = without_cut_off(state, pairs, context)
-    named = {name: calls[name] for name in ("sender", "receiver", "callback")}
-    ends = {"source": calls["chain"], "destination": context.network.host_of(calls["receiver"]).view(np.uint32)}
-    return state, blank_messages(len(calls), kind=repeated(np.uint8(Kind.REQUEST), len(calls)), **named, **ends)
-
-
-def _given_back(state: State, answers: Frame, money: Money, context: Context, log: EventLog) -> State:
-    """Return the state in which programs have back what they gave with late answers (``MESSAGE_COLUMNS``, with the
-    chains) that no channel will take; each leaves a notice."""
-    if len(answers) == 0:
-        return state
-    accounts, chain, programs = state["accounts"], answers["source"], answers["sender"]
-    high, low = answers["amount_high"], answers["amount_low"]
-    after = credited(accounts, positions_in(accounts["program"], programs), high, low)
-    money.move(Why.CLAIMED, chain, MESSAGES, Purse(Holder.ACCOUNT, programs), low, high)
-    columns = (answers[name].tolist() for name in ("source", "destination", "sender"))
-    notices = [
-        Notice(one, foreign, NO_OPEN_CHANNEL, by=program, amount=min(amount, WORD - 1), refused=True)
-        for one, foreign, program, amount in zip(*columns, joined(answers, "amount"), strict=True)
-    ]
-    log_notices(notices, len(context.network.names), log)
-    return state.with_tables(accounts=after)
 
 
 def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], events: Event, log: EventLog) -> Frame:
@@ -213,7 +235,17 @@ def _into_channels(
     reasons[of_call & (unnoted > 0)] = _REASONS.index(FEES_OVERFLOW)
     placed &= unnoted < 0
     # Those behind one that could not be noted move up, unless they would pay another fee there.
-    row_of = _moved_up(row_of, placed, groups, ~mixed)
+    # The channel of each message when, in groups that `may`, those that are not placed leave no gaps in the order
+    # of channels.
+    may = ~mixed
+    if not placed[row_of >= 0].all():
+        after = row_of.copy()
+        for start, count in zip(groups.starts[may].tolist(), groups.counts[may].tolist(), strict=True):
+            group = slice(start, start + count)
+            rows_left = row_of[group][row_of[group] >= 0]
+            moved = np.flatnonzero(placed[group]) + start
+            after[moved] = rows_left[: len(moved)]
+        row_of = after
     sent = queued.with_columns(row=row_of, src_fee=fees.src, dst_fee=fees.dst).filter(placed)
     state, outbound = _stored(state, sent, money, context)
     # What a chain of another lake plans nobody knows here: an answer to it waits.
@@ -265,20 +297,6 @@ class _Fees:
         src, dst, over = self._context.fees.of_requests(self._channels, rows)
         fees = [None if much else fee for fee, much in zip((src + dst).tolist(), over.tolist(), strict=True)]
         return dict(zip(rows.tolist(), fees, strict=True))
-
-
-def _moved_up(row_of: Rows, placed: npt.NDArray[np.bool_], groups: Groups, may: npt.NDArray[np.bool_]) -> Rows:
-    """Return the channel of each message when, in groups that ``may``, those that are not placed leave no gaps in the
-    order of channels."""
-    if bool(placed[row_of >= 0].all()):
-        return row_of
-    after = row_of.copy()
-    for start, count in zip(groups.starts[may].tolist(), groups.counts[may].tolist(), strict=True):
-        part = slice(start, start + count)
-        channels = row_of[part][row_of[part] >= 0]
-        rows = np.flatnonzero(placed[part]) + start
-        after[rows] = channels[: len(rows)]
-    return after
 
 
 @dataclass(frozen=True)
@@ -414,22 +432,3 @@ def _outbound(rows: Frame, context: Context) -> Frame:
         return empty_frame(OUTBOUND_SCHEMA)
     tick = np.full(len(rows), context.tick, dtype=np.uint64)
     return rows.with_columns(sent_tick=tick).select(OUTBOUND_SCHEMA.names)
-
-
-def _into_local(state: State, rows: Frame, of_program: npt.NDArray[np.bool_], context: Context) -> tuple[State, Frame]:
-    """Return the state with messages in the local lanes, and what is outbound."""
-    if len(rows) == 0:
-        return state, _outbound(rows, context)
-    answer = rows["kind"] == Kind.RESPONSE
-    rows = rows.with_columns(substream=answer.astype(np.uint64))
-    index, queues = state.local().number(rows)
-    rows = rows.with_columns(index=index, queue_index=np.where(of_program, index, np.uint64(NO_QUEUE)))
-    rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
-    at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
-    runs = (
-        rows.select(LANE)
-        .take(at)
-        .with_columns(height=np.full(len(at), context.height, dtype=np.uint64), first=first, count=end - first)
-    )
-    queues = queues.add_segments(runs.select(RUNS_SCHEMA.names))
-    return state.with_local(queues), _outbound(rows, context)

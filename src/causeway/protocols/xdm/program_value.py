@@ -13,20 +13,27 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.money import MESSAGES, Money, Purse
 
 
-def log_local(arrivals: Frame, money: Money) -> None:
-    """Log what messages of local lanes bring: with a call it is in the program's hand, with an answer its own."""
-    for kind, holder in ((Kind.REQUEST, Holder.REQUESTS), (Kind.RESPONSE, Holder.ACCOUNT)):
-        rows = arrivals.filter(arrivals["kind"] == kind)
-        amounts = rows["amount_low"], rows["amount_high"]
-        money.move(Why.RECEIVED, rows["destination"], MESSAGES, Purse(holder, rows["receiver"]), *amounts, rows)
-
-
 def log_handled(inputs: Frame, outcome: Execution, money: Money, context: Context) -> None:
     """Log what handlers attached to calls, kept of requests and gave back.
 
     ``inputs``: what was given to programs, with ``LANE_COLUMNS``; ``outcome``: what they made of it.
     """
-    _log_accepted(inputs, outcome.accepted, money, context)
+    # Log what handlers took of requests that stay open (`ACCEPTED_SCHEMA`).
+    if len(outcome.accepted):
+        handled = inputs.take(outcome.accepted["row"])
+        known = handled["kind"] == Kind.REQUEST
+        for name in ("sender", "callback", "deadline"):
+            known &= handled[name] == outcome.accepted[name]
+        accepted_low = outcome.accepted["before_low"] - outcome.accepted["after_low"]
+        accepted_high = (
+            outcome.accepted["before_high"]
+            - outcome.accepted["after_high"]
+            - (outcome.accepted["before_low"] < outcome.accepted["after_low"])
+        )
+        program = outcome.accepted["program"]
+        accepted_chain = context.network.host_of(program).view(np.uint32)
+        purses = Purse(Holder.REQUESTS, program), Purse(Holder.ACCOUNT, program)
+        money.move(Why.ACCEPTED, accepted_chain, *purses, accepted_low, accepted_high, _about(handled, known))
     answer, late = outcome.produced["kind"] == Kind.RESPONSE, outcome.asked["late"] == 1
     # An answer in the same handler is to the message that was handled.
     attached = {
@@ -51,22 +58,6 @@ def log_handled(inputs: Frame, outcome: Execution, money: Money, context: Contex
     money.move(Why.RETURNED, chain, hand, MESSAGES, *back, about)
     sent = np.where(answer, zero, low), np.where(answer, zero, high)
     money.move(Why.ATTACHED, chain, account, MESSAGES, *sent, about)
-
-
-def _log_accepted(inputs: Frame, accepted: Frame, money: Money, context: Context) -> None:
-    """Log what handlers took of requests that stay open (``ACCEPTED_SCHEMA``)."""
-    if len(accepted) == 0:
-        return
-    handled = inputs.take(accepted["row"])
-    known = handled["kind"] == Kind.REQUEST
-    for name in ("sender", "callback", "deadline"):
-        known &= handled[name] == accepted[name]
-    low = accepted["before_low"] - accepted["after_low"]
-    high = accepted["before_high"] - accepted["after_high"] - (accepted["before_low"] < accepted["after_low"])
-    program = accepted["program"]
-    chain = context.network.host_of(program).view(np.uint32)
-    purses = Purse(Holder.REQUESTS, program), Purse(Holder.ACCOUNT, program)
-    money.move(Why.ACCEPTED, chain, *purses, low, high, _about(handled, known))
 
 
 def _about(handled: Frame, known: npt.NDArray[np.bool_]) -> Frame:

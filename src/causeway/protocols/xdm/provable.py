@@ -67,7 +67,12 @@ NOTHING = Provable({}, None, {}, ())
 def what_is_provable(state: State, chains: Chains, view: View, context: Context, *, forks: bool) -> Provable:
     """Return what operators of ``chains`` prove under now. ``forks``: heights of the log may be abandoned ones."""
     tries = tries_of(state, context)
-    following = _next_anchor(state, context)
+    # The number of the consensus block that is shown as final from this block on, None as long as there is none.
+    if not context.has_consensus:
+        following = None
+    else:
+        found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
+        following = None if found is None else int(state["blocks"]["number"][found[1]])
     numbers: dict[int, int] = {}
     rebuilt: dict[int, int] = {}
     spans: list[tuple[int, int, int]] = []
@@ -89,15 +94,6 @@ def what_is_provable(state: State, chains: Chains, view: View, context: Context,
         if last > known:
             spans += spans_between(state, chain, known, last, forks=forks)
     return Provable(numbers, following, rebuilt, tuple(spans))
-
-
-def _next_anchor(state: State, context: Context) -> int | None:
-    """Return the number of the consensus block that is shown as final from this block on, None as long as there is
-    none."""
-    if not context.has_consensus:
-        return None
-    found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
-    return None if found is None else int(state["blocks"]["number"][found[1]])
 
 
 def moved_tries(

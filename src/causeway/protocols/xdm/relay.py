@@ -117,17 +117,54 @@ def _wanted(
     """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, whether
     more could be, in which block they prove again what has not arrived, and what they give up."""
     options = context.options
-    waits = _waiting(state, tries, context)
+    # What can be proved now.
+    provable = np.array([tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64)
+    tables, numbers, waiting_lanes = {}, {}, []
+    for name in ("outbox", "responses"):
+        table = tables[name] = LaneTable.of(state[name])
+        own = np.flatnonzero(_are_here(table.lanes, context))
+        heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
+        own, heads = own[heads >= 0], heads[heads >= 0]
+        sent = table.column_at("sent", heads).astype(np.int64)
+        numbers[name] = own[sent <= provable[table.lanes["source"][own]]]
+        waiting_lanes.append(table.lanes.take(numbers[name]))
+    every = concat(waiting_lanes)
+    order = stable_order(*(every[key] for key in LANE))
+    every = every.take(order)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    parts = np.split(place, [len(waiting_lanes[0])])
+    of_table = {name: (part, numbers[name]) for name, part in zip(tables, parts, strict=True)}
+    waits = _Waiting(every, tables, of_table, provable[every["source"]])
     lanes = waits.lanes
     known = lookup(state["relaying"], lanes, LANE)
     proved, before, since, until = _remembered(state["relaying"], known)
-    expected = _expected(lanes, view)
+    # The nonce that the other side of each lane expects next, as its channel says; 0 without one.
+    channels = view.tables["channels"]
+    expected = next_nonces(channels, _theirs(lanes, channels), is_response(lanes["substream"]))
     # Each time that the other side has gone on, its operators have so many blocks again to take what was brought.
     number = np.uint64(context.number)
     stays = (known >= 0) & (expected == before) & (proved > expected)
     since = np.where(stays, since, number)
     again = stays & (since + np.uint64(options.resubmit_after) <= number)
-    stuck = again & _is_refused_for_ever(waits, again, expected, view)
+    # Which of the lanes `again` have as the message that comes next one that opens a channel that is there, or
+    # closes one that is closed: both sides have asked at once, and neither can be answered.
+    channels = view.tables["channels"]
+    found = np.zeros(len(again), dtype=bool)
+    if len(channels) == 0 or not again.any():
+        is_refused_for_ever = found
+    else:
+        theirs = _theirs(waits.lanes, channels)
+        ever_counts, ever_messages = waits.between(expected, np.where(again, expected + np.uint64(1), expected))
+        request = (ever_counts > 0) & (theirs >= 0) & ~is_response(waits.lanes["substream"])
+        closed = channels["state"][theirs] == ChannelState.CLOSED
+        tag = (
+            ever_messages["tag"][np.maximum(ever_counts.cumsum() - 1, 0)]
+            if len(ever_messages)
+            else np.zeros(len(again), dtype=np.uint64)
+        )
+        is_refused_for_ever = np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
+    stuck = again & is_refused_for_ever
     since = np.where(stuck, np.uint64(NEVER), since)
     again &= ~stuck
     # What was proved so long ago and has not arrived is proved again, from what the other side says it expects; what
@@ -139,7 +176,11 @@ def _wanted(
     stop = np.where(again, np.minimum(stop, until), stop)
     counts, messages = waits.between(first, stop)
     some = counts > 0
-    fresh = _are_fresh(lanes, view, context)
+    # Whose destinations will know the block that is proved under now: after a pause it may be too old.
+    best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
+    under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
+    now = best + 1 if context.network.follows else context.number
+    fresh = np.asarray(now - under < context.options.mmr_roots)
     stale, some, again = some & ~fresh, some & fresh, again & fresh
     chosen = some & _chosen(lanes, some, context)
     taken = messages.filter(chosen.repeat(counts))
@@ -186,45 +227,6 @@ class _Waiting:
         return counts, concat(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
 
-def _waiting(state: State, tries: ChainTries, context: Context) -> _Waiting:
-    """Return what can be proved now. The messages of a lane lie in the order of the blocks that made them."""
-    provable = np.array([tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64)
-    tables, numbers, lanes = {}, {}, []
-    for name in ("outbox", "responses"):
-        table = tables[name] = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_here(table.lanes, context))
-        heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
-        own, heads = own[heads >= 0], heads[heads >= 0]
-        sent = table.column_at("sent", heads).astype(np.int64)
-        numbers[name] = own[sent <= provable[table.lanes["source"][own]]]
-        lanes.append(table.lanes.take(numbers[name]))
-    every = concat(lanes)
-    order = stable_order(*(every[key] for key in LANE))
-    every = every.take(order)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    parts = np.split(place, [len(lanes[0])])
-    of_table = {name: (part, numbers[name]) for name, part in zip(tables, parts, strict=True)}
-    return _Waiting(every, tables, of_table, provable[every["source"]])
-
-
-def _is_refused_for_ever(waits: _Waiting, again: np.ndarray, expected: U64, view: View) -> np.ndarray:
-    """Return which of the lanes ``again`` have as the message that comes next one that opens a channel that is there,
-    or closes one that is closed: both sides have asked at once, and neither can be answered."""
-    channels = view.tables["channels"]
-    found = np.zeros(len(again), dtype=bool)
-    if len(channels) == 0 or not again.any():
-        return found
-    theirs = _theirs(waits.lanes, channels)
-    counts, messages = waits.between(expected, np.where(again, expected + np.uint64(1), expected))
-    request = (counts > 0) & (theirs >= 0) & ~is_response(waits.lanes["substream"])
-    closed = channels["state"][theirs] == ChannelState.CLOSED
-    tag = (
-        messages["tag"][np.maximum(counts.cumsum() - 1, 0)] if len(messages) else np.zeros(len(again), dtype=np.uint64)
-    )
-    return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
-
-
 def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
     """Return ``proved``, ``expected``, ``since`` and ``until`` of rows of what operators remember, 0 for -1."""
     if len(relaying) == 0:
@@ -235,25 +237,11 @@ def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
     return found[0], found[1], found[2], found[3]
 
 
-def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:
-    """Return whose destinations will know the block that is proved under now: after a pause it may be too old."""
-    best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
-    under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
-    now = best + 1 if context.network.follows else context.number
-    return np.asarray(now - under < context.options.mmr_roots)
-
-
 def _are_here(lanes: Frame, context: Context) -> np.ndarray:
     """Return which lanes are from chains of the block to chains of this lake; what is for another lake's, relay
     processes prove and carry."""
     from_here = np.isin(lanes["source"], context.chains)
     return np.asarray(from_here & ~np.isin(lanes["destination"], context.network.external))
-
-
-def _expected(lanes: Frame, view: View) -> U64:
-    """Return the nonce that the other side of each lane expects next, as its channel says; 0 without one."""
-    channels = view.tables["channels"]
-    return next_nonces(channels, _theirs(lanes, channels), is_response(lanes["substream"]))
 
 
 def _theirs(lanes: Frame, channels: Frame) -> Rows:
@@ -327,7 +315,20 @@ def next_move(state: State, view: View, context: Context) -> int | None:
         return None  # nothing can, before more is known of the consensus chain
     pruned, unbooked = view.tables["pruned"], set(view.tables["unbooked"]["domain"].tolist())
     history = state["history"]
-    for chain, sent in _first_unproved(state, context).items():
+    # Return, of each chain that has made messages which are not proved, the number of the first block with one.
+    unproved_first = np.full(len(context.network.names), NEVER, dtype=np.uint64)
+    relaying = state["relaying"]
+    for name in ("outbox", "responses"):
+        table = LaneTable.of(state[name])
+        own = np.flatnonzero(_are_here(table.lanes, context))
+        known = lookup(relaying, table.lanes.take(own), LANE)
+        rows = table.first_from(own, _remembered(relaying, known)[0])
+        own, rows = own[rows >= 0], rows[rows >= 0]
+        np.minimum.at(unproved_first, table.lanes["source"][own], table.column_at("sent", rows))
+    for chain, sent in {
+        unproved_chain: int(unproved_first[unproved_chain])
+        for unproved_chain in np.flatnonzero(unproved_first < NEVER).tolist()
+    }.items():
         if chain in unbooked:
             continue
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
@@ -344,20 +345,6 @@ def next_move(state: State, view: View, context: Context) -> int | None:
         due = context.number + 1 if step is None else max(context.number + 1, step + depth)
         found = _least(found, due)
     return None if found is None else found - 1
-
-
-def _first_unproved(state: State, context: Context) -> dict[int, int]:
-    """Return, of each chain that has made messages which are not proved, the number of the first block with one."""
-    first = np.full(len(context.network.names), NEVER, dtype=np.uint64)
-    relaying = state["relaying"]
-    for name in ("outbox", "responses"):
-        table = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_here(table.lanes, context))
-        known = lookup(relaying, table.lanes.take(own), LANE)
-        rows = table.first_from(own, _remembered(relaying, known)[0])
-        own, rows = own[rows >= 0], rows[rows >= 0]
-        np.minimum.at(first, table.lanes["source"][own], table.column_at("sent", rows))
-    return {chain: int(first[chain]) for chain in np.flatnonzero(first < NEVER).tolist()}
 
 
 def _taken_again(pruned: Frame, chain: int, number: int) -> int | None:

@@ -8,7 +8,6 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Kind
-from causeway.model.order import Rows
 from causeway.model.value import Holder, Why
 from causeway.protocols.contents import encode_contents, shortened
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
@@ -21,7 +20,7 @@ from causeway.protocols.xdm.money import INBOX_FEES, MESSAGES, Money, Purse
 from causeway.protocols.xdm.notices import Notice, of_messages
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
-from causeway.protocols.xdm.tags import answered_endpoints
+from causeway.protocols.xdm.tags import NO_ENDPOINT, TAG_BITS, Tag
 from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
 
 LEFT_BEHIND = "ResponsesLeft"
@@ -77,7 +76,12 @@ def store_responses(
     of_endpoint = requests.asked == Asked.ENDPOINT
     channel = channel_of(rows["substream"])
     trusted = context.options.trust_tag == "on"
-    endpoints = answered_endpoints(rows["tag"], requests.endpoint, trusted=trusted)
+    # Of which endpoint the responses to requests of endpoints say that they are: that of the request's tag, where
+    # tags are `trusted`, and then `NO_ENDPOINT` where it is no tag of such a request (3.4).
+    endpoints = requests.endpoint
+    if trusted:
+        of_request = rows["tag"] & np.uint64(2**TAG_BITS - 1) == np.uint64(Tag.ENDPOINT_REQUEST)
+        endpoints = np.where(of_request, rows["tag"] >> np.uint64(TAG_BITS), np.uint64(NO_ENDPOINT))
     responses = Frame(
         {
             "source": rows["destination"],
@@ -137,12 +141,8 @@ def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, 
     gone = responses.filter(done)
     money.pay(gone["source"], INBOX_FEES, gone["fee"], gone["sent"], gone)
     ended = last >= 0
-    left = _left_behind(responses, starts[ended], last[ended])
+    # A notice for each stretch of responses that was acknowledged and has others of its lane below it.
+    before = starts[ended] - 1
+    same = np.logical_and.reduce([responses[name][before] == responses[name][starts[ended]] for name in LANE])
+    left = of_messages(responses.take(last[ended][(before >= 0) & same]), LEFT_BEHIND)
     return state.with_tables(responses=table.without(near[done])), left
-
-
-def _left_behind(responses: Frame, starts: Rows, last: Rows) -> list[Notice]:
-    """Return a notice for each stretch of responses that was acknowledged and has others of its lane below it."""
-    before = starts - 1
-    same = np.logical_and.reduce([responses[name][before] == responses[name][starts] for name in LANE])
-    return of_messages(responses.take(last[(before >= 0) & same]), LEFT_BEHIND)

@@ -7,15 +7,13 @@ is confirmed, or the message would not have been proved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
-from causeway.model.order import Rows, stable_order
+from causeway.model.order import stable_order
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.money import Due, Money
+from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.operators import split_rewards
 from causeway.protocols.xdm.small_tables import table_of
 from causeway.protocols.xdm.state import State, decode_set, encode_set
@@ -31,7 +29,10 @@ def share_rewards(state: State, money: Money, context: Context) -> State:
         The state with the submitters of the blocks that include messages whose fees are held.
     """
     dues, recorded = money.dues(), state["submitters"]
-    rows = _rows_of(recorded, dues)
+    # The row of the table of submitters for each due, -1 where there is none.
+    chains, numbers = ([of_due[place] for of_due in dues] for place in (0, 1))
+    asked = {"chain": np.array(chains, dtype=np.uint32), "number": np.array(numbers, dtype=np.uint64)}
+    rows = lookup(recorded, Frame(asked, len(dues)), ("chain", "number"))
     operators = context.operators
     rewards: dict[tuple[int, int], int] = {}
     for due, row in zip(dues, rows.tolist(), strict=True):
@@ -55,10 +56,3 @@ def share_rewards(state: State, money: Money, context: Context) -> State:
     after = concat([recorded.with_columns(unpaid=unpaid).filter(unpaid > 0), table_of(added, SUBMITTERS_SCHEMA)])
     after = after.select(SUBMITTERS_SCHEMA.names)
     return state.with_tables(submitters=after.take(stable_order(after["chain"], after["number"])))
-
-
-def _rows_of(recorded: Frame, dues: Sequence[Due]) -> Rows:
-    """Return the row of the table of submitters for each due, -1 where there is none."""
-    chains, numbers = ([due[place] for due in dues] for place in (0, 1))
-    asked = {"chain": np.array(chains, dtype=np.uint32), "number": np.array(numbers, dtype=np.uint64)}
-    return lookup(recorded, Frame(asked, len(dues)), ("chain", "number"))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, repeated
+from causeway.model.joins import lookup
 from causeway.model.ledger import Kind, Via
 from causeway.model.order import positions_in
 from causeway.model.value import Holder, Why
@@ -27,7 +28,7 @@ from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined
 from causeway.protocols.xdm.notices import Notice, of_messages
-from causeway.protocols.xdm.open_calls import settle_answered, with_open_calls
+from causeway.protocols.xdm.open_calls import OPEN_CALL, with_open_calls
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA
@@ -75,13 +76,27 @@ def settle(
     # Under a tag that does not match nobody is told of the response, and what would come back is lost.
     transfer = (settled["asked"] == Asked.ENDPOINT) & (settled["src_endpoint"] == TRANSPORTER_ENDPOINT)
     # Of a call that was answered before, a chain that keeps the rules says that it is accepted: it does nothing more.
-    state, before = settle_answered(state, settled)
+    # The state without the calls that were answered before their responses came, and which of the requests
+    # `settled` (`OUTBOX_SCHEMA`), whose responses came now, are of these.
+    calls = state["open_calls"]
+    if not calls["answered"].any():
+        before = np.zeros(len(settled), dtype=bool)
+    else:
+        found = lookup(calls, settled.with_columns(chain=settled["source"]), OPEN_CALL)
+        keep = np.ones(len(calls), dtype=bool)
+        keep[found[found >= 0]] = False
+        state, before = state.with_tables(open_calls=calls.filter(keep)), found >= 0
     belied = before & ~wrong & (failed | (variant != ACCEPTED))
     unfit += _unsettled(rows, belied, MessengerError.InvalidMessagePayload)
     is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong & ~before
     answered = is_call & ~failed & (transfer | (variant == ANSWER))
     unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
-    refused = is_call & (failed | unreadable | (answered & ~_within(messages, settled)))
+    # Which answers give back no more than was attached.
+    high, low = messages["amount_high"], messages["amount_low"]
+    within = np.asarray(
+        (high < settled["amount_high"]) | ((high == settled["amount_high"]) & (low <= settled["amount_low"]))
+    )
+    refused = is_call & (failed | unreadable | (answered & ~within))
     answered &= ~refused
     waits = is_call & ~refused & ~answered
     state = with_open_calls(state, settled.filter(waits))
@@ -152,14 +167,6 @@ def _returned(state: State, settled: Frame, error: npt.NDArray[np.uint8], money:
     ]
     notices = of_messages(settled, names, by=programs.tolist(), amounts=joined(settled, "amount"), refused=True)
     return state.with_tables(accounts=after), notices
-
-
-def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:
-    """Return which answers give back no more than was attached."""
-    high, low = messages["amount_high"], messages["amount_low"]
-    return np.asarray(
-        (high < settled["amount_high"]) | ((high == settled["amount_high"]) & (low <= settled["amount_low"]))
-    )
 
 
 def _counted_off(

@@ -169,7 +169,7 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
     if len(rows):
         channels = after["channels"].take(rows)
         keys = channel_map_keys(chain_ids(channels["foreign"]), numbers_column(channels["channel"], U256_BYTES))
-        owners = _accounts(channels["owner"], channels["has_owner"] == 1)
+        owners = numbers_column(channels["owner"], ACCOUNT_BYTES, (channels["has_owner"] == 1))
         encoded = encode_channels(channels, owners)
         parts.append(_changes(channels["chain"], messenger_keys("Channels", keys), encoded))
         counts = fixed_column(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
@@ -184,13 +184,55 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
         confirmed = after["confirmed"].take(rows)
         keys = pa.array([receipt_storage_key(int(domain) - 1) for domain in confirmed["domain"]], _LARGE)
         parts.append(_changes(confirmed["chain"], keys, confirmed["receipt"]))
-    parts.append(_allowlists(earlier("allowlist"), after["allowlist"]))
+    # The changes of the chains' sets of those that they exchange messages with.
+    allowlists_before = earlier("allowlist")
+    if allowlists_before is after["allowlist"]:
+        allowlists = empty_frame(STORAGE_SCHEMA)
+    else:
+        then, now = _foreign(allowlists_before), _foreign(after["allowlist"])
+        allowlists_parts = [empty_frame(STORAGE_SCHEMA)]
+        for chain in sorted(then.keys() | now.keys()):
+            if then.get(chain) != now.get(chain):
+                value = pa.array([_id_set(now[chain])], pa.binary()) if chain in now else None
+                key = messenger_keys(ALLOWLIST_ITEM, pa.array([b""], _LARGE))
+                allowlists_parts.append(_changes(np.array([chain]), key, value))
+        allowlists = concat(allowlists_parts)
+    parts.append(allowlists)
     rows, _ = _differing(earlier("allow_updates"), after["allow_updates"], ("chain", "domain"))
     if len(rows):
-        parts.append(_pending(after["allow_updates"].take(rows)))
+        # What is pending for domains: the sets to add and to remove.
+        updates = after["allow_updates"].take(rows)
+        numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
+        keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
+        sets = zip(updates["allow"].to_pylist(), updates["remove"].to_pylist(), strict=True)
+        values = [_id_set(decode_set(allow)) + _id_set(decode_set(remove)) for allow, remove in sets]
+        parts.append(_changes(updates["chain"], keys, pa.array(values, pa.binary())))
     parts.append(_pruned(earlier("pruned"), after["pruned"]))
-    parts.append(_declared(earlier("declared"), after["declared"]))
-    parts.append(_drawn(earlier("drawn"), after["drawn"]))
+    # The changes of what domains of other lakes have declared: one entry a domain that it is for.
+    declared_before = earlier("declared")
+    came, _ = _differing(declared_before, after["declared"], DECLARED)
+    domains = sorted(set(after["declared"]["destination"][came].tolist()))
+    if not domains:
+        declared = empty_frame(STORAGE_SCHEMA)
+    else:
+        values = [
+            encode_declared(after["declared"].filter(after["declared"]["destination"] == domain)) for domain in domains
+        ]
+        keys = pa.array([declared_key(domain) for domain in domains], _LARGE)
+        declared = _changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary()))
+    parts.append(declared)
+    # The changes of what chains have taken of value of domains of other lakes.
+    drawn_before = earlier("drawn")
+    came, _ = _differing(drawn_before, after["drawn"], DRAWN)
+    if len(came) == 0:
+        drawn = empty_frame(STORAGE_SCHEMA)
+    else:
+        taken = after["drawn"].take(came)
+        ends = chain_map_keys(chain_ids(taken["foreign"]))
+        values = [b"".join(row) for row in zip(*(_words(taken[name]) for name in DRAWN_WORDS), strict=True)]
+        keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
+        drawn = _changes(taken["chain"], keys, pa.array(values, pa.binary()))
+    parts.append(drawn)
     parts.append(_sections(before, after, context, KnownSections() if known is None else known))
     return concat(parts)
 
@@ -211,46 +253,9 @@ def _pruned(before: Frame, after: Frame) -> Frame:
     return concat(parts)
 
 
-def _declared(before: Frame, after: Frame) -> Frame:
-    """Return the changes of what domains of other lakes have declared: one entry a domain that it is for."""
-    came, _ = _differing(before, after, DECLARED)
-    domains = sorted(set(after["destination"][came].tolist()))
-    if not domains:
-        return empty_frame(STORAGE_SCHEMA)
-    values = [encode_declared(after.filter(after["destination"] == domain)) for domain in domains]
-    keys = pa.array([declared_key(domain) for domain in domains], _LARGE)
-    return _changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary()))
-
-
-def _drawn(before: Frame, after: Frame) -> Frame:
-    """Return the changes of what chains have taken of value of domains of other lakes."""
-    came, _ = _differing(before, after, DRAWN)
-    if len(came) == 0:
-        return empty_frame(STORAGE_SCHEMA)
-    rows = after.take(came)
-    ends = chain_map_keys(chain_ids(rows["foreign"]))
-    values = [b"".join(row) for row in zip(*(_words(rows[name]) for name in DRAWN_WORDS), strict=True)]
-    keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
-    return _changes(rows["chain"], keys, pa.array(values, pa.binary()))
-
-
 def _words(numbers: npt.NDArray[np.uint64]) -> list[bytes]:
     """Return numbers as 8 bytes each, little-endian."""
     return [number.to_bytes(8, "little") for number in numbers.tolist()]
-
-
-def _allowlists(before: Frame, after: Frame) -> Frame:
-    """Return the changes of the chains' sets of those that they exchange messages with."""
-    if before is after:
-        return empty_frame(STORAGE_SCHEMA)
-    then, now = _foreign(before), _foreign(after)
-    parts = [empty_frame(STORAGE_SCHEMA)]
-    for chain in sorted(then.keys() | now.keys()):
-        if then.get(chain) != now.get(chain):
-            value = pa.array([_id_set(now[chain])], pa.binary()) if chain in now else None
-            key = messenger_keys(ALLOWLIST_ITEM, pa.array([b""], _LARGE))
-            parts.append(_changes(np.array([chain]), key, value))
-    return concat(parts)
 
 
 def _foreign(allowlist: Frame) -> dict[int, list[int]]:
@@ -258,15 +263,6 @@ def _foreign(allowlist: Frame) -> dict[int, list[int]]:
     for chain, foreign in zip(allowlist["chain"].tolist(), allowlist["foreign"].tolist(), strict=True):
         found.setdefault(chain, []).append(foreign)
     return found
-
-
-def _pending(updates: Frame) -> Frame:
-    """Return what is pending for domains: the sets to add and to remove."""
-    numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
-    keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
-    sets = zip(updates["allow"].to_pylist(), updates["remove"].to_pylist(), strict=True)
-    values = [_id_set(decode_set(allow)) + _id_set(decode_set(remove)) for allow, remove in sets]
-    return _changes(updates["chain"], keys, pa.array(values, pa.binary()))
 
 
 def _id_set(chains: list[int]) -> bytes:
@@ -317,21 +313,12 @@ class KnownSections:
 
     def digested(self, name: str, frame: Frame, context: Context, before: Section | None) -> Section:
         """Return the digests of a table. ``before``: those of an earlier one of the same chains."""
-        section = _digests(name, frame, context, before)
+        # The digest of each chain's rows of a table.
+        table = STATE_TABLES.get(name)
+        if table is None or table.owned_by_program:
+            own = context.network.host_of(frame["program"]).view(np.uint32)
+        else:
+            own = frame[table.owner]
+        section = hashed_rows(frame, own, context.chains, before)
         self.last[name] = context.chains, frame, section
         return section
-
-
-def _digests(name: str, frame: Frame, context: Context, before: Section | None) -> Section:
-    """Return the digest of each chain's rows of a table."""
-    table = STATE_TABLES.get(name)
-    if table is None or table.owned_by_program:
-        own = context.network.host_of(frame["program"]).view(np.uint32)
-    else:
-        own = frame[table.owner]
-    return hashed_rows(frame, own, context.chains, before)
-
-
-def _accounts(programs: npt.NDArray[np.uint64], there: npt.NDArray[np.bool_]) -> pa.FixedSizeBinaryArray:
-    """Return the accounts of programs: the number in the first 8 of 32 bytes; null for none."""
-    return numbers_column(programs, ACCOUNT_BYTES, there)

@@ -58,13 +58,3 @@ def tags_of(table: str, rows: Frame) -> U64:
     tags = response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])
     found: U64 = np.where(rows["endpoint"] == np.uint64(NO_ENDPOINT), np.uint64(Tag.NONE), tags)
     return found
-
-
-def answered_endpoints(tags: U64, dst_endpoint: U64, *, trusted: bool) -> U64:
-    """Return of which endpoint the responses to requests of endpoints say that they are: that of the request's tag,
-    where tags are ``trusted``, and then ``NO_ENDPOINT`` where it is no tag of such a request (3.4)."""
-    if not trusted:
-        return dst_endpoint
-    of_request = tags & np.uint64(2**TAG_BITS - 1) == np.uint64(Tag.ENDPOINT_REQUEST)
-    found: U64 = np.where(of_request, tags >> np.uint64(TAG_BITS), np.uint64(NO_ENDPOINT))
-    return found

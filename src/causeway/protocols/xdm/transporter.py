@@ -123,13 +123,6 @@ class Transfers(NamedTuple):
     high: U64
 
 
-def read_transfers(bodies: Bodies) -> Transfers:
-    """Return the transfers that requests ask for; the amount of one that is none is 0."""
-    decoded = TRANSFERS.decode(bodies.payload)
-    amounts = limbs_of(decoded.columns["amount"].fill_null(bytes(16)))
-    return Transfers(decoded.verdicts.codes == 0, decoded.columns, amounts[:, 0].copy(), amounts[:, 1].copy())
-
-
 def receive(
     state: State,
     rows: Frame,

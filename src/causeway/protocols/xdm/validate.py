@@ -77,7 +77,14 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     holds = known & (age >= depth) & (age < context.options.mmr_roots)
     holds &= (blocks["hash"][named] == bases["block_hash"]).all(axis=1)
     holds &= pa.compute.binary_length(bases["items"]).to_numpy(zero_copy_only=False) % DIGEST_BYTES == 0
-    proofs = LeafProofs.of_lists(bases["leaf_index"], bases["leaf_count"], _items(bases["items"]))
+    # The digests that lie one after the other in each value, as lists; what is left over is refused before.
+    large = bases["items"].cast(pa.large_binary())
+    values = [
+        [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
+    ]
+    proofs = LeafProofs.of_lists(
+        bases["leaf_index"], bases["leaf_count"], pa.array(values, pa.large_list(pa.binary(DIGEST_BYTES)))
+    )
     leaves = bases["leaf"].cast(pa.large_binary())
     verdicts = verify_leaf_proofs(
         proofs,
@@ -111,15 +118,6 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
 def leaf_roots(bases: Frame) -> npt.NDArray[np.uint8]:
     """Return the state root that each base's leaf says, shape (n, 32); zeros for what is no leaf."""
     return _digests(LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["state_root"])
-
-
-def _items(packed: pa.BinaryArray) -> pa.LargeListArray:
-    """Return the digests that lie one after the other in each value, as lists; what is left over is refused before."""
-    large = packed.cast(pa.large_binary())
-    values = [
-        [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
-    ]
-    return pa.array(values, pa.large_list(pa.binary(DIGEST_BYTES)))
 
 
 def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
@@ -234,19 +232,6 @@ def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> M
     return np.asarray(opening | closing | of_endpoint)
 
 
-def _is_covered(bases: Frame, declared_under: Frame, context: Context) -> Mask:
-    """Return which bases are under no later block than what is known of value that is declared, where another lake's
-    domain is the source and this one follows the consensus chain."""
-    limited = (bases["source"] != CONSENSUS_POSITION) & np.isin(bases["source"], context.network.external)
-    if not context.network.follows or not limited.any():
-        return np.ones(len(bases), dtype=bool)
-    known = lookup(declared_under, Frame({"domain": bases["destination"]}, len(bases)), ["domain"])
-    until = np.where(known >= 0, declared_under["number"][known] if len(declared_under) else 0, 0)
-    leaves = LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["block_number"]
-    block = leaves.fill_null(0).to_numpy(zero_copy_only=False)
-    return np.asarray(~limited | ((known >= 0) & (block <= until)))
-
-
 def read_envelopes(
     brought: Brought, blocks: Frame, declared_under: Frame, channels: Frame, next_channels: Frame, context: Context
 ) -> Envelopes:
@@ -256,7 +241,18 @@ def read_envelopes(
     """
     rows, bases = brought.envelopes, brought.bases
     roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
-    whole_base = whole_base & _is_covered(bases, declared_under, context)
+    # Which bases are under no later block than what is known of value that is declared, where another lake's domain
+    # is the source and this one follows the consensus chain.
+    limited = (bases["source"] != CONSENSUS_POSITION) & np.isin(bases["source"], context.network.external)
+    if not context.network.follows or not limited.any():
+        is_covered = np.ones(len(bases), dtype=bool)
+    else:
+        known = lookup(declared_under, Frame({"domain": bases["destination"]}, len(bases)), ["domain"])
+        until = np.where(known >= 0, declared_under["number"][known] if len(declared_under) else 0, 0)
+        leaves = LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["block_number"]
+        block = leaves.fill_null(0).to_numpy(zero_copy_only=False)
+        is_covered = np.asarray(~limited | ((known >= 0) & (block <= until)))
+    whole_base = whole_base & is_covered
     base = lookup(bases, rows, BASE)
     leaf_holds, base_holds = (
         np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)
@@ -265,17 +261,7 @@ def read_envelopes(
         # Each envelope has on the wire what it has in common with others here.
         lengths = pa.compute.binary_length(bases[name]).to_numpy(zero_copy_only=False)
         proved_bytes(int(lengths[base[base >= 0]].sum()))
-    proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
-    verdicts = read_values(proofs, message_keys(rows), strict=True)
-    raw = verdicts.reads.values()
-    proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
-    bodies = decode_bodies(raw.fill_null(b""))
-    under = roots[base] if len(bases) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
-    return Envelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
-
-
-def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], base: Rows) -> tuple[StorageProofs, Mask]:
-    """Return the storage proof of each envelope, and which of them name nodes that there are."""
+    # The storage proof of each envelope, and which of them name nodes that there are.
     members = rows["members"].cast(pa.large_binary())
     lengths = pa.compute.binary_length(members).to_numpy(zero_copy_only=False)
     data = np.frombuffer(members.buffers()[2] or b"", dtype=np.uint8)
@@ -291,25 +277,27 @@ def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], bas
     numbers = np.ascontiguousarray(data).view("<u4")
     owner = np.repeat(np.arange(len(rows)), counts)
     asked = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
-    found = lookup(nodes, asked, (*BASE, "number"))
+    found = lookup(brought.nodes, asked, (*BASE, "number"))
     missing = found < 0
     if missing.any():
         np.logical_and.at(whole, owner[missing], False)
         found = np.where(missing, 0, found)
     of_row = roots[base] if len(roots) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
-    column = nodes["node"].cast(pa.large_binary()) if len(nodes) else pa.array([b""], pa.large_binary())
+    column = brought.nodes["node"].cast(pa.large_binary()) if len(brought.nodes) else pa.array([b""], pa.large_binary())
     lengths = pa.compute.binary_length(column).to_numpy(zero_copy_only=False)
     proved_bytes(int(lengths[found[~missing]].sum()))
-    proofs = StorageProofs(_column(of_row), column, found, ends, np.full(len(rows), -1, dtype=np.int8))
-    return proofs, np.asarray(whole)
-
-
-def _column(rows: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
-    ends = np.arange(len(rows) + 1, dtype=np.int64) * DIGEST_BYTES
-    content = np.ascontiguousarray(rows)
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(content)]
+    root_ends = np.arange(len(of_row) + 1, dtype=np.int64) * DIGEST_BYTES
+    content = np.ascontiguousarray(of_row)
+    roots_column = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(of_row), [None, pa.py_buffer(root_ends), pa.py_buffer(content)]
     )
+    proofs = StorageProofs(roots_column, column, found, ends, np.full(len(rows), -1, dtype=np.int8))
+    verdicts = read_values(proofs, message_keys(rows), strict=True)
+    raw = verdicts.reads.values()
+    proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
+    bodies = decode_bodies(raw.fill_null(b""))
+    under = roots[base] if len(bases) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
+    return Envelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
 
 
 def validate(found: Envelopes) -> npt.NDArray[np.int64]:

@@ -148,16 +148,6 @@ def validate(
     return passing, refused
 
 
-def unsettled(call: Call, run: Run, block: Block) -> tuple[Check, ...]:
-    """Return the checks of a call that runs in bulk with the form of ``run`` may fail: all but those about the form
-    that this one passes."""
-    return tuple(
-        check
-        for check in call.checks
-        if check.about != About.FORM or check.holds is None or not check.holds(run, block)
-    )
-
-
 def _rest(span: Span, parts: list[Span]) -> list[Span]:
     """Return what of a span is in none of its parts, which are ascending."""
     if not parts:

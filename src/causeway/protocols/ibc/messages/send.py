@@ -16,10 +16,11 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import Rows
+from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.ibc.client import expired_clients
+from causeway.protocols.ibc.client import newest_times
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import type_codes
 from causeway.protocols.ibc.envelope import CALL_BYTES, MAX_METHOD_BYTES
@@ -78,7 +79,11 @@ def _is_open(requests: Requests) -> Mask:
 
 
 def _is_fresh(requests: Requests) -> Mask:
-    return ~requests.of_connection(expired_clients(requests.state, requests.context))
+    # For each row of `connections` whether its newest trusted header is too old to build on (X-4, X-11).
+    over: npt.NDArray[np.bool_] = is_over(
+        newest_times(requests.state), np.uint64(requests.context.options.trusting_ns), np.uint64(requests.context.time)
+    )
+    return ~requests.of_connection(over)
 
 
 def _is_handled(requests: Requests) -> Mask:
@@ -111,13 +116,6 @@ CHECKS: tuple[Check[Refusal, Requests], ...] = (
     Check(Refusal.PermissionDenied, "3.2, 4", _is_permitted),
     Check(Refusal.InvalidPacket, "2.4", _is_short),
 )
-
-
-def validate(requests: Requests) -> npt.NDArray[np.int64]:
-    """Return the first ``Refusal`` of each request, ``ACCEPTED`` for none and for what stays on its zone."""
-    refusal = refusals(CHECKS, requests, len(requests.rows), Refusal.ACCEPTED)
-    refusal[requests.source == requests.destination] = Refusal.ACCEPTED
-    return refusal
 
 
 def execute(requests: Requests, refusal: npt.NDArray[np.int64], log: EventLog) -> Frame:
@@ -155,4 +153,7 @@ def execute(requests: Requests, refusal: npt.NDArray[np.int64], log: EventLog) -
 def send(rows: Frame, state: State, context: Context, log: EventLog) -> Frame:
     """Validate and execute the call for requests (message columns) in the order of production."""
     requests = Requests(rows, state, context)
-    return execute(requests, validate(requests), log)
+    # The first `Refusal` of each request, `ACCEPTED` for none and for what stays on its zone.
+    refusal = refusals(CHECKS, requests, len(requests.rows), Refusal.ACCEPTED)
+    refusal[requests.source == requests.destination] = Refusal.ACCEPTED
+    return execute(requests, refusal, log)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from causeway.proofs.errors import ProofError
-from causeway.protocols.ibc.client import height_in
 from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.kept_headers import read_header
 from causeway.protocols.ibc.messages.call import Block
 from causeway.protocols.ibc.messages.client_call import Check, opening, validate
 
@@ -26,7 +26,7 @@ class Offer(NamedTuple):
     def height(self) -> int:
         """Return the header's height, whatever it is worth; 0 of what is none."""
         try:
-            return height_in(self.header)
+            return read_header(self.header).height
         except ProofError:
             return 0
 
@@ -39,12 +39,7 @@ CHECKS = (*opening(Offer), Check(Refusal.InvalidHeader, "2.5", _is_header))
 """What must hold before the light client is asked whether the header is valid (``valid(T, U)`` of X-4)."""
 
 
-def execute(offer: Offer, block: Block) -> Refusal:
-    """Give the header to the light client; return what that did: see above. One that is not valid changes nothing."""
-    return block.clients.update_header(*offer)
-
-
 def update_header(offer: Offer, block: Block) -> Refusal:
     """Validate and execute the call."""
     why = validate(CHECKS, offer, block)
-    return execute(offer, block) if why == Refusal.ACCEPTED else why
+    return block.clients.update_header(*offer) if why == Refusal.ACCEPTED else why

@@ -29,12 +29,6 @@ def unbanned(state: GossipState, pairs: Frame, time: int) -> tuple[GossipState, 
     return replace(state, banned=banned), lookup(banned, pairs, ("node", "peer")) < 0
 
 
-def refused(pairs: Frame) -> Output:
-    """Return that banned peers are not connected."""
-    gone = pairs.with_columns(code=np.uint8(Verdict.Banned))
-    return Output(disconnected=gone.select(("node", "peer", "code")))
-
-
 def banned(state: GossipState, out: Output, time: int, options: GossipOptions) -> GossipState:
     """Return the state that bans those whom ``out`` disconnects for what they sent. Of more than ``max_banned`` of a
     node those stay whose bans last longest, of equal ones those with the lower number."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.checks import Check, refusals
 from causeway.protocols.digests import same
 from causeway.protocols.icmp.errors import Verdict
@@ -63,15 +63,12 @@ def on_answers(state: GossipState, answers: Frame, options: GossipOptions) -> tu
     expected[expected] = state.expects(at[expected], queue[expected])
     codes = refusals(CHECKS, _Answers(answers, expected, options), len(answers), Verdict.OK)
     good = np.flatnonzero(codes == Verdict.OK)
-    new = _first(good[~state.pool[at[good], queue[good]]], at, queue)
+    # Of each node and queue the first of the rows, in order.
+    rows = good[~state.pool[at[good], queue[good]]]
+    order = rows[stable_order(at[rows].astype(np.uint64), queue[rows].astype(np.uint64))]
+    new = np.sort(order[groups_of(at[order], queue[order]).starts])
     new = new[fitting(state, at[new], answers["size"][new], options)]
     state, out = put(state, at[new], queue[new], answers["size"][new], options)
     codes[good[~state.pool[at[good], queue[good]]]] = Verdict.PoolFull
     verdicts = verdict_rows(answers, ANSWER, codes, np.zeros(len(answers), dtype=np.int64))
     return state, joined([out, Output(verdicts=verdicts)])
-
-
-def _first(rows: Rows, at: Rows, queue: Rows) -> Rows:
-    """Return of each node and queue the first of the rows, in order."""
-    order = rows[stable_order(at[rows].astype(np.uint64), queue[rows].astype(np.uint64))]
-    return np.sort(order[groups_of(at[order], queue[order]).starts])

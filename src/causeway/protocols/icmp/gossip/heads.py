@@ -58,7 +58,19 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
     state = _forgiven(charged.state, found.peer[order], groups.starts, packets.take(order), options)
     state, gone = leave(replace(charged, state=state))
     pairs = packets.take(last)
-    state, out = _declared(state, state.peer_rows(pairs), pairs, options)
+    # Take the declarations of peers (rows, each once).
+    peers = state.peer_rows(pairs)
+    columns = {name: state.peers[name].copy() for name in ("count", "heads")}
+    earlier, count = columns["heads"][peers], columns["count"][peers]
+    heads = _cut(pairs)
+    for name, values in (("count", pairs["count"]), ("heads", heads)):
+        columns[name][peers] = values
+    state = replace(state, peers=state.peers.with_columns(**columns))
+    common = common_blocks(state, peers, declared(state, heads, pairs["count"]))
+    if options.heads_diff == "new_only":
+        before = common_blocks(state, peers, declared(state, earlier, count))
+        common = new_blocks(common, before, state.listed.nothing)
+    state, out = propagate(state, peers, common, options)
     verdicts = verdict_rows(packets, PACKET, codes, change)
     return state, joined([out, Output(verdicts=verdicts, disconnected=gone)])
 
@@ -85,18 +97,3 @@ def _cut(packets: Frame) -> Heads:
     heads: Heads = packets["heads"].copy()
     heads[np.arange(MAX_CHAIN_HEADS) >= packets["count"][:, None].astype(np.int64)] = 0
     return heads
-
-
-def _declared(state: GossipState, peers: Rows, packets: Frame, options: GossipOptions) -> tuple[GossipState, Output]:
-    """Take the declarations of peers (rows, each once)."""
-    columns = {name: state.peers[name].copy() for name in ("count", "heads")}
-    earlier, count = columns["heads"][peers], columns["count"][peers]
-    heads = _cut(packets)
-    for name, values in (("count", packets["count"]), ("heads", heads)):
-        columns[name][peers] = values
-    state = replace(state, peers=state.peers.with_columns(**columns))
-    common = common_blocks(state, peers, declared(state, heads, packets["count"]))
-    if options.heads_diff == "new_only":
-        before = common_blocks(state, peers, declared(state, earlier, count))
-        common = new_blocks(common, before, state.listed.nothing)
-    return propagate(state, peers, common, options)

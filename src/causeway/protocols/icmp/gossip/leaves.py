@@ -9,7 +9,7 @@ import numpy as np
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.joins import over
-from causeway.model.order import Rows, groups_of
+from causeway.model.order import groups_of
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
 from causeway.protocols.icmp.gossip.listed import with_blocks
 from causeway.protocols.icmp.gossip.numbers import places, texts, united
@@ -58,7 +58,12 @@ def on_leaves(
     own = state.own.blocks.copy()
     own[nodes] = mine
     before, state = state, replace(state, leaf=leaf, own=Own(own, listed))
-    out = _declarations(state, nodes)
+    # The leaves of nodes (rows) as packets to all of their peers.
+    begins = state.peer_begins
+    row, peer = over(begins[nodes], begins[nodes + 1])
+    count, heads = heads_of(state, nodes)
+    told = state.peers.take(peer).select(("node", "peer"))
+    out = Output(heads=told.with_columns(count=count[row], heads=heads[row]))
     if options.propagate_on_leaf == "off":
         return state, out
     _, peers = over(state.peer_begins[nodes], state.peer_begins[nodes + 1])
@@ -84,15 +89,6 @@ def _with_blocks(
         shape = blocks["ancestors"].shape[1:]
         raise InvalidInput(f"blocks: ancestors have the shape {shape} a block; allowed: ({options.ancestors}, 32)")
     return renumbered(state, with_blocks(state.listed, blocks.take(found), unrouted, options))
-
-
-def _declarations(state: GossipState, nodes: Rows) -> Output:
-    """Return the leaves of nodes (rows) as packets to all of their peers."""
-    begins = state.peer_begins
-    row, peer = over(begins[nodes], begins[nodes + 1])
-    count, heads = heads_of(state, nodes)
-    told = state.peers.take(peer).select(("node", "peer"))
-    return Output(heads=told.with_columns(count=count[row], heads=heads[row]))
 
 
 def on_kept(state: GossipState, kept: Frame, options: GossipOptions) -> tuple[GossipState, Output]:

@@ -16,7 +16,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.order import U64, Rows, distinct, groups_of, positions_in
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
-from causeway.protocols.icmp.gossip.numbers import NO_DIGESTS, places, united
+from causeway.protocols.icmp.gossip.numbers import places, united
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
 Mask = npt.NDArray[np.bool_]
@@ -105,14 +105,6 @@ class Listed:
         return np.where((root >= 0) & (topic >= 0), found, -1)
 
 
-def nothing_listed(depth: int) -> Listed:
-    """Return what no block lists; ``depth``: the ancestors that are kept of each."""
-    none = np.empty(0, dtype=np.int64)
-    ancestors = np.empty((0, depth, 32), dtype=np.uint8)
-    lists = np.zeros((1, 0), dtype=bool)
-    return Listed(NO_DIGESTS, none.astype(np.uint64), ancestors, NO_DIGESTS, NO_DIGESTS, none, none, lists)
-
-
 def queue_topics(hashes: Digests) -> Digests:
     """Return queueTopic(h) of each hash (2.4)."""
     suffix = np.broadcast_to(_SUFFIX, (len(hashes), len(_SUFFIX)))
@@ -129,21 +121,6 @@ def from_to_topics(blocks: Digests, labels: U64) -> Digests:
     return found
 
 
-def _on_topics(unrouted: Frame, options: GossipOptions) -> tuple[Rows, Digests, U64]:
-    """Return the topics that queues are on: the row of each, the topic, its label."""
-    if options.topology == "flat":
-        hashes = unrouted["root" if options.topic_mode == "root" else "issued"]
-        named = united(hashes)
-        return np.arange(len(unrouted)), queue_topics(named)[places(named, hashes)], NO_LABELS
-    if "sender" not in unrouted or "recipient" not in unrouted:
-        raise InvalidInput("unrouted: topology = from_to needs the columns sender and recipient")
-    row = np.repeat(np.arange(len(unrouted)), 2)
-    labels = np.stack(
-        [unrouted["sender"].astype(np.uint64), unrouted["recipient"].astype(np.uint64) + np.uint64(TO)], axis=1
-    ).reshape(-1)
-    return row, from_to_topics(unrouted["issued"][row], labels), labels
-
-
 def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipOptions) -> Listed:
     """Return what is listed with further ``blocks`` (``hash``, ``number``, ``ancestors``), none of which is known.
 
@@ -157,7 +134,19 @@ def with_blocks(listed: Listed, blocks: Frame, unrouted: Frame, options: GossipO
     unrouted, fresh = unrouted.take(order), fresh[order]
     first = groups_of(fresh).ranks() < options.max_leaf_queues
     unrouted, fresh = unrouted.filter(first), fresh[first]
-    row, of, label = _on_topics(unrouted, options)
+    # The topics that queues are on: the row of each, the topic, its label.
+    if options.topology == "flat":
+        hashes = unrouted["root" if options.topic_mode == "root" else "issued"]
+        named = united(hashes)
+        row, of, label = np.arange(len(unrouted)), queue_topics(named)[places(named, hashes)], NO_LABELS
+    else:
+        if "sender" not in unrouted or "recipient" not in unrouted:
+            raise InvalidInput("unrouted: topology = from_to needs the columns sender and recipient")
+        row = np.repeat(np.arange(len(unrouted)), 2)
+        label = np.stack(
+            [unrouted["sender"].astype(np.uint64), unrouted["recipient"].astype(np.uint64) + np.uint64(TO)], axis=1
+        ).reshape(-1)
+        row, of, label = row, from_to_topics(unrouted["issued"][row], label), label
     roots, topics = united(listed.roots, unrouted["root"]), united(listed.topics, of)
     width = max(len(roots), 1)
     old_root, old_topics = places(roots, listed.roots), places(topics, listed.topics)

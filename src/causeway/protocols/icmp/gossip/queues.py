@@ -21,7 +21,7 @@ from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.numbers import places
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.output import QUEUE, Output, joined
-from causeway.protocols.icmp.gossip.peers import BENEFICIAL, MISMATCH, UNEXPECTED, UNIMPLIED, Codes, charge, leave
+from causeway.protocols.icmp.gossip.peers import BENEFICIAL, MISMATCH, UNEXPECTED, UNIMPLIED, charge, leave
 from causeway.protocols.icmp.gossip.pool import fitting, put
 from causeway.protocols.icmp.gossip.sending import common_blocks, implied
 from causeway.protocols.icmp.gossip.state import FRESH, RECEIVED, Flags, GossipState
@@ -140,7 +140,18 @@ def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tu
         return state, Output()
     found = Arrivals(state, arrivals, options)
     codes = refusals(CHECKS, found, len(arrivals), Verdict.OK)
-    change = _changes(found, codes)
+    # What each queue changes in the reputation of who sent it (X-1).
+    change = costs(codes)
+    change[codes == Verdict.OK] = BENEFICIAL
+    change[codes == Verdict.UnexpectedQueue] = UNEXPECTED
+    wrong = codes == Verdict.RootMismatch
+    change[wrong] = MISMATCH * np.maximum(found.rows["messages"][wrong].astype(np.int64), 1)
+    if found.options.mistrust_unimplied == "on":
+        rows = np.flatnonzero(np.isin(codes, _JUDGED))
+        peers, which = np.unique(found.peer[rows], return_inverse=True)
+        common, listed = common_blocks(found.state, peers), found.state.listed
+        known = implied(listed, common, which, found.topic[rows], found.queue[rows], found.options)
+        change[rows[~known]] += UNIMPLIED
     charged = charge(state, found.peer, codes, change, options)
     codes[charged.after], change[charged.after] = Verdict.NotConnected, 0
     seen = state.seen.copy()
@@ -162,19 +173,3 @@ def _new(found: Arrivals, good: Rows) -> Rows:
     good = good[~found.state.pool[found.at[good], found.queue[good]]]
     order = good[stable_order(found.at[good].astype(np.uint64), found.queue[good].astype(np.uint64))]
     return np.sort(order[groups_of(found.at[order], found.queue[order]).starts])
-
-
-def _changes(found: Arrivals, codes: Codes) -> Codes:
-    """Return what each queue changes in the reputation of who sent it (X-1)."""
-    change = costs(codes)
-    change[codes == Verdict.OK] = BENEFICIAL
-    change[codes == Verdict.UnexpectedQueue] = UNEXPECTED
-    wrong = codes == Verdict.RootMismatch
-    change[wrong] = MISMATCH * np.maximum(found.rows["messages"][wrong].astype(np.int64), 1)
-    if found.options.mistrust_unimplied == "on":
-        rows = np.flatnonzero(np.isin(codes, _JUDGED))
-        peers, which = np.unique(found.peer[rows], return_inverse=True)
-        common, listed = common_blocks(found.state, peers), found.state.listed
-        known = implied(listed, common, which, found.topic[rows], found.queue[rows], found.options)
-        change[rows[~known]] += UNIMPLIED
-    return change

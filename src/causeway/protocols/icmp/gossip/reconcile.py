@@ -111,7 +111,13 @@ def on_more(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[Go
     """Send larger sketches to peers that could not decode one (``node``, ``peer``, ``capacity``), of each for the last
     time that it asked; to who asks for more than ``max_sketch_capacity``, all that is allowed, and to who comes after
     the first ``max_step_sketches`` of a node."""
-    peers, last = _last(state, rows)
+    # The peers (rows, ascending, each once) that sent something, and which row of each was the last.
+    peer = state.peer_rows(rows)
+    good = np.flatnonzero(peer >= 0)
+    order = good[np.argsort(peer[good], kind="stable")]
+    groups = groups_of(peer[order])
+    last = order[groups.starts + groups.counts - 1]
+    peers = peer[last]
     capacity = np.maximum(rows["capacity"][last], np.uint64(1))
     over = capacity > np.uint64(options.max_sketch_capacity)
     small = np.flatnonzero(~over)
@@ -139,16 +145,6 @@ def on_asks(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[Go
     good &= implied(state.listed, common, which, topics, queues, options)
     state, sent = sent_pairs(state, [(peers[which[good]], queues[good])])
     return state, Output(queues=sent)
-
-
-def _last(state: GossipState, rows: Frame) -> tuple[Rows, Rows]:
-    """Return the peers (rows, ascending, each once) that sent something, and which row of each was the last."""
-    peer = state.peer_rows(rows)
-    good = np.flatnonzero(peer >= 0)
-    order = good[np.argsort(peer[good], kind="stable")]
-    groups = groups_of(peer[order])
-    last = order[groups.starts + groups.counts - 1]
-    return peer[last], last
 
 
 def _shared(state: GossipState, peers: Rows, own: bool = False) -> Shared:

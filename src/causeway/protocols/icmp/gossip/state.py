@@ -17,8 +17,8 @@ from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import U64, Rows
 from causeway.proofs.substrate.gossip import MAX_CHAIN_HEADS
-from causeway.protocols.icmp.gossip.listed import Listed, Mask, nothing_listed, restricted
-from causeway.protocols.icmp.gossip.numbers import places
+from causeway.protocols.icmp.gossip.listed import Listed, Mask, restricted
+from causeway.protocols.icmp.gossip.numbers import NO_DIGESTS, places
 from causeway.protocols.icmp.gossip.options import GossipOptions
 
 RECEIVED, SENT, FRESH, EXCUSED = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
@@ -179,8 +179,15 @@ def start(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
     if options.topology == "from_to":
         columns["interests"] = np.full((count, options.max_subscriptions), NO_INTEREST)
         peers["interests"] = np.empty((0, options.max_subscriptions), dtype=np.uint64)
+    # What no block lists; `depth`: the ancestors that are kept of each.
+    nowhere = np.empty(0, dtype=np.int64)
+    ancestors = np.empty((0, options.ancestors, 32), dtype=np.uint8)
+    lists = np.zeros((1, 0), dtype=bool)
     return GossipState(
-        Own(np.zeros((count, 1), dtype=bool), nothing_listed(options.ancestors)),
+        Own(
+            np.zeros((count, 1), dtype=bool),
+            Listed(NO_DIGESTS, nowhere.astype(np.uint64), ancestors, NO_DIGESTS, NO_DIGESTS, nowhere, nowhere, lists),
+        ),
         Frame(columns, count),
         np.zeros((count, MAX_CHAIN_HEADS), dtype=np.int64),
         np.zeros((count, 0), dtype=bool),

@@ -8,7 +8,8 @@ import numpy as np
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
-from causeway.protocols.icmp.gossip.banning import banned, refused, unbanned
+from causeway.protocols.icmp.errors import Verdict
+from causeway.protocols.icmp.gossip.banning import banned, unbanned
 from causeway.protocols.icmp.gossip.fallback import on_answers
 from causeway.protocols.icmp.gossip.heads import on_heads
 from causeway.protocols.icmp.gossip.leaves import on_kept, on_leaves
@@ -61,7 +62,10 @@ def step(state: GossipState, inputs: Inputs, time: int, options: GossipOptions) 
     if inputs.connect is not None:
         state, free = unbanned(state, inputs.connect, time)
         state, out = connect(state, inputs.connect.filter(free), options)
-        outputs += [out, refused(inputs.connect.filter(~free))]
+        # That banned peers are not connected.
+        pairs = inputs.connect.filter(~free)
+        gone = pairs.with_columns(code=np.uint8(Verdict.Banned))
+        outputs += [out, Output(disconnected=gone.select(("node", "peer", "code")))]
         if options.topology == "from_to":
             peers = state.peer_rows(inputs.connect)
             outputs.append(told(state, np.unique(peers[peers >= 0])))

@@ -20,7 +20,7 @@ from causeway.model.value import NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
 from causeway.protocols.icmp.chains import RELAY_POSITION
 from causeway.protocols.icmp.channel_options import NOTICE, HrmpOptions
 from causeway.protocols.icmp.hrmp.errors import CallError
-from causeway.protocols.icmp.hrmp.membership import leaving, left, named, present
+from causeway.protocols.icmp.hrmp.membership import left, named, present
 from causeway.protocols.icmp.hrmp.tables import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
 from causeway.protocols.icmp.hrmp.upward import Asked, Call, decode_call
 from causeway.protocols.tabled_state import TabledState
@@ -42,7 +42,10 @@ def new_session(state: TabledState, number: int) -> Session:
     that, parachains leave that were deregistered."""
     requests, channels, contents = state["requests"], state["channels"], state["contents"]
     closing = (channels["closing"] > 0) & (channels["closing"] + np.uint64(NOTICE) <= np.uint64(number))
-    out = leaving(state, number)
+    # The parachains that leave with the session that begins in the relay block `number`.
+    paras = state["paras"]
+    due = (paras["leaving"] > 0) & (paras["leaving"] + np.uint64(NOTICE) <= np.uint64(number))
+    out = np.asarray(paras["para"][due])
     changed = left(state, out) if len(out) else {}
     withdrawn = named(requests, out)
     closing |= named(channels, out)
@@ -225,14 +228,10 @@ class _Known:
             table = state["channels"]
             closing = table["closing"].copy()
             ending = [pair for pair, ends in self.channels.items() if ends and not channels[pair]]
-            closing[lookup(table, _pairs_frame(ending), PAIR)] = number
+            ends = np.array(ending, dtype=np.uint32).reshape(-1, 2)
+            closing[lookup(table, Frame({"sender": ends[:, 0], "recipient": ends[:, 1]}, len(ending)), PAIR)] = number
             changed["channels"] = table.with_columns(closing=closing)
         return changed
-
-
-def _pairs_frame(pairs: list[Pair]) -> Frame:
-    ends = np.array(pairs, dtype=np.uint32).reshape(-1, 2)
-    return Frame({"sender": ends[:, 0], "recipient": ends[:, 1]}, len(pairs))
 
 
 def channel_counts(requests: Frame, channels: Frame) -> tuple[Counter[int], Counter[int]]:

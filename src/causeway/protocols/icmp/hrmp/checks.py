@@ -112,16 +112,6 @@ def check_outbound(receipts: Frame, sent: Frame, channels: Frame, options: HrmpO
     return found
 
 
-def check_calls(receipts: Frame, calls: Frame) -> Codes:
-    """Return which receipts bring too many calls, or too many bytes of them."""
-    at = lookup(receipts, calls, ("source",))
-    mine = at >= 0
-    counts = np.bincount(at[mine], minlength=len(receipts))
-    sizes = np.bincount(at[mine], weights=data_lengths(calls)[mine], minlength=len(receipts))
-    wrong = [counts > MOST_CALLS, (sizes > MOST_CALL_BYTES) & (counts > 1)]
-    return np.select(wrong, [Acceptance.TooManyCalls, Acceptance.CallsTooLarge], Acceptance.OK).astype(np.int64)
-
-
 def data_lengths(rows: Frame) -> npt.NDArray[np.int64]:
     """Return the length in bytes of each row's ``data``."""
     data = rows["data"]

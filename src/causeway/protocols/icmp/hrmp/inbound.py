@@ -20,7 +20,7 @@ from causeway.proofs.work import proved_bytes
 from causeway.protocols.contract import Chains
 from causeway.protocols.digests import digests, same
 from causeway.protocols.icmp.channel_options import HrmpOptions
-from causeway.protocols.icmp.hrmp.pages import Signal, signal_of, told
+from causeway.protocols.icmp.hrmp.pages import SIGNALS, Signal, told
 from causeway.protocols.icmp.hrmp.tables import ENDS_SCHEMA, WAITING_SCHEMA
 
 Mask = npt.NDArray[np.bool_]
@@ -102,14 +102,36 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     whole relay blocks, at least one, up to the first of which a page would find the queue full: a watermark that stays
     would be refused. ``tips``: of chains whose heads agree."""
     contents = found.contents
-    signals = np.array([int(signal_of(data)) for data in contents["data"].to_pylist()], dtype=np.uint8)
-    counts = _before(waiting, found, signals == Signal.NONE)
+    signals = np.array(
+        [
+            int(next((signal for signal, wire in SIGNALS.items() if wire == data), Signal.NONE))
+            for data in contents["data"].to_pylist()
+        ],
+        dtype=np.uint8,
+    )
+    # How many pages of its channel wait before each page, if none is dropped; 0 for signals.
+    page = signals == Signal.NONE
+    counts = np.zeros(len(page), dtype=np.int64)
+    of_channel = found.of_channel[page]
+    order = np.argsort(of_channel, kind="stable")
+    ranks = np.empty(len(of_channel), dtype=np.int64)
+    ranks[order] = groups_of(of_channel[order]).ranks()
+    counts[page] = ranks + _waiting_of(waiting, found.channels)[of_channel]
     over = (signals == Signal.NONE) & (counts >= options.drop_threshold)
     if options.overflow == "wait":
         consumed, over = _prefix(contents, over), np.zeros(len(contents), dtype=bool)
     else:
         consumed, counts = np.ones(len(contents), dtype=bool), np.minimum(counts, options.drop_threshold)
-    ends = _with_ends(ends, found.channels.select(_END))
+    # The ends with a row for each of `pairs`.
+    pairs = found.channels.select(_END)
+    new = pairs.filter(lookup(ends, pairs, _END) < 0)
+    if len(new):
+        zero = np.zeros(len(new), dtype=np.uint8)
+        added = new.with_columns(
+            head=np.zeros((len(new), 32), dtype=np.uint8), suspended=zero, suspended_by=zero, signal=zero
+        )
+        joined = concat([ends, added.select(ENDS_SCHEMA.names)])
+        ends = joined.take(stable_order(*(joined[name] for name in _END)))
     at = lookup(ends, found.channels, _END)
     columns = {name: ends[name].copy() for name in ENDS_SCHEMA.names}
     own = np.isin(ends["chain"], tips["chain"])
@@ -119,7 +141,10 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     unheard = own.copy()
     unheard[at] = False
     columns["suspended_by"][unheard] = 0
-    columns["head"][at] = _heads(found, consumed)
+    # The head of each channel after what is consumed of it.
+    heads = found.before.copy()
+    heads[found.of_channel[consumed]] = found.reached[consumed]
+    columns["head"][at] = heads
     told_by = consumed & (signals != Signal.NONE)
     # Assigned in order: the last signal of a channel counts.
     columns["suspended_by"][at[found.of_channel[told_by]]] = signals[told_by] == Signal.SUSPEND
@@ -138,7 +163,16 @@ def receive(ends: Frame, waiting: Frame, found: Seen, tips: Frame, relay_parent:
     calm = own & (columns["suspended"] == 1) & (_waiting_of(left, ends) <= options.resume_threshold)
     columns["suspended"][calm], columns["signal"][calm] = 0, Signal.RESUME
     ends = told(Frame(columns, len(ends)))
-    watermark = _watermarks(contents, consumed, tips, relay_parent)
+    # The new watermark of each chain: the relay parent if it consumed everything, else the last block of which it
+    # did, else the old one.
+    watermark = np.full(len(tips), relay_parent, dtype=np.uint64)
+    part = lookup(tips, contents.filter(~consumed), ("chain",))
+    watermark[part] = tips["watermark"][part]
+    taken = contents.filter(consumed)
+    at = lookup(tips, taken, ("chain",))
+    last = watermark.copy()
+    np.maximum.at(last, at, taken["sent_at"])
+    watermark[part] = last[part]
     return Received(consumed, watermark, ends, left, queue.filter(now), came.filter(lost))
 
 
@@ -159,17 +193,6 @@ def _executed(queue: Frame, options: HrmpOptions) -> Mask:
     return np.asarray(now | (ranks <= of_chain.spread(last)))
 
 
-def _before(waiting: Frame, found: Seen, page: Mask) -> npt.NDArray[np.int64]:
-    """Return how many pages of its channel wait before each page, if none is dropped; 0 for signals."""
-    counts = np.zeros(len(page), dtype=np.int64)
-    of_channel = found.of_channel[page]
-    order = np.argsort(of_channel, kind="stable")
-    ranks = np.empty(len(of_channel), dtype=np.int64)
-    ranks[order] = groups_of(of_channel[order]).ranks()
-    counts[page] = ranks + _waiting_of(waiting, found.channels)[of_channel]
-    return counts
-
-
 def _waiting_of(waiting: Frame, pairs: Frame) -> npt.NDArray[np.int64]:
     """Return how many pages of each pair (``chain``, ``foreign``) wait."""
     at = lookup(pairs, waiting.with_columns(foreign=waiting["sender"]), _END)
@@ -184,37 +207,3 @@ def _prefix(contents: Frame, over: Mask) -> Mask:
     first = of_chain.spread(contents["sent_at"][of_chain.starts])
     stop = np.where(over & (contents["sent_at"] > first), contents["sent_at"], np.iinfo(np.uint64).max)
     return np.asarray(contents["sent_at"] < of_chain.spread(np.minimum.reduceat(stop, of_chain.starts)))
-
-
-def _heads(found: Seen, consumed: Mask) -> Digests:
-    """Return the head of each channel after what is consumed of it."""
-    heads = found.before.copy()
-    heads[found.of_channel[consumed]] = found.reached[consumed]
-    return heads
-
-
-def _watermarks(contents: Frame, consumed: Mask, tips: Frame, relay_parent: int) -> npt.NDArray[np.uint64]:
-    """Return the new watermark of each chain: the relay parent if it consumed everything, else the last block of which
-    it did, else the old one."""
-    mark = np.full(len(tips), relay_parent, dtype=np.uint64)
-    part = lookup(tips, contents.filter(~consumed), ("chain",))
-    mark[part] = tips["watermark"][part]
-    taken = contents.filter(consumed)
-    at = lookup(tips, taken, ("chain",))
-    last = mark.copy()
-    np.maximum.at(last, at, taken["sent_at"])
-    mark[part] = last[part]
-    return mark
-
-
-def _with_ends(ends: Frame, pairs: Frame) -> Frame:
-    """Return the ends with a row for each of ``pairs``."""
-    new = pairs.filter(lookup(ends, pairs, _END) < 0)
-    if len(new) == 0:
-        return ends
-    zero = np.zeros(len(new), dtype=np.uint8)
-    added = new.with_columns(
-        head=np.zeros((len(new), 32), dtype=np.uint8), suspended=zero, suspended_by=zero, signal=zero
-    )
-    joined = concat([ends, added.select(ENDS_SCHEMA.names)])
-    return joined.take(stable_order(*(joined[name] for name in _END)))

@@ -198,7 +198,14 @@ class HrmpKernel(ParachainKernel):
             moved = any(state[name] is not before[name] for name in ("paras", "channels", "requests"))
             made.append(header)
         outbound = empty_frame(OUTBOUND_SCHEMA)
-        tips = self._building(state, content, inputs.offered, chains_to_change(state, context), tick)
+        # The tips of the parachains that have something to do; `changing`: those that change programs.
+        changing = chains_to_change(state, context)
+        tips, channels = content.tips, content.channels
+        calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options).calls
+        sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
+        busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
+        busy += [calls["source"], sends["source"], inputs.offered["destination"], changing]
+        tips = tips.filter(np.isin(tips["chain"], np.concatenate(busy)))
         if len(tips):
             state, outbound, header = self._para_blocks(state, tips, content, inputs.offered, tick, log)
             made.append(header)
@@ -260,15 +267,6 @@ class HrmpKernel(ParachainKernel):
             state = state.with_tables(paras=paras.with_columns(**columns))
         state, header = commit_relay(before, state, [head.tobytes() for head in receipts["head"]], tick.tick)
         return state, header, [*value, executed.value]
-
-    def _building(self, state: State, content: HrmpPlan, local: Frame, changing: Chains, tick: Tick) -> Frame:
-        """Return the tips of the parachains that have something to do; ``changing``: those that change programs."""
-        tips, channels = content.tips, content.channels
-        calls = calls_of(content.view, state["pages"], tips, tick.tick, self.planned, self.options).calls
-        sends = take_outbound(state["pages"], state["ends"], channels, tips["chain"], self.options).sent
-        busy = [content.found.contents["chain"], state["waiting"]["chain"], state["pool"]["chain"]]
-        busy += [calls["source"], sends["source"], local["destination"], changing]
-        return tips.filter(np.isin(tips["chain"], np.concatenate(busy)))
 
     def _para_blocks(
         self, state: State, tips: Frame, content: HrmpPlan, local: Frame, tick: Tick, log: EventLog

@@ -14,20 +14,12 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.protocols.contract import Chains
 from causeway.protocols.icmp.calls import Call, CallKind
-from causeway.protocols.icmp.channel_options import NOTICE
 from causeway.protocols.tabled_state import TabledState
 
 
 def present(paras: Frame) -> Chains:
     """Return the parachains (``PARAS_SCHEMA``) that are registered and stay so, ascending."""
     return np.asarray(paras["para"][(paras["active"] == 1) & (paras["leaving"] == 0)])
-
-
-def leaving(state: TabledState, number: int) -> Chains:
-    """Return the parachains that leave with the session that begins in the relay block ``number``."""
-    paras = state["paras"]
-    due = (paras["leaving"] > 0) & (paras["leaving"] + np.uint64(NOTICE) <= np.uint64(number))
-    return np.asarray(paras["para"][due])
 
 
 def named(rows: Frame, chains: Chains) -> npt.NDArray[np.bool_]:

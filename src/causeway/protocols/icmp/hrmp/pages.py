@@ -168,12 +168,18 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
     rows = concat(
         [
             signals.with_columns(age=np.zeros(len(due), dtype=np.uint64), row=due, page=np.zeros(len(due), dtype=bool)),
-            _page_rows(heads).with_columns(
+            _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "data"])).with_columns(
                 age=heads["number"] + np.uint64(1), row=firsts, page=np.ones(len(heads), bool)
             ),
         ]
     )
-    rows = rows.filter(_has_room(rows, channels))
+    at = lookup(channels, rows.with_columns(sender=rows["source"], recipient=rows["to"]), PAIR)
+    open_ = at >= 0
+    channel, size = channels.take(at[open_]), data_lengths(rows)[open_]
+    fits = (channel["closing"] == 0) & (size <= channel["max_message_size"])
+    fits &= channel["total_size"].astype(np.int64) + size <= channel["max_total_size"]
+    open_[open_] = fits & (channel["msg_count"] < channel["max_capacity"])
+    rows = rows.filter(open_)
     rows = rows.take(stable_order(rows["source"], rows["age"], rows["to"]))
     rows = rows.filter(groups_of(rows["source"]).ranks() < options.max_messages_per_candidate)
     rows = rows.take(stable_order(rows["source"], rows["to"]))
@@ -192,22 +198,8 @@ def _signal_rows(ends: Frame) -> Frame:
     return _to_relay(rows.with_columns(data=pa.array(data, pa.binary())))
 
 
-def _page_rows(heads: Frame) -> Frame:
-    return _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "data"]))
-
-
 def _to_relay(rows: Frame) -> Frame:
     return rows.with_columns(destination=np.full(len(rows), RELAY_POSITION, dtype=np.uint32))
-
-
-def _has_room(rows: Frame, channels: Frame) -> npt.NDArray[np.bool_]:
-    at = lookup(channels, rows.with_columns(sender=rows["source"], recipient=rows["to"]), PAIR)
-    open_ = at >= 0
-    channel, size = channels.take(at[open_]), data_lengths(rows)[open_]
-    fits = (channel["closing"] == 0) & (size <= channel["max_message_size"])
-    fits &= channel["total_size"].astype(np.int64) + size <= channel["max_total_size"]
-    open_[open_] = fits & (channel["msg_count"] < channel["max_capacity"])
-    return open_
 
 
 def told(ends: Frame) -> Frame:
@@ -220,11 +212,6 @@ def told(ends: Frame) -> Frame:
 
 def _ordered(name: str, rows: Frame) -> Frame:
     return rows.take(stable_order(*(rows[key] for key in HRMP_TABLES[name].order)))
-
-
-def signal_of(data: bytes) -> Signal:
-    """Return the signal that the data of a message are, NONE for all that is none."""
-    return next((signal for signal, wire in SIGNALS.items() if wire == data), Signal.NONE)
 
 
 class Opened(NamedTuple):

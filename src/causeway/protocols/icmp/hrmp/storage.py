@@ -44,27 +44,23 @@ def changes(before: TabledState | None, after: TabledState) -> Entries:
         earlier = after[name].slice(0, 0) if before is None else before[name]
         if earlier is after[name]:
             continue
-        touched = _touched(name, earlier, after[name])
+        # The rows of a table that are new, gone, or not what they were: what names them.
+        keys = [key for key in HRMP_TABLES[name].order if key != "chain"]
+        at = lookup(earlier, after[name], keys)
+        other = at < 0
+        known = np.flatnonzero(~other)
+        for column in after[name].names:
+            # Data of a message stays what it is.
+            if column not in keys and isinstance(after[name][column], np.ndarray):
+                differs = after[name][column][known] != earlier[column][at[known]]
+                other[known] |= differs.any(axis=1) if differs.ndim > 1 else differs
+        gone = lookup(after[name], earlier, keys) < 0
+        touched = concat([after[name].select(keys).filter(other), earlier.select(keys).filter(gone)])
         for item, (of, entries) in items.items():
             old, new = (entries(_about(rows, touched, of)) for rows in (earlier, after[name]))
             found |= {item_key(item, *key): None for key in old.keys() - new.keys()}
             found |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
     return found
-
-
-def _touched(name: str, earlier: Frame, now: Frame) -> Frame:
-    """Return the rows of a table that are new, gone, or not what they were: what names them."""
-    keys = [key for key in HRMP_TABLES[name].order if key != "chain"]
-    at = lookup(earlier, now, keys)
-    other = at < 0
-    known = np.flatnonzero(~other)
-    for column in now.names:
-        # Data of a message stays what it is.
-        if column not in keys and isinstance(now[column], np.ndarray):
-            differs = now[column][known] != earlier[column][at[known]]
-            other[known] |= differs.any(axis=1) if differs.ndim > 1 else differs
-    gone = lookup(now, earlier, keys) < 0
-    return concat([now.select(keys).filter(other), earlier.select(keys).filter(gone)])
 
 
 def _about(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:

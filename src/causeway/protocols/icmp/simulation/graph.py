@@ -58,13 +58,17 @@ def graph_of(options: SimulationOptions, seed: int, subscribers: Sequence[Rows] 
         if attackers.kind == "eclipse":
             drawn = words(seed, Draw.VICTIM, row, np.arange(honest))
             victims = np.argsort(drawn, kind="stable")[: attackers.victims]
-            pairs = _eclipsed(pairs, nodes, victims, honest, attackers.honest_links)
-    return linked(_once(pairs, count), count, options.links, seed)
-
-
-def linked(pairs: Rows, count: int, links: LinksSection, seed: int) -> Graph:
-    """Return the graph of ``pairs`` (shape (n, 2), the lower first), with latencies."""
-    latency = latencies(links, seed, pairs)
+            # The pairs in which victims have few honest peers, and all of the attackers.
+            for victim in victims.tolist():
+                own = (pairs == victim).any(axis=1)
+                peer = np.where(pairs[:, 0] == victim, pairs[:, 1], pairs[:, 0])
+                kept = np.flatnonzero(own & (peer < honest))[: attackers.honest_links]
+                own[kept] = False
+                there = np.stack([np.full(len(nodes), victim), nodes], axis=1)
+                pairs = np.concatenate([pairs[~own], there])
+    # The graph of `pairs` (shape (n, 2), the lower first), with latencies.
+    pairs = _once(pairs, count)
+    latency = latencies(options.links, seed, pairs)
     node, peer = np.concatenate([pairs, pairs[:, ::-1]]).T
     order = np.lexsort((peer, node))
     return Graph(node[order], peer[order], np.concatenate([latency, latency])[order], count)
@@ -110,18 +114,6 @@ def _once(pairs: Rows, count: int) -> Rows:
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     codes = np.unique((low * count + high)[low != high])
     return np.stack([codes // count, codes % count], axis=1)
-
-
-def _eclipsed(pairs: Rows, attackers: Rows, victims: Rows, honest: int, keeps: int) -> Rows:
-    """Return the pairs in which victims have few honest peers, and all of the attackers."""
-    for victim in victims.tolist():
-        own = (pairs == victim).any(axis=1)
-        peer = np.where(pairs[:, 0] == victim, pairs[:, 1], pairs[:, 0])
-        kept = np.flatnonzero(own & (peer < honest))[:keeps]
-        own[kept] = False
-        there = np.stack([np.full(len(attackers), victim), attackers], axis=1)
-        pairs = np.concatenate([pairs[~own], there])
-    return pairs
 
 
 def latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.order import U64, Rows, groups_of, stable_order
@@ -18,19 +17,16 @@ from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.gossip.output import Output
 from causeway.protocols.icmp.gossip.waiting import admitted
 from causeway.protocols.icmp.simulation.asking import SAID
-from causeway.protocols.icmp.simulation.state import heads_bytes, heads_hashes
+from causeway.protocols.icmp.simulation.state import heads_bytes
 from causeway.protocols.icmp.simulation.tables import (
     ASK,
     BODIES,
     CLOSED,
     DECLARED,
     JUNK,
-    MALFORMED,
     MORE,
     PACKETS,
     PAYMENTS,
-    REPLY,
-    REQUEST,
     SKETCH,
     SKETCHES,
     SUBSCRIBED,
@@ -91,13 +87,6 @@ def described(world: World, queues: U64) -> tuple[U64, U64]:
     root = relay.queue_root[queues[posted].astype(np.int64)]
     messages[posted], size[posted] = relay.messages[root], relay.sizes[root]
     return messages, size
-
-
-def heads_input(world: World, packets: Frame) -> Frame:
-    """Return neighbour packets as ``step`` takes them."""
-    ends = {"node": packets["destination"], "peer": packets["source"], "count": packets["count"]}
-    heads = heads_hashes(world.relay, packets["heads"])
-    return Frame({**ends, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets))
 
 
 def subscriptions_input(world: World, packets: Frame) -> Frame:
@@ -180,7 +169,14 @@ def sending(world: World, out: Output, hops: npt.NDArray[np.uint8]) -> Sending:
     packets.append(_packets(told["node"], told["peer"], SUBSCRIBED, np.zeros(len(told), dtype=np.uint64), nothing))
     queue = relay.queue_numbers(out.queues["root"], out.queues["topic"]).astype(np.uint64)
     bodies = body_rows(out.queues["node"], out.queues["peer"], queue, 0, hops)
-    return Sending(concat(packets), bodies, _reconciling(out))
+    # What a step sends of sketches.
+    found = [empty_frame(SKETCHES).select(SAID)]
+    for kind, rows, column in ((SKETCH, out.sketches, "capacity"), (MORE, out.more, "capacity"), (ASK, out.asks, "id")):
+        if len(rows):
+            data = rows["sketch"].cast(pa.binary()) if kind == SKETCH else repeated_bytes(b"", len(rows))
+            ends = {"source": rows["node"], "destination": rows["peer"], "kind": np.full(len(rows), kind, np.uint8)}
+            found.append(Frame({**ends, "value": rows[column], "data": data}, len(rows)))
+    return Sending(concat(packets), bodies, concat(found))
 
 
 def _packets(
@@ -252,25 +248,4 @@ def sketches_input(sketches: Frame) -> dict[str, Frame]:
         some = sketches.filter(sketches["kind"] == kind)
         rows = Frame({"node": some["destination"], "peer": some["source"], column: some["value"]}, len(some))
         found[name] = rows.with_columns(sketch=some["data"]) if kind == SKETCH else rows
-    return found
-
-
-def _reconciling(out: Output) -> Frame:
-    """Return what a step sends of sketches."""
-    found = [empty_frame(SKETCHES).select(SAID)]
-    for kind, rows, column in ((SKETCH, out.sketches, "capacity"), (MORE, out.more, "capacity"), (ASK, out.asks, "id")):
-        if len(rows):
-            data = rows["sketch"].cast(pa.binary()) if kind == SKETCH else repeated_bytes(b"", len(rows))
-            ends = {"source": rows["node"], "destination": rows["peer"], "kind": np.full(len(rows), kind, np.uint8)}
-            found.append(Frame({**ends, "value": rows[column], "data": data}, len(rows)))
-    return concat(found)
-
-
-def sketch_bytes(world: World, sketches: Frame) -> U64:
-    """Return how many bytes each sketch, wish, short id, request or answer has."""
-    kind, relay = sketches["kind"], world.relay
-    found = np.full(len(kind), 4, dtype=np.uint64)
-    found[kind == SKETCH] = np.asarray(pc.binary_length(sketches["data"]), dtype=np.uint64)[kind == SKETCH]
-    found[kind == REQUEST] = 32
-    found[kind == REPLY] = relay.sizes[relay.root[sketches["value"][kind == REPLY].astype(np.int64)]]
     return found

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup, over
@@ -28,24 +29,24 @@ from causeway.protocols.icmp.simulation.mail import (
     Mail,
     Sending,
     arrived,
-    heads_input,
     junk,
     posted,
     queues_input,
     sending,
-    sketch_bytes,
     sketches_input,
     subscriptions_input,
 )
-from causeway.protocols.icmp.simulation.state import State, Window
+from causeway.protocols.icmp.simulation.state import State, Window, heads_hashes
 from causeway.protocols.icmp.simulation.tables import (
     CLOSED,
     COUNTERS,
     DECLARED,
+    MALFORMED,
     PURSE_COUNTERS,
     REPLY,
     REQUEST,
     SALT_BYTES,
+    SKETCH,
     SUBSCRIBED,
 )
 from causeway.protocols.icmp.simulation.trading import Trading, trade_bodies, trade_bytes
@@ -100,12 +101,19 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
     ended = _ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
     leaves, blocks = _leaves(now)
     came, answered = queues_input(world, mail.bodies), answers_input(world, mail.sketches)
+    # Neighbour packets as `step` takes them.
+    packets = mail.packets.filter(~closed & ~subscribed)
+    ends = {"node": packets["destination"], "peer": packets["source"], "count": packets["count"]}
+    heads = heads_hashes(world.relay, packets["heads"])
+    # What collators among the nodes with new leaves keep of what these list.
+    para = world.keeps[leaves["node"].astype(np.int64)]
+    mine = para != NO_PARA
     inputs = Inputs(
         disconnect=_gone(now, state.gossip, ended),
         connect=_connected(now, ended),
         leaves=None if len(leaves) == 0 else (leaves, *world.relay.context(np.unique(blocks))),
-        kept=_kept(world, leaves, blocks),
-        heads=heads_input(world, mail.packets.filter(~closed & ~subscribed)),
+        kept=world.relay.kept(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None,
+        heads=Frame({**ends, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets)),
         subscriptions=subscriptions_input(world, mail.packets.filter(subscribed)) if subscribed.any() else None,
         queues=came,
         answers=answered,
@@ -115,7 +123,9 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
     gossip, out = step(before, inputs, now.time, options)
     hops, logs = _hops(now, state, out, mail)
     ended = _ended(ended, out.disconnected, "node", "peer")
-    said = sending(world, out, _hops_of(now, hops, state.window, out))
+    # Over how many links each body that goes out will have come.
+    root = now.world.relay.root_numbers(out.queues["root"]) - state.window.first_root
+    said = sending(world, out, np.asarray(hops[now.nodes.searchsorted(out.queues["node"]), root]))
     traded: Mapping[str, Frame] = {}
     if world.options.tickets.mode == "on":
         said, traded, sold = trade_bodies(Trading(world, now.nodes, now.time, state, gossip, hops), out, mail, said)
@@ -128,7 +138,14 @@ def run(now: Slice, state: State, under_way: Mapping[str, Frame]) -> tuple[State
     state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
     logs["disconnected"] = _renamed(out.disconnected, ("peer", "code"))
     if now.time % world.options.sample == 0:
-        logs["samples"] = _samples(state)
+        gossip = state.gossip
+        columns = {
+            "chain": gossip.nodes["node"],
+            "pool_bytes": gossip.nodes["bytes"],
+            "pool_queues": gossip.pool.sum(axis=1).astype(np.uint64),
+            **{name: state.counters[row] for name, row in _AT.items()},
+        }
+        logs["samples"] = Frame(columns, len(gossip.nodes))
         if "purses" in traded:
             purses = traded["purses"]
             logs["purse_samples"] = _renamed(purses, PURSE_COUNTERS)
@@ -201,16 +218,13 @@ def _connected(now: Slice, ended: Frame) -> Frame | None:
     rows = np.flatnonzero(both & ~earlier)
     pairs = Frame({"node": now.nodes[row[rows]], "peer": peer[rows].astype(np.uint32)}, len(rows))
     if world.options.gossip.reconciliation != "off":
-        pairs = pairs.with_columns(salt=_salts(now, nodes[row[rows]], peer[rows]))
+        # The salts of connections, the same at both ends.
+        node = nodes[row[rows]]
+        low, high = np.minimum(node, peer[rows])[:, None], np.maximum(node, peer[rows])[:, None]
+        drawn = words(now.world.seed, Draw.SALT, low, high, now.tick, np.arange(SALT_BYTES // 8)[None, :])
+        pairs = pairs.with_columns(salt=np.ascontiguousarray(drawn).astype("<u8").view(np.uint8))
     again = lookup(ended, Frame({"chain": pairs["node"], "peer": pairs["peer"]}, len(pairs)), ("chain", "peer"))
     return pairs.filter(again < 0)
-
-
-def _salts(now: Slice, node: Rows, peer: Rows) -> npt.NDArray[np.uint8]:
-    """Return the salts of connections, the same at both ends."""
-    low, high = np.minimum(node, peer)[:, None], np.maximum(node, peer)[:, None]
-    drawn = words(now.world.seed, Draw.SALT, low, high, now.tick, np.arange(SALT_BYTES // 8)[None, :])
-    return np.ascontiguousarray(drawn).astype("<u8").view(np.uint8)
 
 
 # ---- leaves
@@ -225,13 +239,6 @@ def _leaves(now: Slice) -> tuple[Frame, Rows]:
         return Frame({"node": np.empty(0, dtype=np.uint32), "hash": np.empty((0, 32), dtype=np.uint8)}, 0), some
     row, block = world.leaves(nodes[some], now.time)
     return Frame({"node": now.nodes[some[row]], "hash": world.relay.hashes[block]}, len(row)), block
-
-
-def _kept(world: World, leaves: Frame, blocks: Rows) -> Frame | None:
-    """Return what collators among the nodes with new leaves keep of what these list."""
-    para = world.keeps[leaves["node"].astype(np.int64)]
-    mine = para != NO_PARA
-    return world.relay.kept(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None
 
 
 # ---- what goes out
@@ -262,12 +269,6 @@ def _misbehaved(now: Slice, gossip: GossipState, sent: Sending, leaves: Frame, b
         source = np.full(len(peers), node)
         sent = sent.with_bodies(source, peers, junk(now.tick, source, np.arange(len(peers))))
     return sent
-
-
-def _hops_of(now: Slice, hops: npt.NDArray[np.uint8], window: Window, out: Output) -> npt.NDArray[np.uint8]:
-    """Return over how many links each body that goes out will have come."""
-    root = now.world.relay.root_numbers(out.queues["root"]) - window.first_root
-    return np.asarray(hops[now.nodes.searchsorted(out.queues["node"]), root])
 
 
 # ---- what is noted
@@ -342,7 +343,13 @@ def _counted(
         kind = sent.sketches["kind"]
         add("sent_sketches", sent.sketches["source"][kind < REQUEST])
         add("requests", sent.sketches["source"][kind == REQUEST])
-        add("sent_bytes", sent.sketches["source"], sketch_bytes(world, sent.sketches))
+        # How many bytes each sketch, wish, short id, request or answer has.
+        kind, relay = sent.sketches["kind"], world.relay
+        found = np.full(len(kind), 4, dtype=np.uint64)
+        found[kind == SKETCH] = np.asarray(pc.binary_length(sent.sketches["data"]), dtype=np.uint64)[kind == SKETCH]
+        found[kind == REQUEST] = 32
+        found[kind == REPLY] = relay.sizes[relay.root[sent.sketches["value"][kind == REPLY].astype(np.int64)]]
+        add("sent_bytes", sent.sketches["source"], found)
     if sent.trades is not None:
         for rows in sent.trades:
             add("sent_bytes", rows["source"], trade_bytes(rows))
@@ -361,17 +368,6 @@ def _counted(
     most = _AT["most_pool_bytes"]
     counters[most] = np.maximum(counters[most], gossip.nodes["bytes"])
     return counters
-
-
-def _samples(state: State) -> Frame:
-    gossip = state.gossip
-    columns = {
-        "chain": gossip.nodes["node"],
-        "pool_bytes": gossip.nodes["bytes"],
-        "pool_queues": gossip.pool.sum(axis=1).astype(np.uint64),
-        **{name: state.counters[row] for name, row in _AT.items()},
-    }
-    return Frame(columns, len(gossip.nodes))
 
 
 def _renamed(rows: Frame, names: tuple[str, ...]) -> Frame:

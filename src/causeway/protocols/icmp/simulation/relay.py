@@ -25,7 +25,7 @@ from causeway.protocols.icmp.column_draws import Draw, uniforms, words
 from causeway.protocols.icmp.gossip.listed import TO, from_to_topics, queue_topics
 from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.simulation.options import RelaySection, SimulationOptions
-from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK, RelayTable
+from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 
 _WORD = 8
 """Bytes of content that one draw gives."""
@@ -228,13 +228,6 @@ def _codes(roots: Digests, topics: Digests) -> U64:
     return _word(roots) ^ (_word(topics) << np.uint64(1))
 
 
-def chain_of(table: RelayTable, options: GossipOptions) -> RelayChain:
-    """Return the relay chain that a run made."""
-    blocks = table.hashes, table.heights, table.parents, table.times
-    entries = table.issued, table.sources, table.destinations, table.root
-    return RelayChain(options, *blocks, *entries, table.roots, table.sizes, table.messages, table.unrouted)
-
-
 def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:
     """Return the relay chain of a scenario: a block each interval, siblings by chance, queues between drawn pairs of
     parachains, each listed by so many blocks."""
@@ -264,7 +257,17 @@ def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:
         if not 1 <= heights[block] <= relay.blocks:
             continue
         if twin == NO_BLOCK:
-            pairs = _pairs(seed, block, options.nodes.parachains, relay.queues)
+            # The ends of the queues of a block, ascending: each pair of parachains once.
+            most = options.nodes.parachains * (options.nodes.parachains - 1)
+            if most <= MANY_PAIRS:
+                drawn = words(seed, Draw.QUEUE, np.arange(most), block)
+                code = np.sort(np.argsort(drawn, kind="stable")[: relay.queues])
+            else:
+                code = distinct(words(seed, Draw.QUEUE, np.arange(relay.queues), block) % np.uint64(most)).astype(
+                    np.int64
+                )
+            source, other = code // (options.nodes.parachains - 1), code % (options.nodes.parachains - 1)
+            pairs = source, np.where(other >= source, other + 1, other)
             of_block[block] = (*pairs, np.arange(roots, roots + len(pairs[0])))
             roots += len(pairs[0])
         posted = of_block[block if twin == NO_BLOCK else twin]
@@ -294,18 +297,6 @@ def relay_chain(options: SimulationOptions, seed: int) -> RelayChain:
         unrouted=_unrouted(relay, parent, height, entries),
         bodies=bodies,
     )
-
-
-def _pairs(seed: int, block: int, paras: int, count: int) -> tuple[Rows, Rows]:
-    """Return the ends of the queues of a block, ascending: each pair of parachains once."""
-    most = paras * (paras - 1)
-    if most <= MANY_PAIRS:
-        drawn = words(seed, Draw.QUEUE, np.arange(most), block)
-        code = np.sort(np.argsort(drawn, kind="stable")[:count])
-    else:
-        code = distinct(words(seed, Draw.QUEUE, np.arange(count), block) % np.uint64(most)).astype(np.int64)
-    source, other = code // (paras - 1), code % (paras - 1)
-    return source, np.where(other >= source, other + 1, other)
 
 
 def _bodies(seed: int, sizes: U64, messages: int) -> list[list[bytes]]:

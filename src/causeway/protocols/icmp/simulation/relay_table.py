@@ -16,7 +16,6 @@ from pydantic_core import PydanticCustomError
 from causeway.model.order import U64, Rows
 from causeway.proofs.hashing import Digests
 from causeway.protocols.digests import digests
-from causeway.protocols.icmp.gossip.listed import Mask
 
 NO_BLOCK = -1
 
@@ -94,7 +93,12 @@ def read_relay_table(path: object) -> RelayTable | None:
             if not schema.equals(RELAY_TABLE_SCHEMA) or not 1 < count <= MOST_BLOCKS:
                 columns = ", ".join(RELAY_TABLE_SCHEMA.names)
                 raise _wrong(f"what gossip relay-chain writes: {columns}, and 2 to {MOST_BLOCKS:,} blocks")
-            if _values(file.metadata) > MOST_LISTED + MOST_BLOCKS:
+            # How many values the longest column has, lists taken apart, before any of it is read.
+            groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+            most: int = max(
+                sum(group.column(place).num_values for group in groups) for place in range(file.metadata.num_columns)
+            )
+            if most > MOST_LISTED + MOST_BLOCKS:
                 raise _wrong(f"a relay chain that lists at most {MOST_LISTED:,} queues")
             about = {key: (schema.metadata or {}).get(key, b"") for key in (PARACHAINS, INTERVAL)}
             table = file.read()
@@ -106,13 +110,6 @@ def read_relay_table(path: object) -> RelayTable | None:
     if found is None:
         raise _wrong("a relay chain: blocks after their parents, and queues that an ancestor posted")
     return found
-
-
-def _values(metadata: pq.FileMetaData) -> int:
-    """Return how many values the longest column has, lists taken apart, before any of it is read."""
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    most: int = max(sum(group.column(place).num_values for group in groups) for place in range(metadata.num_columns))
-    return most
 
 
 def _table(interval: int, parachains: int, table: pa.Table) -> RelayTable | None:
@@ -139,7 +136,17 @@ def _table(interval: int, parachains: int, table: pa.Table) -> RelayTable | None
     fits = max(int(side.max()) for side in sides) < parachains and not (sides[0] == sides[1]).any()
     sized = (parts["size"] >= 1) & (parts["size"] <= MOST_SIZE) & (parts["messages"] >= 1)
     sized &= parts["messages"] <= parts["size"]
-    before = _on_chain(whole["parent"], of_block, issued[entry])
+    # Of each row whether the block `issued` is an ancestor of `block`.
+    before = np.zeros(len(of_block), dtype=bool)
+    ancestors: set[int] = set()
+    at = -2
+    for row in np.argsort(of_block, kind="stable").tolist():
+        if of_block[row] != at:
+            at, ancestors, older = int(of_block[row]), set(), int(whole["parent"][of_block[row]])
+            while older != NO_BLOCK:
+                ancestors.add(older)
+                older = int(whole["parent"][older])
+        before[row] = int(issued[entry][row]) in ancestors
     once = np.unique(np.stack([of_block, entry]), axis=1).shape[1] == len(entry)
     if not (fits and sized.all() and before.all() and once):
         return None
@@ -178,21 +185,6 @@ def _is_chain(hashes: Digests, number: U64, parent: Rows, time: U64, interval: i
         return False
     whole = not (time % np.uint64(interval)).any()
     return bool(whole and (time[1:] >= time[:-1]).all() and (time[1:] > time[parent[1:]]).all())
-
-
-def _on_chain(parent: Rows, block: Rows, issued: Rows) -> Mask:
-    """Return of each row whether the block ``issued`` is an ancestor of ``block``."""
-    found = np.zeros(len(block), dtype=bool)
-    ancestors: set[int] = set()
-    at = -2
-    for row in np.argsort(block, kind="stable").tolist():
-        if block[row] != at:
-            at, ancestors, older = int(block[row]), set(), int(parent[block[row]])
-            while older != NO_BLOCK:
-                ancestors.add(older)
-                older = int(parent[older])
-        found[row] = int(issued[row]) in ancestors
-    return found
 
 
 def _wrong(allowed: str) -> PydanticCustomError:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.order import Rows, groups_of
+from causeway.model.order import groups_of
 from causeway.protocols.icmp.body_table import BODY_TABLE_SCHEMA
 from causeway.protocols.icmp.gossip.listed import Mask
 from causeway.protocols.icmp.simulation.kernel import GossipKernel
@@ -68,9 +68,27 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
     """Return what was found. ``logs``: the rows of ``got``, ``samples`` and ``disconnected``, with ``tick``, and with
     tickets those of ``purses`` and ``claims``."""
     world = kernel.world
-    arrival, links = _arrivals(world, logs["got"])
-    roots = _roots(world)
-    needed, late = _coverage(world, arrival, roots)
+    # When each root was in the pool of each node first (ms), shape (roots, nodes), and over how many links bodies
+    # came that honest nodes were sent.
+    arrival = np.full((len(world.relay.roots), world.options.nodes.count), NEVER, dtype=np.int64)
+    root, node, tick = (logs["got"][name].to_numpy() for name in ("root", "chain", "tick"))
+    np.minimum.at(arrival, (root.astype(np.int64), node.astype(np.int64)), tick * world.options.slice)
+    sent = (logs["got"]["peer"].to_numpy() != ITSELF) & (world.behaviour[node.astype(np.int64)] == HONEST)
+    links = logs["got"]["hops"].to_numpy()[sent].astype(np.int64)
+    # The entry that posted each root first, where some block lists it.
+    _, first = np.unique(world.relay.root, return_index=True)
+    roots = first[world.relay.first_listed[first] >= 0]
+    # Which node needs which queue, and how long after it was listed each had it: shape (queues, nodes).
+    relay = world.relay
+    listed = relay.first_listed[roots]
+    had = arrival[relay.root[roots]]
+    late = np.where(had == NEVER, NEVER, had - listed[:, None])
+    nodes = np.arange(world.options.nodes.count)
+    needed = world.needs[None, :] == relay.destinations[roots][:, None]
+    needed &= (world.behaviour == HONEST)[None, :]
+    for time in np.unique(listed).tolist():
+        there = world.there(nodes, int(time) + world.options.relay.interval)
+        needed[listed == time] &= there[None, :]
     everybody = late[:, world.behaviour == HONEST].reshape(-1)
     pairs = late[needed]
     times = np.arange(0, 2 * world.options.relay.interval + 1, world.options.slice)
@@ -96,37 +114,6 @@ def results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> Results:
     tables = {"coverage": coverage, "bodies": _bodies(world, arrival), "work": work}
     title = f"{world.options.nodes.count:,} nodes, {len(roots):,} queues"
     return Results(summary, _lines(summary), tables, curve(coverage, world.options.relay.interval, title))
-
-
-def _arrivals(world: World, got: pa.Table) -> tuple[npt.NDArray[np.int64], Rows]:
-    """Return when each root was in the pool of each node first (ms), shape (roots, nodes), and over how many links
-    bodies came that honest nodes were sent."""
-    when = np.full((len(world.relay.roots), world.options.nodes.count), NEVER, dtype=np.int64)
-    root, node, tick = (got[name].to_numpy() for name in ("root", "chain", "tick"))
-    np.minimum.at(when, (root.astype(np.int64), node.astype(np.int64)), tick * world.options.slice)
-    sent = (got["peer"].to_numpy() != ITSELF) & (world.behaviour[node.astype(np.int64)] == HONEST)
-    return when, got["hops"].to_numpy()[sent].astype(np.int64)
-
-
-def _roots(world: World) -> Rows:
-    """Return the entry that posted each root first, where some block lists it."""
-    _, first = np.unique(world.relay.root, return_index=True)
-    return first[world.relay.first_listed[first] >= 0]
-
-
-def _coverage(world: World, arrival: npt.NDArray[np.int64], entries: Rows) -> tuple[Mask, npt.NDArray[np.int64]]:
-    """Return which node needs which queue, and how long after it was listed each had it: shape (queues, nodes)."""
-    relay = world.relay
-    listed = relay.first_listed[entries]
-    had = arrival[relay.root[entries]]
-    late = np.where(had == NEVER, NEVER, had - listed[:, None])
-    nodes = np.arange(world.options.nodes.count)
-    needed = world.needs[None, :] == relay.destinations[entries][:, None]
-    needed &= (world.behaviour == HONEST)[None, :]
-    for time in np.unique(listed).tolist():
-        there = world.there(nodes, int(time) + world.options.relay.interval)
-        needed[listed == time] &= there[None, :]
-    return needed, late
 
 
 def _delivered(world: World, needed: Mask, late: npt.NDArray[np.int64]) -> dict[str, Any]:

@@ -205,7 +205,13 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
         name: frames.get(name, empty_frame(table.schema)) for name, table in state_tables(world.options.tickets).items()
     }
     nodes, own, links = rows.pop("nodes"), rows.pop("own"), rows.pop("links")
-    window = _window(world, nodes)
+    if len(nodes) == 0:
+        window = Window.at(world, 0)
+    else:
+        first_queue, end_queue, first_root = (
+            int(nodes[name][0]) for name in ("first_queue", "end_queue", "first_root")
+        )
+        window = Window(first_queue, end_queue, first_root, first_root + _matrix(nodes["hops"]).shape[1])
     pool = np.unpackbits(_matrix(nodes["pool"]), axis=1, count=window.queues if len(nodes) else 0)
     width = window.queues if len(links) else 0
     bits = np.unpackbits(_matrix(links["seen"]), axis=1, count=len(_FLAGS) * width)
@@ -242,13 +248,6 @@ def unpacked(world: World, frames: Mapping[str, Frame]) -> State:
     gossip = GossipState(Own(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), noted)
     counters = np.array([nodes[name] for name in COUNTERS], dtype=np.uint64).reshape(len(COUNTERS), len(nodes))
     return State(world, window, gossip, _matrix(nodes["hops"]).copy(), counters, rows)
-
-
-def _window(world: World, nodes: Frame) -> Window:
-    if len(nodes) == 0:
-        return Window.at(world, 0)
-    first_queue, end_queue, first_root = (int(nodes[name][0]) for name in ("first_queue", "end_queue", "first_root"))
-    return Window(first_queue, end_queue, first_root, first_root + _matrix(nodes["hops"]).shape[1])
 
 
 def _columns(relay: RelayChain, listed: Listed, queues: Rows) -> Rows:

@@ -146,10 +146,16 @@ def trade_bodies(
     paid = sold.promises.filter(world.behaviour[sold.promises["node"].astype(np.int64)] != WITHHOLD)
     sent_tenders = _sent(sold.tenders).with_columns(kind=sold.tenders["kind"], queue=sold.tenders["queue"])
     sent_payments = concat([_delivered(now, sold.deliveries), _signed(now, paid)])
-    bodies = _bodies(now, sold.deliveries)
+    root = now.world.relay.queue_root[sold.deliveries["queue"].astype(np.int64)] - now.before.window.first_root
+    hops = now.hops[now.nodes.searchsorted(sold.deliveries["node"]), root]
+    bodies = body_rows(sold.deliveries["node"], sold.deliveries["peer"], sold.deliveries["queue"], 0, hops)
     wins = np.zeros(len(came), dtype=bool)
     wins[good] = tickets.wins(_secrets(now, came))[good] if len(came) else False
-    claims = _claims(world, came.filter(wins))
+    rows = came.filter(wins)
+    root = world.relay.queue_root[rows["queue"].astype(np.int64)].astype(np.uint32)
+    columns = {"chain": rows["destination"], "peer": rows["source"], "root": root}
+    columns |= {"serial": rows["serial"], "block": rows["block"], "nonce": rows["word"]}
+    claims = Frame(columns, len(rows)).select(CLAIMS.names)
     purses = _counted(now, sent_tenders, sent_payments, came, good, wins)
     sending = Sending(said.packets, bodies, said.sketches, (sent_tenders, sent_payments))
     tables = {name: getattr(trades, name) for name in TRADED}
@@ -248,12 +254,6 @@ def _sent(rows: Frame) -> Frame:
     return Frame({"source": rows["node"], "destination": rows["peer"]}, len(rows))
 
 
-def _bodies(now: Trading, deliveries: Frame) -> Frame:
-    root = now.world.relay.queue_root[deliveries["queue"].astype(np.int64)] - now.before.window.first_root
-    hops = now.hops[now.nodes.searchsorted(deliveries["node"]), root]
-    return body_rows(deliveries["node"], deliveries["peer"], deliveries["queue"], 0, hops)
-
-
 def _delivered(now: Trading, rows: Frame) -> Frame:
     """Return deliveries with the commitments of their payees."""
     payee, payer = rows["node"].astype(np.int64), rows["peer"].astype(np.int64)
@@ -299,13 +299,6 @@ def _signed(now: Trading, rows: Frame) -> Frame:
         )
         .select(_SAID["payments"])
     )
-
-
-def _claims(world: World, rows: Frame) -> Frame:
-    root = world.relay.queue_root[rows["queue"].astype(np.int64)].astype(np.uint32)
-    columns = {"chain": rows["destination"], "peer": rows["source"], "root": root}
-    columns |= {"serial": rows["serial"], "block": rows["block"], "nonce": rows["word"]}
-    return Frame(columns, len(rows)).select(CLAIMS.names)
 
 
 def _counted(now: Trading, tenders: Frame, payments: Frame, came: Frame, good: Mask, wins: Mask) -> Frame:

@@ -19,7 +19,7 @@ from causeway.protocols.icmp.gossip.options import GossipOptions
 from causeway.protocols.icmp.gossip.state import NO_INTEREST
 from causeway.protocols.icmp.simulation.graph import Graph, graph_of, latencies
 from causeway.protocols.icmp.simulation.options import SimulationOptions
-from causeway.protocols.icmp.simulation.relay import RelayChain, chain_of, relay_chain
+from causeway.protocols.icmp.simulation.relay import RelayChain, relay_chain
 from causeway.protocols.icmp.simulation.relay_table import NO_BLOCK
 
 NO_PARA = -1
@@ -44,7 +44,12 @@ class World:
         """The relay chain."""
         table = self.options.relay.table
         if table is not None:
-            return chain_of(table, self.options.gossip)
+            # The relay chain that a run made.
+            blocks = table.hashes, table.heights, table.parents, table.times
+            entries = table.issued, table.sources, table.destinations, table.root
+            return RelayChain(
+                self.options.gossip, *blocks, *entries, table.roots, table.sizes, table.messages, table.unrouted
+            )
         return self.given.relay or relay_chain(self.options, self.seed)
 
     @cached_property

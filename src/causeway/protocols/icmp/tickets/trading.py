@@ -132,13 +132,74 @@ def trade(
     Returns:
         The state after the step, and what the nodes send.
     """
-    due, accounts = _settle(trades, inputs.tickets)
-    asked, promises, refused = _pay(_note(trades.asked, inputs.deliveries), inputs.judged)
-    asked, lapsed = _lapse(asked, facts, time, options)
-    accounts = _trust(accounts, promises, concat([rows.select(("node", "peer")) for rows in (refused, lapsed)]))
-    offers = _collect(trades.offers, inputs.tenders, lapsed, facts, time)
+    # Strike out paid deliveries, and count the tickets of peers.
+    if len(inputs.tickets) == 0:
+        due, accounts = trades.due, trades.accounts
+    else:
+        open_ = np.ones(len(trades.due), dtype=bool)
+        open_[find_due(trades, inputs.tickets)] = False
+        paid = trades.accounts["paid"].copy()
+        np.add.at(paid, lookup(trades.accounts, inputs.tickets, ("node", "peer")), np.uint64(1))
+        due, accounts = trades.due.filter(open_), trades.accounts.with_columns(paid=paid)
+    # The requests that have no body yet, tickets for good bodies, and requests that got other bodies.
+    asked = _note(trades.asked, inputs.deliveries)
+    judged = inputs.judged
+    if len(asked) == 0 or len(judged) == 0:
+        asked, promises, refused = asked, empty_frame(PROMISES), empty_frame(ASKED)
+    else:
+        # Of a body that came twice in a step, the first copy counts.
+        judged = _first(judged, ("node", "queue", "peer"))
+        row = lookup(judged, asked, ("node", "queue", "peer"))
+        good = row >= 0
+        good[good] = judged["good"][row[good]]
+        promises = asked.filter(good & (asked["serial"] > 0)).select(PROMISES.names)
+        asked, promises, refused = asked.filter(row < 0), promises, asked.filter((row >= 0) & ~good)
+    # Close requests whose patience ended, and return them besides; forget those of queues that nobody expects.
+    if len(asked) == 0:
+        lapsed = asked
+    else:
+        late = asked["since"] + np.uint64(options.patience) <= np.uint64(time)
+        lapsed = late & (asked["open"] > 0)
+        closed = asked.with_columns(open=np.where(late, np.uint8(0), asked["open"]))
+        stays = ~late | facts.expects(asked["node"], asked["queue"])
+        stays &= facts.is_connected(asked["node"], asked["peer"])
+        asked, lapsed = closed.filter(stays), asked.filter(lapsed & stays)
+    # Trust peers of whom good bodies came, and distrust those of whom others or none came.
+    bad = concat([rows.select(("node", "peer")) for rows in (refused, lapsed)])
+    for rows, failed in ((promises, 0), (bad, 1)):
+        if len(rows):
+            accounts = _opened(accounts, rows)
+            column = accounts["failed"].copy()
+            column[lookup(accounts, rows, ("node", "peer"))] = failed
+            accounts = accounts.with_columns(failed=column)
+    # The offers that nodes can use; peers that were too slow are last.
+    came = inputs.tenders.filter(inputs.tenders["kind"] == OFFER)
+    added = concat([rows.select(("node", "queue", "peer")) for rows in (came, lapsed)])
+    if len(trades.offers) + len(added) == 0:
+        offers = trades.offers
+    else:
+        added = added.with_columns(since=np.full(len(added), time, dtype=np.uint64)).select(OFFERS.names)
+        known = concat([trades.offers, added])
+        node, queue, peer = (known[name] for name in ("node", "queue", "peer"))
+        useful = facts.expects(node, queue) & ~facts.has(node, queue) & facts.is_connected(node, peer)
+        known = known.filter(useful)
+        known = _first(known, ("node", "queue", "peer"))
+        offers = known.take(stable_order(known["node"], known["queue"], known["since"], known["peer"]))
     offers, asked, requests = _request(offers, asked, accounts, time)
-    orders = _order(trades.orders, inputs.tenders, due, facts, time, options)
+    # The requests that a node can serve; who asked gives up after its patience, so that nobody serves then.
+    came = inputs.tenders.filter(inputs.tenders["kind"] == REQUEST)
+    if len(trades.orders) + len(came) == 0:
+        orders = trades.orders
+    else:
+        came = came.with_columns(since=np.full(len(came), time, dtype=np.uint64)).select(ORDERS.names)
+        known = _first(concat([trades.orders, came]), ("node", "peer", "queue"))
+        node, peer, queue = (known[name] for name in ("node", "peer", "queue"))
+        serves = facts.has(node, queue) & facts.is_connected(node, peer)
+        serves &= known["since"] + np.uint64(options.patience // 2) > np.uint64(time)
+        unpaid = _first(due, ("node", "peer", "queue"))
+        serves &= lookup(unpaid, known, ("node", "peer", "queue")) < 0
+        known = known.filter(serves)
+        orders = known.take(stable_order(known["node"], known["peer"], known["since"], known["queue"]))
     orders, due, accounts, deliveries = _deliver(orders, due, accounts, options)
     offered = inputs.offered.with_columns(kind=np.full(len(inputs.offered), OFFER))
     tenders = concat([offered.select(TENDERS.names), requests])
@@ -153,17 +214,6 @@ def find_due(trades: Trades, tickets: Frame) -> Rows:
 # ---- payees: tickets
 
 
-def _settle(trades: Trades, tickets: Frame) -> tuple[Frame, Frame]:
-    """Strike out paid deliveries, and count the tickets of peers."""
-    if len(tickets) == 0:
-        return trades.due, trades.accounts
-    open_ = np.ones(len(trades.due), dtype=bool)
-    open_[find_due(trades, tickets)] = False
-    paid = trades.accounts["paid"].copy()
-    np.add.at(paid, lookup(trades.accounts, tickets, ("node", "peer")), np.uint64(1))
-    return trades.due.filter(open_), trades.accounts.with_columns(paid=paid)
-
-
 # ---- payers: requests and tickets
 
 
@@ -176,57 +226,6 @@ def _note(asked: Frame, deliveries: Frame) -> Frame:
     serial, commitment = asked["serial"].copy(), asked["commitment"].copy()
     serial[row[some]], commitment[row[some]] = deliveries["serial"][some], deliveries["commitment"][some]
     return asked.with_columns(serial=serial, commitment=commitment)
-
-
-def _pay(asked: Frame, judged: Frame) -> tuple[Frame, Frame, Frame]:
-    """Return the requests that have no body yet, tickets for good bodies, and requests that got other bodies."""
-    if len(asked) == 0 or len(judged) == 0:
-        return asked, empty_frame(PROMISES), empty_frame(ASKED)
-    # Of a body that came twice in a step, the first copy counts.
-    judged = _first(judged, ("node", "queue", "peer"))
-    row = lookup(judged, asked, ("node", "queue", "peer"))
-    good = row >= 0
-    good[good] = judged["good"][row[good]]
-    promises = asked.filter(good & (asked["serial"] > 0)).select(PROMISES.names)
-    return asked.filter(row < 0), promises, asked.filter((row >= 0) & ~good)
-
-
-def _lapse(asked: Frame, facts: Facts, time: int, options: TicketOptions) -> tuple[Frame, Frame]:
-    """Close requests whose patience ended, and return them besides; forget those of queues that nobody expects."""
-    if len(asked) == 0:
-        return asked, asked
-    late = asked["since"] + np.uint64(options.patience) <= np.uint64(time)
-    lapsed = late & (asked["open"] > 0)
-    closed = asked.with_columns(open=np.where(late, np.uint8(0), asked["open"]))
-    stays = ~late | facts.expects(asked["node"], asked["queue"])
-    stays &= facts.is_connected(asked["node"], asked["peer"])
-    return closed.filter(stays), asked.filter(lapsed & stays)
-
-
-def _collect(offers: Frame, tenders: Frame, lapsed: Frame, facts: Facts, time: int) -> Frame:
-    """Return the offers that nodes can use; peers that were too slow are last."""
-    came = tenders.filter(tenders["kind"] == OFFER)
-    added = concat([rows.select(("node", "queue", "peer")) for rows in (came, lapsed)])
-    if len(offers) + len(added) == 0:
-        return offers
-    added = added.with_columns(since=np.full(len(added), time, dtype=np.uint64)).select(OFFERS.names)
-    known = concat([offers, added])
-    node, queue, peer = (known[name] for name in ("node", "queue", "peer"))
-    useful = facts.expects(node, queue) & ~facts.has(node, queue) & facts.is_connected(node, peer)
-    known = known.filter(useful)
-    known = _first(known, ("node", "queue", "peer"))
-    return known.take(stable_order(known["node"], known["queue"], known["since"], known["peer"]))
-
-
-def _trust(accounts: Frame, good: Frame, bad: Frame) -> Frame:
-    """Trust peers of whom good bodies came, and distrust those of whom others or none came."""
-    for rows, failed in ((good, 0), (bad, 1)):
-        if len(rows):
-            accounts = _opened(accounts, rows)
-            column = accounts["failed"].copy()
-            column[lookup(accounts, rows, ("node", "peer"))] = failed
-            accounts = accounts.with_columns(failed=column)
-    return accounts
 
 
 def _opened(accounts: Frame, rows: Frame) -> Frame:
@@ -276,22 +275,6 @@ def _request(offers: Frame, asked: Frame, accounts: Frame, time: int) -> tuple[F
 
 
 # ---- payees: deliveries
-
-
-def _order(orders: Frame, tenders: Frame, due: Frame, facts: Facts, time: int, options: TicketOptions) -> Frame:
-    """Return the requests that a node can serve; who asked gives up after its patience, so that nobody serves then."""
-    came = tenders.filter(tenders["kind"] == REQUEST)
-    if len(orders) + len(came) == 0:
-        return orders
-    came = came.with_columns(since=np.full(len(came), time, dtype=np.uint64)).select(ORDERS.names)
-    known = _first(concat([orders, came]), ("node", "peer", "queue"))
-    node, peer, queue = (known[name] for name in ("node", "peer", "queue"))
-    serves = facts.has(node, queue) & facts.is_connected(node, peer)
-    serves &= known["since"] + np.uint64(options.patience // 2) > np.uint64(time)
-    unpaid = _first(due, ("node", "peer", "queue"))
-    serves &= lookup(unpaid, known, ("node", "peer", "queue")) < 0
-    known = known.filter(serves)
-    return known.take(stable_order(known["node"], known["peer"], known["since"], known["queue"]))
 
 
 def _deliver(orders: Frame, due: Frame, accounts: Frame, options: TicketOptions) -> tuple[Frame, Frame, Frame, Frame]:
