@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.pipeline.commit_log import decoded, encoded
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import Head
-from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import seal_of
 from causeway.pipeline.storage import Storage
 

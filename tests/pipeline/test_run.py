@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.network.network import Network
+from causeway.pipeline.commit_log import encoded
 from causeway.pipeline.lake import Lake, LakeError
-from causeway.pipeline.manifests import encoded
 
 BUSY = """
 [network]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from causeway.cli.app import build
 from causeway.cli.shell import execute
-from causeway.pipeline.manifests import decoded, encoded, head_content
+from causeway.pipeline.commit_log import decoded, encoded, head_content
 from tests.tiers import sized
 from tests.unit import ic_lake
 

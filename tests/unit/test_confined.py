@@ -12,12 +12,12 @@ import pytest
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, execute
 from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.pipeline.commit_log import decoded, encoded, head_content
 from causeway.pipeline.confined import MOST_PATH, OutsideRoot, TooLong, confined
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import LakeDamaged
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_store import LedgerWriter, create_ledger, open_ledger
-from causeway.pipeline.manifests import decoded, encoded, head_content
 from causeway.pipeline.places import LocalPlace, ObjectPlace
 from causeway.pipeline.sealed import FileDamaged, seal_of
 from causeway.pipeline.storage import Storage

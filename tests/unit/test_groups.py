@@ -17,8 +17,7 @@ from causeway.pipeline import rounds
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.group import CommitEvery
-from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, Manifest
-from causeway.pipeline.lake_manifests import _KNOWN
+from causeway.pipeline.lake import _KNOWN, Lake, LakeDamaged, LakeError, Manifest
 from causeway.pipeline.layout import manifest_path
 from tests.counting import counted_reads
 

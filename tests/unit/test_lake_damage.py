@@ -23,8 +23,9 @@ from causeway.network.recheck import Different, Recheck
 from causeway.network.scenario import load_scenario
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
+from causeway.pipeline.commit_log import decoded, encoded
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, LakeError
-from causeway.pipeline.manifests import Manifest, decoded, encoded
+from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.record import Record
 from causeway.pipeline.sealed import PIECE, FileDamaged, seal_of
 from causeway.pipeline.storage import Storage

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies
 
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, BROKEN, execute
+from causeway.pipeline.commit_log import decoded, encoded
 from causeway.pipeline.layout import Head
-from causeway.pipeline.manifests import decoded, encoded
 from tests.tiers import sized
 from tests.unit.small_lakes import lake_of
 from tests.unit.test_stored_parquet import SCENARIO

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings, strategies
 
 from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, BROKEN, execute
-from causeway.pipeline.ledger_commits import LEDGER_HEAD, LedgerHead, numbered_path, read_ledger_head
-from causeway.pipeline.manifests import decoded, encoded, head_content
+from causeway.pipeline.commit_log import decoded, encoded, head_content, numbered_path
+from causeway.pipeline.ledger_commits import LEDGER_HEAD, LedgerHead, read_ledger_head
 from causeway.pipeline.sealed import seal_of
 from causeway.pipeline.storage import Storage
 from tests.tiers import sized

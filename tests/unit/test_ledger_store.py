@@ -18,10 +18,10 @@ from causeway.ledger.order import buckets_of, without_repeats
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, QUARANTINE_SCHEMA
 from causeway.model.errors import InvalidInput
 from causeway.pipeline import ledger_upkeep
+from causeway.pipeline.commit_log import encoded
 from causeway.pipeline.ledger_commits import CommitLost, Input, LedgerDamaged
 from causeway.pipeline.ledger_store import Ledger, LedgerWriter, by_bucket, create_ledger, open_ledger, write_file
 from causeway.pipeline.ledger_upkeep import in_buckets, keep_up, sweep
-from causeway.pipeline.manifests import encoded
 from causeway.pipeline.places import LocalPlace
 from tests.property.audit_ledgers import table
 

@@ -25,8 +25,8 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.recheck import Executed, Recheck, reexecute
 from causeway.network.replayed import deployment_of
 from causeway.pipeline.check import check
+from causeway.pipeline.commit_log import decoded, encoded
 from causeway.pipeline.lake import Lake, LakeDamaged
-from causeway.pipeline.manifests import decoded, encoded
 from tests.resealed import altered, log_file, replace
 from tests.unit.forked_lakes import SCENARIOS, forked_lake, recorded_lake
 

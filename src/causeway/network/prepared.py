@@ -25,7 +25,7 @@ from causeway.model.ingress_call import CALL_METHOD
 from causeway.model.kept import remembering
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.commit_log import decoded, encoded
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
 from causeway.pipeline.storage import AlreadyExists, Storage
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from causeway.pipeline.claim import CLAIM_FILE
+from causeway.pipeline.commit_log import decoded
 from causeway.pipeline.compaction import bound
 from causeway.pipeline.confined import confined
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, Manifest
@@ -32,7 +33,6 @@ from causeway.pipeline.layout import (
     manifest_path,
     volume_path,
 )
-from causeway.pipeline.manifests import decoded
 from causeway.pipeline.places import workers
 from causeway.pipeline.record import FOLDER as RECORD
 from causeway.pipeline.schemas import TableSchemas

@@ -14,27 +14,34 @@ and ``head`` says how far the chain went. What does not fit is a ``LakeDamaged``
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.document import validated
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import from_table
 from causeway.model.joins import codes
-from causeway.pipeline.confined import DATA_FOLDERS, confined
-from causeway.pipeline.lake_manifests import LakeManifests
+from causeway.model.json_text import loads
+from causeway.pipeline.commit_log import CommitLog, decoded, encoded, read_record
+from causeway.pipeline.confined import NoFile
 from causeway.pipeline.layout import (
     COMPACTED,
     FORMAT,
+    GONE,
     HEAD_FILE,
     HEIGHTS,
     LAKE_FILE,
     MANIFESTS,
+    READABLE,
     RUN,
     TRAFFIC_MANIFEST,
     VOLUME,
@@ -44,16 +51,58 @@ from causeway.pipeline.layout import (
     LakeDamaged,
     LakeError,
     compaction_path,
+    manifest_path,
     volume_path,
+    whole_before,
 )
-from causeway.pipeline.manifests import Compacted, Manifest, Parts, decoded, encoded
-from causeway.pipeline.sealed import Seal, seal_from, seal_of
+from causeway.pipeline.manifests import Compacted, Manifest, Parts
+from causeway.pipeline.recent import Recent
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line, row_groups_with
+from causeway.pipeline.stored_parquet import StoredParquet, readable
+from causeway.pipeline.vacuumed import FOLDER as VACUUMED
+from causeway.pipeline.vacuumed import freed_by
+from causeway.protocols.registry import first_format
+
+_FITS: Recent[bytes, bool] = Recent()
+"""The digests of the contents of ``lake.json`` that fit the model."""
+
+
+_MOST_SPANS = 1 << 16
+"""Manifests of which a process knows at most what heights they have."""
+
+
+@dataclass
+class _Known:
+    """What this process has read of a lake's manifests, which never change: the first and last heights of each, by its
+    number, and the number and the last height of the ``latest``."""
+
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    latest: tuple[int, int] = (-1, -1)
+
+    def add(self, manifest: Manifest) -> tuple[int, int]:
+        """Take a manifest; return its first and last heights."""
+        if len(self.spans) > _MOST_SPANS:
+            self.spans.clear()
+        span = self.spans[manifest.number] = manifest.first, manifest.last
+        self.latest = max(self.latest, (manifest.number, manifest.last))
+        return span
+
+
+_KNOWN: dict[tuple[str, str], _Known] = {}
+"""By URI and identity of a lake. Holds one lake at a time."""
+
+
+Whole = int | Callable[[], int] | None
+"""The last height that does not need a file, or a function that returns it; None: its path tells."""
 
 
 @dataclass(frozen=True)
-class Lake(LakeManifests):
-    """A lake in a storage. Picklable."""
+class Lake:
+    """A lake in a storage. Picklable. ``identity``: tells lakes that were at one place one after the other apart."""
+
+    storage: Storage
+    identity: str = ""
 
     @classmethod
     def at(cls, uri: str) -> Lake:
@@ -95,7 +144,316 @@ class Lake(LakeManifests):
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
+    # ---- what can be wrong
+
+    def damaged(self, path: str, what: str, whole: Whole = None) -> LakeDamaged:
+        """Return the error that says so. ``whole``: the last height that does not need the file, or returns it;
+        without it what the path tells."""
+        last = whole_before(path) if whole is None else whole if isinstance(whole, int) else whole()
+        return LakeDamaged(self.storage.uri, path, what, last)
+
+    @contextlib.contextmanager
+    def reading(self, path: str, whole: Whole = None) -> Iterator[None]:
+        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LakeDamaged``."""
+        try:
+            yield
+        except FileDamaged as error:
+            if error.what == MISSING:
+                raise self._missing(path, whole) from None
+            raise self.damaged(error.path, error.what, whole) from None
+        except FileNotFoundError:
+            raise self._missing(path, whole) from None
+        except NoFile as error:
+            raise self.damaged(path, str(error.strerror), whole) from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
+
+    # ---- what the network is
+
+    def about(self) -> dict[str, Any]:
+        """Return what ``create`` was given. Raises ``LakeError`` when there is no lake or it is of another version."""
+        return self.described()[0]
+
+    def described(self) -> tuple[dict[str, Any], str]:
+        """Return what ``about`` does, and the digest of the file."""
+        from causeway.pipeline.described import LakeDescription
+
+        try:
+            raw = self.storage.read_bytes(LAKE_FILE)
+        except FileNotFoundError:
+            self.exists()
+            raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
+        try:
+            content = decoded(raw)
+        except ValueError as error:
+            self._of_another_version(raw)
+            raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
+        self._of_this_version(content)
+        try:
+            # A command reads the file often, and many chains take a while.
+            _FITS.use(
+                sha256(raw).digest(), lambda: bool(validated(LakeDescription, content, "is not what was written"))
+            )
+        except InvalidInput as error:
+            raise self.damaged(LAKE_FILE, str(error)) from None
+        return content, content.pop("digest")
+
+    def _of_another_version(self, raw: bytes) -> None:
+        """Refuse what is no lake of this version: those before it had no digest."""
+        with contextlib.suppress(ValueError):
+            content = loads(raw)
+            if not isinstance(content, dict):
+                raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
+            if "digest" not in content:
+                self._of_this_version(content)
+
+    def _of_this_version(self, content: Mapping[str, Any]) -> None:
+        name = content.get("protocol")
+        allowed = [each for each in READABLE if each >= first_format(name)]
+        if content.get("format") not in allowed:
+            of = f" of {name}" if allowed[0] > READABLE[0] else ""
+            raise LakeError(
+                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads lakes{of} of "
+                f"format {', '.join(map(str, allowed))}"
+            )
+
+    def exists(self) -> bool:
+        """Return whether there is a lake. Raises ``LakeDamaged`` where there is one without what says what it is."""
+        if self.storage.exists(LAKE_FILE):
+            return True
+        if self.storage.exists(HEAD_FILE) and self.storage.exists(manifest_path(0)):
+            raise self.damaged(LAKE_FILE, MISSING)
+        return False
+
+    def topology(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table that was written when the lake was made: ``chains``, ``programs`` or ``registry``."""
+        path = f"{name}.parquet"
+        files = self.about()["files"]
+        if path not in files:
+            raise self.damaged(LAKE_FILE, f"does not name {path}")
+        return self.sealed_table(path, seal_from(files[path]), columns)
+
+    def head(self) -> Head:
+        """Return how far the lake has come, as the last commit said."""
+        with self.reading(HEAD_FILE):
+            return Head.read(self.storage, HEAD_FILE)
+
     # ---- files
+
+    def sealed_table(
+        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: int | None = None
+    ) -> pa.Table:
+        """Return a sealed Parquet file, verified. ``whole``: as of ``damaged``. Raises ``LakeDamaged``."""
+        with self.reading(path, whole):
+            return self.storage.read_table(path, columns, seal)
+
+    @contextlib.contextmanager
+    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[StoredParquet]:
+        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``, also for rows that the body of
+        the ``with`` statement cannot cast."""
+        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file, readable(path):
+            yield file
+
+    def _missing(self, path: str, whole: Whole) -> LakeError:
+        """Return the error that says that a file is missing, or that a vacuum took it."""
+        folder, _, name = path.rpartition("/")
+        if folder.startswith(f"{HEIGHTS}/") and "-" in name:
+            table = name.rsplit("-", 2)[0].removesuffix(GONE)
+            state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
+            # A commit's state is of its last height; of two heights in a row a vacuum keeps at most one.
+            first = int(folder.split("/")[1])
+            freed = (self.freed(first) or self.freed(first + 1)) if table in state else None
+            if freed is not None:
+                return freed
+        return self.damaged(path, MISSING, whole)
+
+    def freed(self, height: int) -> Freed | None:
+        """Return the error that says that a height's state was freed, None when it was not."""
+        with self.reading(VACUUMED):
+            taken = freed_by(self.storage, height)
+        return None if taken is None else Freed(f"height: the state of {height} was freed by a vacuum; {taken}")
+
+    # ---- commits and heights
+
+    @property
+    def manifests(self) -> CommitLog[Manifest]:
+        """Return the log of the commits."""
+        return CommitLog(self.storage, MANIFESTS, "manifest", Manifest.of)
+
+    def last_height(self) -> int:
+        """Return the last committed height, -1 when there is none. Raises ``LakeDamaged`` when it is gone."""
+        head, number = self._last()
+        return head.height if number == head.number else self.numbered(number).last
+
+    def _last(self) -> tuple[Head, int]:
+        """Return ``head``, and the number of the last manifest."""
+        head = self.head()
+        last = head.number
+        while self.storage.exists(manifest_path(last + 1)):  # committed, and killed before that was written down
+            last += 1
+        if last == head.number >= 0 and not self.storage.exists(manifest_path(last)):
+            raise self._damaged_manifest(last, MISSING)
+        return head, last
+
+    def heights(self) -> list[int]:
+        """Return the committed heights, ascending: all from 0 to the last."""
+        return list(range(self.last_height() + 1))
+
+    def last_manifest(self) -> Manifest:
+        """Return the manifest of the last committed height. Raises ``LakeError`` when there is none yet."""
+        manifest = self.newest()
+        if manifest is None:
+            raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
+        return manifest
+
+    def newest(self) -> Manifest | None:
+        """Return the manifest of the last committed height, None when there is none yet."""
+        head, last = self._last()
+        if last < 0:
+            return None
+        manifest = self.numbered(last)
+        if last == head.number and manifest.digest != head.manifest:
+            raise self._damaged_manifest(last, "is not the one that was committed")
+        return manifest
+
+    def manifest(self, height: int) -> Manifest:
+        """Return the manifest that has a height, looked at from it. Raises ``LakeError`` when the height is not
+        committed, ``LakeDamaged``."""
+        known = self._known()
+        number, last = known.latest
+        if 0 <= height <= last:
+            return self._found(height, known, number, last)
+        head = self.head()
+        if height > head.height or height < 0:
+            last = self.last_height()
+            if not 0 <= height <= last:
+                committed = f"0 to {last}" if last >= 0 else "none"
+                raise LakeError(f"height: {height} is not committed; committed are {committed}")
+            number = head.number + 1
+            while (manifest := self.numbered(number)).last < height:
+                number += 1
+            return manifest.at(height)
+        return self._found(height, known, head.number, head.height)
+
+    def _found(self, height: int, known: _Known, high: int, last: int) -> Manifest:
+        """Return the manifest that has a height up to ``last``, with which the manifest of the number ``high`` ends: by
+        its share of the heights between those that are known to lie around it, and by halves where that does not do."""
+        low, first = 0, 0
+        for halves in itertools.count():
+            share = high - low if height == last else (height - first) * (high - low) // max(last - first, 1)
+            number = low + ((high - low) // 2 if halves % 2 else share)
+            span = known.spans.get(number)
+            if span is None or span[0] <= height <= span[1]:
+                manifest = self._readable(number, height, high)
+                number = manifest.number
+                span = known.add(manifest)
+                if span[0] <= height <= span[1]:
+                    return manifest.at(height)
+            if height < span[0]:
+                high, last = number - 1, span[0] - 1
+            else:
+                low, first = number + 1, span[1] + 1
+            if low > high or not first <= height <= last:
+                raise self._damaged_manifest(number, f"does not fit its neighbours at height {height}")
+        raise AssertionError
+
+    def _readable(self, number: int, height: int, high: int) -> Manifest:
+        """Return the manifest of that number; where it is damaged, and does not have the height, one beside it."""
+        try:
+            return self.numbered(number)
+        except LakeDamaged as error:
+            beside = range(number - 1, -1, -1) if height <= error.whole else range(number + 1, high + 1)
+            for other in beside:
+                with contextlib.suppress(LakeDamaged):
+                    manifest = self.numbered(other)
+                    if height < manifest.first and height > error.whole:
+                        break
+                    return manifest
+            raise
+
+    def _known(self) -> _Known:
+        """Return what this process knows of the manifests."""
+        if not self.identity:
+            return _Known()
+        if (self.storage.uri, self.identity) not in _KNOWN:
+            _KNOWN.clear()
+        return _KNOWN.setdefault((self.storage.uri, self.identity), _Known())
+
+    def numbered(self, number: int) -> Manifest:
+        """Return the manifest of that number. Raises ``LakeDamaged`` where it is missing or not what was written."""
+        with self.reading(manifest_path(number), lambda: self._last_before(number)):
+            return self.manifests.read(number)
+
+    def _damaged_manifest(self, number: int, what: str) -> LakeDamaged:
+        """Return the error that says what is wrong with a manifest."""
+        return self.damaged(manifest_path(number), what, lambda: self._last_before(number))
+
+    def _last_before(self, number: int) -> int:
+        """Return the last height of the manifests before a number that can be read, -1 where there is none."""
+        for before in reversed(self.manifests.numbers()):  # a damaged head may name any number
+            if before < number:
+                with contextlib.suppress(FileDamaged, FileNotFoundError):
+                    return self.manifests.read(before).last
+        return -1
+
+    def chain(self, first: int, last: int) -> Iterator[Manifest]:
+        """Yield the manifests of those numbers, each compared with what the next one has of it."""
+        before: Manifest | None = None
+        for number in range(first, last + 1):
+            manifest = self.numbered(number)
+            if number == 0 and manifest.parent != self.described()[1]:
+                raise self.damaged(manifest_path(0), f"is not the first of this {LAKE_FILE}")
+            if before is not None and (manifest.parent, manifest.first) != (before.digest, before.last + 1):
+                raise self.damaged(manifest_path(number), "does not follow on the manifest before it", before.last)
+            before = manifest
+            yield manifest
+
+    def commits(self, heights: range) -> Iterator[Manifest]:
+        """Yield the commits that have some of the heights."""
+        if not len(heights):
+            return
+        manifest = self.manifest(heights[0])
+        yield manifest
+        while manifest.last < heights[-1]:
+            manifest = self.numbered(manifest.number + 1)
+            yield manifest
+
+    def commit(self, manifest: Manifest) -> Manifest:
+        """Commit heights: from now on they exist. Return the manifest as it was written.
+
+        Raises ``LakeError`` when another run has committed them.
+        """
+        if manifest.number == 0:
+            manifest = replace(manifest, parent=self.described()[1])
+        try:
+            self.manifests.create(manifest.number, manifest.content)
+        except AlreadyExists:
+            text = f"height {manifest.first} of {self.storage.uri} was committed by another run"
+            raise LakeError(f"lake: {text}") from None
+        head = self.head()
+        if manifest.number > head.number:
+            number, digest = manifest.number, manifest.digest
+            self.write_head(replace(head, height=manifest.last, number=number, manifest=digest, settled=False))
+        return manifest
+
+    def settle(self, manifest: Manifest) -> None:
+        """Write down that nothing more would happen after the last manifest, for the holder of the claim."""
+        head = self.head()
+        if (head.number, head.manifest, head.settled) == (manifest.number, manifest.digest, False):
+            self.write_head(replace(head, settled=True))
+
+    def is_settled(self, manifest: Manifest) -> bool:
+        """Return whether nothing more would have happened after a manifest, as far as it was written down."""
+        head = self.head()
+        return head.settled and (head.number, head.manifest) == (manifest.number, manifest.digest)
+
+    def write_head(self, head: Head) -> None:
+        """Write down how far the lake has come, for the holder of the claim."""
+        self.storage.put(HEAD_FILE, head.content())
+
+    # ---- rows of files
 
     def table(self, manifest: Manifest, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a file that a manifest names, verified. Raises ``LakeDamaged``, ``Freed``."""
@@ -125,39 +483,25 @@ class Lake(LakeManifests):
 
     def compaction(self, first: int) -> Compaction | None:
         """Return the record of the compaction that begins with the manifest of a number, None when there is none."""
-        return self._compaction_in(compaction_path(first))
+        return self._compaction_in(compaction_path(first), lambda: self._whole_without_record(first))
 
     def volume(self, last: int) -> Compaction | None:
         """Return the records of all compactions up to the manifest of a number as one (``before``: the digest of the
         last of them), None when there is none such."""
-        return self._compaction_in(volume_path(last)) if last >= 0 else None
+        return self._compaction_in(volume_path(last), -1) if last >= 0 else None
 
-    def _compaction_in(self, path: str) -> Compaction | None:
-        try:
-            found = decoded(self.storage.read_bytes(path))
-            if not {type(found[name]) for name in ("first", "last", "height")} <= {int}:
-                raise ValueError("first, last and height are no whole numbers")
-            return Compaction(
-                found["first"],
-                found["last"],
-                found["height"],
-                {table: [confined(path, DATA_FOLDERS) for path in paths] for table, paths in found["log"].items()},
-                {confined(path, DATA_FOLDERS): seal_from(seal) for path, seal in found["files"].items()},
-                found["before"],
-                found["digest"],
-            )
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            number = int(path[-len("0000000000.json") :].removesuffix(".json"))
-            raise self._damaged_record(path, number, f"is not what was written: {first_line(error)}") from None
+    def _compaction_in(self, path: str, whole: Whole) -> Compaction | None:
+        with self.reading(path, whole):
+            try:
+                return read_record(self.storage, path, Compaction.of)
+            except FileNotFoundError:
+                return None
 
-    def _damaged_record(self, path: str, number: int, what: str) -> LakeDamaged:
-        """Return the error that says what is wrong with a record: heights before the manifest ``number`` do without."""
-        whole = -1
+    def _whole_without_record(self, number: int) -> int:
+        """Return the last height that does without the record of the compaction that begins with a manifest."""
         with contextlib.suppress(LakeDamaged):
-            whole = self.numbered(number).first - 1 if "/all-" not in path else -1
-        return self.damaged(path, what, whole)
+            return self.numbered(number).first - 1
+        return -1
 
     def compactions(self) -> list[Compaction]:
         """Return the runs of commits whose log tables were compacted, ascending, without a gap."""
@@ -177,31 +521,29 @@ class Lake(LakeManifests):
         digest, first = ("", 0) if after is None else (after.before, after.last + 1)
         if after is not None and after.last == known.last and digest != known.digest:
             raise self.damaged(volume_path(after.last), f"is not of the records that height {manifest.height} knows")
-        while (record := self.compaction(first)) is not None:
-            if record.before != digest or record.first != first:
-                raise self._damaged_record(compaction_path(first), first, "does not follow on the record before it")
-            if record.last == known.last and record.digest != known.digest:
-                text = f"is not the one that height {manifest.height} knows"
-                raise self._damaged_record(compaction_path(first), first, text)
+        while True:
+            record, wrong = self.compaction(first), None
+            if record is None:
+                wrong = MISSING if first <= known.last else None
+            elif record.before != digest or record.first != first:
+                wrong = "does not follow on the record before it"
+            elif record.last == known.last and record.digest != known.digest:
+                wrong = f"is not the one that height {manifest.height} knows"
+            if wrong is not None:
+                raise self.damaged(compaction_path(first), wrong, self._whole_without_record(first))
+            if record is None:
+                return found
             found.append(record)
             digest, first = record.digest, record.last + 1
-        if first <= known.last:
-            raise self._damaged_record(compaction_path(first), first, "is missing")
-        return found
 
     def log_files(self, table: str, heights: range | None = None) -> dict[str, Seal]:
         """Return the files of a log table over all committed heights (or those that have some of ``heights``) with
         their seals, ascending by height."""
         files: dict[str, Seal] = {}
         if heights is not None:
-            if not len(heights):
-                return files
-            found, last = self.manifest(heights[0]), heights[-1]
-            while True:
-                files |= self._log_files_of(table, found)
-                if found.last >= last:
-                    return files
-                found = self.numbered(found.number + 1)
+            for manifest in self.commits(heights):
+                files |= self._log_files_of(table, manifest)
+            return files
         last = self._last()[1]
         if last < 0:
             return files

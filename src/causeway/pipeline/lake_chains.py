@@ -196,7 +196,7 @@ class LakeChains:
     def _of_states(self, heights: range) -> Iterator[pa.Table]:
         """Yield the watermarks in state tables at the ends of commits, where they are not those of the commit before
         that was looked at."""
-        for commit in self.logs.manifests(heights):
+        for commit in self.logs.lake.commits(heights):
             manifest = commit.at(commit.last)
             if manifest.last not in heights or not _looked_at(manifest.number):
                 continue

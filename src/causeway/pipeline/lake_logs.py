@@ -34,7 +34,7 @@ class LakeLogs:
         """Yield the heights from ``first`` to ``end`` - 1 in ranges with about as many ``rows`` of some tables; a
         height is never cut."""
         start, held = first, 0
-        for manifest in self.manifests(range(first, end)):
+        for manifest in self.lake.commits(range(first, end)):
             for line in manifest.lines:
                 if not first <= line.height < end:
                     continue
@@ -72,7 +72,7 @@ class LakeLogs:
         if not len(heights):
             return schema.empty_table()
         files: dict[str, tuple[Seal, int]] = {}
-        for manifest in self.manifests(heights):
+        for manifest in self.lake.commits(heights):
             files |= {path: (seal, manifest.first - 1) for path, seal in self._files(table, manifest).items()}
 
         def part(item: tuple[str, tuple[Seal, int]]) -> pa.Table:
@@ -96,17 +96,6 @@ class LakeLogs:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.tick(middle) <= tick else (low, middle - 1)
         return low
-
-    def manifests(self, heights: range) -> Iterator[Manifest]:
-        """Yield the commits that have some of the heights."""
-        if not len(heights):
-            return
-        manifest = self.lake.manifest(heights.start)
-        while True:
-            yield manifest
-            if manifest.last >= heights.stop - 1:
-                return
-            manifest = self.lake.numbered(manifest.number + 1)
 
     def _files(self, table: str, manifest: Manifest) -> dict[str, Seal]:
         """Return the files with a commit's rows of a table."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.commit_log import HeadRecord, Record, numbered_path
 from causeway.pipeline.confined import DATA_FOLDERS
-from causeway.pipeline.manifests import encoded, head_content, head_fields
-from causeway.pipeline.sealed import Seal
+from causeway.pipeline.manifests import LakePath
+from causeway.pipeline.sealed import Seal, seal_from
 
 FORMAT = 8
 """The version of this layout; a lake of another is refused."""
@@ -59,7 +61,7 @@ class Freed(LakeError):
 
 
 @dataclass(frozen=True)
-class Head:
+class Head(HeadRecord):
     """How far a lake has come: the last ``height`` and the ``number`` of the manifest that has it, with the digest of
     that ``manifest``; -1 before the first.
 
@@ -74,20 +76,9 @@ class Head:
     tidying: int = 0
     settled: bool = False
 
-    def content(self) -> bytes:
-        """Return the head as its file has it."""
-        return head_content(self.__dict__)
-
-    @classmethod
-    def of(cls, content: bytes) -> Head:
-        """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        kinds = {"height": int, "number": int, "manifest": str, "tidied": int, "tidying": int}
-        found = head_fields(content, **kinds)
-        return cls(**{name: found[name] for name in kinds}, settled=found.get("settled") is True)
-
 
 @dataclass(frozen=True)
-class Compaction:
+class Compaction(Record):
     """One run of commits whose log tables were compacted: the manifests number ``first`` to ``last``, which have the
     heights from ``height`` on. ``log``: table -> its files. ``files``: their seals. ``before``: the digest of the
     record of the run before; ``digest``: of this one."""
@@ -95,14 +86,10 @@ class Compaction:
     first: int
     last: int
     height: int
-    log: Mapping[str, Sequence[str]]
-    files: Mapping[str, Seal]
+    log: Mapping[str, Sequence[LakePath]]
+    files: Mapping[LakePath, Annotated[Seal, seal_from]]
     before: str
     digest: str = ""
-
-    def content(self) -> bytes:
-        """Return the record as its file has it."""
-        return encoded({name: value for name, value in self.__dict__.items() if name != "digest"})
 
 
 def height_name(height: int) -> str:
@@ -117,12 +104,12 @@ def height_folder(height: int) -> str:
 
 def manifest_path(number: int) -> str:
     """Return where the manifest of that number is."""
-    return f"{MANIFESTS}/{height_name(number)}.json"
+    return numbered_path(MANIFESTS, number)
 
 
 def compaction_path(first: int) -> str:
     """Return where the record of the compaction is that begins with the manifest of a number."""
-    return f"{COMPACTED}/{height_name(first)}.json"
+    return numbered_path(COMPACTED, first)
 
 
 def volume_path(last: int) -> str:

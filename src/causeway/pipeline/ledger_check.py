@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from causeway.ledger.typed import with_columns_of
 from causeway.pipeline.check import AT_ONCE, Progress
+from causeway.pipeline.commit_log import number_of
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     LEDGER_FILE,
@@ -16,9 +17,10 @@ from causeway.pipeline.ledger_commits import (
     MANIFESTS,
     STAGING,
     FilesMerged,
+    LedgerCommit,
     LedgerDamaged,
-    number_of,
-    numbered_path,
+    checkpoints_of,
+    commits_of,
     read_checkpoint,
     read_commit,
     schema_of,
@@ -26,7 +28,6 @@ from causeway.pipeline.ledger_commits import (
 from causeway.pipeline.ledger_store import Ledger, StoredFile, open_ledger
 from causeway.pipeline.places import workers
 from causeway.pipeline.sealed import MISSING
-from causeway.pipeline.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -75,33 +76,23 @@ def check_ledger(uri: str, progress: Progress = lambda done, of: None) -> Checke
 
 def _wrong_records(ledger: Ledger) -> Iterator[str]:
     """Yield what is wrong with commits and checkpoints that are not needed any more to open the ledger."""
-    storage = ledger.storage
-    before: str | None = None
-    for number in _numbers(storage, MANIFESTS, ledger.number):
-        try:
-            commit = read_commit(storage, number)
-        except FileNotFoundError:
-            continue  # removed just now
-        except LedgerDamaged as error:
-            yield str(error)
-            before = None
-            continue
-        if before is not None and commit.before != before:
-            yield f"{numbered_path(MANIFESTS, number)} does not follow on the commit before it"
-        before = commit.digest
-    for number in _numbers(storage, CHECKPOINTS, ledger.number):
-        try:
-            read_checkpoint(storage, number)
-        except FileNotFoundError:
-            continue
-        except LedgerDamaged as error:
-            yield str(error)
-
-
-def _numbers(storage: Storage, folder: str, last: int) -> list[int]:
-    """Return the commits up to one of which a folder has something, ascending."""
-    found = {number_of(name) for name in storage.list(folder) if name.endswith(".json")}
-    return sorted(number for number in found if number is not None and number <= last)
+    storage, before = ledger.storage, ""
+    for log, read in ((commits_of(storage), read_commit), (checkpoints_of(storage), read_checkpoint)):
+        for number in log.numbers():
+            if number > ledger.number:
+                break
+            try:
+                record = read(storage, number)
+            except FileNotFoundError:
+                continue  # removed just now
+            except LedgerDamaged as error:
+                yield str(error)
+                before = ""
+                continue
+            if isinstance(record, LedgerCommit):
+                if record.before != before != "":
+                    yield f"{log.path(number)} does not follow on the commit before it"
+                before = record.digest
 
 
 def _wrong(ledger: Ledger, file: StoredFile) -> str | None:

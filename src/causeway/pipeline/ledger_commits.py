@@ -3,17 +3,18 @@ ledger reads a few of them, however long its history is."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 
 from causeway.ledger.schema import TABLES
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.confined import NoFile, confined
-from causeway.pipeline.manifests import decoded, encoded, head_content, head_fields, read_head
-from causeway.pipeline.sealed import Seal, seal_from
+from causeway.pipeline.commit_log import CommitLog, Count, HeadRecord, Record, parse_json
+from causeway.pipeline.confined import confined
+from causeway.pipeline.sealed import FileDamaged, Seal, seal_from
 from causeway.pipeline.storage import Storage
 
 LEDGER_FILE, LEDGER_HEAD = "ledger.json", "ledger.head"
@@ -76,6 +77,16 @@ class CommitLost(InvalidInput):
     """Another process committed to the ledger meanwhile; nothing of this commit is in it."""
 
 
+def _digest(value: Any) -> str:
+    return bytes.fromhex(value).hex()
+
+
+def _table(value: Any) -> str:
+    if value not in TABLES and value not in INTERNAL:
+        raise ValueError(f"{value!r:.80} is no table")
+    return str(value)
+
+
 @dataclass(frozen=True)
 class Input:
     """What was taken of a file: its first ``bytes``, which have that SHA-256, and are ``records`` records.
@@ -86,13 +97,13 @@ class Input:
     """
 
     file: str
-    bytes: int
-    sha256: str
-    records: int
+    bytes: Count
+    sha256: Annotated[str, _digest]
+    records: Count
     mapping: str
     ends_record: bool = False
     modified: int | None = None
-    goes_on: int = 0
+    goes_on: Count = 0
 
 
 @dataclass(frozen=True)
@@ -100,43 +111,30 @@ class StoredFile:
     """A file of a commit. ``bucket``: of the tables that have buckets; None in the table ``ledger``: it has rows of
     all, sorted by bucket. ``bytes``: of its rows in memory."""
 
-    path: str
-    table: str
-    bucket: int | None
-    rows: int
-    seal: Seal
-    bytes: int = 0
+    path: Annotated[str, confined]
+    table: Annotated[str, _table]
+    bucket: Count | None
+    rows: Count
+    seal: Annotated[Seal, seal_from]
+    bytes: Count = 0
 
 
 @dataclass(frozen=True)
-class LedgerCommit:
+class LedgerCommit(Record):
     """One commit. ``gone``: paths of files that no longer count from then on; ``counts``: by name, such as
     ``quarantined``; ``before``: the digest of the commit before."""
 
     number: int
     before: str
     files: tuple[StoredFile, ...] = ()
-    gone: tuple[str, ...] = ()
+    gone: tuple[Annotated[str, confined], ...] = ()
     inputs: tuple[Input, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Count] = field(default_factory=dict)
     digest: str = ""
-
-    def content(self) -> bytes:
-        """Return the commit as its file has it."""
-        return encoded(
-            {
-                "number": self.number,
-                "before": self.before,
-                "files": [_file_content(file) for file in self.files],
-                "gone": list(self.gone),
-                "inputs": [vars(each) for each in self.inputs],
-                "counts": dict(self.counts),
-            }
-        )
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Record):
     """All that counts as of the commit ``number``, of that digest (``commit``).
 
     ``files``: of all tables; ``gone``: what no longer counts, and may still be read by who opened the ledger before,
@@ -146,61 +144,56 @@ class Checkpoint:
     number: int
     commit: str
     files: tuple[StoredFile, ...] = ()
-    gone: tuple[tuple[str, int], ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    def content(self) -> bytes:
-        """Return the checkpoint as its file has it."""
-        return encoded(
-            {
-                "number": self.number,
-                "commit": self.commit,
-                "files": [_file_content(file) for file in self.files],
-                "gone": [list(each) for each in self.gone],
-                "counts": dict(self.counts),
-            }
-        )
+    gone: tuple[tuple[Annotated[str, confined], int], ...] = ()
+    counts: Mapping[str, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class LedgerHead:
-    """A commit that there must be, by its ``number`` and ``digest``; -1: none yet."""
+class LedgerHead(HeadRecord):
+    """A commit that there must be, by its ``number`` and the digest of the ``commit``; -1: none yet."""
 
     number: int = -1
-    digest: str = ""
+    commit: str = ""
 
-    def content(self) -> bytes:
-        """Return the head as its file has it."""
-        return head_content({"number": self.number, "commit": self.digest})
 
-    @classmethod
-    def of(cls, content: bytes) -> LedgerHead:
-        """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
-        found = head_fields(content, number=int, commit=str)
-        return cls(found["number"], found["commit"])
+@contextlib.contextmanager
+def ledger_reading() -> Iterator[None]:
+    """Raise ``LedgerDamaged`` for a file that the body of the ``with`` statement finds damaged."""
+    try:
+        yield
+    except FileDamaged as error:
+        raise LedgerDamaged(str(error)) from None
 
 
 def read_ledger_head(storage: Storage) -> LedgerHead | None:
-    """Return the head of a ledger, None if it has none. Raises ``LedgerDamaged``."""
+    """Read the head of a ledger, None if it has none. Raises ``LedgerDamaged``."""
     try:
-        return read_head(lambda: storage.read_bytes(LEDGER_HEAD), LedgerHead.of)
+        with ledger_reading():
+            return LedgerHead.read(storage, LEDGER_HEAD)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise LedgerDamaged(f"{LEDGER_HEAD} is not what was written: {error}") from None
-    except NoFile as error:
-        raise LedgerDamaged(f"{LEDGER_HEAD} {error.strerror}") from None
 
 
-def numbered_path(folder: str, number: int) -> str:
-    """Return where the commit or the checkpoint of a number is."""
-    return f"{folder}/{number:010}.json"
+def commits_of(storage: Storage) -> CommitLog[LedgerCommit]:
+    """Return the log of the commits of a ledger."""
+    return CommitLog(storage, MANIFESTS, "commit", LedgerCommit.of)
 
 
-def number_of(name: str) -> int | None:
-    """Return for which commit a file or folder was made, as its name tells; None: it does not."""
-    digits = name[:10]
-    return int(digits) if len(digits) == 10 and digits.isascii() and digits.isdecimal() else None
+def checkpoints_of(storage: Storage) -> CommitLog[Checkpoint]:
+    """Return the log of the checkpoints of a ledger."""
+    return CommitLog(storage, CHECKPOINTS, "checkpoint", Checkpoint.of)
+
+
+def read_commit(storage: Storage, number: int) -> LedgerCommit:
+    """Read the commit of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
+    with ledger_reading():
+        return commits_of(storage).read(number)
+
+
+def read_checkpoint(storage: Storage, number: int) -> Checkpoint:
+    """Read the checkpoint of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
+    with ledger_reading():
+        return checkpoints_of(storage).read(number)
 
 
 def schema_of(table: str) -> pa.Schema:
@@ -212,53 +205,6 @@ def schema_of(table: str) -> pa.Schema:
     return TABLES[table]
 
 
-def read_content(storage: Storage, path: str) -> dict[str, Any]:
-    """Return what a small file says. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
-    try:
-        return decoded(storage.read_bytes(path))
-    except ValueError as error:
-        raise LedgerDamaged(f"{path} is not what was written: {error}") from None
-    except NoFile as error:
-        raise LedgerDamaged(f"{path} {error.strerror}") from None
-
-
-def read_commit(storage: Storage, number: int) -> LedgerCommit:
-    """Return the commit of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
-    path = numbered_path(MANIFESTS, number)
-    content = read_content(storage, path)
-    try:
-        found = LedgerCommit(
-            int(content["number"]),
-            str(content["before"]),
-            _files(content["files"]),
-            tuple(confined(path) for path in content.get("gone", ())),
-            tuple(_input(each) for each in content["inputs"]),
-            _counts(content["counts"]),
-            str(content["digest"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerDamaged(f"{path} is no commit of a ledger: {error}") from None
-    if found.number != number:
-        raise LedgerDamaged(f"{path} is the commit number {found.number}")
-    return found
-
-
-def read_checkpoint(storage: Storage, number: int) -> Checkpoint:
-    """Return the checkpoint of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
-    path = numbered_path(CHECKPOINTS, number)
-    content = read_content(storage, path)
-    try:
-        gone = tuple((confined(name), int(since)) for name, since in content["gone"])
-        found = Checkpoint(
-            int(content["number"]), str(content["commit"]), _files(content["files"]), gone, _counts(content["counts"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerDamaged(f"{path} is no checkpoint of a ledger: {error}") from None
-    if found.number != number:
-        raise LedgerDamaged(f"{path} is the checkpoint number {found.number}")
-    return found
-
-
 def inputs_table(inputs: Iterable[Input]) -> pa.Table:
     """Return what was taken as a table."""
     rows = [vars(each) for each in inputs]
@@ -267,50 +213,4 @@ def inputs_table(inputs: Iterable[Input]) -> pa.Table:
 
 def inputs_of(table: pa.Table) -> list[Input]:
     """Return the inputs in a table. Raises ``ValueError`` for a value that no input has."""
-    return [_input(row) for row in table.to_pylist()]
-
-
-def _file_content(file: StoredFile) -> dict[str, Any]:
-    return dict(vars(file))
-
-
-def _files(content: Sequence[Mapping[str, Any]]) -> tuple[StoredFile, ...]:
-    return tuple(
-        StoredFile(
-            confined(each["path"]),
-            _text(each["table"], (*TABLES, *INTERNAL)),
-            None if each["bucket"] is None else _whole(each["bucket"]),
-            _whole(each["rows"]),
-            seal_from(each["seal"]),
-            _whole(each.get("bytes", 0)),
-        )
-        for each in content
-    )
-
-
-def _input(content: Mapping[str, Any]) -> Input:
-    found = Input(**content)
-    for text in (found.file, found.sha256, found.mapping):
-        _text(text)
-    bytes.fromhex(found.sha256)
-    for number in (found.bytes, found.records, found.goes_on):
-        _whole(number)
-    if type(content["ends_record"]) is not bool or type(content["modified"]) not in (int, type(None)):
-        raise ValueError(f"{found.file!r:.80} ends a record, or was written, in no way that is known")
-    return found
-
-
-def _counts(content: Mapping[str, Any]) -> dict[str, int]:
-    return {name: _whole(count) for name, count in dict(content).items()}
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r:.80} is no count")
-    return value
-
-
-def _text(value: Any, allowed: Collection[str] = ()) -> str:
-    if not isinstance(value, str) or (allowed and value not in allowed):
-        raise ValueError(f"{value!r:.80} is not {' or '.join(allowed) or 'a text'}")
-    return value
+    return list(parse_json(tuple[Input, ...], table.to_pylist()))

@@ -9,7 +9,7 @@ from typing import Protocol
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.lake_ledger import Progress
 from causeway.pipeline.lake_taking import is_lake, take_lake
-from causeway.pipeline.ledger_commits import MANIFESTS, LedgerDamaged, number_of, read_commit
+from causeway.pipeline.ledger_commits import LedgerDamaged, commits_of, read_commit
 from causeway.pipeline.ledger_store import Ledger, open_ledger
 from causeway.pipeline.ledger_upkeep import keep_up
 
@@ -54,9 +54,7 @@ class _Commits:
 
     def newest(self, progress: Progress | None = None) -> Ledger:
         """Return the ledger with the commits that are there now."""
-        storage = self._ledger.storage
-        numbers = [number_of(name) for name in storage.list(MANIFESTS) if name.endswith(".json")]
-        last = max((number for number in numbers if number is not None), default=-1)
+        last = max(commits_of(self._ledger.storage).numbers(), default=-1)
         if last == self._ledger.number and (last < 0 or self._is_last(last)):
             return self._ledger
         self._ledger = self._later(last) or open_ledger(self._uri)

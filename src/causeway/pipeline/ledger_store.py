@@ -27,9 +27,9 @@ from causeway.ledger.order import MOST_BUCKETS, buckets_of, without_repeats
 from causeway.ledger.schema import BOUNDED, DELTAS
 from causeway.ledger.typed import with_columns_of
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.commit_log import decoded, encoded, read_record
 from causeway.pipeline.confined import NoFile
 from causeway.pipeline.ledger_commits import (
-    CHECKPOINTS,
     FORMAT,
     FORMATS,
     HEADLESS,
@@ -45,17 +45,16 @@ from causeway.pipeline.ledger_commits import (
     LedgerDamaged,
     LedgerHead,
     StoredFile,
+    checkpoints_of,
+    commits_of,
     inputs_of,
     inputs_table,
-    number_of,
-    numbered_path,
+    ledger_reading,
     read_checkpoint,
     read_commit,
-    read_content,
     read_ledger_head,
     schema_of,
 )
-from causeway.pipeline.manifests import encoded
 from causeway.pipeline.places import AlreadyExists
 from causeway.pipeline.storage import FileDamaged, Storage
 from causeway.pipeline.stored_parquet import StoredParquet, readable
@@ -204,24 +203,22 @@ class Ledger:
     def reading(self, file: StoredFile) -> Iterator[None]:
         """Let what is found wrong with a file in the body of a ``with`` statement be a ``LedgerDamaged``."""
         try:
-            with readable(file.path):
+            with ledger_reading(), readable(file.path):
                 yield
         except FileNotFoundError:
             if file.path not in {other.path for other in open_ledger(self.storage.uri).live}:
                 text = "its files were merged anew while it was read; run again"
                 raise FilesMerged(f"{self.storage.uri}: {text}") from None
             raise LedgerDamaged(f"{file.path} is missing") from None
-        except FileDamaged as error:
-            raise LedgerDamaged(str(error)) from None
         except NoFile as error:
             raise LedgerDamaged(f"{file.path} {error.strerror}") from None
 
     def after(self, commit: LedgerCommit) -> Ledger:
         """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""
+        path = commits_of(self.storage).path(commit.number)
         if commit.number != self.number + 1 or commit.before != (self.last or self.digest):
-            path = numbered_path(MANIFESTS, commit.number)
             raise LedgerDamaged(f"{path} does not follow on the commit before it")
-        self._require_buckets(numbered_path(MANIFESTS, commit.number), commit.files)
+        self._require_buckets(path, commit.files)
         gone = set(commit.gone)
         counts = {name: self.counts.get(name, 0) + count for name, count in commit.counts.items()}
         return replace(
@@ -294,7 +291,8 @@ def open_ledger(uri: str) -> Ledger:
     """Return the ledger at a folder or URI. Raises ``InvalidInput`` where there is none, ``LedgerDamaged``."""
     storage = Storage(uri)
     try:
-        about = read_content(storage, LEDGER_FILE)
+        with ledger_reading():
+            about = read_record(storage, LEDGER_FILE, decoded)
     except FileNotFoundError:
         raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
     if about.get("format") not in FORMATS:
@@ -307,45 +305,36 @@ def open_ledger(uri: str) -> Ledger:
     if type(buckets) is not int or not 1 <= buckets <= MOST_BUCKETS:
         raise LedgerDamaged(f"{LEDGER_FILE}: buckets: {buckets!r:.80}: must be from 1 to {MOST_BUCKETS}")
     ledger = _from_checkpoint(Ledger(storage, buckets, str(about["digest"]), about["format"]))
-    names = [name for name in storage.list(MANIFESTS) if name.endswith(".json")]
-    for number in [number_of(name) for name in names]:
-        if number is None or number > ledger.number:
-            expected = ledger.number + 1
-            if number != expected:
-                raise LedgerDamaged(f"{numbered_path(MANIFESTS, expected)} is missing")
-            ledger = ledger.after(read_commit(storage, expected))
+    commits = commits_of(storage)
+    for number in commits.numbers():
+        if number > ledger.number:
+            if number != ledger.number + 1:
+                raise LedgerDamaged(f"{commits.path(ledger.number + 1)} is missing")
+            ledger = ledger.after(read_commit(storage, number))
     if head is not None and head.number > ledger.number:
-        raise LedgerDamaged(
-            f"{numbered_path(MANIFESTS, ledger.number + 1)} is missing: {LEDGER_HEAD} names commit {head.number}"
-        )
-    if head is not None and head.number == ledger.number and head.digest != ledger.last:
-        raise LedgerDamaged(f"{numbered_path(MANIFESTS, head.number)} is not the commit that {LEDGER_HEAD} names")
+        path = commits.path(ledger.number + 1)
+        raise LedgerDamaged(f"{path} is missing: {LEDGER_HEAD} names commit {head.number}")
+    if head is not None and head.number == ledger.number and head.commit != ledger.last:
+        raise LedgerDamaged(f"{commits.path(head.number)} is not the commit that {LEDGER_HEAD} names")
     return ledger
 
 
 def _from_checkpoint(ledger: Ledger) -> Ledger:
     """Return a ledger as of its last checkpoint that can be read; the one before it does as well."""
-    found = [number_of(name) for name in ledger.storage.list(CHECKPOINTS) if name.endswith(".json")]
     wrong: LedgerDamaged | None = None
-    for number in reversed([number for number in found if number is not None]):
+    checkpoints = checkpoints_of(ledger.storage)
+    for number in reversed(checkpoints.numbers()):
         try:
             known = read_checkpoint(ledger.storage, number)
-            ledger._require_buckets(numbered_path(CHECKPOINTS, number), known.files)
+            ledger._require_buckets(checkpoints.path(number), known.files)
         except LedgerDamaged as error:
             wrong = wrong or error
             continue
         except FileNotFoundError:
             continue  # removed just now: there are later ones
-        return replace(
-            ledger,
-            number=number,
-            last=known.commit,
-            live=known.files,
-            counts=known.counts,
-            checkpoint=number,
-            gone=known.gone,
-        )
-    if wrong is not None and not ledger.storage.exists(numbered_path(MANIFESTS, 0)):
+        ledger = replace(ledger, number=number, last=known.commit, live=known.files, checkpoint=number)
+        return replace(ledger, counts=known.counts, gone=known.gone)
+    if wrong is not None and not ledger.storage.exists(commits_of(ledger.storage).path(0)):
         raise wrong
     return ledger
 
@@ -416,16 +405,13 @@ class LedgerWriter:
         storage.sync([*paths, *sorted({path.rsplit("/", 1)[0] for path in paths})])
         number = ledger.number + 1
         commit = LedgerCommit(number, ledger.last or ledger.digest, tuple(files), tuple(gone), tuple(inputs), counts)
-        path, manifest = numbered_path(MANIFESTS, number), commit.content()
         try:
-            storage.create(path, manifest)
+            commits_of(storage).create(number, commit.content())
         except AlreadyExists:
-            # A store may have taken it, and been asked again.
-            if storage.read_bytes(path) != manifest:
-                for name in paths:
-                    storage.remove(name)
-                text = "another process committed to this ledger meanwhile; run again"
-                raise CommitLost(f"{storage.uri}: {text}") from None
+            for name in paths:
+                storage.remove(name)
+            text = "another process committed to this ledger meanwhile; run again"
+            raise CommitLost(f"{storage.uri}: {text}") from None
         written = read_commit(storage, number)
         storage.put(LEDGER_HEAD, LedgerHead(number, written.digest).content())
         return written

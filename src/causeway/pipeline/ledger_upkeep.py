@@ -19,19 +19,19 @@ import pyarrow as pa
 from causeway.ledger.chain_order import LAYOUTS
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import TABLES
+from causeway.pipeline.commit_log import number_of
 from causeway.pipeline.ledger_commits import (
     CHECKPOINTS,
     INPUTS,
     INTERNAL,
-    MANIFESTS,
     STAGING,
     WHOLE,
     Checkpoint,
     Input,
+    checkpoints_of,
+    commits_of,
     inputs_of,
     inputs_table,
-    number_of,
-    numbered_path,
     schema_of,
 )
 from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, LedgerWriter, StoredFile, by_bucket
@@ -189,8 +189,8 @@ def _checkpointed(ledger: Ledger, kept: float) -> Ledger:
     storage = ledger.storage
     storage.make_folder(CHECKPOINTS)
     known = Checkpoint(ledger.number, ledger.last, ledger.live, gone, ledger.counts)
-    with contextlib.suppress(AlreadyExists):  # the store took it and lost its answer, or another process was quicker
-        storage.create(numbered_path(CHECKPOINTS, ledger.number), known.content())
+    with contextlib.suppress(AlreadyExists):  # another process was quicker
+        checkpoints_of(storage).create(ledger.number, known.content())
     return replace(ledger, recent=(), checkpoint=ledger.number, gone=gone)
 
 
@@ -206,13 +206,13 @@ def sweep(ledger: Ledger, kept: float = KEPT_SECONDS) -> None:
         number = number_of(name)
         if number is not None and number <= ledger.number:
             storage.remove_folder(f"{STAGING}/{name}")
-    named = [name for name in storage.list(CHECKPOINTS) if name.endswith(".json")]
-    before = number_of(named[-2]) if len(named) > 1 else None
-    for folder in (MANIFESTS, CHECKPOINTS):
+    checkpoints = checkpoints_of(storage)
+    before = [-1, *checkpoints.numbers()[:-1]][-1]
+    for folder in (commits_of(storage).folder, checkpoints.folder):
         for name in storage.list(folder):
             number = number_of(name)
             whole = name.endswith(".json")
-            if number is None or number > ledger.number or (whole and (before is None or number >= before)):
+            if number is None or number > ledger.number or (whole and number >= before):
                 continue
             if whole and _modified_within(ledger, f"{folder}/{name}", kept):
                 break
@@ -235,7 +235,7 @@ def _young(ledger: Ledger, kept: float) -> Callable[[int], bool]:
 
     def young(number: int) -> bool:
         if number not in known:
-            known[number] = _modified_within(ledger, numbered_path(MANIFESTS, number), kept)
+            known[number] = _modified_within(ledger, commits_of(ledger.storage).path(number), kept)
         return known[number]
 
     return young

@@ -1,92 +1,23 @@
-"""Small files of the lake that say which others count: each carries its own digest, and that of the one before."""
+"""Manifests: the commits of a lake, and the files that each names with their seals."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
-from causeway.model.json_text import loads
+from causeway.pipeline.commit_log import Record, decoded, parse_json
 from causeway.pipeline.confined import DATA_FOLDERS, confined
 from causeway.pipeline.sealed import Seal, seal_from
 
-_FORMS = ((b',"digest":"', b'"}'), (b',\n "digest": "', b'"\n}'))
-"""What stands before and after the digest, in one line and in lines for people."""
+
+def lake_path(path: Any) -> str:
+    """Return the path of a file that records of a lake may name. Raises ``ValueError`` for any other."""
+    return confined(path, DATA_FOLDERS)
 
 
-def encoded(content: Mapping[str, Any], *, in_lines: bool = False) -> bytes:
-    """Return a JSON object with its own digest as the last key: SHA-256 over all before it.
-
-    ``in_lines``: for people.
-    """
-    before, after = _FORMS[in_lines]
-    text = json.dumps(content, sort_keys=True, **({"indent": 1} if in_lines else {"separators": (",", ":")}))
-    body = text.encode()[: -2 if in_lines else -1]
-    return body + before + hashlib.sha256(body).hexdigest().encode() + after
-
-
-def decoded(content: bytes) -> dict[str, Any]:
-    """Return what ``encoded`` was given, and ``digest``. Raises ``ValueError`` when it is not what was written."""
-    for before, after in _FORMS:
-        body, separator, rest = content.rpartition(before)
-        if separator and rest == hashlib.sha256(body).hexdigest().encode() + after:
-            found: dict[str, Any] = loads(content)
-            return found
-    raise ValueError("its content does not fit its digest")
-
-
-Head = TypeVar("Head")
-
-HEAD_BYTES = 512
-"""The length of a head: it is written in place, which no disk tears at this size."""
-
-_HEAD_TRIES = 5
-"""How often a head is read before it counts as damaged: it may just be being written."""
-
-
-def head_content(fields: Mapping[str, Any]) -> bytes:
-    """Return the content of a head: a small file that says how far the commits beside it have come.
-
-    It is written after the commit that it names, so it is a lower bound.
-    """
-    return encoded(fields).ljust(HEAD_BYTES)
-
-
-def head_fields(content: bytes, **kinds: type) -> dict[str, Any]:
-    """Return the fields of a head. ``kinds``: the types of those that it must have.
-
-    Raises ``ValueError`` when the file is not what was written.
-    """
-    if len(content) != HEAD_BYTES:
-        raise ValueError(f"{len(content)} bytes, not {HEAD_BYTES}")
-    found = decoded(content.rstrip(b" "))
-    for name, kind in kinds.items():
-        if type(found.get(name)) is not kind:
-            raise ValueError(f"{name}: {found.get(name)!r:.80} is no {kind.__name__}")
-    return found
-
-
-def read_head(read: Callable[[], bytes], parse: Callable[[bytes], Head]) -> Head:
-    """Read a head, which may just be being written.
-
-    Args:
-        read: Reads the file.
-        parse: Makes a head of its content. Raises ``ValueError``.
-
-    Returns:
-        What ``parse`` makes of it.
-
-    Raises:
-        ValueError: It is not what was written.
-    """
-    for _ in range(_HEAD_TRIES - 1):
-        with contextlib.suppress(ValueError):
-            return parse(read())
-    return parse(read())
+LakePath = Annotated[str, lake_path]
 
 
 @dataclass(frozen=True)
@@ -236,22 +167,30 @@ class Manifest:
     @cached_property
     def content(self) -> bytes:
         """Return the manifest as its file has it: JSON."""
-        left_out = ("files", "lines", "seen")
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
-        fields["heights"], fields["state"] = _columns(self.lines), fields.pop("last_state")
-        fields["compacted"] = [self.compacted.last, self.compacted.digest]
-        fields["state"] = {
-            table: {key: self._sealed_parts(parts) for key, parts in files.items()}
-            for table, files in fields["state"].items()
-        }
-        fields["log"] = {table: self._sealed(files) for table, files in fields["log"].items()}
-        for name in ("outside", "offers"):
-            fields[name] = self._sealed(fields[name])
-        if self.exchange is not None:
-            path, sections = self.exchange
-            ends = [[section.end, section.digest] for section in sections]
-            fields["exchange"] = {"file": [path, *self.files[path]], "sections": ends}
-        return encoded(fields)
+
+        def sealed(files: Mapping[str, str]) -> dict[str, _Sealed]:
+            return {key: (path, *self.files[path]) for key, path in files.items()}
+
+        def parts(files: Parts) -> _Sealed | _SealedParts:
+            rows, gone = ([(path, *self.files[path]) for path in paths] for paths in (files.rows, files.gone))
+            return rows[0] if files.whole else _SealedParts(tuple(rows), tuple(gone), files.held)
+
+        path, sections = self.exchange or ("", ())
+        ends = tuple((section.end, section.digest) for section in sections)
+        return _Stored(
+            self.number,
+            self.epoch,
+            self.parent,
+            (self.compacted.last, self.compacted.digest),
+            _Heights.of(self.lines),
+            {table: {key: parts(each) for key, each in files.items()} for table, files in self.last_state.items()},
+            {table: sealed(files) for table, files in self.log.items()},
+            sealed(self.outside),
+            sealed(self.offers),
+            self.totals,
+            self.work,
+            _SealedExchange((path, *self.files[path]), ends) if path else None,
+        ).content()
 
     def state_files(self) -> list[str]:
         """Return the files of the state at the last height."""
@@ -261,13 +200,6 @@ class Manifest:
         """Return the files with what the buckets offer each other, and nothing else."""
         return [*([self.exchange.path] if self.exchange is not None else []), *self.offers.values()]
 
-    def _sealed(self, files: Mapping[str, str]) -> dict[str, list[Any]]:
-        return {key: [path, *self.files[path]] for key, path in files.items()}
-
-    def _sealed_parts(self, parts: Parts) -> Any:
-        rows, gone = ([[path, *self.files[path]] for path in paths] for paths in (parts.rows, parts.gone))
-        return rows[0] if parts.whole else {"rows": rows, "gone": gone, "held": parts.held}
-
     @cached_property
     def digest(self) -> str:
         """Return the digest that its file carries, and the manifest after it as ``parent``."""
@@ -276,80 +208,104 @@ class Manifest:
     @classmethod
     def of(cls, content: bytes) -> Manifest:
         """Return the manifest in a file. Raises ``ValueError`` when the file is not what was written."""
-        found = decoded(content)
-        digest = found.pop("digest")
-        _check_shape(found)
+        found = _Stored.of(content)
         files: dict[str, Seal] = {}
 
-        def named(sealed: Mapping[Any, Sequence[Any]]) -> dict[Any, str]:
-            files.update({confined(path, DATA_FOLDERS): seal_from(seal) for path, *seal in sealed.values()})
-            return {key: path for key, (path, _, _) in sealed.items()}
+        def path_of(sealed: _Sealed) -> str:
+            path, *seal = sealed
+            files[path] = seal_from(seal)
+            return path
 
-        def parts(sealed: Any) -> Parts:
-            if isinstance(sealed, list):
-                return Parts(tuple(named({"": sealed}).values()))
-            rows, gone = (tuple(named(dict(enumerate(sealed[name]))).values()) for name in ("rows", "gone"))
-            return Parts(rows, gone, sealed["held"])
+        def parts(stored: _Sealed | _SealedParts) -> Parts:
+            if not isinstance(stored, _SealedParts):
+                return Parts((path_of(stored),))
+            return Parts(tuple(map(path_of, stored.rows)), tuple(map(path_of, stored.gone)), stored.held)
 
-        found["state"] = {
-            table: {key: parts(sealed) for key, sealed in files.items()} for table, files in found["state"].items()
-        }
-        found["log"] = {table: named(sealed) for table, sealed in found["log"].items()}
-        for name in ("outside", "offers"):
-            found[name] = named(found[name])
-        if (exchange := found["exchange"]) is not None:
-            found["exchange"] = Exchange(named({"": exchange["file"]})[""], _sections(exchange["sections"]))
-        found["files"], found["last_state"] = files, found.pop("state")
-        found["lines"] = _lines(found.pop("heights"))
-        found["compacted"] = Compacted(*found["compacted"])
-        manifest = cls(**found)
+        def paths(sealed: Mapping[str, _Sealed]) -> dict[str, str]:
+            return {key: path_of(each) for key, each in sealed.items()}
+
+        state = {table: {key: parts(each) for key, each in stored.items()} for table, stored in found.state.items()}
+        log = {table: paths(sealed) for table, sealed in found.log.items()}
+        outside, offers, exchange = paths(found.outside), paths(found.offers), None
+        if found.exchange is not None:
+            starts = [0, *(end for end, _ in found.exchange.sections)]
+            sections = zip(starts, found.exchange.sections, strict=False)
+            exchange = Exchange(path_of(found.exchange.file), tuple(Section(start, *end) for start, end in sections))
+        lines, compacted = tuple(found.heights.lines()), Compacted(*found.compacted)
+        totals, work, parent, epoch = found.totals, found.work, found.parent, found.epoch
+        named = outside, exchange, offers, files
+        manifest = cls(found.number, lines, state, log, totals, work, *named, parent, epoch, compacted)
         # As it was written, not as it would be written.
-        manifest.__dict__.update(content=content, digest=digest)
+        manifest.__dict__.update(content=content, digest=found.digest)
         return manifest
 
 
-def _check_shape(found: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` where what a manifest has is of another kind than what is written."""
-    kinds = {
-        **{"number": int, "epoch": int, "parent": str, "compacted": list, "heights": dict},
-        **dict.fromkeys(("state", "log", "outside", "offers", "totals", "work"), dict),
-    }
-    for name, kind in kinds.items():
-        if type(found.get(name)) is not kind:
-            raise ValueError(f"{name} is no {kind.__name__}")
-    if [type(each) for each in found["compacted"]] != [int, str]:
-        raise ValueError("compacted is no number with a digest")
-    heights = found["heights"]
-    if type(heights.get("first")) is not int or type(heights.get("rows")) is not dict:
-        raise ValueError("heights has no first one, or no rows")
-    columns = [*(heights.get(name) for name in ("tick", "wake", "quiet_since", "needs")), *heights["rows"].values()]
-    if not all(type(column) is list and set(map(type, column)) <= {int, type(None)} for column in columns):
-        raise ValueError("heights has a column that is no list of whole numbers")
-    if not heights["tick"] or None in heights["tick"]:
-        raise ValueError("heights has no ticks")
-    if not {type(each) for name in ("totals", "work") for each in found[name].values()} <= {int}:
-        raise ValueError("totals or work has what is no whole number")
+_Sealed = tuple[LakePath, int, str]
+"""A file as records name it: path, length, digests."""
 
 
-def _columns(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return what is known of heights that follow each other as columns."""
-    tables = sorted({table for line in lines for table in line.rows})
-    named = ("tick", "wake", "quiet_since", "needs")
-    columns: dict[str, Any] = {name: [getattr(line, name) for line in lines] for name in named}
-    rows = {table: [line.rows.get(table, 0) for line in lines] for table in tables}
-    return {"first": lines[0].height, **columns, "rows": rows}
+@dataclass(frozen=True)
+class _SealedParts:
+    rows: tuple[_Sealed, ...]
+    gone: tuple[_Sealed, ...]
+    held: int
 
 
-def _lines(columns: Mapping[str, Any]) -> tuple[Line, ...]:
-    rows: Mapping[str, Sequence[int]] = columns["rows"]
-    each = zip(columns["tick"], columns["wake"], columns["quiet_since"], columns["needs"], strict=True)
-    return tuple(
-        Line(columns["first"] + place, *values, {table: of[place] for table, of in rows.items() if of[place]})
-        for place, values in enumerate(each)
-    )
+def _parts_from(value: Any) -> _Sealed | _SealedParts:
+    found: _Sealed | _SealedParts = parse_json(_Sealed if isinstance(value, list) else _SealedParts, value)
+    return found
 
 
-def _sections(ends: Sequence[Sequence[Any]]) -> tuple[Section, ...]:
-    """Return sections that follow each other, each given by its end and digest."""
-    starts = [0, *(end for end, _ in ends)]
-    return tuple(Section(start, end, digest) for start, (end, digest) in zip(starts, ends, strict=False))
+@dataclass(frozen=True)
+class _SealedExchange:
+    """The exchange of a commit; its sections by their end and digest."""
+
+    file: _Sealed
+    sections: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class _Heights:
+    """What is known of heights that follow each other, as columns; ``rows``: of each log table."""
+
+    first: int
+    tick: tuple[int, ...]
+    wake: tuple[int | None, ...]
+    quiet_since: tuple[int, ...]
+    needs: tuple[int | None, ...]
+    rows: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> _Heights:
+        tick, wake = tuple(line.tick for line in lines), tuple(line.wake for line in lines)
+        quiet_since, needs = tuple(line.quiet_since for line in lines), tuple(line.needs for line in lines)
+        tables = {table for line in lines for table in line.rows}
+        rows = {table: tuple(line.rows.get(table, 0) for line in lines) for table in tables}
+        return cls(lines[0].height, tick, wake, quiet_since, needs, rows)
+
+    def lines(self) -> Iterable[Line]:
+        if not self.tick:
+            raise ValueError("heights has no ticks")
+        each = zip(self.tick, self.wake, self.quiet_since, self.needs, strict=True)
+        for place, values in enumerate(each):
+            rows = {table: counts[place] for table, counts in self.rows.items() if counts[place]}
+            yield Line(self.first + place, *values, rows)
+
+
+@dataclass(frozen=True)
+class _Stored(Record):
+    """A manifest as its file has it: every file with its seal."""
+
+    number: int
+    epoch: int
+    parent: str
+    compacted: tuple[int, str]
+    heights: _Heights
+    state: Mapping[str, Mapping[str, Annotated[_Sealed | _SealedParts, _parts_from]]]
+    log: Mapping[str, Mapping[str, _Sealed]]
+    outside: Mapping[str, _Sealed]
+    offers: Mapping[str, _Sealed]
+    totals: Mapping[str, int]
+    work: Mapping[str, int]
+    exchange: _SealedExchange | None
+    digest: str = ""

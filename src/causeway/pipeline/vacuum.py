@@ -14,7 +14,7 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import whole_before
 from causeway.pipeline.storage import AlreadyExists
-from causeway.pipeline.vacuumed import Vacuumed, finished, record, vacuums
+from causeway.pipeline.vacuumed import FOLDER, Vacuumed, vacuums
 
 LEAST_KEPT = 2
 """The state of so many of the last heights stays in any case: of the last, and of the one that a tick began with while
@@ -53,23 +53,26 @@ def vacuum(lake: Lake, keep_every: int, keep_last: int, progress: Progress = lam
     this = Vacuumed(before[-1].number + 1 if before else 0, newest - kept, keep_every)
     if this.last < 0:
         return Result(-1, 0, 0)
+    storage = lake.storage
+    storage.make_folder(FOLDER)
     try:
-        record(lake.storage, this)
+        storage.create(this.path, this.content())
     except AlreadyExists:
-        raise InvalidInput(f"lake: {lake.storage.uri} is being vacuumed by another process") from None
+        raise InvalidInput(f"lake: {storage.uri} is being vacuumed by another process") from None
     taken = [*before, this]
     # Where all before it were finished with this very rule, everything up to where the last one came is done.
     first = 0
-    if before and all(one.done for one in before) and before[-1].keep_every == keep_every:
+    done = all(storage.exists(one.done_path) for one in before)
+    if before and done and before[-1].keep_every == keep_every:
         first = min(before[-1].last, this.last)
     files = freed_bytes = 0
     for height, path, size in _superseded(lake, first, this.last, taken):
         progress(height - first, this.last - first + 1)
-        if lake.storage.exists(path):
-            lake.storage.remove(path)
+        if storage.exists(path):
+            storage.remove(path)
             files, freed_bytes = files + 1, freed_bytes + size
     progress(this.last - first + 1, this.last - first + 1)
-    finished(lake.storage, this)
+    storage.put(this.done_path, b"")
     return Result(this.last, files, freed_bytes)
 
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causeway.pipeline.manifests import decoded, encoded
-from causeway.pipeline.storage import FileDamaged, Storage
+from causeway.pipeline.commit_log import Record, read_record
+from causeway.pipeline.storage import Storage
 
 FOLDER = "vacuumed"
-_DONE = ".done"
 
 
 @dataclass(frozen=True)
-class Vacuumed:
+class Vacuumed(Record):
     """One vacuum: the state of the heights up to ``last`` is gone, but for multiples of ``keep_every`` (0: of none).
 
-    ``number``: counts the vacuums of a lake. ``done``: whether it has removed all that it may.
+    ``number``: counts the vacuums of a lake.
     """
 
     number: int
     last: int
     keep_every: int
-    done: bool = False
+
+    @property
+    def path(self) -> str:
+        """Return the path of the record."""
+        return f"{FOLDER}/{self.number:06d}.json"
+
+    @property
+    def done_path(self) -> str:
+        """Return the path of the file that is there once it has removed all that it may."""
+        return f"{FOLDER}/{self.number:06d}.done"
 
     def frees(self, height: int) -> bool:
         """Return whether it takes the state of a height."""
@@ -30,33 +38,8 @@ class Vacuumed:
 
 def vacuums(storage: Storage) -> list[Vacuumed]:
     """Return the vacuums of a lake, in their order. Raises ``FileDamaged``."""
-    names = storage.list(FOLDER)
-    found = []
-    for name in names:
-        if not name.endswith(".json"):
-            continue
-        path = f"{FOLDER}/{name}"
-        try:
-            content = decoded(storage.read_bytes(path))
-            if not {type(content[key]) for key in ("number", "last", "keep_every")} <= {int}:
-                raise ValueError("a vacuum has whole numbers")
-            done = name.removesuffix(".json") + _DONE in names
-            found.append(Vacuumed(content["number"], content["last"], content["keep_every"], done))
-        except (ValueError, KeyError):
-            raise FileDamaged(path, "is not what was written") from None
-    return found
-
-
-def record(storage: Storage, vacuumed: Vacuumed) -> None:
-    """Write down what a vacuum is going to do. Raises ``AlreadyExists`` when another one has its number."""
-    storage.make_folder(FOLDER)
-    content = {"number": vacuumed.number, "last": vacuumed.last, "keep_every": vacuumed.keep_every}
-    storage.create(_path(vacuumed), encoded(content))
-
-
-def finished(storage: Storage, vacuumed: Vacuumed) -> None:
-    """Write down that a vacuum has removed all that it may."""
-    storage.put(_path(vacuumed).removesuffix(".json") + _DONE, b"")
+    names = [name for name in storage.list(FOLDER) if name.endswith(".json")]
+    return [read_record(storage, f"{FOLDER}/{name}", Vacuumed.of) for name in names]
 
 
 def freed_by(storage: Storage, height: int) -> str | None:
@@ -66,7 +49,3 @@ def freed_by(storage: Storage, height: int) -> str | None:
             every = f"every {vacuumed.keep_every}th height up to {vacuumed.last} and " if vacuumed.keep_every else ""
             return f"it kept {every}all from {vacuumed.last + 1} on"
     return None
-
-
-def _path(vacuumed: Vacuumed) -> str:
-    return f"{FOLDER}/{vacuumed.number:06d}.json"
