@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -17,11 +18,12 @@ from benchmarks.workload import Workload, description
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import request_of, run_task, written_from
+from causeway.pipeline.executors import Request, request_of, run_task
 from causeway.pipeline.group import Group
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.places import LocalPlace
 from causeway.pipeline.run import commit_genesis
+from causeway.pipeline.task_errors import result_of, run_pickled
 
 WARM_UP = 6
 """Ticks before the measured ones, after which every tick carries as many messages."""
@@ -35,15 +37,16 @@ class Tasks:
 
     def genesis(self) -> Sequence[Written]:
         """Write the state of all buckets at height 0."""
-        return self._run({"genesis": True})
+        return self._run(None)
 
     def run(self, before: Manifest, group: Group) -> Sequence[Written]:
         """Run a group of ticks on top of the committed height ``before``."""
         return self._run(request_of(before, group))
 
-    def _run(self, request: dict[str, Any]) -> Sequence[Written]:
+    def _run(self, request: Request | None) -> Sequence[Written]:
         buckets = range(len(self._deployment.buckets))
-        return [written_from(*run_task(self._deployment, self._lake, bucket, request)) for bucket in buckets]
+        done = [partial(run_task, self._deployment, self._lake, bucket, request) for bucket in buckets]
+        return [result_of(run_pickled(each)) for each in done]
 
 
 @contextmanager

@@ -24,6 +24,16 @@ class CausewayError(Exception):
         """Return the stable name of the error: its class name, as in the protocol references."""
         return type(self).__name__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[CausewayError], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> CausewayError:
+    """Return an error as it was, whatever its class is made of."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class InvalidInput(CausewayError):
     """Something a user gave is wrong: the message names the field, the value and what is allowed.

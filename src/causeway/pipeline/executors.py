@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import json
+import functools
 import os
+import pickle
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.assignment import WORKERS_STAY, assigned, check_assigned
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.group import CommitEvery, Group
-from causeway.pipeline.heights import Said
-from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
-from causeway.pipeline.manifests import parts_from
-from causeway.pipeline.offers import Offers, Part
+from causeway.pipeline.group import Group
+from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.placement import Place, executors_of, numbered, on_one_machine
 from causeway.pipeline.recent import Recent
-from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
-from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
-from causeway.protocols.contract import Tick
+from causeway.pipeline.task_errors import TaskFailed, result_of, run_pickled, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,8 +37,11 @@ REQUEST = "causeway.request"
 ASKED_EVERY = 32
 """After so many jobs Spark is asked which executors there are; sooner where a task did not find its state."""
 
-TASK_SCHEMA = "bucket int, worker int, written string, offers binary"
+TASK_SCHEMA = "bucket int, worker int, written binary"
 """``worker``: the process id of the worker that ran the bucket."""
+
+Request = tuple[int, Group]
+"""The number of the last manifest, and the ticks that tasks run on top of it."""
 
 
 class Executor(Protocol):
@@ -99,7 +98,7 @@ class SparkExecutor:
 
     def genesis(self) -> Sequence[Written]:
         """Write the state of all buckets at height 0."""
-        return self._collect({"genesis": True})
+        return self._collect(None)
 
     def run(self, before: Manifest, group: Group) -> Sequence[Written]:
         """Run a group of ticks on top of the committed height ``before``."""
@@ -114,9 +113,10 @@ class SparkExecutor:
             self._since = ASKED_EVERY
         return written
 
-    def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
+    def _collect(self, request: Request | None) -> Sequence[Written]:
         with self._assignment() as assignment:
-            self._context.setLocalProperty(REQUEST, json.dumps({**request, "assignment": assignment}))
+            asked = base64.b64encode(pickle.dumps((request, assignment))).decode()
+            self._context.setLocalProperty(REQUEST, asked)
             try:
                 with spark_tasks():
                     rows = self._query.collect()
@@ -124,7 +124,7 @@ class SparkExecutor:
                 self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))
         check_assigned([int(row["bucket"]) for row in rows], self._count)
-        written = [written_from(row["written"], bytes(row["offers"])) for row in rows]
+        written = [result_of(row["written"]) for row in rows]
         self._homes = {int(row["bucket"]): int(row["worker"]) for row in rows}
         return written
 
@@ -142,22 +142,9 @@ class SparkExecutor:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def request_of(before: Manifest, group: Group) -> dict[str, Any]:
-    """Return what ``run_task`` is asked for a group of ticks, as a JSON object."""
-    asked = {"first": asdict(group.first), "until": group.until, "every": asdict(group.every)}
-    return {"before": before.number, "group": {**asked, "outside": dict(group.outside)}}
-
-
-def written_from(content: str, offers: bytes) -> Written:
-    """Return what a task wrote from what ``run_task`` returned. Raises the error with which it failed."""
-    found = json.loads(content)
-    if "error" in found:
-        raise _error_of(found)
-    found["said"] = [(Tick(**tick), Said(*said)) for tick, said in found["said"]]
-    found["state"] = {name: parts_from(parts) for name, parts in found["state"].items()}
-    found["files"] = {path: seal_from(seal) for path, seal in found["files"].items()}
-    found["offers"] = Offers(tuple(Part(*part) for part in found["offers"]), offers)
-    return Written(**found)
+def request_of(before: Manifest, group: Group) -> Request:
+    """Return what ``run_task`` is asked for a group of ticks."""
+    return before.number, replace(group, outside=dict(group.outside))
 
 
 def _task(shared: Any, key: str, buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -168,25 +155,19 @@ def _task(shared: Any, key: str, buckets: int) -> Callable[[Iterator[pa.RecordBa
         asked = context.getLocalProperty(REQUEST) if context is not None else None
         if asked is None:
             raise TaskFailed("a task was started without a request")
-        request = json.loads(asked)
+        request, assignment = pickle.loads(base64.b64decode(asked))
         deployment, lake = _shared(shared, key)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                bucket = _bucket_of(int(number), request["assignment"], buckets)
-                content, offers = run_task(deployment, lake, bucket, request)
+                bucket = int(number)
+                if assignment is not None:
+                    bucket = assigned(bucket, assignment["folder"], buckets, assignment["homes"])
                 numbers = [pa.array([value], pa.int32()) for value in (bucket, os.getpid())]
-                columns = [*numbers, pa.array([content]), pa.array([offers], pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, ["bucket", "worker", "written", "offers"])
+                done = run_pickled(functools.partial(run_task, deployment, lake, bucket, request))
+                written = pa.array([done], pa.binary())
+                yield pa.RecordBatch.from_arrays([*numbers, written], ["bucket", "worker", "written"])
 
     return run
-
-
-def _bucket_of(task: int, assignment: Mapping[str, Any] | None, buckets: int) -> int:
-    """Return which bucket a task runs. Raises ``NotAssigned``."""
-    if assignment is None:
-        return task
-    homes = {int(bucket): worker for bucket, worker in assignment["homes"].items()}
-    return assigned(task, assignment["folder"], buckets, homes)
 
 
 _SHARED: Recent[str, tuple[Deployment, Lake]] = Recent()
@@ -202,33 +183,9 @@ def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
     return value
 
 
-def run_task(deployment: Deployment, lake: Lake, number: int, request: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Run one bucket as a task does; return what it wrote as JSON, or with what error it failed, and the bytes that it
-    offers the others."""
-    try:
-        with told_places():
-            if "genesis" in request:
-                written = bucket_module.genesis(deployment, lake, number)
-            else:
-                before, group = lake.numbered(request["before"]), _group_of(request["group"])
-                written = bucket_module.run_bucket(deployment, lake, number, before, group)
-    except LakeDamaged as error:
-        return json.dumps(
-            {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}
-        ), b""
-    except CausewayError as error:
-        failed = {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
-        return json.dumps(failed), b""
-    said = [(asdict(tick), said) for tick, said in written.said]
-    return json.dumps({**written.__dict__, "said": said, "offers": written.offers.parts}), written.offers.content
-
-
-def _group_of(asked: Mapping[str, Any]) -> Group:
-    return Group(**{**asked, "first": Tick(**asked["first"]), "every": CommitEvery(**asked["every"])})
-
-
-def _error_of(content: dict[str, Any]) -> CausewayError:
-    if "damaged" in content:
-        return LakeDamaged(*content["damaged"])
-    text = content["text"] if content["input"] else f"{content['error']}: {content['text']}"
-    return InvalidInput(text) if content["input"] else TaskFailed(text)
+def run_task(deployment: Deployment, lake: Lake, number: int, request: Request | None) -> Written:
+    """Run one bucket as a task does; return what it wrote. ``request``: None for height 0."""
+    if request is None:
+        return bucket_module.genesis(deployment, lake, number)
+    before, group = request
+    return bucket_module.run_bucket(deployment, lake, number, lake.numbered(before), group)

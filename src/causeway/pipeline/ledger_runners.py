@@ -8,20 +8,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from causeway.ingest.chunks import BadFile
 from causeway.ingest.reader import Part, is_text
-from causeway.model.errors import CausewayError, InvalidInput
-from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_runs import Run
 from causeway.pipeline.ledger_sources import Source
 from causeway.pipeline.ledger_store import StoredFile
 from causeway.pipeline.ledger_taking import Job, Progress, Slice, Staged, digest, index, sort, stage, survey
 from causeway.pipeline.masters import cores_here
-from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
+from causeway.pipeline.task_errors import result_of, run_pickled, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -230,29 +228,11 @@ class OnSpark:
                 rows = query.toArrow().to_pylist()
         finally:
             shared.unpersist()
-        found = {row["item"]: pickle.loads(row["result"]) for row in rows}
-        for number in range(len(items)):
-            if isinstance(found[number], _Failed):
-                found[number].again()
-        return [found[number] for number in range(len(items))]
+        found = {row["item"]: row["result"] for row in rows}
+        return [result_of(found[number]) for number in range(len(items))]
 
 
 _SCHEMA = "item int, result binary"
-
-
-class _Failed:
-    """An error of a task."""
-
-    def __init__(self, error: CausewayError) -> None:
-        self.name, self.text = error.name, str(error)
-        self.reason = error.reason if isinstance(error, BadFile) else None
-
-    def again(self) -> None:
-        """Raise it."""
-        if self.reason is not None:
-            raise BadFile(self.text, self.reason)
-        known = {"InvalidInput": InvalidInput, "LedgerDamaged": LedgerDamaged}
-        raise known[self.name](self.text) if self.name in known else TaskFailed(f"{self.name}: {self.text}")
 
 
 def _survey(job: Job, source: Source) -> list[Slice]:
@@ -290,12 +270,8 @@ def _task(
         job, items = shared.value
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                try:
-                    with told_places():
-                        result = work(pickle.loads(job), pickle.loads(items[number]))
-                except CausewayError as error:
-                    result = _Failed(error)
-                columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(result)], pa.binary())]
+                result = run_pickled(partial(work, pickle.loads(job), pickle.loads(items[number])))
+                columns = [pa.array([number], pa.int32()), pa.array([result], pa.binary())]
                 yield pa.RecordBatch.from_arrays(columns, ["item", "result"])
 
     return run

@@ -7,7 +7,6 @@ bucket are read from all runs, sorted and written as a file of the ledger. The t
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -202,7 +201,7 @@ def rows_of(storage: Storage, run: Run, bucket: int) -> pa.Table:
     if isinstance(storage.place, LocalPlace):
         with pa.OSFile(storage.place.full(run.path)) as file:
             return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(place)])
-    with Ranged(storage, run.path, storage.size(run.path) or 0) as remote:
+    with storage.remote(run.path, storage.size(run.path) or 0) as remote:
         return pa.Table.from_batches([pa.ipc.open_file(pa.PythonFile(remote, mode="r")).get_batch(place)])
 
 
@@ -215,38 +214,4 @@ def filled(rows: pa.Table, table: str = "ledger") -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-class Ranged(io.RawIOBase):
-    """A file in a store, read a range at a time."""
-
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
-        super().__init__()
-        self._storage, self._path, self._size, self._at = storage, path, size, 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move the position."""
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes."""
-        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
-        if end <= self._at:
-            return b""
-        found = self._storage.place.read_range(self._path, self._at, end)
-        self._at += len(found)
-        return found
-
-
-__all__ = ["Ranged", "Run", "RunWriter", "Spread", "filled", "in_order", "rows_of", "settle", "spread"]
+__all__ = ["Run", "RunWriter", "Spread", "filled", "in_order", "rows_of", "settle", "spread"]

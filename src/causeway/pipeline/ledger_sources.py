@@ -16,8 +16,8 @@ from causeway.ingest.mapping import ENDINGS, MappingDocument, is_of
 from causeway.ingest.reader import is_text
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.ledger_commits import LEDGER_FILE, Input
-from causeway.pipeline.ledger_runs import Ranged
 from causeway.pipeline.places import LocalPlace
+from causeway.pipeline.sealed import RangeReader
 from causeway.pipeline.storage import Storage
 
 _READ = 8 << 20
@@ -36,11 +36,11 @@ class Source:
     modified: int
     inode: int = 0
 
-    def open(self) -> IO[bytes] | Ranged:
+    def open(self) -> IO[bytes] | RangeReader:
         """Open it. Raises ``BadFile`` where it is gone, or no file any more."""
         place = self.storage.place
         if not isinstance(place, LocalPlace):
-            return Ranged(self.storage, self.path, self.size)
+            return self.storage.remote(self.path, self.size)
         # Without O_NONBLOCK a pipe that has taken its name would never be open.
         with self.said():
             descriptor = os.open(place.full(self.path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))

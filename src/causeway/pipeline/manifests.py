@@ -65,12 +65,6 @@ class Parts(NamedTuple):
         return len(self.rows) == 1 and not self.gone
 
 
-def parts_from(content: Sequence[Any]) -> Parts:
-    """Return parts from what JSON has of them."""
-    rows, gone, held = content
-    return Parts(tuple(rows), tuple(gone), held)
-
-
 @dataclass(frozen=True)
 class Line:
     """What is known of one committed height.

@@ -25,7 +25,7 @@ from causeway.model.frame import Frame, from_table
 from causeway.model.order import stable_order
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.manifests import Exchange, Manifest, Section
-from causeway.pipeline.sealed import MISSING, FileDamaged, PartReader, Seal, check_part, digest_of, seal_of
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, check_part, digest_of, part_reader, seal_of
 from causeway.pipeline.storage import Storage
 
 ROOM = 8 << 20
@@ -256,7 +256,7 @@ class Taken:
         sections = [Section(part.start, part.end, part.digest), Section(footer.start, footer.end, footer.digest)]
         content, end = _ranges(self.lake, part.path, sections)
         with self.lake.reading(part.path):
-            reader = pa.PythonFile(PartReader(part.path, footer.end, part.start, content), mode="r")
+            reader = pa.PythonFile(part_reader(part.path, footer.end, part.start, content), mode="r")
             with pq.ParquetFile(reader, metadata=pq.read_metadata(pa.BufferReader(end)), pre_buffer=False) as file:
                 return from_table(file.read_row_groups([part.size], schema.names, use_threads=False))
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import cache
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from obstore import exceptions as store_errors
@@ -55,67 +55,6 @@ class AlreadyExists(Exception):
 
 class StoreFailed(OSError):
     """An object store does not answer as it should, or asks for credentials that there are none of."""
-
-
-class Place(Protocol):
-    """A place that holds files by their relative paths. ``OSError`` where it fails, ``FileNotFoundError`` for what is
-    not there."""
-
-    def list(self, folder: str) -> list[str]:
-        """Return the names in a folder, ascending: files, and folders in it; none when it does not exist."""
-        ...
-
-    def walk(self) -> Iterator[str]:
-        """Yield the paths of all files."""
-        ...
-
-    def size(self, path: str) -> int | None:
-        """Return the length of a file, None when it does not exist."""
-        ...
-
-    def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
-        ...
-
-    def read(self, path: str, most: int = MOST_WHOLE) -> bytes:
-        """Return a file's content. Raises ``TooLong`` where it has more than ``most`` bytes; nothing is read then."""
-        ...
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from one position to another, fewer where it ends before."""
-        ...
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Return what ``read_range`` returns of several ranges, none of them empty, opening the file once."""
-        ...
-
-    def create(self, path: str, content: bytes) -> None:
-        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
-        ...
-
-    def put(self, path: str, content: bytes) -> None:
-        """Create a file, or replace what it holds by as many bytes."""
-        ...
-
-    def writer(self, path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """Open a file to be written from front to back."""
-        ...
-
-    def make_folder(self, path: str) -> None:
-        """Make a folder and those above it, where there are folders."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
-        ...
-
-    def remove_folder(self, path: str) -> None:
-        """Remove a folder and all in it."""
-        ...
-
-    def sync(self, paths: Iterable[str]) -> None:
-        """Have the disk keep files and the entries of folders."""
-        ...
 
 
 class LocalPlace:
@@ -363,7 +302,7 @@ def _version(found: Any) -> dict[str, str]:
 
 
 def _reached(call: Callable[[], Result]) -> Result:
-    """Return what a call to a store returns; its errors become those of a ``Place``, on one line."""
+    """Return what a call to a store returns; its errors become those of a file system, on one line."""
     try:
         return call()
     except (store_errors.AlreadyExistsError, store_errors.PreconditionError) as error:

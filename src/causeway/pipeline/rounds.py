@@ -181,14 +181,10 @@ class ReplayDiffers(LakeError):
     def __init__(self, uri: str, height: int, chains: tuple[str, ...]) -> None:
         """Make the error of a lake."""
         self.height, self.chains = height, chains
-        self._uri = uri
         super().__init__(
             f"lake: {uri}: height {height}, executed again, gives {', '.join(chains[:8])} another root than was "
             "committed: a program of the network may have changed since, or the lake was made by another Causeway"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._uri, self.height, self.chains)
 
 
 class Committed:

@@ -10,7 +10,6 @@ by SHA-256, so that one digest kept elsewhere pins a whole history of them.
 from __future__ import annotations
 
 import io
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import IO, Any, TypeAlias
 
@@ -153,13 +152,13 @@ class SealingWriter(io.RawIOBase):
         return self._sealing.seal()
 
 
-class _Reader(io.RawIOBase):
-    """A file of a known length of which parts are read."""
+class RangeReader(io.RawIOBase):
+    """A file of a known length, read a range at a time. ``read_range``: returns the bytes from one position to another,
+    as anything with a buffer; it may raise ``FileDamaged``."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, read_range: Callable[[int, int], Any]) -> None:
         super().__init__()
-        self._length = length
-        self._position = 0
+        self._length, self._read_range, self._position = length, read_range, 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -175,50 +174,41 @@ class _Reader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the position."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position = base + offset
+        self._position = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence] + offset
         return self._position
 
     def read(self, size: int | None = -1) -> Any:
-        """Return the next bytes, as anything with a buffer. Raises ``FileDamaged``."""
+        """Return the next bytes."""
         start = min(self._position, self._length)
         end = self._length if size is None or size < 0 else min(start + size, self._length)
         if end <= start:
             return b""
-        self._position = end
-        return self._between(start, end)
-
-    @abstractmethod
-    def _between(self, start: int, end: int) -> Any: ...
+        found = self._read_range(start, end)
+        self._position = start + len(found)
+        return found
 
 
-class PartReader(_Reader):
-    """A file of which one part is at hand, and was verified.
+def part_reader(path: str, length: int, start: int, content: bytes) -> RangeReader:
+    """Return a file of which one part is at hand, and was verified. ``start``: where the part begins."""
+    view, stop = memoryview(content), start + len(content)
 
-    ``start``: where the part begins.
-    """
+    def between(first: int, end: int) -> memoryview:
+        if first < start or end > stop:
+            raise FileDamaged(path, f"has columns beyond bytes {start} to {stop}")
+        return view[first - start : end - start]
 
-    def __init__(self, path: str, length: int, start: int, content: bytes) -> None:
-        super().__init__(length)
-        self._path, self._start, self._content = path, start, memoryview(content)
-
-    def _between(self, start: int, end: int) -> memoryview:
-        if start < self._start or end > self._start + len(self._content):
-            raise FileDamaged(
-                self._path, f"has columns beyond bytes {self._start} to {self._start + len(self._content)}"
-            )
-        return self._content[start - self._start : end - self._start]
+    return RangeReader(length, between)
 
 
-class SealedReader(_Reader):
+class SealedReader(RangeReader):
     """A file of which parts are read; what is handed out was compared with its seal.
 
     ``read_range``: returns the bytes from one position to another.
     """
 
     def __init__(self, path: str, seal: Seal, read_range: Callable[[int, int], bytes]) -> None:
-        super().__init__(seal[0])
-        self._path, self._seal, self._read_range = path, seal, read_range
+        super().__init__(seal[0], self._between)
+        self._path, self._seal, self._read_stored = path, seal, read_range
         self._kept: tuple[int, bytes] = (0, b"")
 
     def _between(self, start: int, end: int) -> bytes:
@@ -233,7 +223,7 @@ class SealedReader(_Reader):
             return self._kept
         first, last = start // PIECE, (end - 1) // PIECE
         begin, stop = first * PIECE, min((last + 1) * PIECE, self._seal[0])
-        content = self._read_range(begin, stop)
+        content = self._read_stored(begin, stop)
         if len(content) != stop - begin:
             raise FileDamaged(self._path, f"ends before byte {stop} of {self._seal[0]} that were written")
         check_pieces(self._path, self._seal, first, content)

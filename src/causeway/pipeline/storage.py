@@ -17,6 +17,7 @@ from causeway.pipeline.sealed import (
     MISSING,
     PIECE,
     FileDamaged,
+    RangeReader,
     Seal,
     SealedReader,
     SealingWriter,
@@ -121,6 +122,10 @@ class Storage:
     def read_bytes(self, path: str, most: int = MOST_SMALL) -> bytes:
         """Return the content of a file of at most so many bytes; raises ``FileNotFoundError``, ``TooLong``."""
         return self.place.read(path, most)
+
+    def remote(self, path: str, size: int) -> RangeReader:
+        """Return a file of so many bytes, read a range at a time."""
+        return RangeReader(size, lambda start, end: self.place.read_range(path, start, end))
 
     def modified(self, path: str) -> float | None:
         """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.pipeline.layout import LakeError
@@ -49,6 +51,25 @@ def told_places() -> Iterator[None]:
         raise InvalidInput(place) from None
 
 
+def run_pickled(call: Callable[[], Any]) -> bytes:
+    """Return what a call in a task returns, or the ``CausewayError`` that it raises, pickled."""
+    try:
+        with told_places():
+            return pickle.dumps(call())
+    except CausewayError as error:
+        return pickle.dumps(error)
+
+
+def result_of(content: bytes) -> Any:
+    """Return what ``run_pickled`` ran. Raises ``InvalidInput`` as it was, and ``TaskFailed`` for any other error."""
+    found = pickle.loads(content)
+    if isinstance(found, InvalidInput):
+        raise found
+    if isinstance(found, CausewayError):
+        raise TaskFailed(f"{found.name}: {found}")
+    return found
+
+
 def python_error(text: str) -> str:
     """Return the last line of a Python traceback inside a Spark error, or else its first line and its last cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -62,4 +83,4 @@ def python_error(text: str) -> str:
     return ": ".join(texts)
 
 
-__all__ = ["TaskFailed", "python_error", "spark_tasks", "told_places"]
+__all__ = ["TaskFailed", "python_error", "result_of", "run_pickled", "spark_tasks", "told_places"]
