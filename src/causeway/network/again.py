@@ -279,7 +279,7 @@ class _Logged:
             return schema.empty_table()
         if table not in self._read:
             commit = self._manifest
-            parts = self._lake.rows_between(table, commit, commit.first, commit.last)
+            parts = self._lake.log_rows(table, commit, heights=(commit.first, commit.last))
             self._read[table] = pa.concat_tables(parts).combine_chunks() if len(parts) == 1 else _by_height(parts)
         return at_height(self._read[table], height).select(schema.names)
 

@@ -339,10 +339,8 @@ class _Writer:
         """
         deployment = self._deployment
         entries = outbound.to_table(deployment.kernel.outbound)
-        table, takers = (
-            self._stamped([outbound], deployment.kernel.outbound),
-            deployment.buckets_of(outbound["destination"]),
-        )
+        table = self._stamped([outbound], deployment.kernel.outbound)
+        takers = deployment.buckets_of(outbound["destination"])
         apart = entries.nbytes > offering.left()
         at_once = table.nbytes <= WHOLE_BYTES and not apart
         statistics = ["height", "destination"]

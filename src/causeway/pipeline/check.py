@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from causeway.pipeline.claim import CLAIM_FILE
-from causeway.pipeline.commit_log import decoded
+from causeway.pipeline.commit_log import decoded, numbers_in
 from causeway.pipeline.compaction import bound
 from causeway.pipeline.confined import confined
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, Manifest
@@ -150,9 +150,8 @@ def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
         return -1 if newest is None else newest.number
     except LakeDamaged as error:
         damaged.append(error)
-    names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]
     last = -1
-    for number in sorted(int(name) for name in names if name.isdecimal()):
+    for number in lake.manifests.numbers():
         if number - last > MOST_MISSING:
             break
         last = number
@@ -169,21 +168,16 @@ def _vacuums(lake: Lake, damaged: list[LakeDamaged], expected: _Expected) -> lis
 
 
 def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _Expected) -> list[Compaction]:
-    runs: list[Compaction] = []
     try:
-        for run in lake.compactions() if last >= 0 else []:
-            runs.append(run)
+        runs = lake.compactions() if last >= 0 else []
     except LakeDamaged as error:
         damaged.append(error)
+        runs = []
         # What comes before the damage, and behind it, still says which files there are.
-        first = 0
-        while first <= last:
-            try:
-                found = lake.compaction(first)
-            except LakeDamaged:
-                found = None
-            runs += [found] if found is not None else []
-            first = found.last + 1 if found is not None else _next_record(lake, first, last)
+        for first in numbers_in(lake.storage, COMPACTED):
+            with contextlib.suppress(LakeDamaged):
+                run = lake.compaction(first) if first <= last else None
+                runs += [run] if run is not None else []
     for run in runs:
         expected.known.add(compaction_path(run.first))
         expected.logs |= {path: table for table, paths in run.log.items() for path in paths}
@@ -214,12 +208,6 @@ def _volume(lake: Lake, runs: list[Compaction], last: int, damaged: list[LakeDam
             continue
         if volume is not None and volume.content() != wanted.content():
             damaged.append(lake.damaged(path, "is not what the records of compactions say", -1))
-
-
-def _next_record(lake: Lake, first: int, last: int) -> int:
-    names = lake.storage.list(COMPACTED)
-    later = [int(name[:10]) for name in names if name.endswith(".json") and name[:10].isdigit()]
-    return min((height for height in later if height > first), default=last + 1)
 
 
 def _manifests(

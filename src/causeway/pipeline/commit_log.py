@@ -128,6 +128,12 @@ def number_of(name: str) -> int | None:
     return int(digits) if len(digits) == 10 and digits.isascii() and digits.isdecimal() else None
 
 
+def numbers_in(storage: Storage, folder: str) -> list[int]:
+    """List the numbers of the records in a folder, ascending."""
+    found = [number_of(name) for name in storage.list(folder) if name.endswith(".json")]
+    return [number for number in found if number is not None]
+
+
 class Numbered(Protocol):
     """A record that knows its number."""
 
@@ -155,8 +161,7 @@ class CommitLog(Generic[Commit]):
 
     def numbers(self) -> list[int]:
         """List the numbers of all records, ascending."""
-        found = [number_of(name) for name in self.storage.list(self.folder) if name.endswith(".json")]
-        return [number for number in found if number is not None]
+        return numbers_in(self.storage, self.folder)
 
     def read(self, number: int) -> Commit:
         """Read a record. Raises ``FileDamaged``, ``FileNotFoundError``, ``OSError``."""

@@ -243,7 +243,7 @@ class Lake:
     # ---- files
 
     def sealed_table(
-        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: int | None = None
+        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: Whole = None
     ) -> pa.Table:
         """Return a sealed Parquet file, verified. ``whole``: as of ``damaged``. Raises ``LakeDamaged``."""
         with self.reading(path, whole):
@@ -560,16 +560,13 @@ class Lake:
             return {path: run.files[path] for path in run.log.get(table, [])}
         return {path: manifest.files[path] for path in manifest.log.get(table, {}).values()}
 
-    def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
-        """Return the rows of a log table at the height that a manifest is looked at from, compacted or not: all, or
-        some that hold those of ``bucket``."""
-        files = self._files_with(table, manifest, bucket)
-        return [self._rows_of(path, seal, manifest, manifest.height, manifest.height) for path, seal in files.items()]
-
-    def rows_between(self, table: str, manifest: Manifest, first: int, last: int) -> list[pa.Table]:
-        """Return the rows of a log table at the heights of a commit from ``first`` to ``last``, of all buckets."""
-        files = self._files_with(table, manifest, None)
-        return [self._rows_of(path, seal, manifest, first, last) for path, seal in files.items()]
+    def log_rows(
+        self, table: str, manifest: Manifest, bucket: int | None = None, heights: tuple[int, int] | None = None
+    ) -> list[pa.Table]:
+        """Return the rows of a log table, compacted or not, at the height that a manifest is looked at from: all, or
+        some that hold those of ``bucket``. ``heights``: at others of its commit, the first and the last."""
+        files, (first, last) = self._files_with(table, manifest, bucket), heights or (manifest.height,) * 2
+        return [self.rows_at(path, seal, first, last, manifest.first - 1) for path, seal in files.items()]
 
     def commit_rows(self, table: str, manifest: Manifest) -> list[pa.Table]:
         """Return the rows of a log table at all heights of a commit, and perhaps at others."""
@@ -584,11 +581,14 @@ class Lake:
             return self._log_files_of(table, manifest)
         return {path: manifest.files[path] for path in mine}
 
-    def _rows_of(self, path: str, seal: Seal, manifest: Manifest, first: int, last: int) -> pa.Table:
-        """Return a log file's rows at heights of a commit; row groups without any are not read."""
-        with self.open_parquet(path, seal, manifest.first - 1) as file:
+    def rows_at(
+        self, path: str, seal: Seal, first: int, last: int, whole: int, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Return a log file's rows at heights from ``first`` to ``last``; row groups without any are not read.
+        ``whole``: as of ``damaged``."""
+        with self.open_parquet(path, seal, whole) as file:
             groups = row_groups_with(file, "height", first, last + 1)
-            return at_heights(file.read_row_groups(groups, use_threads=False), first, last)
+            return at_heights(file.read_row_groups(groups, columns=columns, use_threads=False), first, last)
 
     def replaced(self, manifest: Manifest, paths: Sequence[str]) -> bool:
         """Return whether log files of a commit are gone because a compaction replaced them."""

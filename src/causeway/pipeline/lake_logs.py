@@ -9,13 +9,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from causeway.pipeline.lake import Lake, at_heights
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import RUN, Compaction
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.places import workers
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
-from causeway.pipeline.storage import row_groups_with
 
 
 @dataclass
@@ -77,10 +76,7 @@ class LakeLogs:
 
         def part(item: tuple[str, tuple[Seal, int]]) -> pa.Table:
             path, (seal, whole) = item
-            with self.lake.open_parquet(path, seal, whole) as file:
-                groups = row_groups_with(file, "height", heights.start, heights.stop)
-                read = file.read_row_groups(groups, columns=wanted, use_threads=False)
-                found = at_heights(read, heights.start, heights.stop - 1)
+            found = self.lake.rows_at(path, seal, heights.start, heights.stop - 1, whole, wanted)
             return found.select(schema.names).cast(schema)
 
         return pa.concat_tables([schema.empty_table(), *workers(os.getpid()).map(part, files.items())])

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 
 from causeway.ingest.run_names import lane_name, waiting_drafts
 from causeway.ingest.run_value import LOG
-from causeway.ledger.order import EVENTS, sorted_rows, without_repeats
+from causeway.ledger.order import EVENTS, sorted_rows
 from causeway.ledger.schema import (
     DECLARED,
     OBSERVED_SCHEMA,
@@ -38,18 +39,19 @@ from causeway.pipeline.lake import Lake, LakeError
 from causeway.pipeline.lake_chains import LakeChains, lanes_of
 from causeway.pipeline.lake_ledger import LakeLedger, Progress
 from causeway.pipeline.layout import LAKE_FILE
-from causeway.pipeline.ledger_commit import LOOSE_ROWS
+from causeway.pipeline.ledger_commit import LOOSE_ROWS, write_runs
 from causeway.pipeline.ledger_commits import STAGING
-from causeway.pipeline.ledger_runs import Run, RunWriter, filled, rows_of, settle
+from causeway.pipeline.ledger_runs import Run, RunWriter, settle
 from causeway.pipeline.ledger_store import (
     LEDGER_FILE,
     Input,
     Ledger,
     LedgerWriter,
+    StoredFile,
     create_ledger,
     open_ledger,
 )
-from causeway.pipeline.ledger_upkeep import in_buckets, keep_up
+from causeway.pipeline.ledger_upkeep import keep_up
 from causeway.pipeline.manifests import Manifest
 from causeway.pipeline.storage import Storage
 from causeway.protocols.registry import protocol
@@ -160,7 +162,8 @@ def _take(derived: LakeLedger, writer: LedgerWriter, first: int, end: int, progr
             moved.add(part.value)
             if progress is not None:
                 progress(part.heights.stop - first, end - first)
-        rows = _sorted(writer, runs.end(keep=True), runs.taken)
+        ended = runs.end(keep=True)
+        rows = write_runs(writer, ended, runs.taken, partial(_settled, writer, ended))
         movements = moved.write(writer, LOOSE_ROWS * ledger.buckets)
         for table, states in (("headers", chains.headers), ("watermarks", chains.watermarks)):
             stated = Aside(folder, table, ledger.buckets)
@@ -248,19 +251,12 @@ def _buckets_for(lake: Lake) -> int:
     return min(1 << (rows // _BUCKET_ROWS).bit_length(), _MOST_CHOSEN)
 
 
-def _sorted(writer: LedgerWriter, runs: list[Run], rows: int) -> int:
-    """Write the rows of runs as files of the ledger, of few rows as one for all buckets; return how many there are."""
-    storage, buckets = writer.ledger.storage, writer.ledger.buckets
-    if buckets > 1 and rows < LOOSE_ROWS * buckets and all(run.rows is not None for run in runs):
-        parts = [filled(rows_of(storage, run, bucket)) for run in runs for bucket in run.buckets]
-        return writer.write("ledger", in_buckets(without_repeats(pa.concat_tables(parts)), buckets)) if parts else 0
-    present = sorted({bucket for run in runs for bucket in run.buckets})
+def _settled(writer: LedgerWriter, runs: list[Run], buckets: list[int]) -> Iterator[StoredFile]:
+    """Write the rows of buckets in threads; yield the files."""
+    storage = writer.ledger.storage
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "causeway-sort") as pool:
-        settled = pool.map(lambda bucket: settle(storage, f"{writer.prefix}-{bucket:04}", bucket, runs), present)
-        files = [file for each in settled for file in each]
-    for file in files:
-        writer.add(file)
-    return sum(file.rows for file in files)
+        for files in pool.map(lambda each: settle(storage, f"{writer.prefix}-{each:04}", each, runs), buckets):
+            yield from files
 
 
 def windows_of(derived: LakeLedger, end: int) -> list[dict[str, Any]]:

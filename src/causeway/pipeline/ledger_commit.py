@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from causeway.pipeline.ledger_runners import Runner
 from causeway.pipeline.ledger_runs import Run, filled, in_order, rows_of
 from causeway.pipeline.ledger_sources import Source, Take
 from causeway.pipeline.ledger_state import State
-from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, LedgerWriter
+from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger, LedgerWriter, StoredFile
 from causeway.pipeline.ledger_taking import Job, Slice, Staged
 from causeway.pipeline.ledger_upkeep import in_buckets
 
@@ -306,22 +306,38 @@ class _Committing:
 
     def _sorted(self, runs: list[Run], rows: int) -> int:
         """Write the rows of runs as files of the ledger; return how many they are without repeats."""
-        writer, buckets = self.writer, self.job.buckets
-        if not rows:
-            return 0
-        table = runs[0].table
-        loose = table in LOOSE_TABLES and buckets > 1 and rows < LOOSE_ROWS * buckets
-        if loose and all(run.rows is not None for run in runs):
-            parts = [rows_of(self.job.lake, run, bucket) for run in runs for bucket in run.buckets]
-            rows_in_order = in_order(pa.concat_tables([filled(part, table) for part in parts]), table)
-            return writer.write(table, in_buckets(rows_in_order, buckets, table))
-        sizes: Counter[int] = Counter()
-        for run in runs:
-            sizes.update(dict(zip(run.buckets, run.counts, strict=True)))
-        files = self.runner.sorted(self.job, sorted(sizes, key=lambda bucket: (-sizes[bucket], bucket)), runs)
-        for file in files:
-            writer.add(file)
-        return sum(file.rows for file in files)
+        return write_runs(self.writer, runs, rows, lambda buckets: self.runner.sorted(self.job, buckets, runs))
+
+
+def write_runs(
+    writer: LedgerWriter, runs: list[Run], rows: int, sort: Callable[[list[int]], Iterable[StoredFile]]
+) -> int:
+    """Write the rows of runs as files of the ledger, few rows as one file for all buckets.
+
+    Args:
+        writer: Writes the commit.
+        runs: Rows of one table.
+        rows: How many they are.
+        sort: Writes the rows of buckets, the largest first, and returns the files.
+
+    Returns:
+        How many rows there are without repeats.
+    """
+    storage, buckets = writer.ledger.storage, writer.ledger.buckets
+    if not rows:
+        return 0
+    table = runs[0].table
+    loose = table in LOOSE_TABLES and buckets > 1 and rows < LOOSE_ROWS * buckets
+    if loose and all(run.rows is not None for run in runs):
+        parts = [filled(rows_of(storage, run, bucket), table) for run in runs for bucket in run.buckets]
+        return writer.write(table, in_buckets(in_order(pa.concat_tables(parts), table), buckets, table))
+    sizes: Counter[int] = Counter()
+    for run in runs:
+        sizes.update(dict(zip(run.buckets, run.counts, strict=True)))
+    files = list(sort(sorted(sizes, key=lambda bucket: (-sizes[bucket], bucket))))
+    for file in files:
+        writer.add(file)
+    return sum(file.rows for file in files)
 
 
 def _ends_line(source: Source) -> bool:

@@ -189,7 +189,7 @@ class OnSpark:
     def slices(self, job: Job, sources: Sequence[Source]) -> list[Slice]:
         """Return the parts that files are read in; those of large ones are looked for by tasks."""
         large = [source for source in sources if source.size > job.part_bytes]
-        cut = {source.path: parts for source, parts in zip(large, self._run(job, _survey, large), strict=True)}
+        cut = {source.path: parts for source, parts in zip(large, self._run(job, survey, large), strict=True)}
         return [each for source in sources for each in cut.get(source.path) or [whole_slice(job, source)]]
 
     def indexed(self, job: Job, slices: Sequence[Slice]) -> list[pa.Table]:
@@ -233,10 +233,6 @@ class OnSpark:
 
 
 _SCHEMA = "item int, result binary"
-
-
-def _survey(job: Job, source: Source) -> list[Slice]:
-    return survey(job, source)
 
 
 def _stage(job: Job, item: Source | list[Slice]) -> Digest | Staged:

@@ -145,7 +145,9 @@ class Ledger:
         none. Raises as ``rows``."""
         if table not in LOOSE_TABLES:
             return None
-        return (self._loose if table == "ledger" else self._loose_value).get(bucket)
+        if table not in self._loose:
+            self._loose[table] = self._loose_rows(table)
+        return self._loose[table].get(bucket)
 
     def table(self, table: str) -> pa.Table:
         """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
@@ -259,12 +261,8 @@ class Ledger:
         return [file for file in every if file.bucket is None]
 
     @cached_property
-    def _loose(self) -> dict[int, pa.Table]:
-        return self._loose_rows("ledger")
-
-    @cached_property
-    def _loose_value(self) -> dict[int, pa.Table]:
-        return self._loose_rows("value")
+    def _loose(self) -> dict[str, dict[int, pa.Table]]:
+        return {}
 
     def _loose_rows(self, table: str) -> dict[int, pa.Table]:
         """Return the rows of the files that have rows of all buckets, by bucket."""

@@ -25,7 +25,7 @@ from causeway.model.frame import Frame, from_table
 from causeway.model.order import stable_order
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.manifests import Exchange, Manifest, Section
-from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, check_part, digest_of, part_reader, seal_of
+from causeway.pipeline.sealed import Seal, check_part, digest_of, part_reader, seal_of
 from causeway.pipeline.storage import Storage
 
 ROOM = 8 << 20
@@ -272,10 +272,7 @@ def _frame(batches: list[pa.RecordBatch], schema: pa.Schema) -> Frame:
 def _ranges(lake: Lake, path: str, sections: Sequence[Section]) -> Sequence[bytes]:
     """Return parts of a file, verified. Raises ``LakeDamaged``."""
     with lake.reading(path):
-        try:
-            found = lake.storage.place.read_ranges(path, [(section.start, section.end) for section in sections])
-        except FileNotFoundError:
-            raise FileDamaged(path, MISSING) from None
+        found = lake.storage.place.read_ranges(path, [(section.start, section.end) for section in sections])
         for section, content in zip(sections, found, strict=True):
             check_part(path, section.start, section.end, section.digest, content)
         return found

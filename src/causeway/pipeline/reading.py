@@ -325,7 +325,7 @@ class Reader:
                 continue
             manifest = self.manifest(height)
             end = min(last, manifest.last)
-            rows = self.lake.rows_between(table, manifest, height, end)
+            rows = self.lake.log_rows(table, manifest, heights=(height, end))
             found += [_as_seen(some.select(schema.names)) for some in rows]
             height = end + 1
         joined = concat(found)

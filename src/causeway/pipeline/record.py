@@ -10,7 +10,6 @@ of ``TICKS`` ticks, so that who looks for the last ones lists few.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -25,10 +24,10 @@ import pyarrow.parquet as pq
 import xxhash
 
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
-from causeway.pipeline.lake import Lake, LakeDamaged
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import RECORD
 from causeway.pipeline.places import MOST_WHOLE
-from causeway.pipeline.sealed import Seal, seal_of
+from causeway.pipeline.sealed import FileDamaged, Seal, seal_of
 
 FOLDER = RECORD
 
@@ -138,8 +137,7 @@ class Record:
         if kind not in outside:
             return SCHEMAS[kind].empty_table()
         path, seal = outside[kind]
-        with self._reading(path):
-            rows = self.lake.sealed_table(path, (seal[0], seal[1])).cast(SCHEMAS[kind])
+        rows = self.lake.sealed_table(path, seal, whole=lambda: self._whole_before(path)).cast(SCHEMAS[kind])
         return rows.filter(pa.array(np.isin(rows["chain"].to_numpy(), chains)))
 
     def newest(self, kind: str, since: int = 0) -> Iterator[tuple[int, list[str]]]:
@@ -160,21 +158,11 @@ class Record:
         return pq.read_table(pa.BufferReader(self._content(path))).cast(SCHEMAS[kind])
 
     def _content(self, path: str) -> bytes:
-        with self._reading(path):
+        with self.lake.reading(path, lambda: self._whole_before(path)):
             content = self.lake.storage.read_bytes(path, MOST_WHOLE)
             if _digest(content) not in path:
-                raise self.lake.damaged(path, "has other bytes than were written")
+                raise FileDamaged(path, "has other bytes than were written")
         return content
-
-    @contextlib.contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
-        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LakeDamaged`` that says which
-        heights are whole: those of the ticks before."""
-        try:
-            with self.lake.reading(path):
-                yield
-        except LakeDamaged as error:
-            raise self.lake.damaged(path, error.what, self._whole_before(path)) from None
 
     def _whole_before(self, path: str) -> int:
         """Return the last height that does not need a file. The first takes nothing in."""

@@ -112,7 +112,7 @@ def gone_back_to(lake: Lake, commit: Manifest) -> Iterator[int]:
     Raises ``LakeDamaged``.
     """
     if any(REVERTED in line.rows for line in commit.lines):
-        for rows in lake.rows_between(REVERTED, commit, commit.first, commit.height):
+        for rows in lake.log_rows(REVERTED, commit, heights=(commit.first, commit.height)):
             for first in pc.unique(rows["first"]).to_pylist():
                 yield first - 1
 
