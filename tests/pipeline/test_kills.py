@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from causeway.pipeline.cluster import LocalCluster
 from tests.pipeline.kills import KILLS, Runs, environment, executors, python_workers
+from tests.pipeline.local_cluster import LocalCluster
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 from tests.pipeline.test_xdm_networks import BUSY_DOMAINS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,9 +17,8 @@ from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
 from causeway.network.network import HASHING
-from causeway.pipeline import opening as opening_module
+from causeway.pipeline import session as session_module
 from causeway.pipeline.masters import tasks_on
-from causeway.pipeline.opening import Opening
 from causeway.proofs.hashing import engines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -59,6 +59,17 @@ def started(java: Path) -> int:
     return int(file.read_text())
 
 
+def has_ended(number: int) -> bool:
+    """Wait until the process with this number has ended."""
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(number) and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+                return True  # its parent was killed too
+        time.sleep(0.02)
+    return not psutil.pid_exists(number)
+
+
 @pytest.mark.parametrize("wrong", ["network.seed=no", "network.master=local[0]", "network.spark.x=1", "network=1"])
 def test_a_scenario_is_refused_without_java_and_leaves_none(java: Path, wrong: str) -> None:
     process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--set", wrong)
@@ -66,7 +77,7 @@ def test_a_scenario_is_refused_without_java_and_leaves_none(java: Path, wrong: s
     assert process.returncode == 2 and len(said.splitlines()) == 1
     assert "network" in said or "master" in said
     file = java.parent / "started"
-    assert not file.exists() or not psutil.pid_exists(started(java))
+    assert not file.exists() or has_ended(started(java))
 
 
 def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
@@ -75,7 +86,7 @@ def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_
     process = run(java, "run", str(EXAMPLES / "recorded.toml"), "--traffic", packets, "--lake", lake)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 2 and "soon" in said and len(said.splitlines()) == 1
-    assert not psutil.pid_exists(started(java))
+    assert has_ended(started(java))
 
 
 def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
@@ -83,7 +94,7 @@ def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
     process = run(java, code=WAITING.format(java=java) + code)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and not said
-    assert not psutil.pid_exists(started(java))
+    assert has_ended(started(java))
 
 
 def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
@@ -95,41 +106,19 @@ def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and said == "causeway: stopped before the first tick\n"
-    assert not psutil.pid_exists(begun)
+    assert has_ended(begun)
 
 
-def test_ctrl_c_between_java_and_its_session_waits_for_neither(java: Path) -> None:
-    """Java has been started, and PySpark is being imported: that takes a second, in which people press Ctrl-C."""
-    code = (
-        "from causeway.pipeline import gateway, session\n"
-        "gateway._END_SECONDS = 600\n"
-        "def pressed(*_):\n"
-        "    wait()\n"
-        "    raise KeyboardInterrupt\n"
-        "session.Opening = pressed\n"
-        "try: session.guess_session('local[1]', {})\n"
-        "except KeyboardInterrupt: print('interrupted')\n"
-    )
-    process = run(java, code=WAITING.format(java=java) + code)
-    said, complaints = process.communicate(timeout=60)
-    assert said == "interrupted\n" and not complaints
-    assert not psutil.pid_exists(started(java))
-
-
-def test_what_could_not_be_opened_is_said_to_who_asks_for_it() -> None:
-    class NoJava:
-        def abandon(self) -> None:
-            pass
-
-    def refused(gateway: object) -> SparkSession:
+def test_what_could_not_be_opened_is_told_to_who_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object) -> SparkSession:
         raise InvalidInput("no")
 
-    opening = Opening(NoJava(), refused)  # type: ignore[arg-type]
-    opening.prepare(2, ["json"])
-    opening.prepared()
+    monkeypatch.setattr(session_module, "_build", refused)
+    start = session_module._Start("local[1]", None, {})
+    start.prepare(2, ["json"])
+    start.join()
     with pytest.raises(InvalidInput, match="no"):
-        opening.session()
-    assert opening.ended
+        start.session.result()
 
 
 def test_workers_that_are_prepared_while_the_session_ends_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,49 +132,35 @@ def test_workers_that_are_prepared_while_the_session_ends_say_nothing(monkeypatc
 
     complaints: list[object] = []
     monkeypatch.setattr(threading, "excepthook", complaints.append)
+    monkeypatch.setattr(session_module, "_build", lambda *_: Gone())
     for ends in (True, False):
         asked, ending = threading.Event(), threading.Event()
-        opening = Opening(None, lambda gateway: Gone())  # type: ignore[arg-type, return-value]
-        opening.prepare(1, ["json"])
+        start = session_module._Start("local[1]", None, {})
+        start.prepare(1, ["json"])
         assert asked.wait(60)
-        if ends:
-            opening.ends()
+        start.ending = ends
         ending.set()
-        opening.prepared()
+        start.join()
         assert len(complaints) == (0 if ends else 1)
 
 
-def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:
-    code = (
-        "from causeway.model.errors import InvalidInput\n"
-        "from causeway.pipeline.session import begin_session, close_session, open_session\n"
-        "begin_session('local[1]')\n"
-        "begin_session('local[1]')\n"
-        "try: open_session('local[2]')\n"
-        "except InvalidInput as error: print(error)\n"
-        "close_session()\n"
-    )
-    process = run(java, code=code)
-    said, complaints = process.communicate(timeout=60)
-    assert said.startswith("a Spark session on local[1] with other settings is open") and not complaints
-    assert not psutil.pid_exists(started(java))
+def test_a_session_that_is_asked_for_takes_the_place_of_one_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        def __init__(self, options: dict[str, str], environment: dict[str, str]) -> None:
+            self.master = options["spark.master"]
 
+        def stop(self) -> None:
+            stopped.append(self.master)
 
-def test_a_session_that_is_asked_for_takes_the_place_of_a_guessed_one(java: Path) -> None:
-    code = (
-        "from causeway.pipeline.session import begin_session, guess_session\n"
-        "guess_session('local[1]', {})\n"
-        "wait()\n"
-        "print(STARTED.read_text())\n"
-        "STARTED.unlink()\n"
-        "begin_session('local[2]')\n"
-        "wait()\n"
-    )
-    process = run(java, code=WAITING.format(java=java) + code)
-    guessed, complaints = process.communicate(timeout=60)
-    assert not complaints
-    assert int(guessed) != started(java)
-    assert not psutil.pid_exists(int(guessed)) and not psutil.pid_exists(started(java))
+    stopped: list[str] = []
+    monkeypatch.setattr(session_module, "_build", Fake)
+    monkeypatch.setattr(session_module, "active_session", lambda: None)
+    monkeypatch.setattr(session_module, "_start", None)
+    session_module.begin_session("local[1]")
+    opened = session_module.open_session("local[2]")
+    assert vars(opened) == {"master": "local[2,4]"} and stopped == ["local[1,4]"]
+    session_module.close_session()
+    assert stopped == ["local[1,4]", "local[2,4]"]
 
 
 @pytest.mark.parametrize(
@@ -211,5 +186,5 @@ def test_a_setting_that_is_no_number_of_tasks_is_named() -> None:
 def test_workers_load_what_hashes_before_their_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
     monkeypatch.setattr(engines, "prepare", lambda: called.append(1))
-    assert list(opening_module._import([HASHING, "json", "no.such.module:prepare"], iter([]))) == []
+    assert list(session_module._import([HASHING, "json", "no.such.module:prepare"], iter([]))) == []
     assert called == [1]

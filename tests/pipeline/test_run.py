@@ -258,7 +258,7 @@ def test_the_same_roots_on_a_standalone_cluster_where_buckets_stay_with_their_ex
     program = f"""
 import time
 from pathlib import Path
-from causeway.pipeline.cluster import LocalCluster
+from tests.pipeline.local_cluster import LocalCluster
 from causeway.pipeline.executors import SparkExecutor
 from causeway.pipeline.placement import executors_of
 from tests.pipeline.test_run import network

@@ -7,6 +7,7 @@ arguments takes the place of one that was guessed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,9 +39,12 @@ def begin_early(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> b
     master, settings = network.get("master", MASTER), network.get("spark", {})
     if network.get("executor", EXECUTOR) != EXECUTOR or not isinstance(master, str) or not isinstance(settings, dict):
         return False
-    from causeway.pipeline.session import guess_session
+    from causeway.pipeline.masters import is_local
+    from causeway.pipeline.session import begin_session
 
-    guess_session(master, texts(settings))
+    if is_local(master):
+        with contextlib.suppress(InvalidInput):
+            begin_session(master, extra=texts(settings))
     return True
 
 

@@ -31,7 +31,7 @@ from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.record import NOTHING, Outside, Record
 from causeway.pipeline.roots import root_of
 from causeway.pipeline.run import commit_genesis, run_group
-from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
+from causeway.pipeline.session import active_session, begin_session, open_session, prepare_workers, tasks_asked
 from causeway.protocols.secrets import NONE, Secrets
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Network:
     @property
     def spark(self) -> SparkSession:
         """Return the Spark session; the first use starts it. A run in process reads with whatever session is open."""
-        if self.scenario.network.executor == "in_process" and (session := open_one()) is not None:
+        if self.scenario.network.executor == "in_process" and (session := active_session()) is not None:
             return session
         return open_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
 

@@ -137,6 +137,7 @@ class Rows:
 
         Raises ``InvalidInput`` where there is none.
         """
+        from causeway.pipeline.session import active_session
         from causeway.pipeline.stored_frames import frame_of
 
         session = session or active_session()
@@ -180,17 +181,6 @@ class Rows:
         return f"<p><b>{html.escape(self._title())}</b></p><table><tr>{names}</tr>{body}</table>{note}"
 
 
-def active_session() -> SparkSession | None:
-    """Return the Spark session of the user, None: there is none. Nothing of Spark is loaded to find out."""
-    import sys
-
-    if "pyspark.sql" not in sys.modules:
-        return None
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
-
-
 def cell_text(value: Any) -> str:
     """Return a value as a table shows it: without what a terminal or a page would take for more than text."""
     if value is None:
@@ -221,4 +211,4 @@ def _check(field: pa.Field, values: tuple[Any, ...]) -> None:
             raise InvalidInput(f"{field.name}: {shown(value)}: must be of type {type_text(kind)}") from None
 
 
-__all__ = ["SHOWN_ROWS", "Rows", "active_session", "cell_text", "type_text"]
+__all__ = ["SHOWN_ROWS", "Rows", "cell_text", "type_text"]

