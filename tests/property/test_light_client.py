@@ -69,7 +69,7 @@ def expected_validity(
     signers: set[int],
     distance: int,
 ) -> Validity:
-    """X-4 in fractions; the deployed rule likewise, from the validators that the trusted header names as the next."""
+    """IBC reference X-4 in fractions; the deployed rule likewise, from the next validators of the trusted header."""
     trusted = current if rule == "reference" else following
 
     def share(of: dict[int, int]) -> Fraction:

@@ -99,7 +99,7 @@ def test_bits_of() -> None:
     assert [bits_of(u64(numbers)) for numbers in ([], [0], [1], [255, 3], [2**64 - 1])] == [0, 0, 1, 8, 64]
 
 
-# ---- indices (2.1, 2.2)
+# ---- indices (IC reference 2.1, 2.2)
 
 
 # ---- frames

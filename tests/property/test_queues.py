@@ -28,7 +28,7 @@ def u64(numbers: list[int]) -> np.ndarray:
 
 
 class Plain:
-    """Many queues as dicts: the definition (2.3), one element at a time."""
+    """Many queues as dicts: the definition (IC reference 2.3), one element at a time."""
 
     def __init__(self, base: int) -> None:
         self.base = base

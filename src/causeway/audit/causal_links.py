@@ -1,7 +1,7 @@
 """Causal links between blocks: how runs count them, and which of all together are misplaced.
 
-A message links blocks of two chains: its sending is the cause of its receipt (C1), its receipt the cause of its
-acknowledgement (C2). Two rules hold over all links of a ledger:
+A message links blocks of two chains: its sending is the cause of its receipt (IBC reference C1), its receipt the
+cause of its acknowledgement (IBC reference C2). Two rules hold over all links of a ledger:
 
 - Blocks can be replayed in causal order (``causal_loops.replay``). A link that has to be left out closes a cycle: by a
   vector clock with an entry for each chain, a block comes after itself.

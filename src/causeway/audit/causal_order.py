@@ -3,7 +3,7 @@
 The first pass counts the causal links of each run (``CausalLinks.summary``). Those of all runs are compared together
 (``causal_links.compare_links``). A second pass over the runs that have misplaced links names their messages.
 
-Reference: IBC messaging queue, section 3 (causal ordering, rules C1 to C5).
+Reference: IBC reference 1.2, rules C1 to C5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The IAVL store: versions of an IAVL+ tree, each with its root and its proofs (specs/ibc.md 2.6).
+"""The IAVL store: versions of an IAVL+ tree, each with its root and its proofs (IBC reference 2.6).
 
 A node's hash is over its height, size and version, the version being the one whose commit last changed it; then over a
 leaf's key and value digest, or an inner node's two children. Every commit makes a version, the first one version 1.

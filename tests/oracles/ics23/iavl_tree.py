@@ -1,4 +1,4 @@
-"""The IAVL+ tree of deployed chains: a leaf-valued AVL tree, its nodes never changed once committed (specs/ibc.md 2.6).
+"""The IAVL+ tree of deployed chains: a leaf-valued AVL tree of immutable committed nodes (IBC reference 2.6).
 
 Nodes are rows of columns. A change copies the nodes on its path that earlier versions hold, and works in place on those
 that are new since the last commit. What deployed trees compute on the way up from every change, and nobody sees before

@@ -1,4 +1,4 @@
-"""A store of stores: named roots in a simple tree, and proofs in two steps (specs/ibc.md 2.6, ``chained``)."""
+"""A store of stores: named roots in a simple tree, and proofs in two steps (IBC reference 2.6, ``chained``)."""
 
 from __future__ import annotations
 

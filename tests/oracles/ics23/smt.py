@@ -1,4 +1,4 @@
-"""The sparse Merkle store of ICS-23's SmtSpec (specs/ibc.md 2.6): the way to a leaf is the hash of its key.
+"""The sparse Merkle store of ICS-23's SmtSpec (IBC reference 2.6): the way to a leaf is the hash of its key.
 
 A subtree with one leaf is that leaf, so a leaf stands just below where its way parts from its neighbours'; a subtree
 without leaves is 32 zero bytes. Neighbours are neighbours by hashed key.

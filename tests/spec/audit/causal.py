@@ -1,4 +1,4 @@
-"""Causal order, from the text of the IBC messaging queue (section 3): vector clocks over the blocks of all chains.
+"""Causal order, from IBC reference 1.2: vector clocks over the blocks of all chains.
 
     A:send(m) -> B:receive(m)                               C1
     B:receive(m) -> A:receipt(m)                            C2

@@ -1,7 +1,7 @@
 """The IBC messaging queue in plain numbers, dicts and sets: the oracle.
 
 It restates the published text step by step, the slow and obvious way, so that a reader can hold it beside the text.
-Section numbers ("3.3", "D-1", "X-2") are those of the implementer's reference. It imports nothing of causeway, and only
+Section numbers ("3.3", "D-1", "X-2") are those of docs/reference/ibc.md. It imports nothing of causeway, and only
 tests import it.
 
 | file | sections |

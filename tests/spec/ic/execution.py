@@ -1,4 +1,4 @@
-"""Execution phase: 3.5, with the schedule and the effects of docs/protocols/ic.md."""
+"""Execution phase: 3.5, with the turns of X-4."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001, RUF002 -- formulas keep the letters of the text they restate
-"""Induction phase: 3.3, 3.4, and steps 1 to 4 of "One round of one subnet" in docs/protocols/ic.md."""
+"""Induction phase: 3.3, 3.4, and steps 1 to 4 of a round (3.1)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

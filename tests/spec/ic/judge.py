@@ -1,4 +1,4 @@
-"""Judging one message (docs/protocols/ic.md; 3.3, D-5, X-2)."""
+"""Judging one message (3.3, D-5, X-2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

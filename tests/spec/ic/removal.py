@@ -1,4 +1,4 @@
-"""End of canisters: step 0 of "One round of one subnet" in docs/protocols/ic.md."""
+"""End of canisters: step 0 of a round (3.1, 2.7)."""
 
 from dataclasses import replace
 from typing import Any

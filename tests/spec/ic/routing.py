@@ -1,4 +1,4 @@
-"""XNet routing phase: 3.6, with the routing order of docs/protocols/ic.md (X-6, X-7)."""
+"""XNet routing phase: 3.6, with the limits and the routing order of X-6 and X-7."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Polkadot's egress queues in plain numbers, dicts and sets: the oracle.
 
-It restates the implementer's reference step by step, the slow and obvious way, so that a reader can hold it beside the
+It restates docs/reference/icmp.md step by step, the slow and obvious way, so that a reader can hold it beside the
 text; section numbers ("3.4", "D-7", "X-3") are the reference's. It imports nothing of causeway, and only tests import
 it. Where the reference is silent, the docstring beside the code says what was decided and why.
 

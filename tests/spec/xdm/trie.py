@@ -1,4 +1,4 @@
-"""The state trie (icmp.md 2.3, layout V1) and storage proofs that are verified by walking their nodes (2.4)."""
+"""The state trie (ICMP reference 2.3, layout V1) and storage proofs that are verified by walking their nodes (2.4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -181,7 +181,8 @@ class TendermintTrust(Trust):
     The forms: ``consensus_state`` (protobuf) with ``height``; ``header`` (the JSON of a node's RPC); or ``height``,
     ``time``, ``root``, ``next_validators_hash`` and, if known, ``validators_hash`` and ``header_hash``.
     ``client_state`` (protobuf) brings chain id, periods and trust level with it. Otherwise ``rule`` is ``deployed``
-    (more than 2/3 of the header's validators and more than ``trust_level`` of the trusted ones) or ``reference`` (X-4).
+    (more than 2/3 of the header's validators and more than ``trust_level`` of the trusted ones) or ``reference`` (IBC
+    reference X-4).
     """
 
     kind: Literal["tendermint_trust"]

@@ -1,7 +1,7 @@
 """Several proofs in one message, plain or compressed: a compressed batch keeps each distinct inner step once.
 
 Of a batch the entry that is asked about is verified, as the deployed verifiers do: of several the first. What else a
-batch holds says nothing; ``remarks`` names what no encoder writes. Source: specs/ibc.md 2.6 and the reference's
+batch holds says nothing; ``remarks`` names what no encoder writes. Source: IBC reference 2.6 and the reference's
 compression.
 """
 

@@ -1,6 +1,6 @@
 """Proofs through several stores: the root of one is the value that the next one proves, up to a header's root.
 
-Deployed chains keep an IAVL tree a module and a simple tree over the modules' roots. Source: specs/ibc.md 2.6
+Deployed chains keep an IAVL tree a module and a simple tree over the modules' roots. Source: IBC reference 2.6
 (``chained``).
 """
 

@@ -1,7 +1,7 @@
 """Sorted columns of entries: what a store commits to.
 
 Keys order as bytes do (a key before its extensions), so the keys of one queue lie together, its indices ascending
-(specs/ibc.md 2.3).
+(IBC reference 2.3).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class StoreError(CausewayError):
 
 
 class EmptyKey(StoreError):
-    """An entry has an empty key, which ICS-23 cannot prove (specs/ibc.md 2.6)."""
+    """An entry has an empty key, which ICS-23 cannot prove (IBC reference 2.6)."""
 
 
 class EmptyValue(StoreError):
-    """An entry has an empty value, which ICS-23 cannot prove (specs/ibc.md D-5)."""
+    """An entry has an empty value, which ICS-23 cannot prove (IBC reference D-5)."""
 
 
 class UnsortedKeys(StoreError):

@@ -1,6 +1,6 @@
 """Existence: a key with its value, the leaf operation and the steps from there to the root.
 
-Source: specs/ibc.md 2.6, the checks in their order.
+Source: IBC reference 2.6, the checks in their order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The levels of one tree of RFC 6962, kept: proofs need no rebuilding.
 
 Level 0 holds the leaves' digests; node i of a level has the children 2i and 2i + 1 of the level below, and an odd last
-node moves up unchanged. That is the tree whose left part holds the largest power of two below n leaves (specs/ibc.md
+node moves up unchanged. That is the tree whose left part holds the largest power of two below n leaves (IBC reference
 2.6).
 """
 

@@ -1,6 +1,6 @@
 """Non-existence: two neighbouring leaves with nothing between them, or one at the end with nothing beyond it.
 
-Where a step stands among its siblings is read off the lengths of its prefix and suffix. Source: specs/ibc.md 2.6.
+Where a step stands among its siblings is read off the lengths of its prefix and suffix. Source: IBC reference 2.6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The single steps of an ICS-23 proof: hashing, length prefixes, leaf and inner operations, and their checks.
 
-Source: specs/ibc.md 2.6; the texts of refusals are those of the deployed Go implementation.
+Source: IBC reference 2.6; the texts of refusals are those of the deployed Go implementation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The three proof specs that deployed chains use: what shape a proof must have under each kind of store.
 
-Source: specs/ibc.md 2.6. The messages are shared: copy one before changing it.
+Source: IBC reference 2.6. The messages are shared: copy one before changing it.
 """
 
 from __future__ import annotations

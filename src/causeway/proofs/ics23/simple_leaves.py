@@ -1,4 +1,4 @@
-"""Leaves of ICS-23's TendermintSpec, hashed by columns (specs/ibc.md 2.6)."""
+"""Leaves of ICS-23's TendermintSpec, hashed by columns (IBC reference 2.6)."""
 
 from __future__ import annotations
 

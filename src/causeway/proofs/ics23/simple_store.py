@@ -1,4 +1,4 @@
-"""The simple store: entries sorted by key under a tree of RFC 6962, ICS-23's TendermintSpec (specs/ibc.md 2.6)."""
+"""The simple store: entries sorted by key under a tree of RFC 6962, ICS-23's TendermintSpec (IBC reference 2.6)."""
 
 from __future__ import annotations
 

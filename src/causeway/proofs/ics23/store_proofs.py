@@ -1,7 +1,7 @@
 """ICS-23 proofs of a committed store, encoded by columns: one CommitmentProof a row, without rebuilding anything.
 
 A store that can be proven offers its leaves in the order of its spec, and for any of them the steps to the root. What
-is here makes of that the deployed messages (specs/ibc.md 2.6): existence, and non-existence by the two neighbours.
+is here makes of that the deployed messages (IBC reference 2.6): existence, and non-existence by the two neighbours.
 """
 
 from __future__ import annotations

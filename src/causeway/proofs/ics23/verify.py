@@ -1,6 +1,6 @@
 """Verification of one claim: that a value is stored under a key, or that a key is not stored.
 
-Source: specs/ibc.md 2.6. Functions return when the proof holds and raise when it does not.
+Source: IBC reference 2.6. Functions return when the proof holds and raise when it does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many proofs of one leaf each, in columns: made, and verified with every distinct node hashed once (xdm.md 2.4)."""
+"""Build many single-leaf proofs in columns, and verify them hashing each distinct node once (XDM reference 2.4)."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from causeway.proofs.mmr.errors import GetRootOnEmpty
 
 
 def leaf_hash(encoded_leaf: bytes) -> bytes:
-    """Return the node of a data leaf: Keccak-256 of its SCALE encoding (xdm.md 2.4)."""
+    """Return the node of a data leaf: Keccak-256 of its SCALE encoding (XDM reference 2.4)."""
     return keccak256(encoded_leaf)
 
 
 def bag_peaks(peaks: Sequence[bytes]) -> bytes:
-    """Return the root over peaks given left to right: from the right, the right one first (xdm.md 2.4).
+    """Return the root over peaks given left to right: from the right, the right one first (XDM reference 2.4).
 
     Raises:
         GetRootOnEmpty: there are none.

@@ -2,7 +2,7 @@
 
 Nodes are numbered in order of insertion: a leaf, then each parent that it completes. A node is also named by its height
 and its index among the nodes of that height: node (h, k) stands over the leaves k * 2^h to (k + 1) * 2^h - 1. With n
-leaves there are n >> h nodes of height h, whatever n is, so the levels of a range only ever grow (xdm.md 2.4).
+leaves there are n >> h nodes of height h, whatever n is, so the levels of a range only ever grow (XDM reference 2.4).
 """
 
 from __future__ import annotations

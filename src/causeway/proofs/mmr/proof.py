@@ -1,4 +1,4 @@
-"""Proofs that leaves are in a Merkle mountain range (xdm.md 2.4).
+"""Proofs that leaves are in a Merkle mountain range (XDM reference 2.4).
 
 Items come mountain by mountain, left to right. A mountain without a proven leaf is one item, its peak; one with proven
 leaves gives the siblings that cannot be computed, level by level from below, each level left to right. The mountains

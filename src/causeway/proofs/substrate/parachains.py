@@ -2,9 +2,9 @@
 
 ```
 Parachains.Heads(p)               Vec<u8>, the hash of p's last block that was included
-Parachains.Watermarks(p)          (u32 number, hash) of the relay block up to which p has consumed (D-11)
+Parachains.Watermarks(p)          (u32 number, hash) of the relay block up to which p has consumed (ICMP reference D-11)
 Parachains.UnroutedIngress(n, p)  Vec<(u32 sender, root)>: what relay block n posted to p, above p's watermark
-Parachains.Blocked(x, p)          u32: the relay block since which p hears nothing from x (5.1 (2))
+Parachains.Blocked(x, p)          u32: the relay block since which p hears nothing from x (ICMP reference 5.1)
 ```
 Each is an entry of the state's trie (layout V1), under ``Twox64Concat`` of its SCALE key.
 """
@@ -64,7 +64,7 @@ def unrouted_map_key(number: int, to: int) -> bytes:
 
 
 def blocked_key(source: int, to: int) -> bytes:
-    """Return the key of the relay block since which a parachain hears nothing from another (5.1 (2))."""
+    """Return the key of the relay block since which a parachain hears nothing from another (ICMP reference 5.1)."""
     return storage_key(PALLET, BLOCKED, (twox_64_concat, encode_u32(source) + encode_u32(to)))
 
 
@@ -80,7 +80,7 @@ def encode_u32(number: int) -> bytes:
 
 
 def encode_watermark(number: int, block_hash: bytes) -> bytes:
-    """Return a watermark as its entry has it: the relay block's number (u32) and hash (D-11)."""
+    """Return a watermark as its entry has it: the relay block's number (u32) and hash (ICMP reference D-11)."""
     return encode_u32(number) + block_hash
 
 
@@ -127,7 +127,7 @@ def verify_posted_queue(
 
 
 def verify_queued_message(root: bytes, nodes: Sequence[bytes], index: int, message: bytes) -> tuple[Step, ...]:
-    """Return the path of the message at place ``index`` of an egress queue to the queue's root (2.3: layout V0).
+    """Return the path of the message at place ``index`` of an egress queue to the queue's root (ICMP reference 2.3).
 
     Raises:
         MissingValue: the queue is shorter.

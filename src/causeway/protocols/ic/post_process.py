@@ -181,7 +181,7 @@ def _with_smaller(
 
 def within_limits(state: State, queued: Frame, onward: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Pull from the output queues what the stream limits let through, and return it in routing order (X-6)."""
-    # The order in which the output queues are visited under limits (X-7, and `docs/protocols/ic.md`).
+    # The order in which the output queues are visited under limits (X-7).
     position = groups_of(queued["sender"], queued["receiver"]).ranks().astype(np.uint64)
     merged = stable_order(queued["sender"], position, queued["receiver"])
     turns = groups_of(queued["sender"][merged])

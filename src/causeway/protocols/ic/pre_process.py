@@ -1,8 +1,8 @@
 """The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
 
-The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet"; "3.4 (n)" is line n of the
-definition in the reference. Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected
-with a signal. What becomes of our own messages that a header signals stands in ``signals``.
+The steps and their order are those of IC reference 3.1; "3.4 (n)" is line n of that section. Outcomes for a message of
+a slice: pushed to its input queue; dropped and lost; rejected with a signal. ``signals`` handles the signals about our
+own messages.
 """
 
 from __future__ import annotations

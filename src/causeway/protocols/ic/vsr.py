@@ -61,7 +61,7 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     """Return the verdicts of their destinations on ``messages`` (``LANE_COLUMNS`` and the message columns).
 
     Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
-    those of ``docs/protocols/ic.md``, "Judging one message".
+    those of IC reference 3.3, "Judging one message".
     """
     options, registry = context.options, context.registry
     length = len(messages)
