@@ -19,7 +19,6 @@ from typing import Any
 from causeway.model.ledger import Event, Kind
 from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
-from causeway.protocols.ibc.keys import Purpose
 from causeway.service.ibc.answers import OptionsAnswer
 from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.memory import Memory
@@ -131,7 +130,7 @@ class Lakes:
                     rows += views.proofs(step.chain, list(step.keys)[len(rows) :], step.height)["proofs"]
                 return [(bytes.fromhex(row["value"] or ""), bytes.fromhex(row["proof"])) for row in rows]
             case ReadPackets():
-                place = (step.chain, step.counterparty, Purpose.SEND, step.first, step.count, step.height)
+                place = (step.chain, step.counterparty, "send", step.first, step.count, step.height)
                 return [bytes.fromhex(row["value"]) for row in views.entries(*place)["entries"]]
             case Submit():
                 self.submitted.append(step)

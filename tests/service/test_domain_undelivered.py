@@ -187,7 +187,7 @@ class Said:
             self.passes += 1
             inbox, self._height = next(self._taken), next(self._heights, self._height + 1)
             assert self.passes < 300, "it does not end"
-        row = ChannelAnswer(channel=0, state=1, next_inbox=inbox, next_outbox=outbox, next_response=inbox)
+        row = ChannelAnswer(channel=0, state=1, next_inbox=inbox, next_outbox=outbox, next_response=inbox, count=0)
         names = {"chain": step.chain, "counterparty": step.counterparty}
         return ChannelsAnswer(**names, height=self._height, best=self._height, under=None, channels=[row])
 

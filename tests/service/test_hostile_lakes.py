@@ -57,10 +57,13 @@ def test_a_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
 
 def test_a_lake_that_names_endless_ranges_costs_little() -> None:
     content: dict[str, Any] = {"head": 0, "tail": 2**60, "entries": [[0, 2**60, 1]]}
-    client = {"state": "active", "trusted": [dict.fromkeys(("height", "time", "added", "added_time"), 5) | ROOTS]}
+    late = {**content, "ready": 2**60, "missing": [], "waiting": []}
+    none = {"head": 0, "tail": 0, "entries": [], "ready": 0, "missing": [], "waiting": []}
+    header = dict.fromkeys(("height", "time", "added", "added_time"), 5) | ROOTS
+    client = {"state": "active", "latest": 5, "expires_in": 9, "trusted": [header]}
     ends = {"chain": "left", "counterparty": "right", "height": 9, "time": 9}
-    source = lane_view({**ends, "send": content, "receipt": content, "client": client})
-    target = lane_view({**ends, "send": content, "receipt": {"head": 0, "tail": 0, "entries": []}, "client": client})
+    source = lane_view({**ends, "send": content, "receipt": late, "client": client})
+    target = lane_view({**ends, "send": content, "receipt": none, "client": client})
     for rules in (Rules(), Rules(ordered=False)):
         work = work_between(source, target, rules, RelaySettings())
         assert len(work.packets) == len(work.receipts) == MOST_LISTED

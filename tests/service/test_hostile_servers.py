@@ -30,14 +30,15 @@ MEMORY = 400 << 20
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)
 TRUSTED: dict[str, Any] = {"height": 0, "time": 0, "added": 0, "added_time": 0, **ROOTS}
 QUEUE: dict[str, Any] = {"head": 0, "tail": 0, "entries": []}
+CLIENT: dict[str, Any] = {"state": "active", "latest": 0, "expires_in": 0}
 LANE: dict[str, Any] = {
     "chain": "left",
     "counterparty": "right",
     "height": 3,
     "time": 3,
     "send": QUEUE,
-    "receipt": QUEUE,
-    "client": {"state": "active", "trusted": [TRUSTED]},
+    "receipt": {**QUEUE, "ready": 0, "missing": [], "waiting": []},
+    "client": {**CLIENT, "trusted": [TRUSTED]},
 }
 
 
@@ -121,10 +122,10 @@ def test_redirects_are_not_followed_and_compression_is_not_undone() -> None:
         ({**LANE, "send": {**QUEUE, "tail": 2**64}}, "send.tail"),
         ({**LANE, "send": {**QUEUE, "entries": [[0, 1]]}}, "send.entries.0"),
         ({**LANE, "send": {**QUEUE, "entries": [[0, 1, 1]] * 10_000}}, "send.entries"),
-        ({**LANE, "client": {"state": "active", "trusted": []}}, "client.trusted"),
-        ({**LANE, "client": {"state": "active", "trusted": [TRUSTED, TRUSTED]}}, "order of their heights"),
-        ({**LANE, "client": {"state": "active", "trusted": [{**TRUSTED, "root": "00"}]}}, "client.trusted.0.root"),
-        ({**LANE, "client": {"state": "active", "trusted": [{**TRUSTED, "root": "zz" * 32}]}}, "client.trusted.0.root"),
+        ({**LANE, "client": {**CLIENT, "trusted": []}}, "client.trusted"),
+        ({**LANE, "client": {**CLIENT, "trusted": [TRUSTED, TRUSTED]}}, "order of their heights"),
+        ({**LANE, "client": {**CLIENT, "trusted": [{**TRUSTED, "root": "00"}]}}, "client.trusted.0.root"),
+        ({**LANE, "client": {**CLIENT, "trusted": [{**TRUSTED, "root": "zz" * 32}]}}, "client.trusted.0.root"),
         ({}, "chain"),
         (7, "no served lake"),
         (b"\xff\xfe", "no served lake"),

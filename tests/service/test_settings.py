@@ -72,6 +72,10 @@ def test_faults_follow_from_the_seed() -> None:
     assert everything != sorted(everything)
 
 
+STATUS: dict[str, Any] = {"protocol": "ibc", "lake": "one", "height": 0, "tick": 0, "time": 0, "tick_ns": 1}
+"""What a served lake of any protocol says of itself."""
+
+
 def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
     known = {
         "order": "ordered",
@@ -80,16 +84,21 @@ def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
         "cleanup": "off",
         "unbonding_ns": 10,
         "delay_ns": 0,
+        "redundant": "refuse",
+        "header_fee": 0,
+        "proof_fee": 0,
     }
     named = [{"name": name, "external": external} for name, external in chains]
     pairs = [[one, other] for one, outside in chains for other, _ in chains if one != other and not outside]
-    return {"chains": named, "connections": pairs, "options": {**known, **options}}
+    return {**STATUS, "chains": named, "connections": pairs, "options": {**known, **options}}
 
 
 def test_nothing_is_signed_for_two_addresses_of_one_lake() -> None:
     async def ask(*lakes: str) -> None:
         named = dict(zip("ab", lakes, strict=True))
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"lake": named[request.url.host]}))
+        transport = httpx.MockTransport(
+            lambda request: httpx.Response(200, json={**STATUS, "lake": named[request.url.host]})
+        )
         async with (
             ServiceClient("http://a", transport=transport) as a,
             ServiceClient("http://b", transport=transport) as b,
@@ -155,6 +164,7 @@ def test_lakes_whose_messages_no_process_carries(
     a: str, b: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = {"a": {"protocol": a}, "b": b}
+    served = {end: {**STATUS, **status} if status else {} for end, status in served.items()}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
     monkeypatch.setattr("causeway.service.relay.ServiceClient", partial(ServiceClient, transport=transport))
     with pytest.raises(InvalidInput, match=error):
@@ -166,8 +176,8 @@ def asked(respond: Any, tries: int = 3) -> Any:
 
     def answer(request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            nonce = {"nonce": 7} if "/senders/" in request.url.path else {}
-            return httpx.Response(200, json={"lake": "one", **nonce})
+            sender = {"sender": "0" * 64, "number": 0, "carrier": 0, "nonce": 7}
+            return httpx.Response(200, json=sender if "/senders/" in request.url.path else STATUS)
         found: httpx.Response = respond(request)
         return found
 
@@ -187,7 +197,12 @@ def taken(request: httpx.Request) -> httpx.Response:
 
 
 def test_a_lake_that_is_busy_is_asked_again() -> None:
-    answers = iter([httpx.Response(503, json={"text": "full"}), httpx.Response(429, json={"text": "too much"})])
+    answers = iter(
+        [
+            httpx.Response(503, json={"error": "MempoolFull", "text": "full"}),
+            httpx.Response(429, json={"error": "QuotaExceeded", "text": "too much"}),
+        ]
+    )
     assert asked(lambda request: next(answers, None) or taken(request))[1] is None
 
 
@@ -223,7 +238,11 @@ def test_a_nonce_that_another_process_used_is_asked_for_again() -> None:
         (httpx.Response(200, text="<html>"), ServiceError, "no served lake"),
         (httpx.Response(200, json=[1]), ServiceError, "no served lake"),
         (httpx.Response(200, json={"hash": "many"}), ServiceError, "not the answer that was to come"),
-        (httpx.Response(200, json={"hash": "0" * 64, "height": 1}), ServiceError, "about another message"),
+        (
+            httpx.Response(200, json={"hash": "0" * 64, "state": "in_block", "height": 1}),
+            ServiceError,
+            "about another message",
+        ),
     ],
 )
 def test_answers_that_are_none(response: httpx.Response, error: type[Exception], text: str) -> None:

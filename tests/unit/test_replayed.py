@@ -38,7 +38,6 @@ from causeway.programs.sources import Sources
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.contract import Tick
-from causeway.protocols.ibc.keys import Purpose
 from causeway.proving.ibc.pushed import PushedEntries
 from causeway.proving.ibc.store import store_at
 from causeway.proving.ibc.zones import zones_of
@@ -492,8 +491,8 @@ def test_a_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedL
             assert grouped.header(chain, height) == each.header(chain, height)
             assert grouped.relayers(chain, height) == each.relayers(chain, height)
             assert grouped.refusals(chain, height) == each.refusals(chain, height)
-        entries = each.entries("A", "B", Purpose.SEND, 0, 9, height)
-        assert grouped.entries("A", "B", Purpose.SEND, 0, 9, height) == entries
+        entries = each.entries("A", "B", "send", 0, 9, height)
+        assert grouped.entries("A", "B", "send", 0, 9, height) == entries
         assert grouped.outcome(height, 1) == each.outcome(height, 1)
     assert len(waiting) > GROUP
 

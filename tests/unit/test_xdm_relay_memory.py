@@ -74,7 +74,7 @@ def test_every_channel_has_its_turn() -> None:
 def channels(*rows: tuple[int, int, int, int]) -> ChannelsAnswer:
     """Return an answer with (channel, next_inbox, next_outbox, next_response) each."""
     shown = [
-        ChannelAnswer(channel=row[0], state=1, next_inbox=row[1], next_outbox=row[2], next_response=row[3])
+        ChannelAnswer(channel=row[0], state=1, next_inbox=row[1], next_outbox=row[2], next_response=row[3], count=0)
         for row in rows
     ]
     return ChannelsAnswer(chain="left", counterparty="right", height=1, best=None, under=None, channels=shown)
@@ -91,7 +91,10 @@ def status(own: str, chains: str = "main left right", agreed: int = 1, depth: in
     numbers = {"archiving_depth": depth, "challenge_period": 3, "max_future_nonces": 256}
     options = OptionsAnswer(**numbers, channels_per_block=15, resubmit_after=15)
     named = [ChainAnswer(name=name, external=name not in own.split()) for name in chains.split()]
-    return StatusAnswer(chains=named, consensus="main", agreed=f"{agreed:064x}", options=options)  # type: ignore[arg-type]
+    lake = {"protocol": "xdm", "lake": own, "height": 0, "tick": 0, "time": 0, "tick_ns": 1}
+    return StatusAnswer.model_validate(
+        {**lake, "chains": named, "consensus": "main", "agreed": f"{agreed:064x}", "options": options}
+    )
 
 
 URLS = {"a": "http://a", "b": "http://b"}

@@ -9,7 +9,7 @@ import asyncio
 import functools
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ConfigDict, Field
 from starlette.applications import Starlette
@@ -24,6 +24,7 @@ from causeway.network.replayed import ReplayBusy, ReplayDiffers
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
+from causeway.service.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, TakenAnswer
 from causeway.service.bodies import Turns
 from causeway.service.keys import WeakKey
 from causeway.service.mempool import MempoolFull, QuotaExceeded
@@ -34,7 +35,6 @@ from causeway.service.requests import (
     ENVELOPE_BYTES,
     READERS,
     Address,
-    Answer,
     Body,
     Call,
     Digest,
@@ -127,49 +127,6 @@ class TransactionBody(SignedBody):
     """A signed transaction."""
 
     content: TransactionSection
-
-
-class HealthAnswer(Answer):
-    """How a server is."""
-
-    height: int
-    waiting: int
-    waiting_bytes: int
-
-
-class TakenAnswer(Answer):
-    """What became of a message: its name, and the height of the block that has it."""
-
-    hash: Digest
-    state: Literal["waiting", "in_block", "redundant"]
-    height: int | None
-
-
-class FaultAnswer(Answer):
-    """What a block refused of what a sender asked for or carried, or a program failed on."""
-
-    program: str = Field(..., description="Its name; empty for what was carried.")
-    what: Literal["refused", "failed"]
-    why: str = Field(..., description="The refusal's name, or the program's error.")
-    count: int
-    where: str = Field(..., description="On which chain, and of what was carried which item.")
-
-
-class OutcomeAnswer(Answer):
-    """What of a message's effects its block refused; whoever asked the same program in it is told the same."""
-
-    hash: Digest
-    height: int
-    faults: list[FaultAnswer]
-
-
-class SenderAnswer(Answer):
-    """What a lake knows of a sender."""
-
-    sender: Digest
-    number: int = Field(..., description="The number under which programs know the sender.")
-    carrier: int = Field(..., description="The number under which the sender's transactions are accounted.")
-    nonce: int = Field(..., description="The last nonce; the next one must be above it.")
 
 
 def application(node: Node, hosts: Collection[str] = (), log: ServingLog | None = None) -> Starlette:

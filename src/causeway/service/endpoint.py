@@ -11,9 +11,10 @@ from prometheus_client.core import Metric
 from starlette.types import ASGIApp
 
 from causeway.pipeline.lake import Manifest
+from causeway.service.answers import StatusAnswer
 from causeway.service.lake_views import LakeViews
 from causeway.service.mempool import Message
-from causeway.service.requests import Address, Answer
+from causeway.service.requests import Address
 
 
 class Submission(Protocol):
@@ -91,7 +92,7 @@ class Endpoint(Protocol):
     longest transaction. ``exchange``: what it does besides answering, None if that is all.
     """
 
-    status_answer: ClassVar[type[Answer]]
+    status_answer: ClassVar[type[StatusAnswer]]
 
     @property
     def exchange(self) -> Exchange | None:

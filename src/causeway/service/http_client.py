@@ -19,11 +19,10 @@ from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
 from causeway.service.answers import (
     ErrorAnswer,
     FaultAnswer,
-    IdentityAnswer,
     Model,
     OutcomeAnswer,
-    ProtocolAnswer,
     SenderAnswer,
+    StatusAnswer,
     TakenAnswer,
     read_answer,
 )
@@ -118,12 +117,12 @@ class ServiceClient:
 
     async def protocol(self) -> str:
         """Return the name of the lake's protocol."""
-        return (await self.ask(ProtocolAnswer, "GET", "/v1/status")).protocol
+        return (await self.ask(StatusAnswer, "GET", "/v1/status")).protocol
 
     async def identity(self) -> str:
         """Return the lake's identity, which is part of what is signed for it."""
         if self._identity is None:
-            self._identity = (await self.ask(IdentityAnswer, "GET", "/v1/status")).lake
+            self._identity = (await self.ask(StatusAnswer, "GET", "/v1/status")).lake
         return self._identity
 
     async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import causeway
+from causeway.service.answers import ErrorAnswer
 from causeway.service.bodies import JSON
-from causeway.service.requests import Address, Answer
+from causeway.service.requests import Address
 
 VERSION = "3.1.0"
 
@@ -34,13 +35,6 @@ REFUSALS = {
 """What a request is refused with, whatever the address."""
 
 
-class Error(Answer):
-    """What a request is refused with: the error's stable name, and one line for a person."""
-
-    error: str
-    text: str
-
-
 def document(addresses: Sequence[Address]) -> dict[str, Any]:
     """Return the OpenAPI document of addresses, a JSON object."""
     names, components = _schemas(addresses)
@@ -60,7 +54,7 @@ def document(addresses: Sequence[Address]) -> dict[str, Any]:
 
 
 def _schemas(addresses: Sequence[Address]) -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
-    models: dict[tuple[type[BaseModel], Any], None] = {(Error, "serialization"): None}
+    models: dict[tuple[type[BaseModel], Any], None] = {(ErrorAnswer, "serialization"): None}
     for address in addresses:
         if address.body is not None:
             models[address.body, "validation"] = None
@@ -90,7 +84,7 @@ def _operation(address: Address, names: dict[Any, dict[str, Any]]) -> dict[str, 
         about = "In a block, or nothing is left to do." if status == 200 else "Waits for a block."
         told = about if len(address.answers) > 1 else address.about
         content["responses"][str(status)] = {"description": told, "content": {kind: {"schema": schema}}}
-    error = names[Error, "serialization"]
+    error = names[ErrorAnswer, "serialization"]
     for status, about in REFUSALS.items():
         content["responses"][str(status)] = {"description": about, "content": {JSON: {"schema": error}}}
     return content

@@ -7,7 +7,7 @@ a parameter given twice, a body of another type or with other keys are refused, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -73,30 +73,6 @@ class Query(BaseModel):
     """The parameters of a query; others are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Answer(BaseModel):
-    """An answer, for the OpenAPI document."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ChainAnswer(Answer):
-    """A chain of the network."""
-
-    name: str
-    external: bool = Field(..., description="Another lake runs it.")
-
-
-class StatusAnswer(Answer):
-    """What the network is, and how far it has come (``LakeViews.status``); ``chains`` are the protocol's."""
-
-    protocol: str
-    lake: str
-    height: int
-    tick: int
-    time: int
-    tick_ns: int
 
 
 class Body(Section):
@@ -211,9 +187,29 @@ async def answered_soon(view: Callable[..., Mapping[str, Any]], *arguments: Any)
     return JSONResponse(await run_in_threadpool(view, *arguments))
 
 
-async def answered(view: Callable[..., Mapping[str, Any]], *arguments: Any) -> Response:
+async def answered(view: Callable[..., Mapping[str, Any]], *arguments: Any, **named: Any) -> Response:
     """Return what a view says as JSON; it is asked, and its answer written, in one of few threads (``READERS``)."""
-    return await asyncio.get_running_loop().run_in_executor(READERS, lambda: JSONResponse(view(*arguments)))
+    return await asyncio.get_running_loop().run_in_executor(READERS, lambda: JSONResponse(view(*arguments, **named)))
+
+
+def address_of_view(
+    path: str,
+    about: str,
+    view: Callable[..., Mapping[str, Any]],
+    answer: type[BaseModel],
+    query: type[Query] = Query,
+    **parts: Sequence[str],
+) -> Address:
+    """Return the address of a view, which takes the parts of the path and the parameters of the query by their names.
+
+    ``parts``: the values that each part of the path may have.
+    """
+
+    async def handler(call: Call) -> Response:
+        return await answered(view, **call.path, **dict(call.query))
+
+    allowed = {name: {"type": "string", "enum": list(values)} for name, values in parts.items()}
+    return Address("GET", path, about, handler, query, answers={200: answer}, parts=allowed)
 
 
 def hexadecimal(text: str, what: str, most: int) -> bytes:

@@ -1,14 +1,15 @@
-"""What a served lake of zones answers, as strict schemas (``service.answers``)."""
+"""Answers of a served lake of zones (``service.answers``)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES
-from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
+from causeway.service import answers
+from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Hex, Index, Name, Text
 
 MAX_RANGES = 2_000
 """Ranges of entries that are read of one queue."""
@@ -17,45 +18,68 @@ MAX_TRUSTED = 1_000
 """Trusted headers that are read of one client."""
 
 MAX_CONNECTIONS = 10_000
+MAX_ACCOUNTS = 10_000
 MAX_NAMES = 100
 MAX_KEY_BYTES = 1 << 10
 """Longest key that a proof is asked for; those of queues have 88 bytes at most."""
 
-Value = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_VALUE_BYTES))]
-Proof = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_PROOF_BYTES))]
-KeyBytes = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_KEY_BYTES))]
+Value = Annotated[bytes, Hex(MAX_VALUE_BYTES)]
+Proof = Annotated[bytes, Hex(MAX_PROOF_BYTES)]
+KeyBytes = Annotated[bytes, Hex(MAX_KEY_BYTES)]
 Pushed = Annotated[tuple[Index, Index, Height | None], Field(strict=False)]
 Gap = Annotated[tuple[Index, Index], Field(strict=False)]
 
 
 class OptionsAnswer(Answer):
-    """The options that a relay process goes by."""
+    """The options that relay processes go by."""
 
     order: Literal["ordered", "unordered"]
-    expiry: Literal["strict", "inclusive"]
+    redundant: Name
     timeouts: Literal["on", "off"]
+    expiry: Literal["strict", "inclusive"]
     cleanup: Literal["on", "off"]
     unbonding_ns: Annotated[Height, Field(gt=0)]
     delay_ns: Height
+    header_fee: Index
+    proof_fee: Index
 
 
-class StatusAnswer(Answer):
-    """``/v1/status``."""
+class StatusAnswer(answers.StatusAnswer):
+    """What the network is, and how far it has come."""
 
     chains: ChainAnswers
     connections: Annotated[list[Annotated[tuple[Name, Name], Field(strict=False)]], Field(max_length=MAX_CONNECTIONS)]
     options: OptionsAnswer
 
 
-class QueueAnswer(Answer):
-    """A queue at a height: see ``lanes.QueueView``."""
+class HeaderAnswer(Answer):
+    """A signed header (protobuf), and what it says; of height 0, which nobody signs, only its root."""
+
+    chain: Name
+    height: Height
+    time: Height
+    root: Digest
+    hash: Digest | None = None
+    validators_hash: Digest | None = None
+    next_validators_hash: Digest | None = None
+    signed_header: Annotated[bytes, Hex(MAX_TRANSACTION_BYTES)] | None
+    """A longer one could not be submitted."""
+
+
+class SendAnswer(Answer):
+    """A send queue. ``entries``: ranges as (first, count, height of the push)."""
 
     head: Index
     tail: Index
-    ready: Index | None = None
     entries: Annotated[list[Pushed], Field(max_length=MAX_RANGES)]
-    missing: Annotated[list[Gap], Field(default_factory=list, max_length=MAX_RANGES)]
-    waiting: Annotated[list[Index], Field(default_factory=list, max_length=MAX_RANGES)]
+
+
+class ReceiptAnswer(SendAnswer):
+    """A receipt queue. ``missing``: ranges (first, count) that others overtook; ``waiting``: without a value yet."""
+
+    ready: Index
+    missing: Annotated[list[Gap], Field(max_length=MAX_RANGES)]
+    waiting: Annotated[list[Index], Field(max_length=MAX_RANGES)]
 
 
 class TrustedAnswer(Answer):
@@ -72,9 +96,11 @@ class TrustedAnswer(Answer):
 
 
 class ClientAnswer(Answer):
-    """A client: its state, and the newest headers that it trusts, ascending."""
+    """A client of the counterparty, with its newest trusted headers, ascending."""
 
-    state: Name
+    state: Literal["active", "frozen", "disconnecting"]
+    latest: Height
+    expires_in: Height
     trusted: Annotated[list[TrustedAnswer], Field(min_length=1, max_length=MAX_TRUSTED)]
 
     @model_validator(mode="after")
@@ -86,25 +112,36 @@ class ClientAnswer(Answer):
 
 
 class LaneAnswer(Answer):
-    """``/v1/chains/C/queues/R``."""
+    """Both queues of a chain for a counterparty, and its client of it."""
 
     chain: Name
     counterparty: Name
     height: Height
     time: Height
-    send: QueueAnswer
-    receipt: QueueAnswer
+    send: SendAnswer
+    receipt: ReceiptAnswer
     client: ClientAnswer
 
 
-class HeaderAnswer(Answer):
-    """``/v1/chains/C/header``: a longer header could not be submitted."""
+class EntryAnswer(Answer):
+    """An entry of a queue."""
 
-    signed_header: Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_TRANSACTION_BYTES))]
+    index: Index
+    key: KeyBytes
+    value: Value
+
+
+class EntriesAnswer(Answer):
+    """Entries of a queue."""
+
+    chain: Name
+    counterparty: Name
+    height: Height
+    entries: Annotated[list[EntryAnswer], Field(max_length=MAX_ITEMS)]
 
 
 class ProofAnswer(Answer):
-    """What lies under a key, with its proof; None for both where nothing does."""
+    """What lies under a key, with its ICS-23 proof; null where nothing does, with the proof of that."""
 
     key: KeyBytes
     value: Value | None
@@ -118,31 +155,39 @@ class ProofAnswer(Answer):
 
 
 class ProofsAnswer(Answer):
-    """``/v1/chains/C/proofs``: of the keys asked for the first ones, one at least."""
+    """What lies under keys: of those asked for the first ones, one at least."""
 
+    chain: Name
+    height: Height
+    root: Digest
     proofs: Annotated[list[ProofAnswer], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class EntryAnswer(Answer):
-    """An entry of a queue."""
+class AccountAnswer(Answer):
+    """A relayer's fee account: by ``name`` those of the scenario, by ``number`` others."""
 
-    index: Index
-    value: Value
+    name: Text | None = None
+    number: Index | None = None
+    headers: Index
+    submitted: Index
+    accepted: Index
+    redundant: Index
+    refused: Index
+    fees: Index
+    wasted: Index
 
 
-class EntriesAnswer(Answer):
-    """``/v1/chains/C/queues/R/send``."""
+class RelayersAnswer(Answer):
+    """The fee accounts with a chain."""
 
-    entries: Annotated[list[EntryAnswer], Field(max_length=MAX_ITEMS)]
-
-
-class AccountsAnswer(Answer):
-    """``/v1/chains/C/relayers``: counts by name, and who has them."""
-
-    relayers: Annotated[list[dict[Name, Index | Name]], Field(max_length=MAX_NAMES)]
+    chain: Name
+    height: Height
+    relayers: Annotated[list[AccountAnswer], Field(max_length=MAX_ACCOUNTS)]
 
 
 class RefusalsAnswer(Answer):
-    """``/v1/chains/C/refusals``."""
+    """How many calls were refused in a block, by error."""
 
+    chain: Name
+    height: Height
     refused: Annotated[dict[Name, Index], Field(max_length=MAX_NAMES)]

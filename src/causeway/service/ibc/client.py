@@ -8,12 +8,12 @@ from causeway.protocols.ibc.fees import COUNTS
 from causeway.protocols.limits import MAX_ANSWER_BYTES
 from causeway.service.http_client import Refused, ServiceClient, ServiceError, path_part
 from causeway.service.ibc.answers import (
-    AccountsAnswer,
     EntriesAnswer,
     HeaderAnswer,
     LaneAnswer,
     ProofsAnswer,
     RefusalsAnswer,
+    RelayersAnswer,
     StatusAnswer,
 )
 from causeway.service.ibc.lanes import LaneView, view_of
@@ -61,7 +61,10 @@ class LakeClient(ServiceClient):
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""
         path = f"/v1/chains/{path_part(chain)}/header"
-        return (await self.ask(HeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)).signed_header
+        found = (await self.ask(HeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)).signed_header
+        if found is None:
+            raise ServiceError(f"{self.url}{path}: no signed header of height {height}")
+        return found
 
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
         """Return value and proof of each key in the store of a chain at a height; where nothing lies under it, no byte
@@ -90,9 +93,9 @@ class LakeClient(ServiceClient):
     async def account(self, chain: str, relayer: int) -> dict[str, int]:
         """Return a relayer's fee account with a chain; empty before its first transaction."""
         path = f"/v1/chains/{path_part(chain)}/relayers"
-        found = await self.ask(AccountsAnswer, "GET", path, {"relayer": relayer})
-        mine = [row for row in found.relayers if row.get("number") == relayer]
-        return {name: int(row[name]) for row in mine for name in COUNTS if isinstance(row.get(name), int)}
+        found = await self.ask(RelayersAnswer, "GET", path, {"relayer": relayer})
+        mine = (row for row in found.relayers if row.number == relayer)
+        return {name: getattr(row, name) for row in mine for name in COUNTS}
 
     async def refusals(self, chain: str, height: int, relayer: int) -> dict[str, int]:
         """Return how many calls of a relayer were refused in the block of a height, by the error's name."""

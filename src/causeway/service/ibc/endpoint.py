@@ -10,10 +10,10 @@ from prometheus_client.core import Metric
 from causeway.network.opened import OpenedLake
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
+from causeway.service.ibc.answers import StatusAnswer
 from causeway.service.ibc.messages import require_possible
 from causeway.service.ibc.metrics import metrics_of
-from causeway.service.ibc.routes import Routes
-from causeway.service.ibc.schemas import StatusAnswer
+from causeway.service.ibc.routes import addresses
 from causeway.service.ibc.transactions import RelayTransaction
 from causeway.service.ibc.views import Views
 from causeway.service.requests import Address
@@ -49,7 +49,7 @@ class IbcEndpoint:
 
     def addresses(self) -> list[Address]:
         """Return headers, queues, proofs, accounts of relayers."""
-        return Routes(self.views).all()
+        return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of queues, clients and the accounts of relayers."""

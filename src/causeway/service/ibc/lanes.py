@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.proofs.tendermint.trust import TrustedHeader
-from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer, QueueAnswer
+from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer
 
 MOST_LISTED = 10_000
 """Entries that are listed one by one at most, whatever ranges a lake names: the first ones. Others wait their turn."""
@@ -137,14 +137,17 @@ def view_of(lane: LaneAnswer) -> LaneView:
         )
         for item in lane.client.trusted
     )
-    ends = _queue_view(lane.send), _queue_view(lane.receipt)
-    return LaneView(lane.chain, lane.counterparty, lane.height, lane.time, *ends, trusted, lane.client.state)
-
-
-def _queue_view(queue: QueueAnswer) -> QueueView:
-    ready = queue.tail if queue.ready is None else queue.ready
-    entries, missing = tuple(queue.entries), tuple(queue.missing)
-    return QueueView(queue.head, queue.tail, ready, entries, missing, bool(queue.waiting))
+    sent, received = lane.send, lane.receipt
+    send = QueueView(sent.head, sent.tail, sent.tail, tuple(sent.entries))
+    receipt = QueueView(
+        received.head,
+        received.tail,
+        received.ready,
+        tuple(received.entries),
+        tuple(received.missing),
+        bool(received.waiting),
+    )
+    return LaneView(lane.chain, lane.counterparty, lane.height, lane.time, send, receipt, trusted, lane.client.state)
 
 
 def rules_of(options: OptionsAnswer) -> Rules:

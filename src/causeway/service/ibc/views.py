@@ -52,6 +52,8 @@ used, as many as a relay process reads."""
 FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
 """The column with the counterparty, of tables in which it is not the ``destination`` that a queue is for."""
 
+PURPOSES = {purpose.name.lower(): purpose for purpose in Purpose}
+
 CLIENT_STATES = ("active", "frozen", "disconnecting", "frozen")
 
 
@@ -193,9 +195,10 @@ class Views(LakeViews):
         }
 
     def entries(
-        self, chain: str, counterparty: str, purpose: Purpose, first: int, count: int, height: int | None
+        self, chain: str, counterparty: str, purpose: str, first: int, count: int, height: int | None
     ) -> dict[str, Any]:
-        """Return entries of a queue from index ``first`` on, ``count`` at most, with their values.
+        """Return entries of a queue (``purpose``: of ``PURPOSES``) from index ``first`` on, ``count`` at most, with
+        their values.
 
         As many as one answer holds, one at least.
 
@@ -203,14 +206,16 @@ class Views(LakeViews):
             InvalidInput: there is no such queue here, or more than ``MAX_ITEMS`` are wanted (``LakeError``: no such
                 height).
         """
+        if purpose not in PURPOSES:
+            raise InvalidInput(f"queue: {purpose}; allowed: {', '.join(PURPOSES)}")
         height = self.known(chain, height)
         if not 0 < count <= MAX_ITEMS:
             raise InvalidInput(f"count: {count}; allowed: 1 to {MAX_ITEMS}")
         store = self._store(chain, height)
-        queue = store.queue(counterparty, purpose)
+        queue = store.queue(counterparty, PURPOSES[purpose])
         start = int(np.searchsorted(queue.indices, np.uint64(first)))
         indices = queue.indices[start : start + count]
-        keys = [index_key(counterparty, purpose, index) for index in indices.tolist()]
+        keys = [index_key(counterparty, PURPOSES[purpose], index) for index in indices.tolist()]
         places, _ = store.locate(pa.array(keys, pa.binary()))
         values = store.entries_at(places).values.to_pylist()
         rows = list(zip(indices.tolist(), keys, values, strict=True))

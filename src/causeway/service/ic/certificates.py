@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
-from starlette.responses import Response
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES
 from causeway.proving.ic.documents import certificate_document
 from causeway.proving.ic.state import CertifiedStates
+from causeway.service.ic.answers import CertificateAnswer
 from causeway.service.lake_views import LakeViews
-from causeway.service.requests import Address, Answer, Call, Digits, Number, Query, answered
+from causeway.service.requests import Number, Query, address_of_view
 
 KEPT_STATES = 2
 """States that are kept: of a large subnet one takes some hundred megabytes."""
@@ -35,61 +35,14 @@ class CertificateQuery(Query):
     height: Number | None = Field(None, description="A certified height; default: the last.")
 
 
-class KeyAnswer(Answer):
-    """A subnet's public key (DER)."""
-
-    kind: Literal["ic_public_key"]
-    key: Digits
-    subnet_id: str
-
-
-class PathAnswer(Answer):
-    """What is at a path of the state."""
-
-    path: list[str]
-    value: Digits
-
-
-class CertificateAnswer(Answer):
-    """A certificate (CBOR), and what it claims."""
-
-    kind: Literal["ic_certificate"]
-    subnet_id: str
-    time: int
-    paths: list[PathAnswer]
-    proof: Digits
-    trust: KeyAnswer
-
-
 class Certificates:
-    """What the address answers."""
+    """The view of certificates. ``address``: where it is served."""
 
     def __init__(self, views: LakeViews) -> None:
-        self._views = views
         self._states = CertifiedStates(views.opened, KEPT_STATES)
-
-    def address(self) -> Address:
-        """Return the address."""
-        return Address(
-            "GET",
-            PATH,
-            "A certificate of a stream, or of a program's certified data.",
-            self._answer,
-            CertificateQuery,
-            answers={200: CertificateAnswer},
-            parts={"chain": {"type": "string", "enum": self._views.own()}},
-        )
-
-    async def _answer(self, call: Call) -> Response:
-        query = call.query
-        return await answered(
-            self.certificate,
-            call.path["chain"],
-            query.counterparty,
-            query.substream,
-            query.index,
-            query.program,
-            query.height,
+        about = "A certificate of a stream, or of a program's certified data."
+        self.address = address_of_view(
+            PATH, about, self.certificate, CertificateAnswer, CertificateQuery, chain=views.own()
         )
 
     def certificate(

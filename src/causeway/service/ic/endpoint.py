@@ -14,9 +14,9 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
+from causeway.service.ic.answers import StatusAnswer
 from causeway.service.ic.certificates import Certificates
 from causeway.service.ic.exchange import XNetExchange
-from causeway.service.ic.schemas import StatusAnswer
 from causeway.service.lake_views import LakeViews
 from causeway.service.requests import Address
 
@@ -69,7 +69,7 @@ class IcEndpoint:
 
     def addresses(self) -> Sequence[Address]:
         """Return that of certificates, where subnets certify; the endpoints of streams have addresses of their own."""
-        return (Certificates(self.views).address(),) if self._kernel.options.certified else ()
+        return (Certificates(self.views).address,) if self._kernel.options.certified else ()
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of pools and of the nodes that are asked."""

@@ -13,10 +13,9 @@ from causeway.network.opened import OpenedLake
 from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
 from causeway.protocols.icmp.kernel import IcmpKernel
 from causeway.service.endpoint import Submission
-from causeway.service.icmp.channel_routes import ChannelRoutes
+from causeway.service.icmp.answers import StatusAnswer
 from causeway.service.icmp.channel_views import ChannelViews
-from causeway.service.icmp.routes import Routes
-from causeway.service.icmp.schemas import StatusAnswer
+from causeway.service.icmp.routes import addresses
 from causeway.service.icmp.views import Views
 from causeway.service.requests import Address
 
@@ -56,8 +55,7 @@ class IcmpEndpoint:
     def addresses(self) -> list[Address]:
         """Return the leaves of the relay chain, and proofs at each of them; of a network with channels, its last block
         and proofs of channels and of what is in them."""
-        views = self.views
-        return ChannelRoutes(views).all() if isinstance(views, ChannelViews) else Routes(views).all()
+        return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of the relay chain at a height: its leaves, and for whom queues wait."""

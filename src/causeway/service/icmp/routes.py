@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-from starlette.responses import Response
+from functools import partial
 
-from causeway.service.icmp.schemas import HeadsAnswer, ProofAnswer
+from pydantic import Field
+
+from causeway.service.icmp.answers import (
+    BlockAnswer,
+    ChannelProofAnswer,
+    ChannelsAnswer,
+    HeadsAnswer,
+    ProofAnswer,
+    StateProofAnswer,
+)
+from causeway.service.icmp.channel_views import ChannelViews
 from causeway.service.icmp.views import Views
-from causeway.service.requests import Address, Call, Number, Query, answered
+from causeway.service.requests import Address, Number, Query, address_of_view
 
 CHAIN = "/v1/chains/{chain}"
+QUEUED = f"{CHAIN}/queued/{{counterparty}}"
 
 
 class HeightQuery(Query):
@@ -28,75 +38,48 @@ class LeafQuery(HeightQuery):
     )
 
 
-class MessageQuery(LeafQuery):
+class PageQuery(HeightQuery):
     """A message of a lane."""
 
     index: Number = Field(..., description="Its number in the lane, from 0.")
 
 
-class Routes:
-    """What each address answers."""
+class MessageQuery(PageQuery, LeafQuery):
+    """A message of a lane, at a leaf of the relay chain."""
 
-    def __init__(self, views: Views) -> None:
-        self._views = views
 
-    def all(self) -> list[Address]:
-        """Return all of them."""
-        names, relay = self._views.opened.names, self._views.relay
-        paras = {"type": "string", "enum": [name for name in names if name != relay]}
-        proof = {200: ProofAnswer}
+def addresses(views: Views | ChannelViews) -> list[Address]:
+    """Return the leaves of the relay chain, and proofs at each of them; of a network with channels, its last block and
+    proofs of channels and of what is in them."""
+    relay = [views.relay]
+    paras = [name for name in views.opened.names if name != views.relay]
+    at = address_of_view
+    if isinstance(views, ChannelViews):
+        about = "proved under the relay chain's state"
+        watermark, ingress = (partial(views.received, what) for what in ("watermark", "ingress"))
+        consumed = f"How far a parachain has consumed, {about}."
+        waiting = f"All channels to a parachain with what is in them, {about}."
+        every = f"All channels from a parachain and to it, {about}."
+        one = f"The channel to another parachain and what is in it, {about}."
+        message = f"A message to another parachain that is not consumed, with all that is in their channel, {about}."
+        pair = {"chain": paras, "counterparty": paras}
         return [
-            Address(
-                "GET",
-                f"{CHAIN}/heads",
-                "The leaves of the relay chain.",
-                self.heads,
-                HeightQuery,
-                answers={200: HeadsAnswer},
-                parts={"chain": {"type": "string", "enum": [relay]}},
+            at(
+                f"{CHAIN}/head", "The last block of the relay chain.", views.head, BlockAnswer, HeightQuery, chain=relay
             ),
-            Address(
-                "GET",
-                f"{CHAIN}/watermark",
-                "How far a parachain has consumed, proved at a leaf of the relay chain.",
-                self.watermark,
-                LeafQuery,
-                answers=proof,
-                parts={"chain": paras},
-            ),
-            Address(
-                "GET",
-                f"{CHAIN}/ingress",
-                "All queues that wait for a parachain, proved at a leaf of the relay chain.",
-                self.ingress,
-                LeafQuery,
-                answers=proof,
-                parts={"chain": paras},
-            ),
-            Address(
-                "GET",
-                f"{CHAIN}/queued/{{counterparty}}",
-                "A message to another parachain that is not consumed, proved at a leaf of the relay chain.",
-                self.queued,
-                MessageQuery,
-                answers=proof,
-                parts={"chain": paras, "counterparty": paras},
-            ),
+            at(f"{CHAIN}/watermark", consumed, watermark, StateProofAnswer, HeightQuery, chain=paras),
+            at(f"{CHAIN}/ingress", waiting, ingress, StateProofAnswer, HeightQuery, chain=paras),
+            at(f"{CHAIN}/channels", every, views.channels, ChannelsAnswer, HeightQuery, chain=paras),
+            at(f"{CHAIN}/channel/{{counterparty}}", one, views.channel, ChannelProofAnswer, HeightQuery, **pair),
+            at(QUEUED, message, views.queued, ChannelProofAnswer, PageQuery, **pair),
         ]
-
-    async def heads(self, call: Call) -> Response:
-        """Answer the leaves of the relay chain at ``height``."""
-        return await answered(self._views.heads, call.path["chain"], call.query.height)
-
-    async def watermark(self, call: Call) -> Response:
-        """Answer the watermark of a parachain at ``height`` and ``leaf``, with its proof."""
-        return await answered(self._views.watermark, call.path["chain"], call.query.height, call.query.leaf)
-
-    async def ingress(self, call: Call) -> Response:
-        """Answer what waits for a parachain at ``height`` and ``leaf``, with its proof."""
-        return await answered(self._views.ingress, call.path["chain"], call.query.height, call.query.leaf)
-
-    async def queued(self, call: Call) -> Response:
-        """Answer message ``index`` to ``counterparty`` at ``height`` and ``leaf``, with its proof."""
-        place, query = (call.path["chain"], call.path["counterparty"]), call.query
-        return await answered(self._views.queued, *place, query.index, query.height, query.leaf)
+    about = "proved at a leaf of the relay chain"
+    consumed = f"How far a parachain has consumed, {about}."
+    waiting = f"All queues that wait for a parachain, {about}."
+    message = f"A message to another parachain that is not consumed, {about}."
+    return [
+        at(f"{CHAIN}/heads", "The leaves of the relay chain.", views.heads, HeadsAnswer, HeightQuery, chain=relay),
+        at(f"{CHAIN}/watermark", consumed, views.watermark, ProofAnswer, LeafQuery, chain=paras),
+        at(f"{CHAIN}/ingress", waiting, views.ingress, ProofAnswer, LeafQuery, chain=paras),
+        at(QUEUED, message, views.queued, ProofAnswer, MessageQuery, chain=paras, counterparty=paras),
+    ]

@@ -1,14 +1,15 @@
-"""What a served lake of domains answers, as strict schemas (``service.answers``): for who does not trust it."""
+"""Answers of a served lake of domains (``service.answers``)."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES
 from causeway.protocols.xdm.carried import MAX_BLOCKS, MAX_RECEIPT_BYTES
-from causeway.service.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
+from causeway.service import answers
+from causeway.service.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Hex, Index, Name
 
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000
@@ -26,14 +27,13 @@ MAX_BLOCK = 2**32 - 1
 """Numbers of blocks have 32 bits on the wire."""
 
 Block = Annotated[int, Field(strict=True, ge=0, le=MAX_BLOCK)]
-Signature = Annotated[bytes, BeforeValidator(hexadecimal_of(64)), Field(min_length=64)]
-Node = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_PROOF_BYTES))]
-Leaf = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_LEAF_BYTES))]
-Receipt = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_RECEIPT_BYTES))]
+Channel = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+Node = Annotated[bytes, Hex(MAX_PROOF_BYTES)]
+Nodes = Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
 
 
 class OptionsAnswer(Answer):
-    """The options that a relay process goes by."""
+    """The options that relay processes go by."""
 
     archiving_depth: Annotated[Height, Field(ge=1)]
     challenge_period: Annotated[Height, Field(ge=1)]
@@ -42,23 +42,24 @@ class OptionsAnswer(Answer):
     resubmit_after: Annotated[Height, Field(ge=1)]
 
 
-class StatusAnswer(Answer):
-    """``/v1/status``."""
+class StatusAnswer(answers.StatusAnswer):
+    """What the network is, and how far it has come."""
 
     chains: ChainAnswers
     consensus: Name
-    agreed: Digest
+    agreed: Digest = Field(..., description="Of all that lakes of one network have in common.")
     options: OptionsAnswer
 
 
 class ChannelAnswer(Answer):
-    """A channel as one end has it."""
+    """A channel as one end has it; ``count``: requests without a response."""
 
-    channel: Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+    channel: Channel
     state: Annotated[int, Field(strict=True, ge=0, le=2)]
     next_inbox: Index
     next_outbox: Index
     next_response: Index
+    count: Index
 
 
 class UnderAnswer(Answer):
@@ -71,20 +72,20 @@ class UnderAnswer(Answer):
 
 
 class ChannelsAnswer(Answer):
-    """``/v1/chains/C/channels/D``."""
+    """The channels of a chain with another."""
 
     chain: Name
     counterparty: Name
     height: Height
-    best: Block | None
-    under: UnderAnswer | None
+    best: Block | None = Field(..., description="The newest consensus block that the chain knows.")
+    under: UnderAnswer | None = Field(..., description="The one that messages to the chain are proved under.")
     channels: Annotated[list[ChannelAnswer], Field(max_length=MAX_CHANNELS)]
 
 
 class MessageAnswer(Answer):
-    """A message that is proved."""
+    """A message that is proved; ``members``: which of the nodes its proof has, by their places."""
 
-    channel: Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+    channel: Channel
     response: bool
     nonce: Index
     tag: Index
@@ -92,37 +93,43 @@ class MessageAnswer(Answer):
 
 
 class MessagesAnswer(Answer):
-    """``/v1/chains/C/messages``."""
+    """Messages in the storage of a block."""
 
+    chain: Name
+    counterparty: Name
+    block: Block
+    root: Digest
     nodes: Annotated[list[Node], Field(max_length=MAX_NODES)]
     messages: Annotated[list[MessageAnswer], Field(max_length=MAX_MESSAGES)]
 
 
 class ReceiptAnswer(Answer):
-    """The receipt of a block, with its operator's signature."""
+    """The receipt of a block (SCALE), with its operator's signature."""
 
     number: Block
-    receipt: Receipt
-    signature: Signature
+    receipt: Annotated[bytes, Hex(MAX_RECEIPT_BYTES)]
+    signature: Annotated[bytes, Hex(64, 64)]
 
 
 class ReceiptsAnswer(Answer):
-    """``/v1/chains/D/receipts``."""
+    """Receipts of a domain, in the order of its blocks."""
 
+    chain: Name
     receipts: Annotated[list[ReceiptAnswer], Field(max_length=MAX_ITEMS)]
 
 
 class ReceiptedAnswer(Answer):
-    """``/v1/chains/C/receipted/D``."""
+    """The last receipt of a domain that was taken in, and the last that is confirmed."""
 
+    domain: Name
     height: Height
     number: Block | None
     confirmed: Block | None
-    unbooked: Block | None = None
+    unbooked: Block | None = Field(..., description="Of which block the books refused what it says: none later is.")
 
 
 class HeaderAnswer(Answer):
-    """A header of the consensus chain."""
+    """A header of the consensus chain; its hash follows from it."""
 
     parent: Digest
     number: Block
@@ -131,45 +138,52 @@ class HeaderAnswer(Answer):
 
 
 class BlocksAnswer(Answer):
-    """``/v1/chains/C/blocks``."""
+    """Headers that follow each other, with the author's signature on the last."""
 
+    chain: Name
     headers: Annotated[list[HeaderAnswer], Field(max_length=MAX_BLOCKS)]
-    signature: Annotated[bytes, BeforeValidator(hexadecimal_of(64))]
+    signature: Annotated[bytes, Hex(64)]
 
 
 class ConfirmedAnswer(Answer):
-    """A domain's confirmed receipt."""
+    """A domain's confirmed receipt: the number of its block, and the nodes of the proof."""
 
     number: Block
-    proof: Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
+    proof: Nodes
 
 
 class AnchorAnswer(Answer):
-    """``/v1/chains/C/anchor``."""
+    """The leaf of a block in the mountain range of the next one."""
 
     block: Block
     under: Block
     hash: Digest
-    leaf: Leaf
+    leaf: Annotated[bytes, Hex(MAX_LEAF_BYTES)]
     leaf_index: Index
     leaf_count: Index
     items: Annotated[list[Digest], Field(max_length=MAX_PEAKS)]
     receipt: ConfirmedAnswer | None
-    declared: Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
+    declared: Nodes = Field(..., description="The proof of what was declared for another lake's domain.")
 
 
 class KnownAnswer(Answer):
-    """Of which block something of a domain is known (``FollowedAnswer``)."""
+    """The latest block of which something of a domain is known."""
 
     domain: Name
     block: Block
 
 
 class FollowedAnswer(Answer):
-    """``/v1/chains/C/followed``."""
+    """What is known of another lake's consensus chain: its newest block, the newest that is final, and as of which
+    block is known what it has of domains."""
 
+    chain: Name
     height: Height
     best: Block | None
     final: Block | None
-    receipts: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)]
-    declared: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)]
+    receipts: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)] = Field(
+        ..., description="Their confirmed receipts: their operators prove under it."
+    )
+    declared: Annotated[list[KnownAnswer], Field(max_length=MAX_CHAINS)] = Field(
+        ..., description="What was declared for them by then."
+    )

@@ -16,8 +16,8 @@ from causeway.protocols.xdm.carried import Blocks, Confirmed, Messages, Receipts
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.service.mempool import Message
 from causeway.service.requests import Address
-from causeway.service.xdm.routes import Routes
-from causeway.service.xdm.schemas import StatusAnswer
+from causeway.service.xdm.answers import StatusAnswer
+from causeway.service.xdm.routes import addresses
 from causeway.service.xdm.views import Views
 
 
@@ -81,7 +81,7 @@ class XdmEndpoint:
 
     def addresses(self) -> list[Address]:
         """Return channels, messages with proofs, receipts, and what there is of the consensus chain."""
-        return Routes(self.views).all()
+        return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of channels and of the consensus chain at a height."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -10,8 +11,8 @@ from starlette.responses import Response
 from causeway.model.errors import InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.protocols.xdm.state import MAX_CHANNEL
-from causeway.service.requests import ENVELOPE_BYTES, Address, Body, Call, Number, Query, answered
-from causeway.service.xdm.schemas import (
+from causeway.service.requests import ENVELOPE_BYTES, Address, Body, Call, Number, Query, address_of_view, answered
+from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
     ChannelsAnswer,
@@ -69,130 +70,63 @@ class MessagesBody(Body):
     most: Annotated[int, Field(ge=1, le=1_000)] = Field(257, description="Of a lane at most.")
 
 
-class Routes:
-    """What each address answers."""
+def addresses(views: Views) -> list[Address]:
+    """Return channels, messages with proofs, receipts, and what there is of the consensus chain."""
+    own, names, main, at = views.own(), views.opened.names, views.consensus, address_of_view
+    domains = [name for name in names if name != main]
 
-    def __init__(self, views: Views) -> None:
-        self._views = views
-
-    def all(self) -> list[Address]:
-        """Return all of them."""
-        views = self._views
-        own, names = views.own(), views.opened.names
-        chain = {"chain": {"type": "string", "enum": own}}
-        consensus = {"chain": {"type": "string", "enum": [views.consensus]}}
-        found = [
-            Address(
-                "GET",
-                f"{CHAIN}/channels/{{counterparty}}",
-                "The channels of a chain with another, and the consensus block that messages to it are proved under.",
-                self.channels,
-                ChannelsQuery,
-                answers={200: ChannelsAnswer},
-                parts={**chain, "counterparty": {"type": "string", "enum": names}},
-            ),
-            Address(
-                "POST",
-                f"{CHAIN}/messages",
-                "Messages to another chain in the storage of a block, with their proofs.",
-                self.messages,
-                body=MessagesBody,
-                answers={200: MessagesAnswer},
-                parts=chain,
-                longest=MOST_LANES * LANE_BYTES + ENVELOPE_BYTES,
-            ),
-        ]
-        if views.network.follows:
-            found.append(
-                Address(
-                    "GET",
-                    f"{CHAIN}/followed",
-                    "What is known here of the consensus chain, which another lake runs.",
-                    self.followed,
-                    answers={200: FollowedAnswer},
-                    parts=consensus,
-                )
-            )
-            found.append(
-                Address(
-                    "GET",
-                    f"{CHAIN}/receipts",
-                    "The signed receipts of a domain's blocks.",
-                    self.receipts,
-                    AfterQuery,
-                    answers={200: ReceiptsAnswer},
-                    parts=chain,
-                )
-            )
-            return found
-        domains = {"type": "string", "enum": [name for name in names if name != views.consensus]}
-        return [
-            *found,
-            Address(
-                "GET",
-                f"{CHAIN}/blocks",
-                "Headers of the consensus chain, with its author's signature on the last.",
-                self.blocks,
-                AfterQuery,
-                answers={200: BlocksAnswer},
-                parts=consensus,
-            ),
-            Address(
-                "GET",
-                f"{CHAIN}/anchor",
-                "The leaf of a consensus block in the mountain range, and a domain's confirmed receipt under it.",
-                self.anchor,
-                AnchorQuery,
-                answers={200: AnchorAnswer},
-                parts=consensus,
-            ),
-            Address(
-                "GET",
-                f"{CHAIN}/receipted/{{domain}}",
-                "The last receipt of a domain that the consensus chain has taken in, and the last that it confirmed.",
-                self.receipted,
-                answers={200: ReceiptedAnswer},
-                parts={**consensus, "domain": domains},
-            ),
-        ]
-
-    def _require_consensus(self, call: Call) -> None:
-        if call.path["chain"] != self._views.consensus:
-            raise InvalidInput(f"chain: {call.path['chain'][:128]}; allowed: {self._views.consensus}")
-
-    async def channels(self, call: Call) -> Response:
-        """Answer the channels of a chain with ``counterparty``, at ``height``."""
-        place = call.path["chain"], call.path["counterparty"]
-        return await answered(self._views.channels, *place, call.query.height)
-
-    async def messages(self, call: Call) -> Response:
-        """Answer messages of some ``lanes`` to ``counterparty`` in the storage of ``block``, with their proofs."""
+    async def messages(call: Call) -> Response:
         asked = call.model
         lanes = [(lane.channel, lane.response, lane.first) for lane in asked.lanes]
-        return await answered(
-            self._views.messages, call.path["chain"], asked.counterparty, asked.block, lanes, asked.most
-        )
+        return await answered(views.messages, call.path["chain"], asked.counterparty, asked.block, lanes, asked.most)
 
-    async def receipts(self, call: Call) -> Response:
-        """Answer the signed receipts of a domain's blocks after the one of the number ``after``."""
-        return await answered(self._views.receipts, call.path["chain"], call.query.after)
+    def of_consensus(view: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        """Return a view that refuses to be asked of another chain than the consensus chain."""
 
-    async def blocks(self, call: Call) -> Response:
-        """Answer headers of the consensus chain after the block of the number ``after``."""
-        self._require_consensus(call)
-        return await answered(self._views.blocks, call.query.after)
+        def view_of_consensus(chain: str, **asked: Any) -> dict[str, Any]:
+            if chain != main:
+                raise InvalidInput(f"chain: {chain[:128]}; allowed: {main}")
+            return view(**asked)
 
-    async def anchor(self, call: Call) -> Response:
-        """Answer the leaf of the block before ``under``, and the confirmed receipt of ``domain`` in its state."""
-        self._require_consensus(call)
-        return await answered(self._views.anchor, call.query.under, call.query.domain)
+        return view_of_consensus
 
-    async def receipted(self, call: Call) -> Response:
-        """Answer the last receipts of ``domain`` that the consensus chain has taken in and confirmed."""
-        self._require_consensus(call)
-        return await answered(self._views.receipted, call.path["domain"])
-
-    async def followed(self, call: Call) -> Response:
-        """Answer what is known of the consensus chain."""
-        self._require_consensus(call)
-        return await answered(self._views.followed)
+    channels = "The channels of a chain with another, and the consensus block that messages to it are proved under."
+    found = [
+        at(
+            f"{CHAIN}/channels/{{counterparty}}",
+            channels,
+            views.channels,
+            ChannelsAnswer,
+            ChannelsQuery,
+            chain=own,
+            counterparty=names,
+        ),
+        Address(
+            "POST",
+            f"{CHAIN}/messages",
+            "Messages to another chain in the storage of a block, with their proofs.",
+            messages,
+            body=MessagesBody,
+            answers={200: MessagesAnswer},
+            parts={"chain": {"type": "string", "enum": own}},
+            longest=MOST_LANES * LANE_BYTES + ENVELOPE_BYTES,
+        ),
+    ]
+    if views.network.follows:
+        known = "What is known here of the consensus chain, which another lake runs."
+        signed = "The signed receipts of a domain's blocks."
+        return [
+            *found,
+            at(f"{CHAIN}/followed", known, of_consensus(views.followed), FollowedAnswer, chain=[main]),
+            at(f"{CHAIN}/receipts", signed, views.receipts, ReceiptsAnswer, AfterQuery, chain=own),
+        ]
+    headers = "Headers of the consensus chain, with its author's signature on the last."
+    leaf = "The leaf of a consensus block in the mountain range, and a domain's confirmed receipt under it."
+    last = "The last receipt of a domain that the consensus chain has taken in, and the last that it confirmed."
+    receipted, place = of_consensus(views.receipted), f"{CHAIN}/receipted/{{domain}}"
+    return [
+        *found,
+        at(f"{CHAIN}/blocks", headers, of_consensus(views.blocks), BlocksAnswer, AfterQuery, chain=[main]),
+        at(f"{CHAIN}/anchor", leaf, of_consensus(views.anchor), AnchorAnswer, AnchorQuery, chain=[main]),
+        at(place, last, receipted, ReceiptedAnswer, chain=[main], domain=domains),
+    ]

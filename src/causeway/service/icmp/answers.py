@@ -1,27 +1,32 @@
-"""What a served lake of parachains answers, for its OpenAPI document."""
+"""Answers of a served lake of parachains (``service.answers``)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from causeway.service import requests
-from causeway.service.requests import Answer, ChainAnswer, Digest
+from causeway.service import answers
+from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name
+
+MAX_LEAVES = 256
+MAX_CHANNELS = 10_000
+
+Document = Annotated[dict[str, Any], Field(description="A document that `causeway verify` reads.")]
 
 
-class StatusAnswer(requests.StatusAnswer):
+class StatusAnswer(answers.StatusAnswer):
     """What the network is, and how far it has come."""
 
-    chains: list[ChainAnswer]
-    relay: str = Field(..., description="The name of the relay chain.")
+    chains: ChainAnswers
+    relay: Name = Field(..., description="The name of the relay chain.")
 
 
 class HeadAnswer(Answer):
     """A leaf of the relay chain: its block, with what its hash is made of."""
 
-    leaf: int
-    number: int
+    leaf: Height
+    number: Height
     hash: Digest
     parent: Digest
     root: Digest
@@ -31,24 +36,24 @@ class HeadAnswer(Answer):
 class HeadsAnswer(Answer):
     """The leaves of the relay chain, by their numbers."""
 
-    height: int
-    heads: list[HeadAnswer]
+    height: Height
+    heads: Annotated[list[HeadAnswer], Field(max_length=MAX_LEAVES)]
 
 
 class ProofAnswer(Answer):
     """A proof, and the header of the relay block under which it is true."""
 
-    height: int
-    leaf: int
-    proof: dict[str, Any] = Field(..., description="A document that `causeway verify` reads.")
+    height: Height
+    leaf: Height
+    proof: Document
     trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the header, or a root for genesis.")
 
 
 class BlockAnswer(Answer):
     """The last block of a relay chain with channels."""
 
-    height: int
-    number: int
+    height: Height
+    number: Height
     hash: Digest
     parent: Digest
     root: Digest
@@ -57,8 +62,8 @@ class BlockAnswer(Answer):
 class StateProofAnswer(Answer):
     """A proof, and the root of the relay chain's state under which it is true."""
 
-    height: int
-    proof: dict[str, Any] = Field(..., description="A document that `causeway verify` reads.")
+    height: Height
+    proof: Document
     trust: dict[str, Any] = Field(..., description="What is to be trusted for it: the root.")
 
 
@@ -66,21 +71,21 @@ class ChannelAnswer(Answer):
     """A channel: its limits, the messages in it and their bytes, its message queue chain's head, and in which relay
     block somebody asked to close it (0: nobody did)."""
 
-    sender: str
-    recipient: str
-    max_capacity: int
-    max_total_size: int
-    max_message_size: int
-    msg_count: int
-    total_size: int
+    sender: Name
+    recipient: Name
+    max_capacity: Index
+    max_total_size: Index
+    max_message_size: Index
+    msg_count: Index
+    total_size: Index
     mqc_head: Digest
-    closing: int
+    closing: Index
 
 
 class ChannelsAnswer(StateProofAnswer):
     """The channels of a parachain, and their proof."""
 
-    channels: list[ChannelAnswer]
+    channels: Annotated[list[ChannelAnswer], Field(max_length=MAX_CHANNELS)]
 
 
 class ChannelProofAnswer(StateProofAnswer):
