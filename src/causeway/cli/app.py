@@ -10,6 +10,7 @@ import typer
 
 from causeway.cli import completion
 from causeway.cli.helping import add
+from causeway.cli.options import option
 from causeway.cli.shell import EPILOG
 from causeway.model.errors import InvalidInput
 
@@ -71,9 +72,9 @@ def build(asked: str | None = None) -> typer.Typer:
     def causeway_command(
         context: typer.Context,
         version: Annotated[
-            bool, typer.Option("--version", help="Print the versions of Causeway and of what it stands on, and exit.")
+            bool, option("Print the versions of Causeway and of what it stands on, and exit.", "--version")
         ] = False,
-        as_json: Annotated[bool, typer.Option("--json", help="With --version: print one JSON object.")] = False,
+        as_json: Annotated[bool, option("With --version: print one JSON object.", "--json")] = False,
     ) -> None:
         """Execute inter-chain messaging protocols and check that every message is delivered once and in order.
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.markup import escape
 
 from causeway.cli import completion, own_process, shell
 from causeway.cli.audited import audit_data, progress_bar, show, write_tables
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.places import folder_for, ledger_at, require_place
 from causeway.cli.scenario_options import programs_of_lake_in, scenario_of_lake_in, sources_in
 from causeway.cli.watch import notes
@@ -34,124 +34,90 @@ INTERVAL = 5.0
 
 
 def command(
-    lake: Annotated[
-        str, typer.Argument(help="Folder or URI of a ledger, or of a lake that Causeway ran.", show_default=False)
-    ],
+    lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake that Causeway ran.")],
     check: Annotated[
         list[str] | None,
-        typer.Option(
-            "--check",
-            metavar="NAME",
-            help="Only this check; may be repeated.",
-            show_default=False,
-            autocompletion=completion.checks,
-        ),
+        option("Only this check; may be repeated.", "--check", metavar="NAME", autocompletion=completion.checks),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the tables violations, completeness, lanes, sums and abroad there, as Parquet.",
-            show_default=False,
-        ),
+        option("Write the tables violations, completeness, lanes, sums and abroad there, as Parquet.", metavar="DIR"),
     ] = None,
     named: Annotated[
         int | None,
-        typer.Option(
+        option(
+            f"Findings to name of each lane, check and reason; default: {NAMED}, with --follow {NAMED_FOLLOWING}.",
             "--named",
-            min=1,
             metavar="N",
-            help=f"Findings to name of each lane, check and reason; default: {NAMED}, with --follow {NAMED_FOLLOWING}.",
-            show_default=False,
+            min=1,
         ),
     ] = None,
     deadline: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Time until each message is received, or each request answered: received=1h, answered=2h, "
+            "received=none; may be repeated.",
             "--deadline",
             metavar="EVENT=TIME",
-            help="Time until each message is received, or each request answered: received=1h, answered=2h, "
-            "received=none; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     tolerance: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "How far the clock of a chain, or of every chain, may be off: 2s, para-b=500ms; may be repeated.",
             "--tolerance",
             metavar="[CHAIN=]TIME",
-            help="How far the clock of a chain, or of every chain, may be off: 2s, para-b=500ms; may be repeated.",
-            show_default=False,
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when the audit is inconclusive.")] = False,
+    strict: Annotated[bool, option("Exit with 4 when the audit is inconclusive.", "--strict")] = False,
     executor: Annotated[
         str,
-        typer.Option(
+        option(
+            "in_process, spark, or auto: by the number of rows.",
             metavar="HOW",
-            help="in_process, spark, or auto: by the number of rows.",
+            panel=HOW,
             autocompletion=completion.ways_to_audit,
-            rich_help_panel=HOW,
+            show_default=True,
         ),
     ] = "auto",
     master: Annotated[
         str,
-        typer.Option(
-            metavar="URL",
-            help="Spark master, such as 'local[2]' or spark://host:7077.",
-            rich_help_panel=HOW,
-        ),
+        option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
     ] = MASTER,
     reexecute: Annotated[
-        bool,
-        typer.Option(
-            "--reexecute",
-            help="Of a lake, also execute all heights again, and compare every root.",
-            rich_help_panel=AGAIN,
-        ),
+        bool, option("Of a lake, also execute all heights again, and compare every root.", "--reexecute", panel=AGAIN)
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=1,
+        option(
+            "With --reexecute: so many ranges of heights at once; default: by the work.",
             metavar="N",
-            help="With --reexecute: so many ranges of heights at once; default: by the work.",
-            show_default=False,
-            rich_help_panel=AGAIN,
+            panel=AGAIN,
+            min=1,
         ),
     ] = None,
     scenario: Annotated[Path | None, scenario_of_lake_in(AGAIN)] = None,
     programs: Annotated[list[str] | None, programs_of_lake_in(AGAIN)] = None,
     follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            help="Go on until Ctrl-C: a line for each commit that changes something.",
-            rich_help_panel=FOLLOWING,
-        ),
+        bool, option("Go on until Ctrl-C: a line for each commit that changes something.", "--follow", panel=FOLLOWING)
     ] = False,
     interval: Annotated[
         float | None,
-        typer.Option(
+        option(
+            f"With --follow: between two looks; default: {INTERVAL:g}.",
+            metavar="SECONDS",
+            panel=FOLLOWING,
             min=0.1,
             max=86_400,
-            metavar="SECONDS",
-            help=f"With --follow: between two looks; default: {INTERVAL:g}.",
-            show_default=False,
-            rich_help_panel=FOLLOWING,
         ),
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="With --follow: serve metrics for Prometheus here, on this machine only.",
-            show_default=False,
-            rich_help_panel=FOLLOWING,
+        option(
+            "With --follow: serve metrics for Prometheus here, on this machine only.", panel=FOLLOWING, min=0, max=65535
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow one a line.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object; with --follow one a line.", "--json")] = False,
 ) -> int:
     """Check a ledger: was every message delivered once, unaltered, in order, in time?
 
@@ -173,7 +139,7 @@ def command(
             raise InvalidInput(f"--check {name}: must be one of {', '.join(CHECK_NAMES)}")
     if executor not in EXECUTORS:
         raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
-    for option, given, wanted, fits in (
+    for flag, given, wanted, fits in (
         ("--interval", interval is not None, "only with --follow", follow),
         ("--metrics-port", metrics_port is not None, "only with --follow", follow),
         ("--deadline", bool(deadline), "not with --follow", not follow),
@@ -187,7 +153,7 @@ def command(
         ("--programs", bool(programs), "only with --reexecute", reexecute),
     ):
         if given and not fits:
-            raise InvalidInput(f"{option}: {wanted}")
+            raise InvalidInput(f"{flag}: {wanted}")
     require_place("LAKE", lake)
     if reexecute:
         _require_lake(lake)

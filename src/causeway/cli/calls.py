@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from causeway.cli import counting, own_process, shell
 from causeway.cli.counting import (
     MOST_LIMIT,
@@ -20,6 +18,7 @@ from causeway.cli.counting import (
     Place,
 )
 from causeway.cli.filters import FILTERS, Filters, filtered
+from causeway.cli.options import option
 from causeway.model.durations import seconds_of
 from causeway.model.errors import InvalidInput
 
@@ -49,53 +48,34 @@ def command(
     lake: Place,
     filters: Filters,
     is_open: Annotated[
-        bool,
-        typer.Option("--open", help="Only those that nothing ended: --outcome pending.", rich_help_panel=FILTERS),
+        bool, option("Only those that nothing ended: --outcome pending.", "--open", panel=FILTERS)
     ] = False,
     slower_than: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Only those whose answer took longer: 90s, 5min, 2h, or 30ticks of a run.",
-            show_default=False,
-            rich_help_panel=FILTERS,
+        option(
+            "Only those whose answer took longer: 90s, 5min, 2h, or 30ticks of a run.", metavar="TIME", panel=FILTERS
         ),
     ] = None,
     slowest: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MOST_SLOWEST,
-            metavar="N",
-            help="The N whose answers took longest, the slowest first.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        option(
+            "The N whose answers took longest, the slowest first.", metavar="N", panel=OUTPUT, min=1, max=MOST_SLOWEST
         ),
     ] = None,
-    each: Annotated[
-        bool, typer.Option("--list", help="List the calls instead of what became of all.", rich_help_panel=OUTPUT)
-    ] = False,
+    each: Annotated[bool, option("List the calls instead of what became of all.", "--list", panel=OUTPUT)] = False,
     limit: Annotated[
         int | None,
-        typer.Option(
+        option(
+            f"Most calls to list; default: {SHOWN}, all with --json, --csv and --parquet.",
+            metavar="N",
+            panel=OUTPUT,
             min=0,
             max=MOST_LIMIT,
-            metavar="N",
-            help=f"Most calls to list; default: {SHOWN}, all with --json, --csv and --parquet.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a call, a line each.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, option("Print a JSON object a call, a line each.", "--json", panel=OUTPUT)] = False,
     as_csv: Csv = False,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the calls as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    parquet: Annotated[Path | None, option("Write the calls as a Parquet file.", metavar="FILE", panel=OUTPUT)] = None,
     overwrite: Overwrite = False,
     executor: Executor = "auto",
     master: Master = "local[*]",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from causeway.cli import completion
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.scenario_options import (
     programs_of_lake_in,
     protocol_in,
@@ -25,55 +24,36 @@ LAKE, SCENARIO = "Of a lake", "Of a scenario"
 def command(
     what: Annotated[
         str,
-        typer.Argument(
+        argument(
+            "Folder or URI of a lake or a ledger, or a scenario file (TOML).",
             metavar="LAKE|LEDGER|SCENARIO",
-            help="Folder or URI of a lake or a ledger, or a scenario file (TOML).",
-            show_default=False,
             autocompletion=completion.scenarios,
         ),
     ],
     execute: Annotated[
-        bool,
-        typer.Option(
-            "--execute", help="Also execute the heights again, and compare what comes out.", rich_help_panel=LAKE
-        ),
+        bool, option("Also execute the heights again, and compare what comes out.", "--execute", panel=LAKE)
     ] = False,
-    first: Annotated[
-        int | None,
-        typer.Option("--from", help="First height to execute; default: 0.", show_default=False, rich_help_panel=LAKE),
-    ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--to", help="Last height to execute; default: the last.", show_default=False, rich_help_panel=LAKE
-        ),
-    ] = None,
+    first: Annotated[int | None, option("First height to execute; default: 0.", "--from", panel=LAKE)] = None,
+    last: Annotated[int | None, option("Last height to execute; default: the last.", "--to", panel=LAKE)] = None,
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Execute so many ranges of heights at once; default: by the work.",
-            show_default=False,
-            rich_help_panel=LAKE,
-        ),
+        option("Execute so many ranges of heights at once; default: by the work.", metavar="N", panel=LAKE, min=1),
     ] = None,
     scenario: Annotated[Path | None, scenario_of_lake_in(LAKE)] = None,
     programs: Annotated[list[str] | None, programs_of_lake_in(LAKE)] = None,
     validator_keys: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
+            "Key file of a validator of a served lake, to execute it again; may be repeated.",
             "--validator-key",
             metavar="FILE",
-            help="Key file of a validator of a served lake, to execute it again; may be repeated.",
-            show_default=False,
-            rich_help_panel=LAKE,
+            panel=LAKE,
         ),
     ] = None,
     protocol: Annotated[str | None, protocol_in(SCENARIO)] = None,
     traffic: Annotated[str | None, traffic_in(SCENARIO)] = None,
     settings: Annotated[list[str] | None, settings_in(SCENARIO)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Verify a lake or a ledger, or a scenario before it runs.
 
@@ -144,6 +124,6 @@ def is_scenario(what: str) -> bool:
 
 
 def _refuse(why: str, given: dict[str, bool]) -> None:
-    for option, is_given in given.items():
+    for flag, is_given in given.items():
         if is_given:
-            raise InvalidInput(f"{option}: {why}")
+            raise InvalidInput(f"{flag}: {why}")

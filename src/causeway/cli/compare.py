@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import overrides_of
 from causeway.cli.places import write
 from causeway.cli.report import fit
@@ -33,30 +32,23 @@ _FAULTS = (AUTO, OWN, SAMPLE, NONE)
 
 
 def command(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    scenario: Annotated[Path, argument("Scenario file (TOML).")],
     protocols: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Protocols, separated by commas.", show_default="all")
+        str | None, option("Protocols, separated by commas.", metavar="NAMES", show_default="all")
     ] = None,
     lake: Annotated[
-        str | None,
-        typer.Option(
-            "--lake",
-            metavar="DIR",
-            help="Folder for the lakes; default: a temporary one.",
-            show_default=False,
-        ),
+        str | None, option("Folder for the lakes; default: a temporary one.", "--lake", metavar="DIR")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in the lakes.")] = False,
+    resume: Annotated[bool, option("Go on with what is in the lakes.", "--resume")] = False,
     faults: Annotated[
         str,
-        typer.Option(
+        option(
+            "Where faults are tried: own (this scenario), sample (a small network), none, auto.",
             metavar="HOW",
-            help="Where faults are tried: own (this scenario), sample (a small network), none, auto.",
+            show_default=True,
         ),
     ] = AUTO,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write a page (HTML), too.", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, option("Write a page (HTML), too.", "--report", metavar="FILE")] = None,
     traffic: Traffic = None,
     executor: Executor = None,
     master: Master = None,
@@ -64,8 +56,8 @@ def command(
     ticks: Ticks = None,
     settings: Settings = None,
     spark: SparkSettings = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of a table.", "--json")] = False,
 ) -> int:
     """Run the same traffic through several protocols, and show side by side what it took and what each guarantees.
 
@@ -122,9 +114,9 @@ _OURS = {"network.protocol": "--protocols", "network.lake": "--lake"}
 
 
 def _refuse_ours(overrides: Mapping[str, str]) -> None:
-    for key, option in _OURS.items():
+    for key, flag in _OURS.items():
         if key in overrides:
-            raise InvalidInput(f"--set {key}: of each column; use {option}")
+            raise InvalidInput(f"--set {key}: of each column; use {flag}")
 
 
 @contextmanager

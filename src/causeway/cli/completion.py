@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from causeway.cli import shell
+from causeway.cli.options import argument, option
 from causeway.model.errors import InvalidInput
 
 COMPLETE = "_CAUSEWAY_COMPLETE"
@@ -36,10 +37,8 @@ def begin() -> None:
 
 
 def command(
-    name: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", show_default=False)],
-    install: Annotated[
-        bool, typer.Option("--install", help="Write it where the shell looks for it when it starts.")
-    ] = False,
+    name: Annotated[Shell, argument("bash, zsh or fish.", metavar="SHELL")],
+    install: Annotated[bool, option("Write it where the shell looks for it when it starts.", "--install")] = False,
 ) -> int:
     """Print what a shell needs to complete commands, options, and names of protocols, checks, tables and files.
 

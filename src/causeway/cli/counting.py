@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from causeway.cli import completion, shell
+from causeway.cli.options import argument, option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,39 +30,34 @@ _MOST_SAID = 500
 """Characters of a line about names, which come from strangers."""
 
 
-Place = Annotated[
-    str, typer.Argument(metavar="LAKE", help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)
-]
+Place = Annotated[str, argument("Folder or URI of a ledger, or of a lake of a run.", metavar="LAKE")]
 Lanes = Annotated[
     int | None,
-    typer.Option(
+    option(
+        f"Lanes to show; default: {LANES}, all with --json and --csv.",
         "--limit",
+        metavar="N",
+        panel=OUTPUT,
         min=0,
         max=MOST_LIMIT,
-        metavar="N",
-        help=f"Lanes to show; default: {LANES}, all with --json and --csv.",
-        show_default=False,
-        rich_help_panel=OUTPUT,
     ),
 ]
-OverTime = Annotated[
-    bool, typer.Option("--over-time", help="Show how it was over time, as a plot.", rich_help_panel=OUTPUT)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="With --parquet: replace a file.", rich_help_panel=OUTPUT)]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=OUTPUT)]
+OverTime = Annotated[bool, option("Show how it was over time, as a plot.", "--over-time", panel=OUTPUT)]
+Json = Annotated[bool, option("Print one JSON object.", "--json", panel=OUTPUT)]
+Overwrite = Annotated[bool, option("With --parquet: replace a file.", "--overwrite", panel=OUTPUT)]
+Csv = Annotated[bool, option("Print CSV.", "--csv", panel=OUTPUT)]
 Executor = Annotated[
     str,
-    typer.Option(
+    option(
+        "in_process, spark, or auto: by the number of rows.",
         metavar="HOW",
-        help="in_process, spark, or auto: by the number of rows.",
+        panel=HOW,
         autocompletion=completion.ways_to_audit,
-        rich_help_panel=HOW,
+        show_default=True,
     ),
 ]
 Master = Annotated[
-    str,
-    typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.", rich_help_panel=HOW),
+    str, option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True)
 ]
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import typer
-
+from causeway.cli.options import option
 from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption, DeclaredOption
 from causeway.protocols.registry import names, protocol
@@ -38,8 +37,8 @@ def declared(
         if parameter.kind == inspect.Parameter.VAR_KEYWORD:
             continue
         parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        for option in after.get(parameter.name, ()):
-            parameters.append(_parameter(option, panels.get(parameter.name)))
+        for each in after.get(parameter.name, ()):
+            parameters.append(_parameter(each, panels.get(parameter.name)))
 
     def with_declared(**given: Any) -> int:
         return command(**given)
@@ -56,8 +55,8 @@ def merged(declared_by: Sequence[Sequence[CommandOption]]) -> list[CommandOption
     """
     found: dict[str, CommandOption] = {}
     for options in declared_by:
-        for option in options:
-            found.setdefault(option.name, option)
+        for each in options:
+            found.setdefault(each.name, each)
     required = [{option.name for option in options if option.required} for options in declared_by]
     always = set.intersection(*required) if required else set()
     return [
@@ -75,34 +74,32 @@ def refuse_others(
         InvalidInput: there is such an option.
     """
     known = {option.name for option in own}
-    for option in declared:
-        value, unset = given[option.name], option.default if isinstance(option, CommandOption) else None
-        if option.name not in known and value is not False and value != unset:
-            raise InvalidInput(f"{option.flag}: no option for lakes of {protocol_name}")
+    for each in declared:
+        value, unset = given[each.name], each.default if isinstance(each, CommandOption) else None
+        if each.name not in known and value is not False and value != unset:
+            raise InvalidInput(f"{each.flag}: no option for lakes of {protocol_name}")
 
 
-def _parameter(option: DeclaredOption, panel: str | None) -> inspect.Parameter:
-    if not isinstance(option, CommandOption):
-        info = typer.Option(option.flag, metavar="FILE", help=option.help, show_default=False, rich_help_panel=panel)
-        return _keyword(option.name, Annotated[Path | None, info], None)
-    if option.kind is bool:
-        return _keyword(
-            option.name, Annotated[bool, typer.Option(option.flag, help=option.help, rich_help_panel=panel)], False
-        )
-    kind: Any = StrEnum(option.name, list(option.words)) if option.words else option.kind
-    has_default = option.default is not None
-    info = typer.Option(
-        option.flag,
-        help=option.help,
-        metavar=option.metavar,
-        min=option.least,
-        max=option.most,
+def _parameter(declared: DeclaredOption, panel: str | None) -> inspect.Parameter:
+    if not isinstance(declared, CommandOption):
+        file = option(declared.help, declared.flag, metavar="FILE", panel=panel)
+        return _keyword(declared.name, Annotated[Path | None, file], None)
+    if declared.kind is bool:
+        return _keyword(declared.name, Annotated[bool, option(declared.help, declared.flag, panel=panel)], False)
+    kind: Any = StrEnum(declared.name, list(declared.words)) if declared.words else declared.kind
+    has_default = declared.default is not None
+    info = option(
+        declared.help,
+        declared.flag,
+        metavar=declared.metavar,
+        panel=panel,
         show_default=has_default,
-        rich_help_panel=panel,
+        min=declared.least,
+        max=declared.most,
     )
-    if option.required:
-        return _keyword(option.name, Annotated[kind, info], inspect.Parameter.empty)
-    return _keyword(option.name, Annotated[kind if has_default else kind | None, info], option.default)
+    if declared.required:
+        return _keyword(declared.name, Annotated[kind, info], inspect.Parameter.empty)
+    return _keyword(declared.name, Annotated[kind if has_default else kind | None, info], declared.default)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -16,6 +15,7 @@ from rich.table import Table
 
 from causeway.cli import report
 from causeway.cli.findings import Findings, busiest, look
+from causeway.cli.options import option
 from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
 from causeway.cli.watch import results, waiting
@@ -32,12 +32,10 @@ _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def command(
-    messages: Annotated[int | None, typer.Option(min=1, help="Calls to make.", show_default="30000")] = None,
-    chains: Annotated[int, typer.Option(min=FEWEST, help=f"{texts.CHAINS_WORD.capitalize()}.")] = texts.CHAINS,
-    lake: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder for the tables.", show_default=DEFAULT_LAKE)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
+    messages: Annotated[int | None, option("Calls to make.", min=1, show_default="30000")] = None,
+    chains: Annotated[int, option(f"{texts.CHAINS_WORD.capitalize()}.", min=FEWEST, show_default=True)] = texts.CHAINS,
+    lake: Annotated[str | None, option("Folder for the tables.", metavar="DIR", show_default=DEFAULT_LAKE)] = None,
+    as_json: Annotated[bool, option("Print one JSON object instead of a summary.", "--json")] = False,
 ) -> int:
     """Run a generated network with the load of a real chain and injected faults; show how each call ended.
 

@@ -7,10 +7,9 @@ import threading
 import webbrowser
 from typing import Annotated
 
-import typer
-
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.places import ledger_at, require_place
 from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import waiting
@@ -20,12 +19,12 @@ PORT = 8430
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake of a run, or of a ledger.", show_default=False)],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any free port.")] = PORT,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the address in the browser.")] = False,
+    lake: Annotated[str, argument("Folder or URI of a lake of a run, or of a ledger.")],
+    port: Annotated[int, option("Port of this machine; 0: any free port.", min=0, max=65535, show_default=True)] = PORT,
+    open_browser: Annotated[bool, option("Open the address in the browser.", "--open")] = False,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
+    as_json: Annotated[bool, option("Print the address as one JSON object.", "--json")] = False,
 ) -> int:
     """Show a lake or a ledger in a browser: network, lanes, messages and their proofs, heights, findings.
 

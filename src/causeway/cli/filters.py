@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from causeway.cli import completion
+from causeway.cli.options import option
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, in_utc, unknown
 
@@ -63,16 +62,15 @@ class Filter:
         """Return it as Typer takes it."""
         said = (self.of_rows if rows else None) or self.help
         kind: Any = list[str] if self.bound is None else str if self.metavar == "TIME" else int
-        option = typer.Option(
+        chooses = option(
+            said if self.bound else f"{said} May be repeated.",
             self.flag,
             metavar=self.metavar,
-            help=said if self.bound else f"{said} May be repeated.",
-            show_default=False,
-            rich_help_panel=FILTERS,
+            panel=FILTERS,
             autocompletion=None if self.known is None else completion.among(self.known),
         )
         return inspect.Parameter(
-            self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, chooses]
         )
 
 
@@ -91,14 +89,7 @@ _ALL = (
     Filter("--to", "index", "Last index in the lane.", "N", bound="last"),
     Filter("--from-height", "height", "Sent in this block or later.", "N", bound="first", of_rows="First block."),
     Filter("--to-height", "height", "Sent in this block or earlier.", "N", bound="last", of_rows="Last block."),
-    Filter(
-        "--from-tick",
-        "tick",
-        "Sent in this tick or later.",
-        "N",
-        bound="first",
-        of_rows="First tick of a run.",
-    ),
+    Filter("--from-tick", "tick", "Sent in this tick or later.", "N", bound="first", of_rows="First tick of a run."),
     Filter("--to-tick", "tick", "Sent in this tick or earlier.", "N", bound="last", of_rows="Last tick."),
     Filter(
         "--from-time",
@@ -110,7 +101,6 @@ _ALL = (
     ),
     Filter("--to-time", "time", "Sent at this time or earlier.", "TIME", bound="last", of_rows="Up to this time."),
 )
-FLAGS = tuple(each.flag for each in _ALL)
 
 
 @dataclass(frozen=True)
@@ -207,4 +197,4 @@ def time_of(option: str, text: str) -> datetime:
         raise InvalidInput(f"{option} {text}: must be within the years 1 to 9999") from None
 
 
-__all__ = ["FILTERS", "FLAGS", "Filter", "Filters", "filtered", "time_of"]
+__all__ = ["FILTERS", "Filter", "Filters", "filtered", "time_of"]

@@ -6,21 +6,20 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from causeway.cli import places, shell
 from causeway.cli.gossip_up import part
+from causeway.cli.options import argument, option
 from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import results, waiting
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake of parachains.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the table here.", show_default=False)],
+    lake: Annotated[str, argument("Folder or URI of a lake of parachains.")],
+    out: Annotated[Path, option("Write the table here.", "--out", metavar="FILE")],
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overwrite: Annotated[bool, option("Write over a file that is there.", "--overwrite")] = False,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Write the relay chain of a lake as a table: a simulation of gossip (relay.table) carries what the run posted.
 

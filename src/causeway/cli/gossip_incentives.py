@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 
 from causeway.cli import places, shell
 from causeway.cli.gossip_simulate import SIMULATION, simulate
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import setting
 from causeway.cli.scenario_options import settings_in
 from causeway.cli.watch import results
@@ -23,19 +23,14 @@ if TYPE_CHECKING:
 
 
 def command(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
-    nodes: Annotated[
-        str | None,
-        typer.Option("--nodes", metavar="N,N", help="Numbers of nodes; default: the scenario's.", show_default=False),
-    ] = None,
+    scenario: Annotated[Path, argument("Scenario file (TOML).")],
+    nodes: Annotated[str | None, option("Numbers of nodes; default: the scenario's.", "--nodes", metavar="N,N")] = None,
     selfish: Annotated[
-        str, typer.Option("--selfish", metavar="P,P", help="Shares of selfish nodes, in percent.")
+        str, option("Shares of selfish nodes, in percent.", "--selfish", metavar="P,P", show_default=True)
     ] = "0,10,20,30,40,50",
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw bodies in time, as SVG.", show_default=False)
-    ] = None,
+    plot: Annotated[Path | None, option("Draw bodies in time, as SVG.", "--plot", metavar="FILE")] = None,
     settings: Annotated[list[str] | None, settings_in(None)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of a table.", "--json")] = False,
 ) -> int:
     """Compare gossip with and without tickets, by share of selfish nodes.
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from causeway.cli import shell
 from causeway.cli.gossip_up import part, tell
+from causeway.cli.options import argument, option
 
 
 def command(
-    trace: Annotated[Path, typer.Argument(help="The folder of a trace (gossip up --trace).", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    trace: Annotated[Path, argument("The folder of a trace (gossip up --trace).")],
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Play what processes recorded into the state machine of all nodes at once, and compare what each node got.
 

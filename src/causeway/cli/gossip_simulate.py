@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 
 from causeway.cli import places, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import setting
 from causeway.cli.run import claim_is_watched
 from causeway.cli.scenario_options import settings_in
@@ -30,19 +30,14 @@ SIMULATION = "gossip"
 
 
 def command(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    scenario: Annotated[Path, argument("Scenario file (TOML).")],
     out: Annotated[
-        str | None,
-        typer.Option(
-            "--out", metavar="LAKE", help="Folder or URI for the tables; default: a temporary one.", show_default=False
-        ),
+        str | None, option("Folder or URI for the tables; default: a temporary one.", "--out", metavar="LAKE")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the simulation in the lake.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw coverage over time, as SVG.", show_default=False)
-    ] = None,
+    resume: Annotated[bool, option("Continue the simulation in the lake.", "--resume")] = False,
+    plot: Annotated[Path | None, option("Draw coverage over time, as SVG.", "--plot", metavar="FILE")] = None,
     settings: Annotated[list[str] | None, settings_in(None)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of a summary.", "--json")] = False,
 ) -> int:
     """Simulate nodes that gossip queues: how many bodies are where they are needed, when, and for how many bytes.
 

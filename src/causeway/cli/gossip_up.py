@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import setting
 from causeway.cli.scenario_options import settings_in
 from causeway.cli.watch import notes, results
@@ -33,40 +33,22 @@ PLAYED = "What is played"
 
 
 def command(
-    scenario: Annotated[Path, typer.Argument(help="A scenario of gossip (TOML).", show_default=False)],
-    nodes: Annotated[
-        int | None, typer.Option(help="How many processes.", show_default=False, rich_help_panel=PLAYED)
-    ] = None,
-    kill: Annotated[
-        int | None,
-        typer.Option(
-            help="How many are killed at random and started again.", show_default=False, rich_help_panel=PLAYED
-        ),
-    ] = None,
-    blocks: Annotated[
-        int | None,
-        typer.Option(
-            help="How many blocks of the relay chain post queues.", show_default=False, rich_help_panel=PLAYED
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=1e6, help="The same as a time.", show_default=False, rich_help_panel=PLAYED),
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="Record what every node takes, in a new folder.", show_default=False)
-    ] = None,
+    scenario: Annotated[Path, argument("A scenario of gossip (TOML).")],
+    nodes: Annotated[int | None, option("How many processes.", panel=PLAYED)] = None,
+    kill: Annotated[int | None, option("How many are killed at random and started again.", panel=PLAYED)] = None,
+    blocks: Annotated[int | None, option("How many blocks of the relay chain post queues.", panel=PLAYED)] = None,
+    seconds: Annotated[float | None, option("The same as a time.", panel=PLAYED, min=0.0, max=1e6)] = None,
+    trace: Annotated[Path | None, option("Record what every node takes, in a new folder.")] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Serve metrics for Prometheus: of the first node here, of the others at the ports after it; 0: any.",
             min=0,
             max=65535,
-            help="Serve metrics for Prometheus: of the first node here, of the others at the ports after it; 0: any.",
-            show_default=False,
         ),
     ] = None,
     settings: Annotated[list[str] | None, settings_in(PLAYED)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object at the end.", "--json")] = False,
 ) -> int:
     """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.
 

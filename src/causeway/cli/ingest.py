@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from causeway.cli import completion, ingest_follow, ingest_lake, own_process, shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.places import ledger_at
 from causeway.cli.watch import notes, results
 from causeway.ingest.kinds import kinds
@@ -34,62 +34,53 @@ HOW, FOLLOWING = "How it runs", "Following what is written"
 def command(
     kind: Annotated[
         str,
-        typer.Argument(
-            help=f"What the traffic is: {', '.join(kinds())}; any name with --mapping; {ingest_lake.KIND}: SOURCE is a "
+        argument(
+            f"What the traffic is: {', '.join(kinds())}; any name with --mapping; {ingest_lake.KIND}: SOURCE is a "
             "lake that Causeway ran.",
-            show_default=False,
             autocompletion=completion.kinds_of_traffic,
         ),
     ],
-    source: Annotated[str, typer.Argument(help="A file, or a folder of files; a path or a URI.", show_default=False)],
-    lake: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder or URI of the ledger; made if need be.", show_default=False)
-    ],
-    mapping: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A mapping of your own, instead of a built-in one.", show_default=False),
-    ] = None,
+    source: Annotated[str, argument("A file, or a folder of files; a path or a URI.")],
+    lake: Annotated[str, option("Folder or URI of the ledger; made if need be.", metavar="DIR")],
+    mapping: Annotated[Path | None, option("A mapping of your own, instead of a built-in one.", metavar="FILE")] = None,
     buckets: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Buckets of a new ledger; default: by the size of SOURCE.", show_default=False),
+        int | None, option("Buckets of a new ledger; default: by the size of SOURCE.", metavar="N")
     ] = None,
     executor: Annotated[
         str,
-        typer.Option(
+        option(
+            "in_process, spark, or auto: by the size of SOURCE.",
             metavar="HOW",
-            help="in_process, spark, or auto: by the size of SOURCE.",
+            panel=HOW,
             autocompletion=completion.ways_to_audit,
-            rich_help_panel=HOW,
+            show_default=True,
         ),
     ] = "auto",
     master: Annotated[
         str,
-        typer.Option(metavar="URL", help="Spark master, such as 'local[2]' or spark://host:7077.", rich_help_panel=HOW),
+        option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
     ] = "local[*]",
     set_aside: Annotated[
-        bool, typer.Option("--set-aside", help="Put files that cannot be read at all in quarantine, and go on.")
+        bool, option("Put files that cannot be read at all in quarantine, and go on.", "--set-aside")
     ] = False,
     follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            help="SOURCE is a folder: go on with what is new there, a commit a batch.",
-            rich_help_panel=FOLLOWING,
-        ),
+        bool, option("SOURCE is a folder: go on with what is new there, a commit a batch.", "--follow", panel=FOLLOWING)
     ] = False,
     once: Annotated[
-        bool,
-        typer.Option(
-            "--once", help="With --follow: end when all that is there now is taken.", rich_help_panel=FOLLOWING
-        ),
+        bool, option("With --follow: end when all that is there now is taken.", "--once", panel=FOLLOWING)
     ] = False,
     interval: Annotated[
         float,
-        typer.Option(
-            min=0.1, max=86_400, metavar="SECONDS", help="With --follow: between two looks.", rich_help_panel=FOLLOWING
+        option(
+            "With --follow: between two looks.",
+            metavar="SECONDS",
+            panel=FOLLOWING,
+            min=0.1,
+            max=86_400,
+            show_default=True,
         ),
     ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --follow, one a batch.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object; with --follow, one a batch.", "--json")] = False,
 ) -> int:
     """Take recorded traffic into a ledger: one row an event of a message, whoever recorded it.
 

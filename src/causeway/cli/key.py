@@ -10,16 +10,17 @@ import typer
 
 from causeway.cli import shell
 from causeway.cli.helping import add
+from causeway.cli.options import argument, option
 
 if TYPE_CHECKING:
     from causeway.service.keys import ChainKey, Key
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Json = Annotated[bool, option("Print one JSON object.", "--json")]
 
 
 def new(
-    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)],
-    chain: Annotated[bool, typer.Option("--chain", help="The key of a chain that certifies (BLS12-381).")] = False,
+    file: Annotated[Path, argument("File to write; it must not exist.")],
+    chain: Annotated[bool, option("The key of a chain that certifies (BLS12-381).", "--chain")] = False,
     as_json: Json = False,
 ) -> int:
     """Make a new key (Ed25519) in a file that only you can read, and print its public key.
@@ -35,8 +36,8 @@ def new(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(help="A key file.", show_default=False)],
-    public: Annotated[bool, typer.Option("--public", help="Print the public key alone.")] = False,
+    file: Annotated[Path, argument("A key file.")],
+    public: Annotated[bool, option("Print the public key alone.", "--public")] = False,
     as_json: Json = False,
 ) -> int:
     """Print the public key of a key file; of one that is no chain's, the numbers by which served lakes know it, too.
@@ -54,7 +55,7 @@ def show(
 
 
 def drawn(
-    scenario: Annotated[Path, typer.Argument(help="A scenario file (TOML).", show_default=False)],
+    scenario: Annotated[Path, argument("A scenario file (TOML).")],
     as_json: Json = False,
 ) -> int:
     """Print the public keys of the chains that a scenario runs itself, as far as they are drawn from its seed.

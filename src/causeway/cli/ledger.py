@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from causeway.cli import completion, own_process, shell
 from causeway.cli.counting import MOST_LIMIT, OUTPUT, Csv, Overwrite, Place
 from causeway.cli.filters import FILTERS, Filters, filtered
+from causeway.cli.options import option
 from causeway.model.errors import InvalidInput
 from causeway.model.text import escaped, unknown
 
@@ -42,54 +41,43 @@ def command(
     filters: Filters,
     table: Annotated[
         str,
-        typer.Option(
+        option(
+            "Another table, such as value, headers, observed, messages or lanes.",
             metavar="NAME",
-            help="Another table, such as value, headers, observed, messages or lanes.",
-            rich_help_panel=FILTERS,
+            panel=FILTERS,
             autocompletion=completion.among(_tables),
+            show_default=True,
         ),
     ] = "ledger",
     sql: Annotated[
         str | None,
-        typer.Option(
-            metavar="QUERY",
-            help="A query by DuckDB over the tables, instead of filters; it reads nothing else.",
-            show_default=False,
-            rich_help_panel=SQL,
+        option(
+            "A query by DuckDB over the tables, instead of filters; it reads nothing else.", metavar="QUERY", panel=SQL
         ),
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "With --sql: end the query after so long; default: no end but Ctrl-C.",
+            metavar="SECONDS",
+            panel=SQL,
             min=0.001,
             max=MOST_SECONDS,
-            metavar="SECONDS",
-            help="With --sql: end the query after so long; default: no end but Ctrl-C.",
-            show_default=False,
-            rich_help_panel=SQL,
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
+        option(
+            f"Most rows; default: {SHOWN}, all with --json, --csv and --parquet.",
+            metavar="N",
+            panel=OUTPUT,
             min=0,
             max=MOST_LIMIT,
-            metavar="N",
-            help=f"Most rows; default: {SHOWN}, all with --json, --csv and --parquet.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel=OUTPUT)
-    ] = False,
+    as_json: Annotated[bool, option("Print a JSON object a line.", "--json", panel=OUTPUT)] = False,
     as_csv: Csv = False,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the rows as a Parquet file.", show_default=False, rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    parquet: Annotated[Path | None, option("Write the rows as a Parquet file.", metavar="FILE", panel=OUTPUT)] = None,
     overwrite: Overwrite = False,
 ) -> int:
     """Print the rows of a ledger: what happened to which message, where and when.

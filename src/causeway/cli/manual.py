@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from causeway.cli import completion, shell
+from causeway.cli.options import argument, option
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 
@@ -26,20 +25,14 @@ def _names() -> list[str]:
 def command(
     name: Annotated[
         str | None,
-        typer.Argument(
+        argument(
+            "The command; without it, the page about all of them.",
             metavar="COMMAND",
-            help="The command; without it, the page about all of them.",
-            show_default=False,
             autocompletion=completion.among(_names),
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write all pages there, as causeway.1, causeway-run.1 and so on.",
-            show_default=False,
-        ),
+        Path | None, option("Write all pages there, as causeway.1, causeway-run.1 and so on.", metavar="DIR")
     ] = None,
 ) -> int:
     """Print the manual page of a command, as man reads it.

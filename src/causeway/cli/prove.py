@@ -8,11 +8,11 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
 
 from causeway.cli import places, shell
 from causeway.cli.declared import Command, declared, merged, parts, refuse_others
+from causeway.cli.options import argument, option
 from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, sources_in
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
@@ -25,21 +25,15 @@ PROVED, WRITTEN = "What is proved", "Where it is written"
 
 
 def _command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    lake: Annotated[str, argument("Folder or URI of a lake.")],
     height: Annotated[
-        int | None,
-        typer.Option(help="A committed height; default: the last, or the last that is certified.", show_default=False),
+        int | None, option("A committed height; default: the last, or the last that is certified.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the proof here.", show_default=False, rich_help_panel=WRITTEN),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write over files that are there.", rich_help_panel=WRITTEN)
-    ] = False,
+    out: Annotated[Path | None, option("Write the proof here.", metavar="FILE", panel=WRITTEN)] = None,
+    overwrite: Annotated[bool, option("Write over files that are there.", "--overwrite", panel=WRITTEN)] = False,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only the proof, as one JSON object.")] = False,
+    as_json: Annotated[bool, option("Print only the proof, as one JSON object.", "--json")] = False,
     **given: Any,
 ) -> int:
     from causeway.network.opened import open_lake

@@ -12,12 +12,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
 from causeway.cli.declared import Command, declared, merged, refuse_others
+from causeway.cli.options import argument, option
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
@@ -51,62 +51,40 @@ KEYS, CARRIED, FAULTS, OUTPUT = "Keys and certificates", "What is carried, and h
 
 
 def _command(
-    a: Annotated[str, typer.Argument(help="Address of one served lake, as http://HOST:PORT.", show_default=False)],
-    b: Annotated[str, typer.Argument(help="Address of the other.", show_default=False)],
+    a: Annotated[str, argument("Address of one served lake, as http://HOST:PORT.")],
+    b: Annotated[str, argument("Address of the other.")],
     key: Annotated[
-        Path | None,
-        typer.Option(
-            help="Key file that signs for both lakes; without one, new keys.", show_default=False, rich_help_panel=KEYS
-        ),
+        Path | None, option("Key file that signs for both lakes; without one, new keys.", panel=KEYS)
     ] = None,
-    key_a: Annotated[
-        Path | None, typer.Option(help="Key file for A alone.", show_default=False, rich_help_panel=KEYS)
-    ] = None,
-    key_b: Annotated[
-        Path | None, typer.Option(help="Key file for B alone.", show_default=False, rich_help_panel=KEYS)
-    ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="Certificates to believe (PEM) instead of the system's.", show_default=False, rich_help_panel=KEYS
-        ),
-    ] = None,
-    to: Annotated[str, typer.Option(help="Carry messages to: both, a, b.", rich_help_panel=CARRIED)] = "both",
+    key_a: Annotated[Path | None, option("Key file for A alone.", panel=KEYS)] = None,
+    key_b: Annotated[Path | None, option("Key file for B alone.", panel=KEYS)] = None,
+    ca: Annotated[Path | None, option("Certificates to believe (PEM) instead of the system's.", panel=KEYS)] = None,
+    to: Annotated[str, option("Carry messages to: both, a, b.", panel=CARRIED, show_default=True)] = "both",
     connection: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHAIN/COUNTERPARTY",
-            help="Only this connection; may be repeated.",
-            show_default=False,
-            rich_help_panel=CARRIED,
-        ),
+        list[str] | None, option("Only this connection; may be repeated.", metavar="CHAIN/COUNTERPARTY", panel=CARRIED)
     ] = None,
     poll: Annotated[
-        float, typer.Option(min=0.01, max=3600, help="Seconds between two polls.", rich_help_panel=CARRIED)
+        float, option("Seconds between two polls.", panel=CARRIED, min=0.01, max=3600, show_default=True)
     ] = 0.5,
-    once: Annotated[
-        bool, typer.Option("--once", help="Exit when there is nothing left to carry.", rich_help_panel=CARRIED)
-    ] = False,
+    once: Annotated[bool, option("Exit when there is nothing left to carry.", "--once", panel=CARRIED)] = False,
     metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="Serve metrics for Prometheus here.", show_default=False, rich_help_panel=OUTPUT
-        ),
+        int | None, option("Serve metrics for Prometheus here.", panel=OUTPUT, min=0, max=65535)
     ] = None,
     fault: Annotated[
         str,
-        typer.Option(
+        option(
+            "Lose, delay or duplicate own transactions.",
             metavar="loss=P,delay=N,duplicate=P",
-            help="Lose, delay or duplicate own transactions.",
-            rich_help_panel=FAULTS,
+            panel=FAULTS,
+            show_default=True,
         ),
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the faults.", rich_help_panel=FAULTS)] = 0,
+    seed: Annotated[int, option("Seed of the faults.", panel=FAULTS, min=0, show_default=True)] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per pass that did something.", rich_help_panel=OUTPUT)
+        bool, option("Print one JSON object per pass that did something.", "--json", panel=OUTPUT)
     ] = False,
     log_level: Annotated[
-        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.", rich_help_panel=OUTPUT)
+        str, option("Least level of log lines: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
     ] = AUTOMATIC,
     **options: Any,
 ) -> int:
@@ -248,10 +226,10 @@ def _options() -> list[CommandOption]:
     """Return the options of all protocols, each once; the help names the protocols of one that not all have."""
     relays = {name: protocol(name).part("relay") for name in names("relay")}
     found = []
-    for option in merged([relay.options for relay in relays.values()]):
-        owners = [name for name, relay in relays.items() if option.name in {own.name for own in relay.options}]
+    for each in merged([relay.options for relay in relays.values()]):
+        owners = [name for name, relay in relays.items() if each.name in {own.name for own in relay.options}]
         only = "" if len(owners) == len(relays) else f" Only {', '.join(owners)}."
-        found.append(replace(option, help=option.help + only))
+        found.append(replace(each, help=each.help + only))
     return found
 
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
 
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.places import ledger_at, require_place, writable, write
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
@@ -21,29 +21,18 @@ SUFFIX = ".html"
 
 
 def command(
-    lake: Annotated[
-        str, typer.Argument(help="Folder or URI of a ledger, or of a lake that Causeway ran.", show_default=False)
-    ],
+    lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake that Causeway ran.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where to write the page; default: the name of the lake and .html, in this folder.",
-            show_default=False,
-        ),
+        option("Where to write the page; default: the name of the lake and .html, in this folder.", metavar="FILE"),
     ] = None,
     compare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Add a section: what causeway compare --json printed, as a file.",
-            show_default=False,
-        ),
+        Path | None, option("Add a section: what causeway compare --json printed, as a file.", metavar="FILE")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is no report.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 4 when the verdict is inconclusive.")] = False,
+    overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
+    strict: Annotated[bool, option("Exit with 4 when the verdict is inconclusive.", "--strict")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the data behind the page as one JSON object, and write no page.")
+        bool, option("Print the data behind the page as one JSON object, and write no page.", "--json")
     ] = False,
 ) -> int:
     """Write a report: one HTML file with the verdict, the findings, delays, backlog and gaps of the input.

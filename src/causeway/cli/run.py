@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
 from causeway.cli import completion, shell
 from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
+from causeway.cli.options import argument, option
 from causeway.cli.outcome import Outcome, outcome_of, show
 from causeway.cli.overriding import overrides_of
 from causeway.cli.scenario_options import (
@@ -40,26 +39,14 @@ Seen = TypeVar("Seen")
 TICKS_LOOKED_FOR = 5_000
 """A bar counts the ticks that bring traffic, one by one, where there are at most this many."""
 
-Lake = Annotated[
-    str | None,
-    typer.Option(
-        "--lake", metavar="DIR", help="Folder or URI for the tables; default: a temporary one.", show_default=False
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
+Lake = Annotated[str | None, option("Folder or URI for the tables; default: a temporary one.", "--lake", metavar="DIR")]
+Json = Annotated[bool, option("Print one JSON object instead of a summary.", "--json")]
 
 
 def command(
-    scenario: Annotated[
-        Path,
-        typer.Argument(
-            help="Scenario file (TOML).",
-            show_default=False,
-            autocompletion=completion.scenarios,
-        ),
-    ],
+    scenario: Annotated[Path, argument("Scenario file (TOML).", autocompletion=completion.scenarios)],
     lake: Lake = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the lake.")] = False,
+    resume: Annotated[bool, option("Continue the run in the lake.", "--resume")] = False,
     protocol: Protocol = None,
     master: Master = None,
     traffic: Traffic = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.cli import completion
+from causeway.cli.options import option
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -65,32 +66,17 @@ ScenarioOfLake = Annotated[Path | None, scenario_of_lake_in()]
 ProgramsOfLake = Annotated[list[str] | None, programs_of_lake_in()]
 Protocol = Annotated[str | None, protocol_in(SCENARIO)]
 Traffic = Annotated[str | None, traffic_in(SCENARIO)]
-Ticks = Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False, rich_help_panel=SCENARIO)]
+Ticks = Annotated[int | None, option("Most ticks to run.", panel=SCENARIO)]
 Settings = Annotated[list[str] | None, settings_in(SCENARIO)]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        help="Spark master, such as 'local[2]' or spark://host:7077.", show_default=False, rich_help_panel=HOW
-    ),
-]
+Master = Annotated[str | None, option("Spark master, such as 'local[2]' or spark://host:7077.", panel=HOW)]
 Executor = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="spark, or in_process for small networks.",
-        show_default=False,
-        autocompletion=completion.executors,
-        rich_help_panel=HOW,
-    ),
+    option("spark, or in_process for small networks.", metavar="NAME", panel=HOW, autocompletion=completion.executors),
 ]
-Partitions = Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False, rich_help_panel=HOW)]
+Partitions = Annotated[int | None, option("Tasks per tick.", panel=HOW)]
 SparkSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf",
-        metavar="KEY=VALUE",
-        help="Setting of Spark, such as spark.executor.memory=4g; may be repeated.",
-        show_default=False,
-        rich_help_panel=HOW,
+    option(
+        "Setting of Spark, such as spark.executor.memory=4g; may be repeated.", "--conf", metavar="KEY=VALUE", panel=HOW
     ),
 ]

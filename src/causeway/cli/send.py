@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from causeway.cli import shell
+from causeway.cli.options import argument, option
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,60 +24,27 @@ CONTENT, SENDING = "What is sent", "How it is sent"
 
 
 def command(
-    url: Annotated[str, typer.Argument(help="Address of a served lake, as http://HOST:PORT.", show_default=False)],
-    key: Annotated[
-        Path, typer.Option(help="Your key file (causeway key new FILE).", show_default=False, rich_help_panel=SENDING)
-    ],
-    to: Annotated[
-        str, typer.Option(help="Name or number of the program.", show_default=False, rich_help_panel=CONTENT)
-    ],
-    method: Annotated[str, typer.Option(help="The method asked for.", show_default=False, rich_help_panel=CONTENT)],
+    url: Annotated[str, argument("Address of a served lake, as http://HOST:PORT.")],
+    key: Annotated[Path, option("Your key file (causeway key new FILE).", panel=SENDING)],
+    to: Annotated[str, option("Name or number of the program.", panel=CONTENT)],
+    method: Annotated[str, option("The method asked for.", panel=CONTENT)],
     call: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROGRAM",
-            help="Ask --to to call this program's method.",
-            show_default=False,
-            rich_help_panel=CONTENT,
-        ),
+        str | None, option("Ask --to to call this program's method.", metavar="PROGRAM", panel=CONTENT)
     ] = None,
-    amount: Annotated[
-        str | None, typer.Option(help="Amount attached to the call.", show_default=False, rich_help_panel=CONTENT)
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="The content, as text.", show_default=False, rich_help_panel=CONTENT)
-    ] = None,
-    hexadecimal: Annotated[
-        str | None,
-        typer.Option("--hex", help="The content, as hexadecimal digits.", show_default=False, rich_help_panel=CONTENT),
-    ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many equal messages.", rich_help_panel=CONTENT)] = 1,
-    chain: Annotated[
-        str | None,
-        typer.Option(
-            help="Chain at which it arrives; else the program's.", show_default=False, rich_help_panel=SENDING
-        ),
-    ] = None,
+    amount: Annotated[str | None, option("Amount attached to the call.", panel=CONTENT)] = None,
+    text: Annotated[str | None, option("The content, as text.", panel=CONTENT)] = None,
+    hexadecimal: Annotated[str | None, option("The content, as hexadecimal digits.", "--hex", panel=CONTENT)] = None,
+    count: Annotated[int, option("How many equal messages.", panel=CONTENT, min=1, show_default=True)] = 1,
+    chain: Annotated[str | None, option("Chain at which it arrives; else the program's.", panel=SENDING)] = None,
     nonce: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Above your last one; what is sent again with the same is taken once.",
-            show_default=False,
-            rich_help_panel=SENDING,
-        ),
+        int | None, option("Above your last one; what is sent again with the same is taken once.", panel=SENDING, min=1)
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until a block has it.", rich_help_panel=SENDING)] = False,
+    wait: Annotated[bool, option("Wait until a block has it.", "--wait", panel=SENDING)] = False,
     deadline: Annotated[
-        float, typer.Option(min=0, max=86_400, help="Seconds to wait at most.", rich_help_panel=SENDING)
+        float, option("Seconds to wait at most.", panel=SENDING, min=0, max=86_400, show_default=True)
     ] = 60.0,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="Certificates to believe (PEM) instead of the system's.", show_default=False, rich_help_panel=SENDING
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ca: Annotated[Path | None, option("Certificates to believe (PEM) instead of the system's.", panel=SENDING)] = None,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Send a signed message to a program on a served lake.
 

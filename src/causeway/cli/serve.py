@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from causeway.cli import shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import setting
 from causeway.cli.scenario_options import ProgramsOfLake, sources_in
 from causeway.cli.watch import notes, waiting
@@ -27,125 +26,74 @@ ADDRESS, BLOCKS, KEYS, OUTPUT = "Address, and who may ask", "Blocks and their cl
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of the lake; created if absent.", show_default=False)],
-    scenario: Annotated[
-        Path | None,
-        typer.Option(help="Scenario file (TOML); an existing lake has its own.", show_default=False),
-    ] = None,
+    lake: Annotated[str, argument("Folder or URI of the lake; created if absent.")],
+    scenario: Annotated[Path | None, option("Scenario file (TOML); an existing lake has its own.")] = None,
     programs: ProgramsOfLake = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=ADDRESS)] = "127.0.0.1",
+    host: Annotated[str, option("Address to listen on.", panel=ADDRESS, show_default=True)] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.", rich_help_panel=ADDRESS)
+        int, option("Port to listen on; 0: any free port.", panel=ADDRESS, min=0, max=65535, show_default=True)
     ] = 8420,
     block_seconds: Annotated[
-        float,
-        typer.Option(min=0, max=86_400, help="Seconds between blocks; 0: only on demand.", rich_help_panel=BLOCKS),
+        float, option("Seconds between blocks; 0: only on demand.", panel=BLOCKS, min=0, max=86_400, show_default=True)
     ] = 1.0,
-    on_demand: Annotated[
-        bool, typer.Option("--on-demand", help="Make a block as soon as there is work.", rich_help_panel=BLOCKS)
-    ] = False,
+    on_demand: Annotated[bool, option("Make a block as soon as there is work.", "--on-demand", panel=BLOCKS)] = False,
     drop_redundant: Annotated[
-        bool,
-        typer.Option("--drop-redundant", help="Refuse transactions that would have no effect.", rich_help_panel=BLOCKS),
+        bool, option("Refuse transactions that would have no effect.", "--drop-redundant", panel=BLOCKS)
     ] = False,
     max_step: Annotated[
         float,
-        typer.Option(
+        option(
+            "Most seconds that a header moves the clock on in one block.",
+            panel=BLOCKS,
             min=0,
             max=86_400,
-            help="Most seconds that a header moves the clock on in one block.",
-            rich_help_panel=BLOCKS,
+            show_default=True,
         ),
     ] = MAX_STEP_SECONDS,
     max_lead: Annotated[
         float,
-        typer.Option(
+        option(
+            "Most seconds that headers move the clock ahead of the lake's own.",
+            panel=BLOCKS,
             min=0,
             max=1e9,
-            help="Most seconds that headers move the clock ahead of the lake's own.",
-            rich_help_panel=BLOCKS,
+            show_default=True,
         ),
     ] = MAX_LEAD_SECONDS,
-    public: Annotated[
-        bool, typer.Option("--public", help="Allow a --host that strangers can reach.", rich_help_panel=ADDRESS)
-    ] = False,
+    public: Annotated[bool, option("Allow a --host that strangers can reach.", "--public", panel=ADDRESS)] = False,
     name: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Host name by which it is asked; may be repeated.",
-            show_default=False,
-            rich_help_panel=ADDRESS,
-        ),
+        list[str] | None, option("Host name by which it is asked; may be repeated.", metavar="NAME", panel=ADDRESS)
     ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate for TLS (PEM).", show_default=False, rich_help_panel=ADDRESS)
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="Its secret key (PEM).", show_default=False, rich_help_panel=ADDRESS)
-    ] = None,
+    tls_cert: Annotated[Path | None, option("Certificate for TLS (PEM).", panel=ADDRESS)] = None,
+    tls_key: Annotated[Path | None, option("Its secret key (PEM).", panel=ADDRESS)] = None,
     relayer: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY",
-            help="Public key of who may relay here; may be repeated; without any, all.",
-            show_default=False,
-            rich_help_panel=ADDRESS,
-        ),
+        option("Public key of who may relay here; may be repeated; without any, all.", metavar="KEY", panel=ADDRESS),
     ] = None,
     validator_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHAIN=FILE",
-            help="Key file of a validator; may be repeated.",
-            show_default=False,
-            rich_help_panel=KEYS,
-        ),
+        list[str] | None, option("Key file of a validator; may be repeated.", metavar="CHAIN=FILE", panel=KEYS)
     ] = None,
     validators: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="CHAIN=KEY,KEY",
-            help="Public keys of another chain's validators; may be repeated.",
-            show_default=False,
-            rich_help_panel=KEYS,
-        ),
+        option("Public keys of another chain's validators; may be repeated.", metavar="CHAIN=KEY,KEY", panel=KEYS),
     ] = None,
     chain_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CHAIN=FILE",
-            help="Key file of a certifying chain; may be repeated.",
-            show_default=False,
-            rich_help_panel=KEYS,
-        ),
+        list[str] | None, option("Key file of a certifying chain; may be repeated.", metavar="CHAIN=FILE", panel=KEYS)
     ] = None,
     drawn_keys: Annotated[
-        bool,
-        typer.Option(
-            "--drawn-keys",
-            help="Draw validators' keys from the seed: a simulation, on this machine.",
-            rich_help_panel=KEYS,
-        ),
+        bool, option("Draw validators' keys from the seed: a simulation, on this machine.", "--drawn-keys", panel=KEYS)
     ] = False,
     newest_copy: Annotated[
-        bool,
-        typer.Option(
-            "--newest-copy", help="No newer copy of the lake was served; FILE.signed is lost.", rich_help_panel=KEYS
-        ),
+        bool, option("No newer copy of the lake was served; FILE.signed is lost.", "--newest-copy", panel=KEYS)
     ] = False,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
+        list[str] | None, option("A key of the scenario; may be repeated.", "--set", metavar="KEY=VALUE")
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object with the address, then one per block.", rich_help_panel=OUTPUT
-        ),
+        bool, option("Print one JSON object with the address, then one per block.", "--json", panel=OUTPUT)
     ] = False,
     log_level: Annotated[
-        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.", rich_help_panel=OUTPUT)
+        str, option("Least level of log lines: debug, info, warning, error, none.", panel=OUTPUT, show_default=True)
     ] = AUTOMATIC,
 ) -> int:
     """Serve a lake over HTTP, and make its blocks.

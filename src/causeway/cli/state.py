@@ -9,13 +9,13 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from causeway.cli import completion, shell
 from causeway.cli.counting import MOST_LIMIT
+from causeway.cli.options import argument, option
 from causeway.cli.overriding import setting
 from causeway.cli.scenario_options import ProgramsOfLake, ScenarioOfLake, SparkSettings, sources_in
 from causeway.cli.watch import results, waiting
@@ -33,35 +33,20 @@ LONGEST = 48
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
-    chain: Annotated[
-        str | None, typer.Option(help="Only this chain, and the programs it hosts at that height.", show_default=False)
-    ] = None,
-    height: Annotated[
-        int | None, typer.Option(help="A committed height; without it the last.", show_default=False)
-    ] = None,
+    lake: Annotated[str, argument("Folder or URI of a lake.")],
+    chain: Annotated[str | None, option("Only this chain, and the programs it hosts at that height.")] = None,
+    height: Annotated[int | None, option("A committed height; without it the last.")] = None,
     table: Annotated[
-        str | None,
-        typer.Option(
-            help="The state table; without it, a list of them.",
-            show_default=False,
-            autocompletion=completion.state_tables,
-        ),
+        str | None, option("The state table; without it, a list of them.", autocompletion=completion.state_tables)
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=MOST_LIMIT,
-            help=f"Most rows to print; default: {SHOWN}, or all with --json.",
-            show_default=False,
-        ),
+        int | None, option(f"Most rows to print; default: {SHOWN}, or all with --json.", min=0, max=MOST_LIMIT)
     ] = None,
     scenario: ScenarioOfLake = None,
     programs: ProgramsOfLake = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    master: Annotated[str, option("Spark master.", show_default=True)] = "local[*]",
     spark: SparkSettings = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
+    as_json: Annotated[bool, option("Print one JSON array of rows.", "--json")] = False,
 ) -> int:
     """Print a state table as it was at a committed height.
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from causeway.cli import own_process, shell
 from causeway.cli.compiling import compile_first
+from causeway.cli.options import argument, option
 from causeway.cli.places import ledger_at, require_place
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
@@ -40,31 +40,17 @@ _COLOURS = {
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a ledger, or of a lake of a run.", show_default=False)],
+    lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake of a run.")],
     message: Annotated[
         str | None,
-        typer.Argument(
-            help="Its id, lane and index (channel-141/123), journey, or the hash of a transaction; or a beginning.",
-            show_default=False,
-        ),
+        argument("Its id, lane and index (channel-141/123), journey, or the hash of a transaction; or a beginning."),
     ] = None,
-    lane: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The lane, with --index.", show_default=False)
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="CHAIN", help="The chain that it comes from.", show_default=False)
-    ] = None,
-    destination: Annotated[
-        str | None, typer.Option(metavar="CHAIN", help="The chain that it goes to.", show_default=False)
-    ] = None,
-    sender: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who sent it, with --index.", show_default=False)
-    ] = None,
-    index: Annotated[
-        int | None,
-        typer.Option(min=0, max=_MOST_INDEX, metavar="N", help="Its number in the lane.", show_default=False),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    lane: Annotated[str | None, option("The lane, with --index.", metavar="NAME")] = None,
+    source: Annotated[str | None, option("The chain that it comes from.", metavar="CHAIN")] = None,
+    destination: Annotated[str | None, option("The chain that it goes to.", metavar="CHAIN")] = None,
+    sender: Annotated[str | None, option("Who sent it, with --index.", metavar="NAME")] = None,
+    index: Annotated[int | None, option("Its number in the lane.", metavar="N", min=0, max=_MOST_INDEX)] = None,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Show the life of one message: when it was sent, received, answered, on which chains, and how long it took.
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 
 from causeway.cli import shell
+from causeway.cli.options import argument, option
 from causeway.cli.watch import results, waiting
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    lake: Annotated[str, argument("Folder or URI of a lake.")],
     keep_every: Annotated[
-        int, typer.Option(metavar="N", help="Keep the state of every Nth height; 0: of none.")
+        int, option("Keep the state of every Nth height; 0: of none.", metavar="N", show_default=True)
     ] = 1000,
-    keep_last: Annotated[int, typer.Option(metavar="M", help="Keep the state of the last M heights.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    keep_last: Annotated[int, option("Keep the state of the last M heights.", metavar="M", show_default=True)] = 100,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> int:
     """Free the state of superseded heights.
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.text import Text
 
 from causeway.cli import shell
 from causeway.cli.ladder import ladder
+from causeway.cli.options import argument, option
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
@@ -31,70 +31,54 @@ LINES = 8
 def command(
     file: Annotated[
         Path,
-        typer.Argument(
-            help="A proof: a JSON document, a node's answer to /commit or /abci_query, or a binary proof with "
-            "--kind; - is standard input."
+        argument(
+            "A proof: a JSON document, a node's answer to /commit or /abci_query, or a binary proof with "
+            "--kind; - is standard input.",
+            show_default=True,
         ),
     ],
     trust: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="What to trust: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
+        option(
+            "What to trust: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
             "- is standard input. Without it, nothing is, and the answer is UNTRUSTED.",
-            show_default=False,
+            metavar="FILE",
         ),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="Kind of proof, if the file does not say.", show_default=False),
-    ] = None,
-    spec: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Store of an ICS-23 proof: iavl, tendermint, smt.", show_default=False),
-    ] = None,
+    kind: Annotated[str | None, option("Kind of proof, if the file does not say.", metavar="KIND")] = None,
+    spec: Annotated[str | None, option("Store of an ICS-23 proof: iavl, tendermint, smt.", metavar="NAME")] = None,
     validators: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where the proof is a node's answer to /commit: its answer to /validators at that height; "
+        option(
+            "Where the proof is a node's answer to /commit: its answer to /validators at that height; "
             "repeat it for every page.",
-            show_default=False,
+            metavar="FILE",
         ),
     ] = None,
     trusted_validators: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="The same at the height after the trusted one, if the set has changed.",
-            show_default=False,
-        ),
+        option("The same at the height after the trusted one, if the set has changed.", metavar="FILE"),
     ] = None,
     claims: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--claim", metavar="KEY=VALUE", help="Any field of the document; may be repeated.", show_default=False
-        ),
+        list[str] | None, option("Any field of the document; may be repeated.", "--claim", metavar="KEY=VALUE")
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict",
-            help="Refuse what is otherwise noted: a storage proof that repeats a node, an ICS-23 proof in a form that "
+        option(
+            "Refuse what is otherwise noted: a storage proof that repeats a node, an ICS-23 proof in a form that "
             "no encoder writes.",
+            "--strict",
         ),
     ] = False,
     self_consistent: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Ask only whether the proof holds under the root, key or header that its own file names.",
             "--self-consistent",
-            help="Ask only whether the proof holds under the root, key or header that its own file names.",
         ),
     ] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Draw the path from what is claimed to what is trusted.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a text.")] = False,
+    explain: Annotated[bool, option("Draw the path from what is claimed to what is trusted.", "--explain")] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of a text.", "--json")] = False,
 ) -> int:
     """Say whether a proof is true, false, or refused because nothing can be said; the reason has a name.
 

@@ -1,4 +1,4 @@
-"""Charts as SVG: values over time, distributions, bars. Pure data in, HTML out.
+"""Charts as SVG: values over time, bars. Pure data in, HTML out.
 
 A chart is as wide as its page and its text never scales with it: positions along it are shares of its width, and lines
 lie in a picture of their own that is stretched. Every chart has a title, a tip at every interval (with the pointer, or
@@ -8,22 +8,21 @@ with the arrow keys), and its figures as a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from causeway.report.scale import Scale, axis_text, scale_of, time_label
+from causeway.report.scale import Scale, scale_of, time_label
 from causeway.report.svg import alone, element, number, path, share, tone_class
 from causeway.report.tables import Cell, Column, table
-from causeway.report.text import count, in_unit, many, plain, safe_name, time_text
+from causeway.report.text import count, in_unit, plain, safe_name, time_text
 
 MOST_POINTS = 256
 """Intervals of a chart; of more the neighbours have to be put together before."""
 
 HEIGHT, _TOP, _BOTTOM = 190, 14, 22
-_SPARK_WIDTH, _SPARK_HEIGHT = 96, 20
 _WIDE = 1_000
 
 
@@ -56,7 +55,6 @@ def time_chart(
     axis: str = "time",
     filled: bool = False,
     note: str | None = None,
-    mark: tuple[float, str] | None = None,
     log: bool = False,
 ) -> Markup:
     """Return a chart of values over time.
@@ -69,7 +67,6 @@ def time_chart(
         axis: ``time``, or what one step of it is called, as ``tick``.
         filled: the area below the first line is filled.
         note: a sentence below the title.
-        mark: a value that is drawn as a line across, and what it is called.
         log: the axis along the chart is logarithmic, but for its first step; for what begins at 0 and is no time.
 
     Raises:
@@ -79,7 +76,7 @@ def time_chart(
     if not 1 <= cells <= MOST_POINTS or any(len(each.values) != cells for each in series):
         raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MOST_POINTS + 1}")
     known = [value for each in series for value in each.values if value is not None]
-    scale = scale_of(known + ([mark[0]] if mark is not None else []), unit)
+    scale = scale_of(known, unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
     edges = [_along(edge - begin, span, log) for edge in at]
     tips = []
@@ -88,8 +85,6 @@ def time_chart(
         lines += [f"{each.name}: {in_unit(each.values[cell], unit)}" for each in series]
         tips.append("\n".join(lines))
     parts = [_grid(scale), _lines(series, edges, scale, filled=filled), _marks(scale)]
-    if mark is not None:
-        parts.append(_mark(scale, *mark))
     parts += [_log_axis(span, axis) if log else _axis(begin, span, axis), _hits(edges, tips)]
     first = Column("from", "time" if axis == "time" else "number")
     columns = [first, *(Column(each.name, "number") for each in series)]
@@ -99,62 +94,6 @@ def time_chart(
     said = f"{note} " if note else ""
     logs = f"{said}The scale is logarithmic." if scale.log else note
     return _figure(title, parts, _legend(series), logs, table(columns, rows, caption=title))
-
-
-def histogram(
-    title: str,
-    edges: Sequence[float],
-    counts: Sequence[int],
-    *,
-    unit: str = "seconds",
-    tone: str = "a",
-    marks: Mapping[str, float] | None = None,
-    note: str | None = None,
-    what: str = "message",
-) -> Markup:
-    """Return how many values lie between edges, as bars side by side of one width, whatever lies between the edges.
-
-    Args:
-        title: what is shown.
-        edges: ascending, one more than ``counts``; the last may be infinite.
-        counts: values from an edge on to the next.
-        unit: of the edges.
-        tone: of the bars.
-        marks: values that are named, such as ``p99``.
-        note: a sentence below the title.
-        what: one of what is counted.
-
-    Raises:
-        ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` bars.
-    """
-    cells = len(counts)
-    if not 1 <= cells <= MOST_POINTS or len(edges) != cells + 1:
-        raise ValueError(f"{len(edges)} edges: must be one more than counts, and at most {MOST_POINTS + 1}")
-    scale = scale_of([float(each) for each in counts], "count")
-    width = 1 / cells
-    tips, bars = [], []
-    for cell, held in enumerate(counts):
-        tips.append(f"{_range(edges[cell], edges[cell + 1], unit)}\n{many(held, what)}")
-        if held:
-            height = max(1.5, scale.share(held) * _plot_height())
-            top = _TOP + _plot_height() - height
-            box = {"x": share((cell + 0.08) * width), "y": number(top), "width": share(0.84 * width)}
-            bars.append(element("rect", {**box, "height": number(height), "class": f"column {tone_class(tone)}"}))
-    parts = [_grid(scale), Markup("").join(bars), _marks(scale)]
-    for label, value in (marks or {}).items():
-        x = _place(value, edges) * width
-        parts.append(
-            element("line", {"x1": share(x), "x2": share(x), "y1": 4, "y2": HEIGHT - _BOTTOM, "class": "mark"})
-        )
-        anchor = {"x": share(x), "y": 11, "dx": -4 if x > 0.5 else 4, "text_anchor": "end" if x > 0.5 else "start"}
-        parts.append(element("text", {**anchor, "class": "mark-label"}, label))
-    for cell in _labelled(cells):
-        text = axis_text(edges[cell], unit)
-        parts.append(_label(cell * width, text, wide=cell % (2 * _labelled(cells).step) != 0))
-    parts.append(_hits([cell * width for cell in range(cells + 1)], tips))
-    columns = [Column("from", "number"), Column("to", "number"), Column(what + "s", "number")]
-    rows = [[in_unit(edges[n], unit), _end(edges[n + 1], unit), count(held)] for n, held in enumerate(counts) if held]
-    return _figure(title, parts, Markup(""), note, table(columns, rows, caption=title))
 
 
 def bars(title: str, rows: Sequence[Bar], *, unit: str = "count", note: str | None = None) -> Markup:
@@ -174,45 +113,6 @@ def bars(title: str, rows: Sequence[Bar], *, unit: str = "count", note: str | No
         )
     caption = element("caption", {}, [element("span", {"class": "chart-title"}, title), _note(note)])
     return element("table", {"class": "bars"}, caption + element("tbody", {}, lines))
-
-
-def grouped_bars(
-    title: str, groups: Sequence[str], series: Sequence[Series], *, unit: str = "count", note: str | None = None
-) -> Markup:
-    """Return bars of several groups, a bar for each series in each; ``series`` has a value for each of ``groups``."""
-    most = max((value for each in series for value in each.values if value is not None), default=0.0) or 1.0
-    lines = []
-    for place, group in enumerate(groups):
-        for number_, each in enumerate(series):
-            value = each.values[place]
-            head = Markup("")
-            if not number_:
-                head = element("th", {"scope": "rowgroup", "rowspan": len(series)}, plain(safe_name(group)))
-            inner = Markup("") if value is None else _bar(value / most, each.tone)
-            name = element("td", {"class": "of"}, plain(safe_name(each.name))) if len(series) > 1 else Markup("")
-            cells = name + element("td", {"class": "bar"}, inner)
-            lines.append(element("tr", {}, head + cells + element("td", {"class": "number"}, in_unit(value, unit))))
-    caption = element("caption", {}, [element("span", {"class": "chart-title"}, title), _note(note)])
-    return element("table", {"class": "bars"}, caption + element("tbody", {}, lines))
-
-
-def sparkline(values: Sequence[float | None], *, label: str, tone: str = "a") -> Markup:
-    """Return a line in the height of a line of text. ``label``: what it shows, for those who do not see it."""
-    known = [value for value in values if value is not None]
-    top = max(known, default=0.0) or 1.0
-    step = _SPARK_WIDTH / max(1, len(values) - 1)
-    points = [
-        None if value is None else (step * place, _SPARK_HEIGHT - 2 - (_SPARK_HEIGHT - 4) * value / top)
-        for place, value in enumerate(values)
-    ]
-    line = element("path", {"class": f"line {tone_class(tone)}", "d": path(points)})
-    box = {"viewBox": f"0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}", "width": _SPARK_WIDTH, "height": _SPARK_HEIGHT}
-    return element("svg", {"class": "spark", **box, "role": "img", "aria-label": label}, line)
-
-
-def meter(part: float, *, label: str, tone: str = "a") -> Markup:
-    """Return a share of a whole as a bar."""
-    return element("span", {"class": "meter", "role": "img", "aria-label": label}, _bar(min(max(part, 0.0), 1.0), tone))
 
 
 def _bar(part: float, tone: str) -> Markup:
@@ -273,12 +173,6 @@ def _area(points: Sequence[tuple[float, float] | None], height: float) -> str:
             parts.append(f"M{number(run[0][0])} {number(height)}L{inner}L{number(run[-1][0])} {number(height)}Z")
             run = []
     return "".join(parts)
-
-
-def _mark(scale: Scale, value: float, label: str) -> Markup:
-    y = number(_TOP + (1 - scale.share(value)) * _plot_height())
-    line = element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": "mark"})
-    return line + element("text", {"x": "100%", "y": y, "dy": -3, "text_anchor": "end", "class": "mark-label"}, label)
 
 
 def _axis(begin: float, span: float, axis: str) -> Markup:
@@ -350,37 +244,4 @@ def _interval(begin: float, end: float, axis: str) -> str:
     return f"{axis} {count(begin)}" if last <= begin else f"{axis}s {count(math.ceil(begin))} to {count(last)}"
 
 
-def _range(begin: float, end: float, unit: str) -> str:
-    if unit == "ticks" and end == begin + 1:
-        return in_unit(begin, unit)
-    return f"{in_unit(begin, unit)} or more" if math.isinf(end) else f"{in_unit(begin, unit)} to {in_unit(end, unit)}"
-
-
-def _end(edge: float, unit: str) -> str:
-    return "" if math.isinf(edge) else in_unit(edge, unit)
-
-
-def _place(value: float, edges: Sequence[float]) -> float:
-    """Return where a value lies among bars of one width: the whole part is the bar."""
-    for cell, (begin, end) in enumerate(pairwise(edges)):
-        if value < end:
-            return cell + (0.5 if math.isinf(end) else max(0.0, value - begin) / (end - begin))
-    return float(len(edges) - 1)
-
-
-def _labelled(cells: int) -> range:
-    return range(0, cells, max(1, math.ceil(cells / 8)))
-
-
-__all__ = [
-    "HEIGHT",
-    "MOST_POINTS",
-    "Bar",
-    "Series",
-    "bars",
-    "grouped_bars",
-    "histogram",
-    "meter",
-    "sparkline",
-    "time_chart",
-]
+__all__ = ["HEIGHT", "MOST_POINTS", "Bar", "Series", "bars", "time_chart"]
