@@ -21,6 +21,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar, cast
 
 from causeway.model import compiled_ready
@@ -95,11 +96,14 @@ def type_of(kind: Kind) -> Any:
     return compiler.type_of(kind)
 
 
-def prepare() -> None:
+def prepare(told: Callable[[int, int], None] = lambda done, total: None) -> None:
     """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone.
 
     A second process compiles along. Processes that start this at once wait for the first one. Code of files as they no
     longer are is removed.
+
+    Args:
+        told: called after each file with the number of loops compiled, and of all.
 
     Raises:
         OSError: there is a folder for compiled code, and it could not be written there.
@@ -109,10 +113,13 @@ def prepare() -> None:
     with alone():
         if is_prepared():
             return
-        modules = [module_of(file) for file in loop_files()]
+        files = loop_files()
+        modules = [module_of(file) for file in files]
+        ends = [*accumulate(file.read_text(encoding="utf-8").count("\n@compiled(") for file in files)]
         with _compile_from_the_end(modules):
-            for module in modules:
+            for module, done in zip(modules, ends, strict=True):
                 importlib.import_module(module)
+                told(done, ends[-1])
         if compiler.unwritten:
             raise compiler.unwritten[0]
         place = folder()
@@ -145,6 +152,6 @@ if __name__ == "__main__":
     from causeway.model.compiled import prepare as prepare_all  # this file under its own name, as the loops know it
 
     try:
-        prepare_all()
+        prepare_all(lambda done, total: print(f"causeway: {done} of {total} loops", file=sys.stderr))
     except OSError as error:
         sys.exit(f"what is compiled cannot be written: {error}")
