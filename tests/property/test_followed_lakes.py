@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from causeway.network.network import Network
-from causeway.pipeline import bucket_runs, followed_rows, followed_stated, ledger_upkeep
+from causeway.pipeline import ledger_upkeep
 from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_watch import LedgerWatch
@@ -22,16 +22,8 @@ def test_a_lake_is_followed_from_its_first_heights(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(protocol)
-    for module, name, value in (
-        (followed_rows, "RECENT_ROWS", 1),
-        (followed_rows, "LEAST_RECENT", 20),
-        (followed_rows, "HEIGHTS_BITS", 2),
-        (bucket_runs, "OPEN_KEPT", 4),
-        (followed_stated, "RANGE_BITS", 3),
-        (ledger_upkeep, "TOGETHER", 3),
-        (ledger_upkeep, "EVERY", 5),
-    ):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(ledger_upkeep, "TOGETHER", 3)
+    monkeypatch.setattr(ledger_upkeep, "EVERY", 5)
     (tmp_path / "scenario.toml").write_text(scenario(protocol, 1))
     lake, tick, last = str(tmp_path / "lake"), 0, -1
     with Network.from_scenario(tmp_path / "scenario.toml", lake=lake) as network:

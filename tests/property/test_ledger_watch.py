@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from causeway.audit import causal_links, passing
-from causeway.audit.answering import records_of
 from causeway.audit.auditing import Audit
-from causeway.audit.bucket import Bucket
-from causeway.audit.parts import Run
 from causeway.ledger.chain_order import header_buckets, sorted_headers, sorted_watermarks, watermark_buckets
 from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import (
@@ -25,11 +23,7 @@ from causeway.ledger.schema import (
     WATERMARKS_SCHEMA,
 )
 from causeway.pipeline import (
-    bucket_runs,
-    followed_answers,
-    followed_rows,
-    followed_stated,
-    kept_buckets,
+    incremental_buckets,
     ledger_following,
     ledger_upkeep,
     ledger_watch,
@@ -107,18 +101,13 @@ def test_each_look_shows_what_an_audit_of_all_shows(
         (ledger_upkeep, "LEAST", random.choice((2, 4096))),
         (ledger_following, "_COMMITS", random.choice((1, 1000))),
         (passing, "WAITING", random.choice((1, 1000))),
-        (followed_rows, "RECENT_ROWS", 1),
-        (followed_rows, "LEAST_RECENT", random.choice((1, 2, 5, 4096))),
-        (followed_rows, "HEIGHTS_BITS", random.choice((0, 12))),
-        (bucket_runs, "OPEN_KEPT", random.choice((0, 1, 256))),
-        (followed_stated, "RANGE_BITS", random.choice((0, 1, 12))),
         (causal_links, "MOST_LINKS", 0 if seed % 3 == 2 else causal_links.MOST_LINKS),
     ):
         monkeypatch.setattr(module, name, value)
     few_at_a_time = seed % 2
     if few_at_a_time:
-        monkeypatch.setattr(kept_buckets, "ROWS_AGAIN", 1)
-        monkeypatch.setattr(kept_buckets, "SHARE_AGAIN", 1 << 40)
+        monkeypatch.setattr(incremental_buckets, "ROWS_AGAIN", 1)
+        monkeypatch.setattr(incremental_buckets, "SHARE_AGAIN", 1 << 40)
     case = make(random)
     ledger = create_ledger(str(tmp_path / "ledger"), BUCKETS)
     left = random.sample(range(len(case.rows)), len(case.rows))
@@ -246,14 +235,15 @@ def test_what_is_promised_later_counts(promise: Row, check: str, reason: tuple[s
 
 @pytest.fixture
 def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each run had that was passed over."""
+    """How many runs each bucket had that was passed over."""
     found: list[int] = []
 
-    def counted(rows: Run, *others: object) -> object:
-        found.append(rows.num_rows)
-        return passing.pass_run(rows, *others)  # type: ignore[arg-type]
+    def counted(*arguments: Any) -> list[passing.Passed]:
+        runs = passing.pass_over(*arguments)
+        found.append(len(runs))
+        return runs
 
-    monkeypatch.setattr(followed_rows, "pass_run", counted)
+    monkeypatch.setattr(ledger_watch, "pass_over", counted)
     return found
 
 
@@ -280,58 +270,12 @@ def test_only_buckets_with_something_new_are_passed_over(tmp_path: Path, passed:
         assert watch.look() is None and not passed
 
 
-def test_a_look_costs_as_much_as_what_is_new_however_much_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed: list[int]
-) -> None:
-    for module, setting, value in (
-        (followed_rows, "RECENT_ROWS", 64),
-        (followed_rows, "LEAST_RECENT", 64),
-        (ledger_upkeep, "EVERY", 5),
-        (ledger_upkeep, "TOGETHER", 3),
-    ):
-        monkeypatch.setattr(module, setting, value)
-    read: list[int] = []
-
-    def counted(own: Bucket, *others: object) -> object:
-        read.append(len(own.columns))
-        return records_of(own, *others)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(followed_answers, "records_of", counted)
-    ledger = create_ledger(str(tmp_path / "ledger"), 1)
-    costs = []
-    with LedgerWatch(ledger.storage.uri, LIMIT) as watch:
-        for step in range(24):
-            passed.clear()
-            read.clear()
-            rows = []
-            for number in range(10 * step, 10 * step + 10):
-                name: Row = {"message_id": f"m{number}"}
-                rows += [of_lane(number, "sent", number, **name), of_lane(number, "received", number + 1, **name)]
-                if number != 7:  # whose answer never comes
-                    back: Row = {"source": "b", "destination": "a", "kind": "response", "answers": f"m{number}"}
-                    rows.append(of_lane(number, "sent", number + 1, **back) | {"chain": "b"})
-                    rows.append(of_lane(number, "received", number + 2, **back) | {"chain": "a"})
-            ledger = add(ledger, rows, 10 * step + 12, ledger_upkeep.KEPT_SECONDS)
-            watched = watch.look()
-            assert watched is not None and not watched.behind
-            costs.append(sum(passed) + sum(read))
-        assert watched is not None
-        alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
-    assert max(costs[16:]) <= max(costs[:10]) < 24 * len(rows)
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_requests_are(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = Random(seed)
-    for module, setting, value in (
-        (followed_rows, "RECENT_ROWS", 1),
-        (followed_rows, "LEAST_RECENT", random.choice((4, 12))),
-        (bucket_runs, "OPEN_KEPT", random.choice((1, 256))),
-        (ledger_upkeep, "TOGETHER", 3),
-    ):
-        monkeypatch.setattr(module, setting, value)
+    monkeypatch.setattr(ledger_upkeep, "TOGETHER", 3)
     rows = []
     for number in range(40):
         name: Row = {"message_id": f"m{number}"}
@@ -352,7 +296,6 @@ def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_
     promised = [{"promise": "answered", "number": random.choice((50, 1000)), "stated_by": "test"}]
     writer.write("promises", table(promised, PROMISES_SCHEMA))
     ledger = ledger.after(writer.commit([], {}))
-    most_done = 0
     with LedgerWatch(ledger.storage.uri, LIMIT) as watch:
         for begin in range(0, len(rows), 9):
             some = rows[begin : begin + 9]
@@ -361,6 +304,4 @@ def test_answers_that_come_late_or_twice_or_to_nothing_are_found_wherever_their_
             while watched is not None and watched.behind:
                 watched = watch.look()
             assert watched is not None
-            most_done = max(most_done, len(watch._answers.done))
             alike(watched.audit, audit_ledger(open_ledger(ledger.storage.uri), limit=LIMIT))
-    assert most_done > 5

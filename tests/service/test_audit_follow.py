@@ -27,7 +27,6 @@ from causeway.cli.app import build
 from causeway.cli.shell import BAD_INPUT, BROKEN, OK, execute
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
 from causeway.network.network import Network
-from causeway.pipeline import followed_rows
 from causeway.pipeline.lake_taking import ledger_of
 from causeway.pipeline.ledger_audit import audit_ledger
 from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
@@ -241,12 +240,7 @@ def test_a_damaged_file_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
         assert found_again.audit.lanes["sent"].to_pylist() == [81] and watch.look() is None
 
 
-def test_what_is_damaged_after_it_was_read_stops_nothing_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Nothing stays in memory of what was read.
-    monkeypatch.setattr(followed_rows, "RECENT_ROWS", 1)
-    monkeypatch.setattr(followed_rows, "LEAST_RECENT", 1)
+def test_what_is_damaged_after_it_was_read_stops_nothing_either(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger")
     committed(place, range(40), new=True, answered=True)
     with LedgerWatch(place) as watch:

@@ -47,6 +47,7 @@ def test_parts_are_the_rows_of_the_bucket(
     files: int, loose: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_store, "ROW_GROUP", 7)
+    monkeypatch.setattr(ledger_parts, "PART_ROWS", 7)
     ledger = stored(tmp_path, Random(files + 10 * loose), files, loose)
     for bucket in range(BUCKETS):
         rows = ledger.rows(bucket)

@@ -103,7 +103,7 @@ class Along:
         self.below = np.zeros((3, messages), np.uint8)
         self.ends = np.full((count, 2), -1, np.int64)
         # A piece of the first segment begins its lane, unless the run begins with it.
-        inside = (columns.segment_of(first_rows) > 0) | columns.rows.scattered | (columns.rows.ranges is not None)
+        inside = (columns.segment_of(first_rows) > 0) | columns.rows.scattered
         inside[:1] = True
         slots = np.where(inside, np.cumsum(inside) - 1, -1)
         self.raised = np.zeros((int(inside.sum()), 3), np.int32)

@@ -12,7 +12,7 @@ from causeway.audit.arrays import Array, Ints
 from causeway.audit.candidates import Group, Met, met_of
 from causeway.audit.columns import NO_HEIGHT, NO_TIME, Bools
 from causeway.audit.delays import microseconds
-from causeway.audit.replies import LATE, NO_FINDING, OUTCOMES, UNANSWERED, WITHOUT_TIME
+from causeway.audit.replies import LATE, OUTCOMES, UNANSWERED, WITHOUT_TIME
 from causeway.model.order import groups_of
 
 Records = Mapping[str, Array]
@@ -103,27 +103,3 @@ def _earlier(given: Records, response: Ints, asked: Records) -> Bools:
     heights = (height != NO_HEIGHT) & (asked["height"] != NO_HEIGHT)
     times = (time != NO_TIME) & (asked["time"] != NO_TIME)
     return np.asarray(np.where(heights, height < asked["height"], times & (time < asked["time"])))
-
-
-def done_with(requests: pa.Table, responses: pa.Table) -> tuple[Bools, Bools]:
-    """Return which requests and responses need not meet others again unless something else has their name: requests
-    with one response or none, of which nothing is found whatever the windows are, and these responses. The tables have
-    all of each name that they have any of."""
-    asked = {name: requests[name].to_numpy() for name in REQUESTS_SCHEMA.names}
-    given = {name: responses[name].to_numpy() for name in RESPONSES_SCHEMA.names}
-    number = _names(asked, given)
-    names = int(number.max(initial=-1)) + 1
-    of_request, of_response = number[: len(requests)], number[len(requests) :]
-    response = _first_of_each(given, of_response, names)[0][of_request]
-    once = (np.bincount(of_request, minlength=names) == 1) & (np.bincount(of_response, minlength=names) <= 1)
-    has_own = asked["outcome"] >= HAS_REPLY
-    over_lanes = (response >= 0) & (~has_own | _earlier(given, response, asked))
-    in_time = asked["limit"] < 0
-    if len(responses):
-        delay, seen = microseconds(asked["sent"], given["time"][response])
-        in_time |= seen & (delay <= asked["limit"])
-    nothing = (asked["outcome"] & (HAS_REPLY - 1)) == NO_FINDING
-    done = once[of_request] & np.where(over_lanes, in_time, nothing)
-    by_name = np.zeros(names, bool)
-    by_name[of_request[done]] = True
-    return done, by_name[of_response]

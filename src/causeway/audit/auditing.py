@@ -35,7 +35,7 @@ from causeway.audit.stated import Stated, stated_in, stated_together
 from causeway.audit.stated_rows import COUNTS_SCHEMA
 from causeway.audit.verdict import Check, Verdict, sentence, unknown_lanes, verdict_of
 from causeway.audit.windows import Lane, Promises, Windows, lane_of, lanes_in
-from causeway.ledger.order import SEGMENT_BITS, stated_rows
+from causeway.ledger.order import stated_rows
 from causeway.ledger.restarts import restarted_chains, with_restarts
 from causeway.ledger.schema import (
     HEADERS_SCHEMA,
@@ -213,16 +213,15 @@ def audit_by(
     limit: int = LIMIT,
     look_at_chains: LookAtChains | None = None,
     meet: Meet | None = None,
-    bits: int = SEGMENT_BITS,
     end: int | None = None,
 ) -> Audit:
     """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
     watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes,
-    and ``back_pressure`` finds nothing); ``bits``: of segments of headers and watermarks; ``end``: the last time of any
+    and ``back_pressure`` finds nothing); ``end``: the last time of any
     row, in microseconds (None: none has a time); otherwise as ``audit``."""
     known = Known(Windows(observed, end), Promises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
-    stated = stated_together([*parts], known.windows, limit, bits)
+    stated = stated_together([*parts], known.windows, limit)
     passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): pass_nothing(known)}
     joined = join(pa.concat_tables([each.pieces for each in passed.values()]), known)
     again = set(_runs_of("pieces", joined.again, passed))

@@ -310,9 +310,6 @@ class Columns:
         key, lane = self.segment_of(first), self.lane[first]
         new = np.ones(len(first), dtype=bool)
         new[1:] = (lane[1:] != lane[:-1]) | (key[1:] != key[:-1])
-        if self.rows.ranges is not None:
-            ranges = self.rows.ranges[first]
-            new[1:] |= ranges[1:] != ranges[:-1]
         return np.append(np.flatnonzero(new), len(first)).astype(np.int64)
 
     @cached_property

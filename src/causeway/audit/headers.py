@@ -14,7 +14,6 @@ from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked,
 from causeway.audit.windows import EVERY, Windows
 from causeway.ledger.chain_order import segments_of
 from causeway.ledger.codes import Names
-from causeway.ledger.order import SEGMENT_BITS
 from causeway.ledger.schema import HEADER, HEADERS_SCHEMA, LANE
 from causeway.model.order import Groups, groups_of, stable_order
 
@@ -32,9 +31,7 @@ def as_lanes(headers: pa.Table) -> pa.Table:
     return headers
 
 
-def look_at_headers(
-    headers: pa.Table, windows: Windows, limit: int, *, over_cuts: bool = False, bits: int = SEGMENT_BITS
-) -> Looked:
+def look_at_headers(headers: pa.Table, windows: Windows, limit: int, *, over_cuts: bool = False) -> Looked:
     """Compare headers with those before them.
 
     Args:
@@ -42,10 +39,9 @@ def look_at_headers(
         windows: what the input covers.
         limit: how many findings of a chain and reason are named.
         over_cuts: compare those that lie in different segments, and only those.
-        bits: a segment is 2**bits heights.
     """
     rows = _in_order(headers)
-    blocks = _Blocks.of(rows, bits)
+    blocks = _Blocks.of(rows)
     pairs = _Pairs.of(rows, blocks, over_cuts)
     found = [] if over_cuts else [Found(VIOLATED, "two_headers", blocks.rows[blocks.two])]
     found.append(Found(VIOLATED, "parent_differs", blocks.rows[1:][pairs.other_parent]))
@@ -54,6 +50,16 @@ def look_at_headers(
     rows = as_lanes(rows).append_column("index", heights)
     ends = headers.slice(0, 0) if over_cuts else _ends(rows.select(HEADERS_SCHEMA.names), blocks)
     return looked(CHECK, rows, found, ends, limit)
+
+
+def has_gaps(headers: pa.Table) -> bool:
+    """Return whether headers of a segment are missing between two others, so that windows have a part in it."""
+    seen = headers.filter(headers["height"].is_valid())
+    chain, height = Names().codes(seen["chain"]), seen["height"].to_numpy()
+    order = np.lexsort((height, chain))
+    chain, height, segment = chain[order], height[order], segments_of(seen["height"])[order]
+    same = (chain[1:] == chain[:-1]) & (segment[1:] == segment[:-1])
+    return bool((same & (np.diff(height) > 1)).any())
 
 
 def _in_order(headers: pa.Table) -> pa.Table:
@@ -92,7 +98,7 @@ class _Blocks:
     parent: Array
 
     @classmethod
-    def of(cls, rows: pa.Table, bits: int) -> _Blocks:
+    def of(cls, rows: pa.Table) -> _Blocks:
         """Return the blocks of headers that are in order."""
         chain, height = Names().codes(rows["chain"]), rows["height"].to_numpy()
         groups = groups_of(chain, height)
@@ -104,7 +110,7 @@ class _Blocks:
         starts = groups.starts
         time = np.minimum.reduceat(times, starts) if len(groups) else np.zeros(0, np.int64)
         two = (most > least) | ((most < 0) & (root_most > root_least))
-        segment = segments_of(rows["height"], bits)
+        segment = segments_of(rows["height"])
         return cls(
             *(groups, starts, chain[starts], height[starts], segment[starts]),
             *(most, most > least, two, time, own, parent),

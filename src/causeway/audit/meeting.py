@@ -84,22 +84,27 @@ class Meeting:
 
     def pieces(self, bucket: int, rows: pa.Table | Iterable[Part]) -> Iterator[Piece]:
         """Yield the records of a bucket. ``rows``: as of ``pass_over``."""
+        for own, places in self.chosen(bucket, rows):
+            if self.answering is not None:
+                for kind, records in records_of(own, places, bucket, self.answering):
+                    yield from self.by_name(kind, records)
+            if self.pressure is not None:
+                yield from flights_of(own, places, bucket, self.pressure)
+
+    def chosen(self, bucket: int, rows: pa.Table | Iterable[Part]) -> Iterator[tuple[Bucket, Ints]]:
+        """Yield the runs of a bucket that have records, and where their rows stand in it."""
         parts = parts_of(rows) if isinstance(rows, pa.Table) else rows
         chosen = set(self.runs[bucket])
         for number, run in enumerate(runs_of(_placed(parts))):
             if number in chosen:
-                own = Bucket(Columns.of(run), self.known)
-                yield from self.records(own, _places(run), bucket)
+                yield Bucket(Columns.of(run), self.known), _places(run)
 
-    def records(self, own: Bucket, places: Ints, bucket: int) -> Iterator[Piece]:
-        """Yield the records of a run of a bucket. ``places``: where its rows stand in the bucket."""
-        if self.answering is not None:
-            for kind, records in records_of(own, places, bucket, self.answering):
-                unnamed = records["caller"].to_numpy() < 0
-                word = np.where(unnamed, np.arange(len(unnamed), dtype=np.uint64), records["id_0"].to_numpy())
-                yield from by_part(kind, records, (word % np.uint64(self.answering.parts)).astype(np.int64))
-        if self.pressure is not None:
-            yield from flights_of(own, places, bucket, self.pressure)
+    def by_name(self, kind: str, records: pa.Table) -> Iterator[Piece]:
+        """Yield the records of requests or responses by the parts of their names."""
+        assert self.answering is not None, "there are requests and responses"
+        unnamed = records["caller"].to_numpy() < 0
+        word = np.where(unnamed, np.arange(len(unnamed), dtype=np.uint64), records["id_0"].to_numpy())
+        yield from by_part(kind, records, (word % np.uint64(self.answering.parts)).astype(np.int64))
 
     def met(self, pieces: Iterable[tuple[str, pa.Table]]) -> Met:
         """Return what the records of a part show, in whatever order they come."""

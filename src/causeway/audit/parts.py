@@ -79,13 +79,11 @@ def parts_of(table: pa.Table) -> Iterator[Part]:
 @dataclass(frozen=True)
 class Run:
     """Whole messages. ``table``: their columns ``READ``; ``of``: the rows of parts that they are, (part, first, count).
-    ``scattered``: messages that need not be neighbours; ``ranges``: of each row a number of its lane, such that between
-    two messages of one number there are no others of the lane (None: there are none between any)."""
+    ``scattered``: messages that need not be neighbours."""
 
     table: pa.Table
     of: tuple[tuple[Part, int, int], ...]
     scattered: bool = False
-    ranges: Rows | None = None
 
     @property
     def num_rows(self) -> int:

@@ -18,7 +18,6 @@ from causeway.audit.stated_rows import COUNTS_SCHEMA, examined
 from causeway.audit.watermarks import WATERMARK_ENDS, compare_ends, look_at_watermarks
 from causeway.audit.windows import Windows
 from causeway.ledger.chain_order import sorted_headers, sorted_watermarks
-from causeway.ledger.order import SEGMENT_BITS
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,13 @@ NOTHING = Stated(
 """Of no headers and no watermarks."""
 
 
-def stated_in(
-    headers: pa.Table, watermarks: pa.Table, windows: Windows, limit: int = LIMIT, bits: int = SEGMENT_BITS
-) -> Stated:
+def stated_in(headers: pa.Table, watermarks: pa.Table, windows: Windows, limit: int = LIMIT) -> Stated:
     """Check what one bucket has (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
 
-    ``windows``: what the input covers; ``limit``: how many findings of a chain or lane and reason are named; ``bits``:
-    a segment, of which it has all that there is, is 2**bits heights.
+    ``windows``: what the input covers; ``limit``: how many findings of a chain or lane and reason are named.
     """
     headers, watermarks = sorted_headers(headers), sorted_watermarks(watermarks)
-    one, other = look_at_headers(headers, windows, limit, bits=bits), look_at_watermarks(watermarks, limit, bits)
+    one, other = look_at_headers(headers, windows, limit), look_at_watermarks(watermarks, limit)
     return Stated(
         pa.concat_tables([one.findings, other.findings]),
         pa.concat_tables([one.counts, other.counts]),
@@ -62,12 +58,12 @@ def stated_in(
     )
 
 
-def stated_together(parts: Sequence[Stated], windows: Windows, limit: int = LIMIT, bits: int = SEGMENT_BITS) -> Stated:
+def stated_together(parts: Sequence[Stated], windows: Windows, limit: int = LIMIT) -> Stated:
     """Return what all buckets show, in whatever order they are given, and what lies over the cuts between segments."""
     every = [NOTHING, *parts]
     headers = sorted_headers(_joined([part.headers for part in every]))
-    over = [look_at_headers(headers, windows, limit, over_cuts=True, bits=bits)]
-    over.append(compare_ends(_joined([part.watermarks for part in every]), limit, bits))
+    over = [look_at_headers(headers, windows, limit, over_cuts=True)]
+    over.append(compare_ends(_joined([part.watermarks for part in every]), limit))
     return Stated(
         pa.concat_tables([*(part.findings for part in every), *(one.findings for one in over)]),
         pa.concat_tables([*(part.counts for part in every), *(one.counts for one in over)]),

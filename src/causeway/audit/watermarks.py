@@ -10,17 +10,17 @@ from causeway.audit.columns import Bools
 from causeway.audit.stated_rows import UNKNOWN, VIOLATED, Found, Looked, looked, taken_back, that_count
 from causeway.ledger.chain_order import segments_of
 from causeway.ledger.codes import name_ranks
-from causeway.ledger.order import SEGMENT_BITS, lane_numbers
+from causeway.ledger.order import lane_numbers
 from causeway.ledger.schema import WATERMARKS_SCHEMA
 from causeway.model.order import U64, groups_of, stable_order
 
 CHECK = "watermarks"
 
 
-def look_at_watermarks(watermarks: pa.Table, limit: int, bits: int = SEGMENT_BITS) -> Looked:
+def look_at_watermarks(watermarks: pa.Table, limit: int) -> Looked:
     """Compare the watermarks of a bucket (``WATERMARKS_SCHEMA``, in their order) with those before them.
 
-    ``limit``: how many findings of a lane and reason are named; ``bits``: a segment is 2**bits heights.
+    ``limit``: how many findings of a lane and reason are named.
     """
     rows = _in_order(watermarks)
     series = _series(rows)
@@ -28,7 +28,7 @@ def look_at_watermarks(watermarks: pa.Table, limit: int, bits: int = SEGMENT_BIT
     timed = ~placed & np.asarray(rows["time"].is_valid())
     found = [Found(UNKNOWN, "place_unseen", np.flatnonzero(~placed & ~timed))]
     by_height = _by_height(rows, series, np.flatnonzero(placed))
-    segment = segments_of(rows["height"], bits)
+    segment = segments_of(rows["height"])
     found.append(_fallen(rows, series, by_height, segment))
     found.append(_fallen(rows, series, _by_time(rows, series, np.flatnonzero(timed)), np.zeros_like(segment)))
     found.append(_two_values(rows, series, np.flatnonzero(placed & np.asarray(rows["position"].is_valid()))))
@@ -39,9 +39,9 @@ def look_at_watermarks(watermarks: pa.Table, limit: int, bits: int = SEGMENT_BIT
     return looked(CHECK, _named(rows), found, ends, limit)
 
 
-def compare_ends(ends: pa.Table, limit: int, bits: int = SEGMENT_BITS) -> Looked:
+def compare_ends(ends: pa.Table, limit: int) -> Looked:
     """Compare the last watermark of each segment (``ends`` of all buckets) with the first of the one after it."""
-    segment, side = segments_of(ends["height"], bits), ends["side"].to_numpy()
+    segment, side = segments_of(ends["height"]), ends["side"].to_numpy()
     series = _series(ends)
     order = stable_order(series.astype(np.uint64), segment, side)
     rows, series, segment, side = ends.take(pa.array(order)), series[order], segment[order], side[order]

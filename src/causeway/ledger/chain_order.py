@@ -139,10 +139,10 @@ LAYOUTS: Mapping[str, Layout] = {
 """The tables beside ``ledger`` that lie in buckets."""
 
 
-def segments_of(heights: pa.ChunkedArray, bits: int = SEGMENT_BITS) -> U64:
-    """Return the segment of each height, 0 where none was seen; a segment is 2**``bits`` heights."""
+def segments_of(heights: pa.ChunkedArray) -> U64:
+    """Return the segment of each height, 0 where none was seen; a segment is 2**``SEGMENT_BITS`` heights."""
     values: U64 = heights.fill_null(0).to_numpy()
-    return values >> np.uint64(bits)
+    return values >> np.uint64(SEGMENT_BITS)
 
 
 def _buckets(word: U64, heights: pa.ChunkedArray, buckets: int) -> npt.NDArray[np.uint16]:

@@ -42,7 +42,7 @@ Found = Mapping[tuple[int, int], Passed]
 
 NO_TERMS = Terms()
 
-_STATED = ("headers", "watermarks")
+STATED = ("headers", "watermarks")
 """Tables of what chains state of themselves."""
 
 
@@ -93,11 +93,11 @@ def audit_ledger(
 
 def _stating(ledger: Ledger) -> list[int]:
     """Return the buckets that have headers or watermarks."""
-    return [bucket for bucket in range(ledger.buckets) if any(ledger.files(table, bucket) for table in _STATED)]
+    return [bucket for bucket in range(ledger.buckets) if any(ledger.files(table, bucket) for table in STATED)]
 
 
 def _stated_at(ledger: Ledger, windows: Windows, limit: int, bucket: int) -> Stated:
-    headers, watermarks = (ledger.rows(bucket, table=table) for table in _STATED)
+    headers, watermarks = (ledger.rows(bucket, table=table) for table in STATED)
     return stated_in(headers, watermarks, windows, limit)
 
 

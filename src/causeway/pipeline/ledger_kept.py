@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import xxhash
-
 from causeway.figures.shown import Asked, Shown
+from causeway.pipeline.incremental_buckets import rows_digest
 from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger
 
 
@@ -28,18 +27,10 @@ class KeptShown:
         self._found[bucket] = self._state(ledger, asked, bucket), shown
 
     def _state(self, ledger: Ledger, asked: Asked, bucket: int) -> bytes:
-        """Return a digest of all that what a bucket shows depends on: its files, the rows of it that lie in files of
-        all buckets, promises, and what is asked."""
-        found = xxhash.xxh3_128(repr((ledger.storage.uri, ledger.digest, asked)).encode())
-        found.update(repr([file.path for file in ledger.files("promises")]).encode())
-        for table in LOOSE_TABLES:
-            own = [file.path for file in ledger.files(table, bucket) if file.bucket is not None]
-            found.update(repr((table, own)).encode())
-            if (loose := ledger.loose(bucket, table)) is not None:
-                # A row is its statement: who says it, in which file and row.
-                for name in ("stated_by", "source_file", "source_row", "chain", "height", "message_id"):
-                    found.update(repr(loose[name].to_pylist()).encode())
-        return found.digest()
+        """Return a digest of all that the result of a bucket depends on: its rows, promises, and what is asked."""
+        promises = [file.path for file in ledger.files("promises")]
+        found = repr((ledger.storage.uri, ledger.digest, asked, promises))
+        return found.encode() + rows_digest(ledger, bucket, LOOSE_TABLES)
 
 
 __all__ = ["KeptShown"]

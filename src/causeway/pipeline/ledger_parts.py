@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.audit.parts import Part, TablePart
-from causeway.audit.windows import Lane
-from causeway.ledger.order import sorted_rows, without_repeats
+from causeway.audit.parts import PART_ROWS, Part, TablePart
+from causeway.ledger.order import without_repeats
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, SPARSE
 from causeway.ledger.typed import with_columns_of
-from causeway.pipeline.ledger_commits import schema_of
 from causeway.pipeline.ledger_store import Ledger, LedgerDamaged, StoredFile
 from causeway.pipeline.sealed import FileDamaged
 from causeway.pipeline.stored_parquet import StoredParquet, readable
@@ -43,8 +41,15 @@ def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[Part]:
             return
         sources = [_groups_of(files.enter_context(ledger.parquet(file))) for file in found]
         if loose is not None:
-            sources.append(iter([sorted_rows(loose)]))
-        yield from map(TablePart, merged(sources))
+            sources.append(iter([without_repeats(loose)]))
+        held: list[pa.Table] = []
+        for table in merged(sources):
+            if held and sum(part.num_rows for part in held) + table.num_rows > PART_ROWS:
+                yield TablePart(pa.concat_tables(held))
+                held = []
+            held.append(table)
+        if held:
+            yield TablePart(pa.concat_tables(held))
 
 
 def ledger_end(ledger: Ledger, known: dict[str, int | None] | None = None) -> int | None:
@@ -90,18 +95,25 @@ def merged(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
     while cursors:
         # Of the messages before the end that comes first, all rows are at hand.
         bound = min(cursor.last for cursor in cursors)
-        taken = [cursor.before(bound) for cursor in cursors]
-        rows = [part for part in taken if part.num_rows]
-        if rows:
-            yield without_repeats(pa.concat_tables(rows))
+        yield from _together([cursor.before(bound) for cursor in cursors])
         for cursor in cursors:
             if cursor.last == bound:
                 cursor.more()
         if all(cursor.ended for cursor in cursors):
-            rest = [cursor.rest for cursor in cursors if cursor.rest.num_rows]
-            if rest:
-                yield without_repeats(pa.concat_tables(rest))
+            yield from _together([cursor.rest for cursor in cursors])
             return
+
+
+def _together(sources: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of sorted sources in order; what lies before and behind the rows of the others is as it was."""
+    rows = sorted((part for part in sources if part.num_rows), key=lambda part: part.num_rows)
+    if len(rows) > 1:
+        most = rows.pop()
+        first, last = min(_key(part, 0) for part in rows), max(_key(part, part.num_rows - 1) for part in rows)
+        begin, end = _place(most, first), _place(most, last, bisect.bisect_right)
+        inside = pa.concat_tables([most.slice(begin, end - begin), *rows])
+        rows = [part for part in (most.slice(0, begin), without_repeats(inside), most.slice(end)) if part.num_rows]
+    yield from rows
 
 
 class _Cursor:
@@ -125,7 +137,7 @@ class _Cursor:
 
     def before(self, bound: Key) -> pa.Table:
         """Take the messages before a key."""
-        count = bisect.bisect_left(range(self.rest.num_rows), bound, key=lambda row: _key(self.rest, row))
+        count = _place(self.rest, bound)
         taken, self.rest = self.rest.slice(0, count), self.rest.slice(count)
         return taken
 
@@ -133,6 +145,11 @@ class _Cursor:
 Key = tuple[tuple[int, Any], ...]
 END: Key = ((2, None),)
 """After all messages."""
+
+
+def _place(rows: pa.Table, key: Key, bisected: Callable[..., int] = bisect.bisect_left) -> int:
+    """Return where a key has its place in sorted rows."""
+    return bisected(range(rows.num_rows), key, key=lambda row: _key(rows, row))
 
 
 def _key(rows: pa.Table, row: int) -> Key:
@@ -184,10 +201,8 @@ class StoredPart:
         return read.take(pa.array(begins[groups] + rows - (ends - counts)[groups]))
 
 
-def _read(
-    file: StoredParquet, names: Sequence[str], groups: Sequence[int], schema: pa.Schema = LEDGER_SCHEMA
-) -> pa.Table:
-    wanted = pa.schema([schema.field(name) for name in names])
+def _read(file: StoredParquet, names: Sequence[str], groups: Sequence[int]) -> pa.Table:
+    wanted = pa.schema([LEDGER_SCHEMA.field(name) for name in names])
     filled = _with_values(file, names, groups)
     if not filled:
         rows = sum(file.metadata.row_group(group).num_rows for group in groups)
@@ -218,63 +233,3 @@ def _with_values(file: StoredParquet, names: Sequence[str], groups: Sequence[int
         if name in places:
             found.append(name)
     return found
-
-
-Ranges = tuple[dict[Lane, list[tuple[int, int]]], set[Lane]]
-"""Lanes of a run with ranges of indices, first and last, and lanes with messages without index."""
-
-
-def rows_in_runs(ledger: Ledger, file: StoredFile, runs: Sequence[Ranges], every: bool = False) -> Iterator[pa.Table]:
-    """Yield the row groups of a file in which rows of some runs may be, by what the file says of them; ``every``: all
-    of them. Raises ``LedgerDamaged``."""
-    schema = schema_of(file.table)
-    lanes = {lane for ranges, named in runs for lane in (*ranges, *named)}
-    with ledger.parquet(file) as opened:
-        for group in range(opened.num_row_groups):
-            bounds = _bounds(opened, group)
-            if every or any(_may_have(bounds, lane, runs) for lane in lanes):
-                yield _read(opened, schema.names, [group], schema)
-
-
-Bounds = Mapping[str, tuple[Any, Any] | None]
-
-
-def _bounds(file: StoredParquet, group: int, names: Collection[str] = (*LANE, "index")) -> Bounds:
-    """Return the least and the largest value of columns of a row group; None: not said, or null in some row."""
-    metadata = file.metadata.row_group(group)
-    found: dict[str, tuple[Any, Any] | None] = {}
-    for number in range(metadata.num_columns):
-        column = metadata.column(number)
-        if column.path_in_schema in names:
-            stated = column.statistics
-            whole = stated is not None and stated.has_min_max and stated.has_null_count and not stated.null_count
-            found[column.path_in_schema] = (stated.min, stated.max) if whole else None
-    return found
-
-
-def _may_have(bounds: Bounds, lane: Lane, runs: Sequence[Ranges]) -> bool:
-    for name, own in zip(LANE, lane, strict=True):
-        extent = bounds.get(name)
-        # Bytes of a name in files of others may be cut off.
-        if extent is not None and (own is None or not _text(extent[0]) <= own.encode() <= _text(extent[1]) + b"\xff"):
-            return False
-    index = bounds.get("index")
-    alone = all(extent is not None and extent[0] == extent[1] for extent in (bounds.get(name) for name in LANE))
-    if index is None or not alone:
-        return True
-    return any(first <= index[1] and index[0] <= last for ranges, _ in runs for first, last in ranges.get(lane, ()))
-
-
-def _text(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
-
-
-def groups_with_heights(ledger: Ledger, file: StoredFile, spans: Sequence[tuple[int, int]]) -> Iterator[pa.Table]:
-    """Yield the row groups of a file in which heights of some spans (first and last) may be, or of which some are not
-    seen. Raises ``LedgerDamaged``."""
-    schema = schema_of(file.table)
-    with ledger.parquet(file) as opened:
-        for group in range(opened.num_row_groups):
-            extent = _bounds(opened, group, ("height",)).get("height")
-            if extent is None or any(first <= extent[1] and extent[0] <= last for first, last in spans):
-                yield _read(opened, schema.names, [group], schema)

@@ -1,11 +1,9 @@
-"""The audit of a ledger that grows: only runs of messages of which there is something new are passed over again.
+"""The incremental audit of a growing ledger: buckets whose rows changed are audited again, by the batch audit's passes.
 
-What a run shows is kept until its rows are others (``followed_rows``). What is known beside its rows are windows and
-promises: other promises change everything, but windows only tell "violated" from "unknown" where something is missing.
-So a run in which nothing is stays as it is when windows grow, and the others are judged again a few at a time, until
-all are.
-
-A bucket that cannot be read counts as it was last read, or has no rows, and is tried again later and later.
+What a bucket shows is kept until its rows change (``incremental_buckets``). Beside its rows only windows and promises
+are known: other promises change everything, but windows only tell "violated" from "unknown" where something is missing.
+So a bucket in which nothing is missing stays as it is when windows grow, and the others are scanned again a few at a
+time.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ import pyarrow as pa
 from causeway.audit.along import Before, PieceKey
 from causeway.audit.auditing import Audit, Runs, audit_by
 from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.audit.headers import has_gaps
 from causeway.audit.known import UNDECIDED, UNDECIDED_PAID, Known
-from causeway.audit.passing import Passed
-from causeway.audit.stated import Stated
+from causeway.audit.passing import Limits, Passed, pass_over
+from causeway.audit.stated import Stated, stated_in
 from causeway.audit.windows import Lane, Promises, Windows, lanes_in
 from causeway.ledger.schema import LANE, PROMISES_SCHEMA
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.pipeline.followed_answers import FollowedAnswers
-from causeway.pipeline.followed_meeting import BucketLost, MetRuns
-from causeway.pipeline.followed_rows import FollowedRows
-from causeway.pipeline.followed_stated import FollowedStated
+from causeway.pipeline.incremental_buckets import IncrementalBuckets
+from causeway.pipeline.incremental_joins import BucketLost, IncrementalJoins
+from causeway.pipeline.ledger_audit import STATED
 from causeway.pipeline.ledger_commits import LedgerDamaged
 from causeway.pipeline.ledger_following import follow
-from causeway.pipeline.ledger_parts import ledger_end
-from causeway.pipeline.ledger_store import Ledger
+from causeway.pipeline.ledger_parts import bucket_parts, ledger_end, value_of
+from causeway.pipeline.ledger_store import LOOSE_TABLES, Ledger
 from causeway.pipeline.masters import cores_here
 
 NAMED = 100
@@ -50,17 +48,8 @@ CROSSING = (
 OF_ROWS = ("causality", "causal_order", "finality", "order")
 OF_ROWS_ALONE = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
-    *(
-        "wrong_chain",
-        "wrong_source",
-        "redundant_relay",
-        "partial_receipt",
-        "dropped",
-        "dropped_as_declared",
-        "failed",
-        "lost",
-    ),
-    *("lost", "chain_stopped"),
+    *("wrong_chain", "wrong_source", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared"),
+    *("failed", "lost", "chain_stopped"),
     *("acknowledged_and_timed_out", "timed_out_too_early", "received_after_timeout", "not_refunded"),
     *("executed_and_timed_out", "executed_and_refunded", "executed_and_failed", "executed_and_rejected"),
     *("failed_and_acknowledged", "acknowledged_another_answer", "refund_exceeds_amount"),
@@ -123,13 +112,12 @@ class LedgerWatch:
         self._promised = PROMISES_SCHEMA.empty_table()
         self._promises = Promises(self._promised)
         self._serial = 0
-        self._passes = FollowedRows(limit, self._is_open)
-        self._answers = FollowedAnswers(
-            lambda bucket, run: self._passes.run_with(bucket, run)[0],
-            lambda bucket, run: self._passes.held[bucket][run].stamp,
+        self._rows = IncrementalBuckets[list[Passed]](
+            LOOSE_TABLES, lambda runs: any(self._is_open(run) for run in runs)
         )
-        self._asking = self._answers.asking
-        self._stated = FollowedStated(limit)
+        self._joins = IncrementalJoins(self._rows, self._parallel)
+        self._asking = self._joins.asking
+        self._stated = IncrementalBuckets[tuple[Stated, bool]](STATED, lambda result: result[1])
         self._again: dict[tuple[int, int], tuple[Any, Passed]] = {}
 
     def look(self, deriving: Progress | None = None, checking: Progress | None = None) -> Watched | None:
@@ -139,7 +127,7 @@ class LedgerWatch:
         how many. Raises ``Stopped``, ``InvalidInput``, ``LedgerDamaged``, ``LakeError``, ``OSError``; what was seen
         before stays, and the next look goes on from there.
         """
-        waits, deriving = self._passes.waits() | self._stated.waits(), self._until_stopped(deriving)
+        waits, deriving = self._rows.is_due() | self._stated.is_due(), self._until_stopped(deriving)
         for tried in range(_TRIES):
             ledger = self._following.newest(deriving)
             if ledger is self._ledger and not waits:
@@ -169,6 +157,7 @@ class LedgerWatch:
     def close(self) -> None:
         """Remove what was made for it."""
         self._following.close()
+        self._joins.close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,50 +176,79 @@ class LedgerWatch:
 
     def _watched(self, ledger: Ledger, progress: Progress | None) -> Watched:
         observed, promises = ledger.table("observed"), ledger.table("promises")
-        changed: Callable[[Passed], bool] | None = None
+        before, every = self._promises, False
         if not promises.equals(self._promised):
-            before, now = self._promises, Promises(promises)
-            every = before.of_chains != now.of_chains
+            self._promised, self._promises = promises, Promises(promises)
+            every = before.of_chains != self._promises.of_chains
+        now = self._promises
 
-            def changed(passed: Passed) -> bool:
-                lanes = _lanes_of(passed)
-                return every or not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
+        def changed(runs: list[Passed]) -> bool:
+            if before is now:
+                return False
+            lanes = {lane for run in runs for lane in _lanes_of(run)}
+            return every or not lanes or any(before.of(lane) != now.of(lane) for lane in lanes)
 
-            self._promised, self._promises = promises, now
         end = ledger_end(ledger, self._ends)
         if self._observed is None or end != self._end or not observed.equals(self._observed):
             self._serial += 1
             self._observed, self._end = observed, end
-        if self._answers.asking != self._asking:
-            self._asking = self._answers.asking
-            self._passes.open_again()
-        self._passes.begin(ledger, self._serial, changed)
+        if self._joins.asking != self._asking:
+            self._asking = self._joins.asking
+            self._rows.reopen()
+        self._rows.begin(ledger, self._serial, changed)
         self._stated.begin(ledger, self._serial)
-        told = _Told(progress, sum(self._passes.rows.values()))
+        self._joins.begin(ledger, self._serial)
+        told = _Told(progress, sum(self._rows.rows.values()))
+
+        def scan(bucket: int, known: Known, before: dict[PieceKey, Before], only: set[int] | None) -> list[Passed]:
+            value = value_of(ledger, bucket)
+            return pass_over(bucket_parts(ledger, bucket), known, before, self._limit, only, value)
 
         def look(known: Known, before: dict[PieceKey, Before], only: Runs | None) -> Mapping[tuple[int, int], Passed]:
             if only is not None:
-                return self._second_look(known, before, only)
-            return self._passes.run(self._parallel, known, told.add)
+                return self._second_look(known, before, only, scan)
+
+            def first(bucket: int) -> list[Passed]:
+                found = scan(bucket, known, {}, None)
+                told.add(self._rows.rows[bucket])
+                return found
+
+            self._rows.run(self._parallel, first)
+            return self._limited()
 
         def look_at_chains(windows: Windows) -> Iterable[Stated]:
-            return self._stated.run(self._parallel, windows)
+            def check(bucket: int) -> tuple[Stated, bool]:
+                headers, watermarks = (ledger.rows(bucket, table=table) for table in STATED)
+                return stated_in(headers, watermarks, windows, self._limit), has_gaps(headers)
 
-        meet = MetRuns(self._passes, self._answers, self._serial, self._parallel)
-        audit = audit_by(look, observed, promises, self._limit, look_at_chains, meet, self._stated.bits, end)
-        unread = {**self._stated.unread(), **self._passes.unread()}
-        behind = len(self._passes.behind() | self._stated.behind())
+            self._stated.run(self._parallel, check)
+            return [known.result[0] for _, known in sorted(self._stated.scanned.items())]
+
+        audit = audit_by(look, observed, promises, self._limit, look_at_chains, self._joins, end)
+        unread = {**self._stated.unread(), **self._rows.unread()}
+        behind = len({*self._rows.behind(), *self._stated.behind()})
         found = _careful(audit) if unread else audit
         return Watched(
             ledger.number, self._following.height, found, observed, promises, unread, behind, dict(ledger.counts)
         )
+
+    def _limited(self) -> dict[tuple[int, int], Passed]:
+        """Return what all runs show, within the limits of what they keep together."""
+        limits, runs = Limits(), dict[tuple[int, int], Passed]()
+        for bucket, known in sorted(self._rows.scanned.items()):
+            for number, passed in enumerate(known.result):
+                runs[bucket, number] = passed
+                limits.add(runs, (bucket, number))
+        for (bucket, number), passed in runs.items():
+            self._rows.scanned[bucket].result[number] = passed
+        return runs
 
     def _is_open(self, run: Passed) -> bool:
         """Return whether windows could change what a run shows: something in it is missing, or not over."""
         names = ("check", "reason", *LANE)
         for check, reason, *lane in zip(*(run.counts[name].to_pylist() for name in names), strict=True):
             # Of requests that are answered over lanes that is judged where they meet their responses.
-            if _of_windows(check, reason) and (check != "answers" or tuple(lane) not in self._answers.asking):
+            if _of_windows(check, reason) and (check != "answers" or tuple(lane) not in self._joins.asking):
                 return True
         if run.asks:
             return True
@@ -238,31 +256,35 @@ class LedgerWatch:
         lanes = _lanes_of(run)
         return any("capacity" in self._promises.of(lanes[at]) for at in waiting.tolist())
 
-    def _second_look(self, known: Known, before: dict[PieceKey, Before], only: Runs) -> dict[tuple[int, int], Passed]:
-        """Pass over runs again that ask for it, but for those of which nothing is new since they were."""
+    def _second_look(
+        self,
+        known: Known,
+        before: dict[PieceKey, Before],
+        only: Runs,
+        scan: Callable[[int, Known, dict[PieceKey, Before], set[int] | None], list[Passed]],
+    ) -> dict[tuple[int, int], Passed]:
+        """Scan runs again that ask for it, but for those of which nothing is new since they were."""
         keys: dict[tuple[int, int], Any] = {}
         for bucket, numbers in only.items():
+            first = self._rows.scanned[bucket]
             for number in numbers:
-                held = self._passes.held_of(bucket, number)
-                passed = held.beside if number % 2 else held.passed
-                assert passed is not None, "only runs that show something ask"
-                # What is beside the messages of a run may be of any lane.
+                passed = first.result[number]
+                # What is beside the messages of a bucket may be of any lane.
                 lanes = _lanes_of(passed) or sorted(known.sent, key=repr)
                 places = tuple((key, before[key]) for key in _pieces_of(passed) if key in before)
-                keys[bucket, number] = (held.stamp, held.serial, known.told_of(lanes), places)
+                keys[bucket, number] = (first.stamp, known.told_of(lanes), places)
         self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
-        missing: dict[int, list[int]] = {}
-        for bucket, number in keys:
-            if (bucket, number) not in self._again:
-                missing.setdefault(bucket, []).append(number)
-
-        def judge(bucket: int) -> None:
-            for number, passed in self._passes.pass_again(bucket, missing[bucket], known, before).items():
+        missing: dict[int, set[int]] = {}
+        for bucket, number in keys.keys() - self._again.keys():
+            if self._rows.is_readable(bucket):
+                missing.setdefault(bucket, set()).add(number)
+        found = self._parallel(lambda bucket: scan(bucket, known, before, missing[bucket]), sorted(missing))
+        for bucket, runs in found:
+            if isinstance(runs, CausewayError):
+                self._rows.fail(bucket, runs)
+                continue
+            for number, passed in zip(sorted(missing[bucket]), runs, strict=True):
                 self._again[bucket, number] = keys[bucket, number], passed
-
-        for bucket, error in self._parallel(judge, sorted(missing)):
-            if error is not None:
-                self._passes.fail(bucket, error)
         return {at: each for at, (_, each) in self._again.items()}
 
     def _parallel(
