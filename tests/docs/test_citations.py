@@ -62,6 +62,9 @@ TOKEN = re.compile(
 SECTIONS = ("1", "2", "3", "4", "5", "6", "7")
 """Sections of a reference that are cited whole."""
 
+CITING_STRING = re.compile(r"(?:[1-8]\.[1-9]\d?|[DX]-\d+)(?:,? (?:\d+|[DXGL]-?\d+|[1-8]\.[1-9]\d?))*")
+"""Strings that are citations, such as the sections of checks and guarantees."""
+
 CURVES = re.compile(r"BLS|curve|Lagrange")
 """Texts in which G1 and G2 are groups of points."""
 
@@ -115,7 +118,10 @@ def citations(text: str, protocol: str | None) -> Iterator[Citation]:
 
 
 def texts_of(source: str) -> Iterator[tuple[int, str]]:
-    """Yield position and text of the docstrings and comments of a module; comment lines in a row are one text."""
+    """Yield position and text of the docstrings, comments and citing strings of a module.
+
+    Comment lines in a row are one text.
+    """
     start, comment = 0, ""
     for found in TEXT.finditer(source):
         value, line = found.group(), source.rfind("\n", 0, found.start()) + 1
@@ -128,8 +134,9 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
                     yield start, comment
                 start, comment = found.start(), value
             continue
-        alone = not source[line : found.start()].strip()
-        if alone and value.endswith(('"""', "'''")) and source[found.end() : found.end() + 1] in ("\n", ""):
+        alone = not source[line : found.start()].strip() and source[found.end() : found.end() + 1] in ("\n", "")
+        docstring = alone and value.endswith(('"""', "'''"))
+        if docstring or CITING_STRING.fullmatch(value, 1, len(value) - 1):
             yield found.start(), value
     if comment:
         yield start, comment

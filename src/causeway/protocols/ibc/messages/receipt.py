@@ -27,7 +27,7 @@ CHECKS = (
     call.of_part("3.4, 6", Part.INDEX, Refusal.OnlyMessageProofs),
     *call.order("3.4, 7", SEND),
     Check(Refusal.InvalidPacket, "3.4, 8", _is_receipt, call.About.FORM),
-    call.handled("3.4, 8"),
+    call.handled("3.4, 9"),
 )
 
 ACKNOWLEDGE = Call(call.named, CHECKS, call.take(SEND))
