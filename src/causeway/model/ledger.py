@@ -10,15 +10,7 @@ from enum import IntEnum, IntFlag
 
 import pyarrow as pa
 
-
-class Kind(IntEnum):
-    """What a message is."""
-
-    INGRESS = 0
-    REQUEST = 1
-    RESPONSE = 2
-    REFUND = 3
-    CONTROL = 4
+from causeway.proofs.kinds import Kind as Kind
 
 
 class Event(IntFlag):

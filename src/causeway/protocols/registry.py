@@ -207,7 +207,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             title="Polkadot's egress queues",
             reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); "
             "paritytech/polkadot at 96f5dc51",
-            kernel="causeway.protocols.icmp.hrmp.kernel:create_kernel",
+            kernel="causeway.protocols.registry:create_parachain_kernel",
             options="causeway.protocols.icmp.options:IcmpOptions",
             pool="pool",
             asset="units",
@@ -278,6 +278,17 @@ def first_format(name: object) -> int:
 def simulated(name: str) -> bool:
     """Return whether that is the name of a simulation, which a lake may say that it is of."""
     return name in _SIMULATIONS
+
+
+def create_parachain_kernel(options: Any, **fields: Any) -> Any:
+    """Create the kernel that the option ``channels`` of parachains selects: egress queues, or HRMP.
+
+    Args:
+        options: ``IcmpOptions``.
+        fields: The other fields of either kernel.
+    """
+    kernel = "icmp.hrmp.kernel:HrmpKernel" if options.channels == "hrmp" else "icmp.kernel:IcmpKernel"
+    return _loaded(f"causeway.protocols.{kernel}")(options=options, **fields)
 
 
 @contextmanager

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
-from causeway.model.ledger import Kind
 from causeway.model.order import Rows
 from causeway.proofs.arrays import whole
 from causeway.proofs.ic.byte_columns import ByteColumn, Bytes, binary_array, offsets_of
 from causeway.proofs.ic.errors import EncodeError
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.versions import CURRENT, CYCLES_FIELDS, REFUNDS, CertificationVersion
+from causeway.proofs.kinds import Kind
 
 PIECE_ROWS = 1 << 15
 """Messages that a column of encodings is made of at a time."""

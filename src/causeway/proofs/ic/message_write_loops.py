@@ -18,10 +18,10 @@ from causeway.model.compiled import (
     compiled,
     read,
 )
-from causeway.model.ledger import Kind
 from causeway.proofs.hashing.vectors import copy_digest
 from causeway.proofs.ic.cbor_loops import BYTE_STRING, MAP, NUMBER, TEXT, is_utf8, put_head
 from causeway.proofs.ic.memory import address_of, copy, put_byte, put_word
+from causeway.proofs.kinds import Kind
 
 KIND, SENDER, RECEIVER, CALLBACK, HIGH, LOW, CODE, DEADLINE, DEPTH, START, METHOD = range(11)
 """Rows of the matrix of numbers; ``METHOD``: which of the method names."""

@@ -35,6 +35,8 @@ class Validation(IntEnum):
 NO_DESTINATION = "DestinationDoesNotExist"
 NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "MaxMessageSizeExceeded"
+CHANNEL_CLOSED = "ChannelClosed"
+"""Reason of a message that was in a channel when the channel closed."""
 CHAIN_HALTED = "ChainHalted"
 """Why a message from a user is refused whose parachain makes no block any more."""
 REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]

@@ -7,9 +7,16 @@ from collections.abc import Iterator
 from causeway.model.reject_codes import RejectCode
 from causeway.protocols.arrivals import NO_PROGRAM
 from causeway.protocols.execution import by_program
-from causeway.protocols.icmp.errors import CHAIN_HALTED, NO_DESTINATION, NO_HANDLER, REJECTED, TOO_LARGE, Gone
+from causeway.protocols.icmp.errors import (
+    CHAIN_HALTED,
+    CHANNEL_CLOSED,
+    NO_DESTINATION,
+    NO_HANDLER,
+    REJECTED,
+    TOO_LARGE,
+    Gone,
+)
 from causeway.protocols.icmp.fault_kinds import CANDIDATE, DUPLICATE
-from causeway.protocols.icmp.hrmp.lanes import CLOSED
 from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.semantics import (
     ALTERED,
@@ -37,7 +44,9 @@ def promises(lanes: Lanes[IcmpOptions]) -> Iterator[Promise]:
     A channel that is closed drops what is in it (X-6). A queue that overflows loses messages: that is no promise."""
     for substream, own in lanes.substreams:
         yield from of_lanes(QUEUE, Promise("", substream, own=own))
-    yield from may_drop((NO_DESTINATION, CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in Gone))
+    yield from may_drop(
+        (NO_DESTINATION, CHANNEL_CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in Gone)
+    )
 
 
 def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +53,6 @@ from causeway.protocols.icmp.hrmp.tables import (
     TIPS_SCHEMA,
     WAITING_SCHEMA,
 )
-from causeway.protocols.icmp.kernel import IcmpKernel
-from causeway.protocols.icmp.options import IcmpOptions
 from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
 from causeway.protocols.icmp.planned import Planned as PlannedParas
 from causeway.protocols.icmp.state import State, blank_rows
@@ -332,8 +330,3 @@ def _log_control(chains: Chains, reason: str, log: EventLog) -> None:
     rows = rows.with_columns(source=chains, destination=relay_end, substream=zero, index=zero)
     names = names_column([reason], np.zeros(count, dtype=np.int64))
     log.add(event_rows(rows, Event.REJECTED, chain=chains, on_lane=True, reason=names))
-
-
-def create_kernel(options: IcmpOptions, **fields: Any) -> IcmpKernel | HrmpKernel:
-    """Create the kernel for the option ``channels``: egress queues, or HRMP; ``fields``: the others of either class."""
-    return (HrmpKernel if options.channels == "hrmp" else IcmpKernel)(options=options, **fields)

@@ -11,14 +11,11 @@ from causeway.model.order import U64, groups_of
 from causeway.protocols.contents import decode_contents
 from causeway.protocols.contract import View
 from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.icmp.errors import NO_DESTINATION
+from causeway.protocols.icmp.errors import CHANNEL_CLOSED, NO_DESTINATION
 from causeway.protocols.icmp.hrmp.pages import messages_of
 from causeway.protocols.icmp.hrmp.tables import PAIR
 from causeway.protocols.icmp.state import State
 from causeway.protocols.messages import LANE
-
-CLOSED = "ChannelClosed"
-"""Why messages are dropped that were in a channel when it closed."""
 
 
 def _cursors(queues: Frame, view: View) -> U64:
@@ -57,7 +54,7 @@ def without_lost(state: State, lanes: Frame, own: Frame, view: View, log: EventL
         return state
     paras, pages = view.tables["paras"], state["pages"]
     gone = np.isin(own["destination"], paras["para"][paras["active"] == 0])
-    for rows, reason in ((own.filter(gone), NO_DESTINATION), (own.filter(~gone), CLOSED)):
+    for rows, reason in ((own.filter(gone), NO_DESTINATION), (own.filter(~gone), CHANNEL_CLOSED)):
         log.add(event_rows(rows, Event.DROPPED, chain=rows["source"], on_lane=True, reason=reason))
     at = lookup(lanes, pages, ("source", "destination"))
     inside = (at >= 0) & (pages["first"] < lanes["end"][np.maximum(at, 0)])
