@@ -16,7 +16,6 @@ import pytest
 
 from causeway.pipeline import allocator, assignment
 from causeway.pipeline.assignment import NotAssigned, assigned, check_assigned, chosen
-from causeway.pipeline.recent import IDLE_SECONDS, Recent
 
 HERE, THERE, NEW, DEAD = 11, 12, 13, 99
 
@@ -108,23 +107,6 @@ def test_a_lock_that_stays_and_a_job_that_is_over_are_errors(folder: str, monkey
     assert assigned(0, folder, 2, {}) == 0
     with pytest.raises(NotAssigned, match="the job of this task is over"):
         assigned(0, f"{folder}/none", 2, {})
-
-
-def test_two_lakes_in_turns_are_kept_and_no_third_and_none_for_long() -> None:
-    now = [0.0]
-    recent: Recent[str, list[str]] = Recent(lambda: now[0])
-    for name in "abab":
-        recent.use(name, list).append(name)
-    assert [recent.use(name, list) for name in "ab"] == [["a", "a"], ["b", "b"]]
-    assert recent.use("c", list) == []  # in place of a, which was not used for longest
-    assert (recent.use("b", list), recent.use("a", list)) == (["b", "b"], [])
-    recent.use("a", list).append("a")
-    now[0] += IDLE_SECONDS + 1
-    assert recent.use("a", list) == ["a"]  # the last one stays whatever its age
-    assert recent.use("b", list) == []
-    recent.use("b", list).append("b")
-    recent.clear()
-    assert recent.use("b", list) == []
 
 
 def test_modules_that_were_loaded_later_are_spared_too_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ group of them, and writes what all of them logged, and the state after the last.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from causeway.model.errors import CausewayError
 from causeway.model.frame import Changes, Frame, concat, empty_frame
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import Group
 from causeway.pipeline.heights import GENESIS, Said, next_tick, tick_after
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import KEPT_LAKES, Lake, Manifest
 from causeway.pipeline.layout import GONE, HEIGHTS, height_folder
 from causeway.pipeline.manifests import Parts
 from causeway.pipeline.offers import (
@@ -37,7 +39,6 @@ from causeway.pipeline.offers import (
     row_groups_at,
 )
 from causeway.pipeline.reading import Made, Reader, files_of
-from causeway.pipeline.recent import Recent
 from causeway.pipeline.record import NOTHING
 from causeway.pipeline.rounds import Rounds, begun, executed, moved_state, said_of
 from causeway.pipeline.schemas import stamped_schema
@@ -87,7 +88,7 @@ class _Kept:
     rounds: Rounds | None = None
 
 
-_STATES: Recent[tuple[str, str], dict[int, _Kept]] = Recent()
+_STATES: LRUCache[tuple[str, str], dict[int, _Kept]] = LRUCache(KEPT_LAKES)
 """By URI and identity of a lake what this process wrote last for each bucket: valid when the manifest names just those
 files. Of the lakes only the last two."""
 
@@ -199,8 +200,9 @@ def _keep(lake: Lake, bucket: int, kept: _Kept) -> None:
     states[bucket] = kept
 
 
+@cached(_STATES, key=lambda lake: (lake.storage.uri, lake.identity), lock=threading.Lock())
 def _states(lake: Lake) -> dict[int, _Kept]:
-    return _STATES.use((lake.storage.uri, lake.identity), dict)
+    return {}
 
 
 def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, Parts], bool]:

@@ -9,12 +9,14 @@ import os
 import pickle
 import shutil
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory, spare_modules
@@ -22,9 +24,8 @@ from causeway.pipeline.assignment import WORKERS_STAY, assigned, check_assigned
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import Group
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import KEPT_LAKES, Lake, Manifest
 from causeway.pipeline.placement import Place, executors_of, numbered, on_one_machine
-from causeway.pipeline.recent import Recent
 from causeway.pipeline.session import workers_prepared
 from causeway.pipeline.task_errors import TaskFailed, result_of, run_pickled, spark_tasks
 
@@ -170,13 +171,15 @@ def _task(shared: Any, key: str, buckets: int) -> Callable[[Iterator[pa.RecordBa
     return run
 
 
-_SHARED: Recent[str, tuple[Deployment, Lake]] = Recent()
-"""What this worker knows of each ``SparkExecutor``, by its key. PySpark forgets a broadcast value whenever a worker
-runs a task without it, so that executors in turns would unpickle theirs every time."""
+@cached(LRUCache(KEPT_LAKES), key=lambda shared, key: key, lock=threading.Lock())
+def _value_of(shared: Any, key: str) -> tuple[Deployment, Lake]:
+    """Return the broadcast value of the ``SparkExecutor`` with a key. PySpark forgets it whenever a worker runs a task
+    without it, so that executors in turns would unpickle theirs every time."""
+    return shared.value  # type: ignore[no-any-return]
 
 
 def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
-    value = _SHARED.use(key, lambda: shared.value)
+    value = _value_of(shared, key)
     pa.set_cpu_count(1)
     keep_memory()
     spare_modules()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from causeway.model.document import validated
 from causeway.model.errors import InvalidInput
@@ -56,7 +58,6 @@ from causeway.pipeline.layout import (
     whole_before,
 )
 from causeway.pipeline.manifests import Compacted, Manifest, Parts
-from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line, row_groups_with
 from causeway.pipeline.stored_parquet import StoredParquet, readable
@@ -64,12 +65,19 @@ from causeway.pipeline.vacuumed import FOLDER as VACUUMED
 from causeway.pipeline.vacuumed import freed_by
 from causeway.protocols.registry import first_format
 
-_FITS: Recent[bytes, bool] = Recent()
-"""The digests of the contents of ``lake.json`` that fit the model."""
-
+KEPT_LAKES = 2
+"""Lakes of which a process keeps what it read: networks that take turns in one session; memory stays bounded."""
 
 _MOST_SPANS = 1 << 16
 """Manifests of which a process knows at most what heights they have."""
+
+
+@cached(LRUCache(KEPT_LAKES), key=lambda content, digest: digest, lock=threading.Lock())
+def _validate(content: Mapping[str, Any], digest: bytes) -> None:
+    """Validate the content of a ``lake.json``: once for each ``digest``, since commands read the file often."""
+    from causeway.pipeline.described import LakeDescription
+
+    validated(LakeDescription, content, "is not what was written")
 
 
 @dataclass
@@ -176,7 +184,6 @@ class Lake:
 
     def described(self) -> tuple[dict[str, Any], str]:
         """Return what ``about`` does, and the digest of the file."""
-        from causeway.pipeline.described import LakeDescription
 
         try:
             raw = self.storage.read_bytes(LAKE_FILE)
@@ -192,10 +199,7 @@ class Lake:
             raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
         self._of_this_version(content)
         try:
-            # A command reads the file often, and many chains take a while.
-            _FITS.use(
-                sha256(raw).digest(), lambda: bool(validated(LakeDescription, content, "is not what was written"))
-            )
+            _validate(content, sha256(raw).digest())
         except InvalidInput as error:
             raise self.damaged(LAKE_FILE, str(error)) from None
         return content, content.pop("digest")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from causeway.model import compiled_ready
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.ledger_store import LedgerDamaged
-from causeway.pipeline.recent import Recent
 from causeway.pipeline.task_errors import TaskFailed, spark_tasks, told_places
 
 if TYPE_CHECKING:
@@ -136,12 +137,10 @@ def _row(bucket: int, run: int | None, error: str | None, shown: bytes | None) -
     return pa.RecordBatch.from_pylist([{"bucket": bucket, "run": run, "error": error, "shown": shown}], ARROW_SCHEMA)
 
 
-_SHARED: Recent[str, Any] = Recent()
-
-
+@cached(LRUCache(2), key=lambda key, make: key, lock=threading.Lock())
 def once(key: str, make: Callable[[], Tables]) -> Tables:
     """Return what a worker makes once for all its tasks of a job."""
-    return _SHARED.use(key, make)  # type: ignore[no-any-return]
+    return make()
 
 
 __all__ = ["MODULES", "once", "packed", "prepare_worker", "rows_of", "run_buckets", "shown_in", "unpacked"]

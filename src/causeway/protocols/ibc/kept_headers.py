@@ -5,7 +5,11 @@ Nothing that is only offered is kept: whoever submits junk takes no memory for l
 
 from __future__ import annotations
 
-from causeway.model.kept import Kept
+import threading
+from typing import TypeVar
+
+from cachetools import LRUCache
+
 from causeway.proofs.steps import Step
 from causeway.proofs.tendermint.commit import Commit, verify_signatures
 from causeway.proofs.tendermint.trust import SignatureCheck
@@ -18,14 +22,28 @@ KEPT_BYTES = 2 << 20
 LAST_BYTES = 64 << 10
 """The header read last is decoded once for all the steps of a call, whatever it is worth, unless it is longer."""
 
-_updates: Kept[HeaderUpdate] = Kept(KEPT_BYTES)
-_signatures: Kept[tuple[str, Step]] = Kept(KEPT_BYTES)
+Value = TypeVar("Value")
+
+_updates: LRUCache[bytes, tuple[HeaderUpdate, int]] = LRUCache(KEPT_BYTES, getsizeof=lambda kept: kept[1])
+_signatures: LRUCache[bytes, tuple[tuple[str, Step], int]] = LRUCache(KEPT_BYTES, getsizeof=lambda kept: kept[1])
+_lock = threading.Lock()
 _last: list[tuple[bytes, HeaderUpdate]] = []
+
+
+def _get(cache: LRUCache[bytes, tuple[Value, int]], certification: bytes) -> Value | None:
+    with _lock:
+        found = cache.get(certification)
+    return None if found is None else found[0]
+
+
+def _put(cache: LRUCache[bytes, tuple[Value, int]], certification: bytes, value: Value) -> None:
+    with _lock:
+        cache[certification] = value, min(len(certification), KEPT_BYTES)
 
 
 def read_header(certification: bytes) -> HeaderUpdate:
     """Return a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
-    known = _updates.get(certification)
+    known = _get(_updates, certification)
     if known is not None:
         return known
     for last, update in tuple(_last):
@@ -39,24 +57,24 @@ def read_header(certification: bytes) -> HeaderUpdate:
 def read_own_header(certification: bytes) -> HeaderUpdate:
     """Return a header that a zone of this network has made, and keep it."""
     found = read_header(certification)
-    _updates.put(certification, found, len(certification))
+    _put(_updates, certification, found)
     return found
 
 
 def keep_header(certification: bytes, update: HeaderUpdate) -> None:
     """Keep a header that a light client has found valid."""
-    _updates.put(certification, update, len(certification))
+    _put(_updates, certification, update)
 
 
 def signatures_of(certification: bytes) -> SignatureCheck:
     """Return a check of a header's signatures that is made once if they hold, however many zones the header goes to."""
 
     def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
-        known = _signatures.get(certification)
+        known = _get(_signatures, certification)
         if known is not None and known[0] == chain_id:
             return known[1]
         step = verify_signatures(commit, chain_id, own, first=first)
-        _signatures.put(certification, (chain_id, step), len(certification))
+        _put(_signatures, certification, (chain_id, step))
         return step
 
     return check
