@@ -14,17 +14,11 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from causeway.pipeline.java import Java, cache_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _RETRY_SECONDS = 24 * 3600
 """After this time an archive that was begun and is still empty is begun again."""
@@ -73,33 +67,10 @@ def _claim(file: Path) -> bool:
 
 def _train(file: Path, java: Java, cores: int) -> None:
     subprocess.Popen(
-        [sys.executable, "-m", "causeway.pipeline.archive", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
+        [sys.executable, "-m", "causeway.pipeline.archive_job", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
         env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-def _run(master: str, option: str) -> None:
-    """Run a job whose classes Java writes into an archive when it ends."""
-    from causeway.pipeline.session import spark_session
-
-    os.nice(19)
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # only when nothing else wants to run
-    extra = {"spark.driver.extraJavaOptions": f'"{option}"'}
-    with tempfile.TemporaryDirectory() as folder, spark_session(master, extra=extra) as session:
-        rows = session.range(0, 100, 1, 2).mapInArrow(_echo, "id long")
-        rows.write.parquet(f"{folder}/rows")
-        session.read.parquet(f"{folder}/rows").groupBy("id").count().orderBy("id").collect()
-
-
-if __name__ == "__main__":
-    _run(*sys.argv[1:])
