@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 import causeway
 from benchmarks.process import BenchmarkFailed
-from causeway.model.errors import InvalidInput
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository that this package is in."""

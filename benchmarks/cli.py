@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from causeway_proofs.errors import InvalidInput
 
 from causeway.cli import shell
-from causeway.cli.watch import notes, results
-from causeway.model.errors import InvalidInput
+from causeway.cli.output.progress import stderr_console, stdout_console
 
 PROGRAM = "python -m benchmarks"
 
@@ -93,7 +93,7 @@ def rounds(
     )
     _print(result, render, as_json)
     equal = all(figures.get("equal", True) for size in result["sizes"] for figures in size["figures"].values())
-    return shell.OK if equal else shell.BROKEN
+    return shell.OK if equal else shell.FAILED
 
 
 @app.command("simulation", epilog=shell.EPILOG)
@@ -120,8 +120,8 @@ def simulation(
     if as_json:
         print(json.dumps(result))
     else:
-        results().print(render(result))
-    return shell.OK if result.get("oracle", {"equal": True})["equal"] else shell.BROKEN
+        stdout_console().print(render(result))
+    return shell.OK if result.get("oracle", {"equal": True})["equal"] else shell.FAILED
 
 
 @app.command("floor", epilog=shell.EPILOG)
@@ -524,7 +524,7 @@ def recorded(
     )
     _print(result, render, as_json)
     runs = [one for found in result["protocols"].values() for one in found["contestants"].values()]
-    return shell.OK if all(one.get("same_root", True) for one in runs) else shell.BROKEN
+    return shell.OK if all(one.get("same_root", True) for one in runs) else shell.FAILED
 
 
 @app.command("ticks", epilog=shell.EPILOG)
@@ -617,7 +617,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
-    console = notes()
+    console = stderr_console()
     if not console.is_terminal:
         return measure(lambda step: None)
     with console.status(text, spinner="dots") as status:
@@ -628,7 +628,7 @@ def _print(result: dict[str, Any], render: Callable[[dict[str, Any]], Any], as_j
     if as_json:
         print(json.dumps(result))
     else:
-        results().print(render(result))
+        stdout_console().print(render(result))
 
 
 def _names(text: str) -> list[str]:

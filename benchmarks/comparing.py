@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.comparators.common import HOSTS_SCHEMA, KEYS, SCHEMAS, TABLES, path, write
 from benchmarks.workload import Workload
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.storage.lake import Lake, Manifest
 
 HOSTS = "hosts"
 

@@ -18,31 +18,32 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing.columns import load_engines
 
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, empty_frame
-from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.core.frame import Frame, empty_frame
 from causeway.programs.runner import Programs
-from causeway.proofs.hashing.engines import prepare
 from causeway.protocols.contract import RoundResult, Tick, View
-from causeway.protocols.events import EventLog
-from causeway.protocols.icmp.block import authentic, consumed
-from causeway.protocols.icmp.chains import complete
-from causeway.protocols.icmp.committing import commit_paras, commit_relay
-from causeway.protocols.icmp.egress import send
-from causeway.protocols.icmp.errors import Inclusion
-from causeway.protocols.icmp.forks import RelayInterference, leaves_to_build_on, standing
-from causeway.protocols.icmp.ingress import ingress, with_bodies
+from causeway.protocols.icmp.faults import available_receipts
+from causeway.protocols.icmp.forks import ALONE, RelayInterference, chain_positions, leaves_to_build_on
 from causeway.protocols.icmp.kernel import IcmpKernel
-from causeway.protocols.icmp.leaf_plan import ALONE
-from causeway.protocols.icmp.leaves import Leaf, with_leaves
-from causeway.protocols.icmp.receipts import receipts_of
-from causeway.protocols.icmp.runtime import include
-from causeway.protocols.icmp.state import State
-from causeway.protocols.icmp.storage import LeafTries
-from causeway.protocols.messages import MESSAGE_COLUMNS, blank_messages
+from causeway.protocols.relay_chain.block import (
+    advance_cursors,
+    list_ingress,
+    locate_bodies,
+    send_egress,
+    verify_bodies,
+)
+from causeway.protocols.relay_chain.commitment import LeafTries, commit_parachains, commit_relay
+from causeway.protocols.relay_chain.errors import Inclusion
+from causeway.protocols.relay_chain.network import add_relay_chain
+from causeway.protocols.relay_chain.runtime import include
+from causeway.protocols.relay_chain.state import RelayLeaf, State, store_leaves
+from causeway.protocols.shared.events import EventLog
+from causeway.protocols.shared.messages import MESSAGE_COLUMNS, blank_messages
 
 STEPS = ("queues and roots", "inclusion", "ingress held against roots", "watermarks")
 PROGRAMS = 50
@@ -79,7 +80,7 @@ def bench_egress(
 def _measured(work: tuple[int, int, int, int]) -> dict[str, float]:
     """Return the median seconds of each step."""
     messages, parachains, payload_bytes, rounds = work
-    prepare()
+    load_engines()
     one = _Round(messages, parachains, payload_bytes)
     taken: dict[str, list[float]] = {step: [] for step in STEPS}
     for turn in range(rounds + 2):
@@ -118,7 +119,7 @@ class _Round:
         context = self.kernel.context(self.chains, active, tick)
         bases = self._bases(self.state, tick)
         nobody = self.messages.slice(0, 0).select(MESSAGE_COLUMNS).with_columns(chain=np.empty(0, dtype=np.uint32))
-        state, outbound = send(self.state, self.messages, nobody, bases, context, log)
+        state, outbound = send_egress(self.state, self.messages, nobody, bases, context, log)
         state = self._committed(state, bases, _NONE, tick)
         clock.stop(STEPS[0])
         state, (leaf,), tries = leaves_to_build_on(state, ALONE, tick.tick, tick.height)
@@ -127,13 +128,13 @@ class _Round:
         leaf = self._included(state, leaf, tries, Tick(2, 1))
         assert len(leaf.unrouted) == len(state["egress"])
         clock.stop(STEPS[1])
-        bases = self._bases(with_leaves(state, [leaf]), Tick(3, 2))
-        listed = ingress(leaf.unrouted, leaf.number, self.kernel.options)
-        entries = with_bodies(listed, state["runs"])
-        entries, bodies = authentic(entries, outbound, log)
+        bases = self._bases(store_leaves(state, [leaf]), Tick(3, 2))
+        listed = list_ingress(leaf.unrouted, leaf.number, self.kernel.options)
+        entries = locate_bodies(listed, state["runs"])
+        entries, bodies = verify_bodies(entries, outbound, log)
         assert len(bodies) == len(self.messages)
         clock.stop(STEPS[2])
-        state = self._committed(consumed(state, entries, bases), bases, entries, Tick(3, 2))
+        state = self._committed(advance_cursors(state, entries, bases), bases, entries, Tick(3, 2))
         leaf = self._included(state, leaf, tries, Tick(4, 3))
         assert len(leaf.unrouted) == 0
         clock.stop(STEPS[3])
@@ -142,11 +143,11 @@ class _Round:
     def _committed(self, state: State, bases: Frame, entries: Frame, tick: Tick) -> State:
         """Return the state after a block of every parachain, which consumes ``entries``."""
         owners = {name: frame[self.kernel.tables()[name].owner] for name, frame in state.frames().items()}
-        return commit_paras(state, bases, entries, owners, tick.height)[0]
+        return commit_parachains(state, bases, entries, owners, tick.height)[0]
 
-    def _included(self, state: State, leaf: Leaf, tries: LeafTries, tick: Tick) -> Leaf:
+    def _included(self, state: State, leaf: RelayLeaf, tries: LeafTries, tick: Tick) -> RelayLeaf:
         """Return the leaf after the relay block that includes the receipts of all parachains."""
-        receipts = receipts_of(View({name: state[name] for name in ("candidates", "egress")}, _NONE), leaf)
+        receipts = available_receipts(View({name: state[name] for name in ("candidates", "egress")}, _NONE), leaf)
         included = include(leaf, receipts, [], tick.tick, self.kernel.options)
         assert (included.codes == Inclusion.OK).all()
         heads = [head.tobytes() for head in receipts.rows["head"]]
@@ -155,7 +156,7 @@ class _Round:
     def _bases(self, state: State, tick: Tick) -> Frame:
         view = View({name: state[name] for name in ("blocks", "paras", "partings")}, _NONE)
         interference: RelayInterference = self.kernel.interference
-        return standing(state["tips"], state["returns"], view, interference, tick.tick).rows
+        return chain_positions(state["tips"], state["returns"], view, interference, tick.tick).rows
 
 
 _NONE = empty_frame(pa.schema([("to", pa.uint32()), ("number", pa.uint64()), ("hash", pa.binary(32))]))
@@ -180,4 +181,4 @@ def _topology(parachains: int) -> Topology:
         for place in range(PROGRAMS)
     ]
     records = [dict(zip(PROGRAMS_SCHEMA.names, row, strict=True)) for row in rows]
-    return complete(Topology(chains, pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA)))
+    return add_relay_chain(Topology(chains, pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA)))

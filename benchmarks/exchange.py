@@ -12,18 +12,18 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress, next_tick, work_folder
 from benchmarks.workload import Workload, description
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.bucket import Written
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Request, request_of, run_task
-from causeway.pipeline.group import Group
-from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.places import LocalPlace
-from causeway.pipeline.run import commit_genesis
-from causeway.pipeline.task_errors import result_of, run_pickled
+from causeway.spark.tasks import result_of, run_pickled
+from causeway.storage.lake import Lake, Manifest
+from causeway.storage.object_store import LocalPlace
+from causeway.tick.bucket import BucketCommit
+from causeway.tick.deployment import Deployment, TickGroup
+from causeway.tick.executors import Request, encode_request, run_task
+from causeway.tick.run import commit_genesis
 
 WARM_UP = 6
 """Ticks before the measured ones, after which every tick carries as many messages."""
@@ -35,15 +35,15 @@ class Tasks:
     def __init__(self, deployment: Deployment, lake: Lake) -> None:
         self._deployment, self._lake = deployment, lake
 
-    def genesis(self) -> Sequence[Written]:
+    def genesis(self) -> Sequence[BucketCommit]:
         """Write the state of all buckets at height 0."""
         return self._run(None)
 
-    def run(self, before: Manifest, group: Group) -> Sequence[Written]:
+    def run(self, before: Manifest, group: TickGroup) -> Sequence[BucketCommit]:
         """Run a group of ticks on top of the committed height ``before``."""
-        return self._run(request_of(before, group))
+        return self._run(encode_request(before, group))
 
-    def _run(self, request: Request | None) -> Sequence[Written]:
+    def _run(self, request: Request | None) -> Sequence[BucketCommit]:
         buckets = range(len(self._deployment.buckets))
         done = [partial(run_task, self._deployment, self._lake, bucket, request) for bucket in buckets]
         return [result_of(run_pickled(each)) for each in done]

@@ -8,16 +8,17 @@ import statistics
 import time
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress, next_tick, work_folder
 from benchmarks.session import open_bench_session
 from benchmarks.workload import Workload, description
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.compaction import compact
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.run import commit_genesis
+from causeway.storage.compaction import compact_logs
+from causeway.storage.lake import Lake
+from causeway.tick.deployment import Deployment
+from causeway.tick.executors import Executor, InProcessExecutor, SparkExecutor
+from causeway.tick.run import commit_genesis
 
 WARM_UP = 150
 """Ticks before the measured ones: Java compiles what it runs often."""
@@ -82,7 +83,7 @@ def _measured(deployment: Deployment, executor: Executor, lake: Lake, warm_up: i
     for _ in range(ticks):
         start = time.perf_counter()
         before = next_tick(deployment, executor, lake, before)
-        compact(lake, before)
+        compact_logs(lake, before)
         seconds.append(time.perf_counter() - start)
     seconds.sort()
     return {

@@ -61,7 +61,7 @@ OPTIONS = {"xdm": "\n[options]\narchiving_depth = 5\nchallenge_period = 8\nendow
 
 def entered(protocol: str) -> dict[int, set[CodeType]]:
     """Return the functions of a protocol's package that each height of the small network enters."""
-    kernel = registry.protocol(protocol).load_kernel()
+    kernel = registry.find_protocol(protocol).load_kernel()
     package = f"causeway.protocols.{protocol}"
     folder = str(Path(str(sys.modules[package].__file__)).parent)
     heights = defaultdict[int, set[CodeType]](set)

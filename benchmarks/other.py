@@ -11,12 +11,12 @@ from typing import Self
 
 import psutil
 import pyarrow.parquet as pq
+from causeway_proofs.errors import InvalidInput
 
 from benchmarks.comparators.common import Comparator, path
 from benchmarks.comparing import HOSTS
 from benchmarks.machine import peak_bytes
 from benchmarks.process import SPAWN, answer
-from causeway.model.errors import InvalidInput
 
 COMPARATORS = {
     "python": ("benchmarks.comparators.python_dicts", "PythonDicts"),

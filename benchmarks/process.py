@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from causeway.model.errors import CausewayError
+from causeway_proofs.errors import CausewayError
 
 SPAWN = multiprocessing.get_context("spawn")
 

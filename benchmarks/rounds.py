@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import psutil
+from causeway_proofs.errors import InvalidInput
 
 from benchmarks.comparing import differences, extract
 from benchmarks.machine import machine, peaks, processor_seconds
@@ -20,13 +21,10 @@ from benchmarks.other import Other, check
 from benchmarks.process import call
 from benchmarks.session import open_bench_session
 from benchmarks.workload import CERTIFICATIONS, Workload, description
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, SparkExecutor
-from causeway.pipeline.group import Group
-from causeway.pipeline.heights import tick_after
-from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.run import commit_genesis, run_group
+from causeway.storage.lake import Lake, Manifest
+from causeway.tick.deployment import Deployment, TickGroup, next_height_tick
+from causeway.tick.executors import Executor, SparkExecutor
+from causeway.tick.run import commit_genesis, run_group
 
 Progress = Callable[[str], None]
 
@@ -203,7 +201,7 @@ def warm_java(session: Any, folder: str, cores: int) -> None:
 def next_tick(deployment: Deployment, executor: Executor, lake: Lake, before: Manifest) -> Manifest:
     """Run and commit the tick after a height."""
     tick = before.tick + 1 if before.height else 0
-    return run_group(executor, lake, before, Group(tick_after(before.line, tick, deployment.traffic)))
+    return run_group(executor, lake, before, TickGroup(next_height_tick(before.line, tick, deployment.traffic)))
 
 
 def _figures(measured: list[tuple[float, float]], workload: Workload) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import psutil
 from benchmarks.machine import machine
 from benchmarks.process import SPAWN, BenchmarkFailed, answer, call
 from benchmarks.rounds import Progress
-from causeway.service.http_client import ServiceClient, ServiceError
+from causeway.service.http.client import ServiceClient, ServiceError
 
 SCENARIO = """
 [network]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from causeway.pipeline.session import open_session
-from causeway.programs.own import archive
+from causeway.programs.user_modules import archive_modules
+from causeway.spark.session import open_session
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,7 +20,7 @@ def open_bench_session(master: str) -> SparkSession:
     """Open the Spark session of this process and give the package ``benchmarks`` to its workers.
 
     Raises:
-        InvalidInput: as ``causeway.pipeline.session.open_session``.
+        InvalidInput: as ``causeway.spark.session.open_session``.
     """
     session = open_session(master)
     session.sparkContext.addPyFile(str(_archive()))
@@ -32,4 +32,4 @@ def _archive() -> Path:
     """Return the archive of this package's modules; it goes when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="causeway-benchmarks-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return archive(ROOT, sorted(Path(__file__).parent.rglob("*.py")), folder)
+    return archive_modules(ROOT, sorted(Path(__file__).parent.rglob("*.py")), folder)

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
-from causeway.model.errors import InvalidInput
 
 Progress = Callable[[str], None]
 
@@ -102,17 +103,17 @@ def _apart(given: dict[str, str]) -> dict[str, Any]:
 
 def simulated(given: dict[str, str]) -> dict[str, Any]:
     """Simulate once; return what was found, and what it took."""
-    from causeway.network.network import Network
-    from causeway.network.simulated import found_in, load_simulation
+    from causeway.network.network import LakeNetwork
+    from causeway.network.simulation import load_simulation, summarize_simulation
 
     with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
         path = Path(folder) / "scenario.toml"
         path.write_text(SCENARIO)
-        with Network(load_simulation("gossip", path, given), str(Path(folder) / "lake")) as network:
+        with LakeNetwork(load_simulation("gossip", path, given), str(Path(folder) / "lake")) as network:
             started, busy = time.perf_counter(), time.process_time()
             network.run()
             seconds, busy = time.perf_counter() - started, time.process_time() - busy
-            summary = dict(found_in(network).summary)
+            summary = dict(summarize_simulation(network).summary)
     work = summary["nodes"] * summary["queues"]
     return {
         **summary,
@@ -126,9 +127,9 @@ def simulated(given: dict[str, str]) -> dict[str, Any]:
 def beside_the_oracle(nodes: int) -> dict[str, Any]:
     """Let the nodes of the specification and the simulation live through one network; compare what they got and the
     processor time that they took."""
-    from tests.property.icmp_simulated import kernel_of, puts, with_oracle, world
     from tests.spec.icmp.options import Options
-    from tests.unit.gossip_networks import ticks
+    from tests.support.gossip.gossip_networks import ticks
+    from tests.support.icmp.icmp_simulated import kernel_of, puts, with_oracle, world
 
     options = Options(propagate_on_leaf="on", allowed_by="root", seen_until="purge", impolite_limit=16)
     one = world(1, nodes, 16, 8, options, fork=0.0, most_taken=0)

@@ -12,18 +12,18 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import binary_rows
+from causeway_proofs.order import U64
 
-from causeway.model.ingress_call import CALL_METHOD, encode_calls
-from causeway.model.order import U64
-from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.network.deploy import cut
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.schemas import TableSchemas
+from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.config.traffic import INGRESS_SCHEMA
+from causeway.core.ingress_call import CALL_METHOD, encode_calls
+from causeway.network.deploy import partition_chains
 from causeway.programs.runner import Programs
-from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions
+from causeway.storage.table_schemas import TableSchemas
+from causeway.tick.deployment import Deployment
 
 Certification = Literal["off", "bls", "threshold"]
 CERTIFICATIONS: dict[str, Certification] = {name: name for name in get_args(Certification)}
@@ -81,7 +81,7 @@ class Workload:
         topology = self.topology()
         options = IcOptions(certification=self.certification)
         kernel = IcKernel(topology=topology, programs=Programs(topology), options=options)
-        return Deployment(kernel, SteadyTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
+        return Deployment(kernel, SteadyTraffic(self), partition_chains(kernel.weights(), partitions), kernel.numbers())
 
 
 def description(deployment: Deployment) -> dict[str, Any]:

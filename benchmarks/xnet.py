@@ -18,24 +18,24 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import uvicorn
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.bls import SecretKey
+from causeway_proofs.ic.certificate import certification_message
+from causeway_proofs.ic.certified_streams import OfferedStreams
+from causeway_proofs.ic.messages import Request, encode_stream_message
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.ic.slice import Certification
+from causeway_proofs.ic.state_columns import CanonicalStates, CertifiedData, StreamColumns, state_roots
+from causeway_proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway_proofs.ic.stream_tree import StreamTree
 
 from benchmarks.machine import machine
 from benchmarks.rounds import Progress
-from causeway.model.errors import InvalidInput
-from causeway.proofs.ic.bls import SecretKey
-from causeway.proofs.ic.certificate import certification_message
-from causeway.proofs.ic.messages import Request, encode_stream_message
-from causeway.proofs.ic.offered_streams import OfferedStreams
-from causeway.proofs.ic.principals import principal_to_text
-from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.state_columns import CanonicalStates, CertifiedData, StreamColumns, state_roots
-from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.ic.ids import canister_id, subnet_id
-from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.ic.xnet_endpoint import STREAM_PATH, Conduct, XNetNode
-from causeway.web.connections import Connection
-from causeway.web.listening import bound
+from causeway.protocols.ic.streams.remote_slices import MAX_SLICE_MESSAGES, SliceReader
+from causeway.service.http.connections import HttpConnection
+from causeway.service.http.listening import bind_socket
+from causeway.service.ic.xnet_endpoint import STREAM_PATH, ServingFaults, XNetNode
 
 KEY = SecretKey.derive(b"a benchmark's subnet")
 OWN, REMOTE = subnet_id(1), subnet_id(2)
@@ -127,10 +127,14 @@ def _streams(length: int, payload_bytes: int) -> OfferedStreams:
 @contextmanager
 def _served(streams: OfferedStreams) -> Iterator[str]:
     """Let a node serve streams, and give its address."""
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     listening.listen()
     config = uvicorn.Config(
-        XNetNode(lambda: Conduct(lambda: streams)), http=Connection, lifespan="off", log_config=None, access_log=False
+        XNetNode(lambda: ServingFaults(lambda: streams)),
+        http=HttpConnection,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from tests.unit.small_lakes import lake_of
+from tests.support.common.small_lakes import lake_of
 
 PROTOCOLS = ("ic", "ibc", "xdm", "icmp")
 NAMES = ("left", "right", "far", "near")

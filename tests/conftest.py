@@ -16,8 +16,8 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from causeway.pipeline.session import spark_session
-from causeway.programs.own import BESIDE
+from causeway.programs.user_modules import BESIDE
+from causeway.spark.session import spark_session
 from tests.recordings import Recordings
 from tests.skip_limit import SkipLimit
 from tests.tiers import current_tier
@@ -29,7 +29,7 @@ gc.set_threshold(50_000, 10, 10)
 """Cycles among objects are looked for less often than Python does by itself, which took a twentieth of the time of what
 compares kernels and oracles, and a quarter of that of collecting tests: next to nothing is kept by a cycle alone."""
 
-TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
+TALLIES = ("tests.support.ibc.ibc_tally", "tests.support.properties.tried")
 """Modules that count what the property tests did: ``COUNTS``, and ``summary()`` in lines."""
 
 

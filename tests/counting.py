@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from causeway.model import deferred, frame
-from causeway.pipeline.storage import Storage
+from causeway.core import frame
+from causeway.core import frame as deferred
+from causeway.storage.files import Storage
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.pipeline.commit_log import decoded, encoded
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.layout import Head
-from causeway.pipeline.sealed import seal_of
-from causeway.pipeline.storage import Storage
+from causeway.storage.commit_log import decoded, encoded
+from causeway.storage.files import Storage
+from causeway.storage.lake import Lake
+from causeway.storage.layout import LakeHead
+from causeway.storage.seals import seal_content
 
 
 def replace(lake: Path, files: Mapping[str, pa.Table | bytes]) -> None:
@@ -23,7 +23,7 @@ def replace(lake: Path, files: Mapping[str, pa.Table | bytes]) -> None:
     for path, content in files.items():
         if isinstance(content, bytes):
             (lake / path).write_bytes(content)
-            seals[path] = seal_of(content)
+            seals[path] = seal_content(content)
         else:
             seals[path] = storage.write_table(path, content)
     seals = {path: json.loads(json.dumps(seal)) for path, seal in seals.items()}
@@ -45,8 +45,8 @@ def replace(lake: Path, files: Mapping[str, pa.Table | bytes]) -> None:
             content = encoded(anew(found))
             digests[before] = decoded(content)["digest"]
             file.write_bytes(content)
-    head = Head.of((lake / "head").read_bytes())
-    (lake / "head").write_bytes(Head(**{**head.__dict__, "manifest": digests[head.manifest]}).content())
+    head = LakeHead.of((lake / "head").read_bytes())
+    (lake / "head").write_bytes(LakeHead(**{**head.__dict__, "manifest": digests[head.manifest]}).content())
 
 
 def log_file(lake: Path, table: str, height: int, chain: int, owner: str = "chain") -> str:

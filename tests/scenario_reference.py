@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from causeway.model.section import Section
-from causeway.model.text import shown
-from causeway.network.settings import (
+from causeway.config.section import ScenarioSection
+from causeway.core.text import format_value
+from causeway.protocols.registry import find_protocol, protocol_names
+from causeway.protocols.shared.faults import FAULT_KINDS
+from causeway.scenarios.settings import (
     ChainSection,
     ChangeSection,
     InstallSection,
@@ -22,7 +24,7 @@ from causeway.network.settings import (
     TransportSection,
     UpgradeSection,
 )
-from causeway.network.traffic_settings import (
+from causeway.scenarios.traffic_settings import (
     BurstsSection,
     CallSection,
     ChannelsSection,
@@ -33,25 +35,23 @@ from causeway.network.traffic_settings import (
     ScriptSection,
     SendSection,
 )
-from causeway.protocols.faults import FAULT_KINDS
-from causeway.protocols.registry import names, protocol
 
 
-def _fault_sections() -> list[tuple[str, type[Section]]]:
+def _fault_sections() -> list[tuple[str, type[ScenarioSection]]]:
     """Return the kinds of faults of all protocols: those that all have, then for each what it has of its own."""
-    found: list[tuple[str, type[Section]]] = [(_kinds(model), model) for model in FAULT_KINDS]
-    for name in names():
-        own = [model for model in protocol(name).fault_kinds() if model not in FAULT_KINDS]
+    found: list[tuple[str, type[ScenarioSection]]] = [(_kinds(model), model) for model in FAULT_KINDS]
+    for name in protocol_names():
+        own = [model for model in find_protocol(name).fault_kinds() if model not in FAULT_KINDS]
         found += [(f"{_kinds(model)}, under {name}", model) for model in own]
     return found
 
 
-def _kinds(model: type[Section]) -> str:
+def _kinds(model: type[ScenarioSection]) -> str:
     *others, last = (f'"{kind}"' for kind in get_args(model.model_fields["kind"].annotation))
     return f"[[faults]] with kind = {', '.join(others)}{' or ' if others else ''}{last}"
 
 
-SECTIONS: tuple[tuple[str, type[Section]], ...] = (
+SECTIONS: tuple[tuple[str, type[ScenarioSection]], ...] = (
     ("[network]", NetworkSection),
     ("[transport]", TransportSection),
     ("[[chains]]", ChainSection),
@@ -83,7 +83,7 @@ def reference() -> str:
     return "\n\n".join(_section(title, model) for title, model in SECTIONS) + "\n"
 
 
-def _section(title: str, model: type[Section]) -> str:
+def _section(title: str, model: type[ScenarioSection]) -> str:
     said = " ".join((model.__doc__ or "").split()).replace("``", "`")
     lines = [f"### `{title}`", said.split(": ", 1)[1][:1].upper() + said.split(": ", 1)[1][1:], ""]
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
@@ -96,9 +96,9 @@ def _section(title: str, model: type[Section]) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None or value in ([], {}) or isinstance(value, Section):
+    if value is None or value in ([], {}) or isinstance(value, ScenarioSection):
         return ""
-    return f"`{shown(value)}`"
+    return f"`{format_value(value)}`"
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -108,9 +108,9 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _one_type(schema: dict[str, Any]) -> str:
     if "const" in schema:
-        return f"`{shown(schema['const'])}`"
+        return f"`{format_value(schema['const'])}`"
     if "enum" in schema:
-        return ", ".join(f"`{shown(value)}`" for value in schema["enum"])
+        return ", ".join(f"`{format_value(value)}`" for value in schema["enum"])
     names = {
         "string": "text",
         "integer": "whole number",

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.frame import Frame, concat
-from causeway.protocols.contract import Chains, Kernel, Shown
-from causeway.protocols.partition import in_order
+from causeway.core.frame import Frame, concat
+from causeway.protocols.contract import Chains, Kernel, Visibility
+from causeway.protocols.shared.state_tables import sort_table
 
 
 def shown_to(kernel: Kernel[Any, Any], states: Sequence[Any], group: Chains) -> dict[str, Frame]:
     """Return the tables of a view (``contract.View``): of all states what a group of chains is shown, nothing else."""
     tables = {}
     for name, table in kernel.tables().items():
-        if table.shown is Shown.NOBODY:
+        if table.shown is Visibility.NOBODY:
             continue
         rows = concat([state.frames()[name] for state in states])
-        if table.shown is Shown.DESTINATION:
+        if table.shown is Visibility.DESTINATION:
             rows = rows.filter(np.isin(rows[table.shown_to], group))
-        tables[name] = in_order(table, rows)
+        tables[name] = sort_table(table, rows)
     return tables

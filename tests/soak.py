@@ -50,12 +50,12 @@ STEPS = (
     Step(
         "relays",
         "two served lakes and their relays under 200 hostile clients, killed at random, for an hour",
-        ("-m", "tests.service.soak", "--minutes", "60", "--clients", "200", "--between-kills", "40"),
+        ("-m", "tests.support.common.soak", "--minutes", "60", "--clients", "200", "--between-kills", "40"),
     ),
     Step(
         "xnet",
         "two deployments that exchange 200,000 calls, killed at random",
-        ("-m", "tests.service.xnet_soak", "--calls", "100000"),
+        ("-m", "tests.support.common.xnet_soak", "--calls", "100000"),
     ),
     Step(
         "fuzz",

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.audit.workload import Workload
 from benchmarks.machine import machine, peaks, processor_seconds
 from benchmarks.process import BenchmarkFailed, NotDone, call, call_within
 from benchmarks.rounds import work_folder
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.masters import cores_here
+from causeway.spark.masters import available_cores
 
 Progress = Callable[[str], None]
 
@@ -73,7 +74,7 @@ def bench_audit(
         raise InvalidInput("repeats: at least 1 is allowed")
     workload = Workload(rows, lanes)
     about, tell = machine(), progress if progress is not None else lambda text: None
-    count = cores or cores_here()
+    count = cores or available_cores()
     with work_folder(folder) as made:
         place = made if keep is None else str(Path(keep).resolve() / f"{rows}-{lanes}")
         os.makedirs(place, exist_ok=True)
@@ -200,7 +201,7 @@ def _write_ledger(workload: Workload, place: str, threads: int) -> Run:
 
 
 def _count_ledger(place: str) -> Run:
-    from causeway.pipeline.ledger_store import open_ledger
+    from causeway.ledger.store import open_ledger
 
     return {"rows": sum(file.rows for file in open_ledger(place).files("ledger")), "bytes": _size(place)}
 
@@ -214,11 +215,11 @@ def _write_arrived(workload: Workload, path: str, threads: int) -> Run:
 
 def _take(workload: Workload, arrived: str, place: str) -> Run:
     from benchmarks.audit.stored import mapping
-    from causeway.pipeline.ledger_audit import audit_ledger
-    from causeway.pipeline.ledger_ingest import ingest
-    from causeway.pipeline.ledger_store import open_ledger
+    from causeway.audit.stored import audit_ledger
+    from causeway.ledger.ingest.ingest import ingest_files
+    from causeway.ledger.store import open_ledger
 
-    done, took = _measured(lambda: ingest(arrived, place, mapping(), buckets=_buckets(workload)))
+    done, took = _measured(lambda: ingest_files(arrived, place, mapping(), buckets=_buckets(workload)))
     ledger = open_ledger(place)
     files = len(ledger.files("ledger"))
     return {"rows": done.rows, "files": files, **took, "counts": _counts(audit_ledger(ledger, executor="in_process"))}
@@ -270,18 +271,18 @@ def _other(name: str, files: str, layout: str, cores: int, folder: str) -> Run:
 
 
 def _in_process(place: str) -> Run:
-    from causeway.pipeline.allocator import keep_memory
-    from causeway.pipeline.ledger_audit import audit_ledger
-    from causeway.pipeline.ledger_store import open_ledger
+    from causeway.audit.stored import audit_ledger
+    from causeway.ledger.store import open_ledger
+    from causeway.spark.workers import retain_freed_memory
 
-    keep_memory(arrow=False)  # as the command does
+    retain_freed_memory(arrow=False)  # as the command does
     return _audited(lambda: audit_ledger(open_ledger(place), executor="in_process"))
 
 
 def _on_spark(place: str, cores: int) -> Run:
-    from causeway.pipeline.ledger_audit import audit_ledger
-    from causeway.pipeline.ledger_store import open_ledger
-    from causeway.pipeline.session import spark_session
+    from causeway.audit.stored import audit_ledger
+    from causeway.ledger.store import open_ledger
+    from causeway.spark.session import spark_session
 
     begun = time.perf_counter()
     with spark_session(f"local[{cores}]") as session:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.checkouts import here
 from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
 from benchmarks.recorded.command import Measured, measure
 from benchmarks.rounds import work_folder
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.masters import cores_here
+from causeway.spark.masters import available_cores
 from tests.recordings import Recordings
 
 Progress = Callable[[str], None]
@@ -66,7 +67,7 @@ def bench_nomad(
         file = Recordings(Path(place)).bridge_events if named is None else named
         copied = os.path.join(place, "copies.csv")
         rows = write_copies(file, copied, copies)
-        cores = cores_here()
+        cores = available_cores()
         contestants: dict[str, Callable[[], Run]] = {"in process": lambda: _commands(copied, place, "in_process")}
         if spark:
             contestants["spark"] = lambda: _commands(copied, place, "spark", "--master", f"local[{cores}]")

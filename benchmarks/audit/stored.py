@@ -29,10 +29,10 @@ from benchmarks.audit.workload import (
     Rows,
     Workload,
 )
-from causeway.ingest.mapping import MappingDocument
-from causeway.ledger.order import SEGMENT_BITS, bucket_of
+from causeway.ledger.ingest.mapping import MappingDocument
+from causeway.ledger.row_order import SEGMENT_BITS, message_bucket
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, LIMBS, OBSERVED_SCHEMA, PROMISES_SCHEMA
-from causeway.pipeline.ledger_store import ROW_GROUP, LedgerWriter, create_ledger
+from causeway.ledger.store import ROW_GROUP, LedgerWriter, create_ledger
 
 EVENTS = ("sent", "committed", "received", "acknowledged")
 CHAIN_NAMES = tuple(f"chain-{chain:02}" for chain in range(CHAINS))
@@ -138,7 +138,7 @@ class Tables:
         found: list[list[tuple[int, int]]] = [[] for _ in range(buckets)]
         for lane in self.workload.in_order.tolist():
             for segment in range((int(self.workload.last_indices[lane]) >> SEGMENT_BITS) + 1):
-                bucket = bucket_of(self.workload.names[lane], segment << SEGMENT_BITS, None, buckets)
+                bucket = message_bucket(self.workload.names[lane], segment << SEGMENT_BITS, None, buckets)
                 found[bucket].append((lane, segment))
         return found
 

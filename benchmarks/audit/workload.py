@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from causeway.model.errors import InvalidInput
+from causeway_proofs.errors import InvalidInput
 
 U64 = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from causeway_proofs.hashing import Digests
+from causeway_proofs.merkle import merkle_roots
+from causeway_proofs.order import U64, Groups, Rows
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import U64, Groups, Rows
-from causeway.proofs.hashing import Digests
-from causeway.proofs.merkle import merkle_roots
+from causeway.core.frame import Frame
+from causeway.core.vocabulary import Event, Kind, Via
 from causeway.protocols.ic.commitment import message_leaves
 
 COMPRESSION = "lz4"

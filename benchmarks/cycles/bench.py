@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+from causeway_proofs.errors import InvalidInput
 
 from benchmarks.cycles.phases import PHASES
 from benchmarks.cycles.plain import plain_cycles
@@ -19,8 +20,7 @@ from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed, call
 from benchmarks.rounds import Progress
 from benchmarks.workload import payloads
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.executors import InProcessExecutor
+from causeway.tick.executors import InProcessExecutor
 
 SHAPES = ("batch", "steady")
 """All calls in one block; or as many in each of several blocks."""

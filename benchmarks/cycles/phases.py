@@ -11,28 +11,31 @@ from typing import Any
 FIRST: dict[str, tuple[str, ...]] = {
     "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
     "reading": (
-        "causeway.pipeline.reading:Reader.view",
-        "causeway.pipeline.reading:Reader.entries",
-        "causeway.pipeline.reading:Reader.rows",
-        "causeway.pipeline.reading:Reader.past",
+        "causeway.tick.reading:BucketReader.view",
+        "causeway.tick.reading:BucketReader.entries",
+        "causeway.tick.reading:BucketReader.rows",
+        "causeway.tick.reading:BucketReader.past",
     ),
 }
 LAST: dict[str, tuple[str, ...]] = {
-    "writing": ("causeway.pipeline.bucket:_Writer.write",),
+    "writing": ("causeway.tick.bucket:_Writer.write",),
 }
 """The phases of a block under every protocol, before and after its own."""
 
 PHASES: dict[str, tuple[str, ...]] = {
     **FIRST,
     "relaying": ("causeway.protocols.ibc.kernel:IbcKernel.plan",),
-    "entries hashed again": ("causeway.protocols.ibc.submitting:entry_leaves",),
-    "proofs verified": ("causeway.protocols.ibc.submitting:weigh",),
-    "headers": ("causeway.protocols.ibc.submitting:_offer_headers", "causeway.protocols.ibc.kernel:certify"),
-    "calls validated": ("causeway.protocols.ibc.submitting:submit_bulk", "causeway.protocols.ibc.submitting:_accepted"),
+    "entries hashed again": ("causeway.protocols.ibc.block:entry_digests",),
+    "proofs verified": ("causeway.protocols.ibc.block:verify_proofs",),
+    "headers": ("causeway.protocols.ibc.calls.submission:_offer_headers", "causeway.protocols.ibc.kernel:certify"),
+    "calls validated": (
+        "causeway.protocols.ibc.calls.submission:submit_bulk",
+        "causeway.protocols.ibc.calls.submission:_accepted",
+    ),
     "handlers": ("causeway.protocols.ibc.block:run_handlers",),
     "pushing": ("causeway.protocols.ibc.block:_outgoing", "causeway.protocols.ibc.block:push"),
-    "new entries hashed": ("causeway.protocols.ibc.pushing:entry_digests",),
-    "trees": ("causeway.protocols.ibc.kernel:commit",),
+    "new entries hashed": ("causeway.protocols.ibc.queue_entries:entry_digests",),
+    "trees": ("causeway.protocols.ibc.kernel:commit_stores",),
     "proofs made": ("causeway.protocols.ibc.store:Store.prove_runs",),
     **LAST,
 }

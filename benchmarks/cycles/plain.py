@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 
+from causeway_proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway_proofs.ics23.verify import verify_membership
+from causeway_proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, HashOp, InnerOp
+
 from benchmarks.process import BenchmarkFailed
-from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership
-from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, HashOp, InnerOp
-from causeway.protocols.ibc.keys import Purpose, index_key
-from causeway.protocols.ibc.values import Packet, Receipt, decode_packet, decode_receipt
+from causeway.protocols.ibc.keys import QueuePurpose, index_key
+from causeway.protocols.ibc.packets import Packet, Receipt, decode_packet, decode_receipt
 
 ZONES = ("zone-0", "zone-1")
 TYPE = "call"
@@ -77,7 +78,7 @@ def plain_cycles(bodies: list[bytes]) -> int:
         source = number % 2
         index = len(sent[source])
         sent[source][index] = body
-        zones[source].entries[index_key(ZONES[1 - source], Purpose.SEND, index)] = Packet(TYPE, body).encode()
+        zones[source].entries[index_key(ZONES[1 - source], QueuePurpose.SEND, index)] = Packet(TYPE, body).encode()
     for zone in zones:
         zone.commit()
     for source, packets in enumerate(sent):
@@ -90,21 +91,21 @@ def plain_cycles(bodies: list[bytes]) -> int:
 def _relay(source: PlainZone, target: PlainZone, count: int) -> None:
     """Bring the packets of one zone to the other, which answers each with its data."""
     for index in range(count):
-        key = index_key(target.name, Purpose.SEND, index)
+        key = index_key(target.name, QueuePurpose.SEND, index)
         value, proof = source.entries[key], source.prove(key)
         verify_membership(TENDERMINT_SPEC, source.root, proof, key, value)
         receipt = Receipt(0, decode_packet(value).data)
-        target.entries[index_key(source.name, Purpose.RECEIPT, index)] = receipt.encode()
+        target.entries[index_key(source.name, QueuePurpose.RECEIPT, index)] = receipt.encode()
 
 
 def _answer(source: PlainZone, target: PlainZone, packets: dict[int, bytes]) -> int:
     """Bring the receipts of one zone to the other, which forgets their packets."""
     for index, body in packets.items():
-        key = index_key(target.name, Purpose.RECEIPT, index)
+        key = index_key(target.name, QueuePurpose.RECEIPT, index)
         value, proof = source.entries[key], source.prove(key)
         verify_membership(TENDERMINT_SPEC, source.root, proof, key, value)
         if decode_receipt(value).result != body:
             raise BenchmarkFailed(f"packet {index} of {target.name} has another's answer")
-        del target.entries[index_key(source.name, Purpose.SEND, index)]
+        del target.entries[index_key(source.name, QueuePurpose.SEND, index)]
     target.commit()
     return len(packets)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
 from pyspark.sql import SparkSession
 
 from benchmarks.cycles.phases import clocked_phases
@@ -17,12 +18,11 @@ from benchmarks.process import BenchmarkFailed
 from benchmarks.rounds import next_tick, warm_java, work_folder
 from benchmarks.session import open_bench_session
 from benchmarks.workload import description
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.compaction import compact
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
-from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.run import commit_genesis
+from causeway.storage.compaction import compact_logs
+from causeway.storage.lake import Lake, Manifest
+from causeway.tick.deployment import Deployment
+from causeway.tick.executors import Executor, InProcessExecutor, SparkExecutor
+from causeway.tick.run import commit_genesis
 
 EXECUTORS = ("in_process", "spark")
 
@@ -94,7 +94,7 @@ def run_cycles(work: Calls, partitions: int, executor: Made, lake_folder: str | 
         while before.height < work.ticks or before.line.wake is not None:
             begun = time.perf_counter()
             before = next_tick(deployment, running, lake, before)
-            compact(lake, before)
+            compact_logs(lake, before)
             seconds.append(time.perf_counter() - begun)
         used = processor_seconds() - used
         _require_answered(lake, before, work)

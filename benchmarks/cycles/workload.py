@@ -7,19 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 from benchmarks.workload import USER, mixed, payloads
-from causeway.model.errors import InvalidInput
-from causeway.model.ingress_call import CALL_METHOD, encode_calls
-from causeway.model.order import U64
-from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.network.deploy import cut
-from causeway.pipeline.deployment import Deployment
+from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.config.traffic import INGRESS_SCHEMA
+from causeway.core.ingress_call import CALL_METHOD, encode_calls
+from causeway.network.deploy import partition_chains
 from causeway.programs.runner import Programs
 from causeway.protocols.ibc.kernel import IbcKernel
-from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ibc.relay_options import RelayOptions
+from causeway.protocols.ibc.options import IbcOptions, RelayerOptions
+from causeway.tick.deployment import Deployment
 
 METHOD = "ping"
 
@@ -83,9 +82,9 @@ class Cycles:
     def deployment(self, partitions: int) -> Deployment:
         """Return the network made ready for an executor, its zones cut into at most ``partitions`` buckets."""
         topology = self.topology()
-        options = IbcOptions(relay=RelayOptions(proofs="single" if self.proofs == "single" else "range"))
+        options = IbcOptions(relay=RelayerOptions(proofs="single" if self.proofs == "single" else "range"))
         kernel = IbcKernel(topology=topology, programs=Programs(topology), options=options)
-        return Deployment(kernel, CycleTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
+        return Deployment(kernel, CycleTraffic(self), partition_chains(kernel.weights(), partitions), kernel.numbers())
 
 
 @dataclass(frozen=True)

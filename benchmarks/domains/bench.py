@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.cycles.phases import FIRST, LAST
 from benchmarks.cycles.runs import EXECUTORS, figures, microseconds, opened, require_known, run_cycles
 from benchmarks.domains.workload import DEPTH, PERIOD, Domains
 from benchmarks.machine import machine
 from benchmarks.process import call
 from benchmarks.rounds import Progress
-from causeway.model.errors import InvalidInput
 
 SECTIONS = ("load", "channels", "keys")
 """A network of many channels; the same traffic over few and many; the same traffic beside more and more entries."""
@@ -31,28 +32,25 @@ PHASES: dict[str, tuple[str, ...]] = {
     **FIRST,
     "receipts": ("causeway.protocols.xdm.kernel:settle_receipts",),
     "four proofs checked": ("causeway.protocols.xdm.block:read_envelopes", "causeway.protocols.xdm.block:validate"),
-    "messages in": ("causeway.protocols.xdm.block:prepare", "causeway.protocols.xdm.block:take"),
-    "programs": ("causeway.protocols.xdm.block:_run",),
+    "messages in": ("causeway.protocols.xdm.block:prepare", "causeway.protocols.xdm.block:process_messages"),
+    "programs": ("causeway.protocols.xdm.block:handle",),
     "responses, requests out": (
         "causeway.protocols.xdm.block:store_responses",
         "causeway.protocols.xdm.block:acknowledge",
-        "causeway.protocols.xdm.block:send",
+        "causeway.protocols.xdm.block:send_messages",
     ),
     "proofs made": ("causeway.protocols.xdm.kernel:prove",),
     "tries of final blocks": (
-        "causeway.protocols.xdm.chain_tries:ChainTries.keep",
-        "causeway.protocols.xdm.chain_tries:ChainTries.show",
-        "causeway.protocols.xdm.chain_tries:ChainTries.move",
+        "causeway.protocols.xdm.storage:ChainTries.keep",
+        "causeway.protocols.xdm.storage:ChainTries.show",
+        "causeway.protocols.xdm.storage:ChainTries.move",
     ),
-    "entries encoded": ("causeway.protocols.xdm.committing:changes",),
+    "entries encoded": ("causeway.protocols.xdm.consensus.commitment:storage_changes",),
     "tries": (
-        "causeway.protocols.xdm.chain_tries:ChainTries.change",
-        "causeway.protocols.xdm.chain_tries:ChainTries.roots",
+        "causeway.protocols.xdm.storage:ChainTries.change",
+        "causeway.protocols.xdm.storage:ChainTries.roots",
     ),
-    "consensus blocks": (
-        "causeway.protocols.xdm.committing:add_block",
-        "causeway.protocols.xdm.committing:_anchored",
-    ),
+    "consensus blocks": ("causeway.protocols.xdm.consensus.commitment:_anchored",),
     **LAST,
 }
 """The functions of each phase, as ``benchmarks.cycles.phases`` has them."""

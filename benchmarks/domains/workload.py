@@ -10,25 +10,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
 
 from benchmarks.cycles.workload import Cycles, CycleTraffic
 from benchmarks.workload import payloads
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.topology import CHAINS_SCHEMA, Topology
-from causeway.network.deploy import cut
-from causeway.pipeline.deployment import Deployment
+from causeway.config.topology import CHAINS_SCHEMA, Topology
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.network.deploy import partition_chains
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Chains, RoundResult, Tick
-from causeway.protocols.partition import in_order
-from causeway.protocols.xdm.chain_tries import ChainTries
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION, complete
-from causeway.protocols.xdm.committing import commit_block
-from causeway.protocols.xdm.endpoints import PROGRAMS_ENDPOINT
+from causeway.protocols.shared.state_tables import sort_table
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, PROGRAMS_ENDPOINT, add_consensus_chain
+from causeway.protocols.xdm.consensus.commitment import commit_block
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import RESPONSE, Asked, ChannelState, State
+from causeway.protocols.xdm.state import RESPONSE, ChannelState, RequestKind, State
+from causeway.protocols.xdm.storage import ChainTries
 from causeway.protocols.xdm.tables import (
     CHANNELS_SCHEMA,
     HISTORY_SCHEMA,
@@ -37,6 +35,7 @@ from causeway.protocols.xdm.tables import (
     STATE_TABLES,
 )
 from causeway.protocols.xdm.wire import ENDPOINT
+from causeway.tick.deployment import Deployment
 
 DEPTH, PERIOD = 2, 3
 """K and D."""
@@ -87,7 +86,7 @@ class Domains:
         """Return the domains, their programs, each a ``caller``, and a consensus chain."""
         numbers = np.arange(self.domains, dtype=np.uint64)
         chains = pa.Table.from_arrays([numbers, [f"domain-{number}" for number in numbers]], schema=CHAINS_SCHEMA)
-        return complete(replace(self.calls.topology(), chains=chains))
+        return add_consensus_chain(replace(self.calls.topology(), chains=chains))
 
     def deployment(self, partitions: int) -> Deployment:
         """Return the network made ready for an executor, its chains cut into at most ``partitions`` buckets."""
@@ -99,7 +98,9 @@ class Domains:
             max_outgoing_messages=ROOM,
         )
         kernel = FilledKernel(topology, Programs(topology), options, others=self.others)
-        return Deployment(kernel, CycleTraffic(self.calls), cut(kernel.weights(), partitions), kernel.numbers())
+        return Deployment(
+            kernel, CycleTraffic(self.calls), partition_chains(kernel.weights(), partitions), kernel.numbers()
+        )
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,9 @@ class FilledKernel(XdmKernel):
         for own, foreign in ((domains, CONSENSUS_POSITION), (CONSENSUS_POSITION, self._domains)):
             if np.isin(own, chains).all():
                 for name, rows in _channels(own, foreign, self.others).items():
-                    tables[name] = in_order(STATE_TABLES[name], concat([tables[name], rows.select(tables[name].names)]))
+                    tables[name] = sort_table(
+                        STATE_TABLES[name], concat([tables[name], rows.select(tables[name].names)])
+                    )
         responses, relaying = _left(domains, self.others)
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         tables |= {"responses": responses, "relaying": relaying, "history": empty_frame(HISTORY_SCHEMA)}
@@ -150,7 +153,12 @@ def _left(domains: Chains, others: int) -> tuple[Frame, Frame]:
     numbers = (source.astype(np.uint64) << np.uint64(32)) | index
     columns: dict[str, Any] = dict.fromkeys(RESPONSES_SCHEMA.names, np.uint64(0))
     columns |= {"source": source, "destination": np.uint32(CONSENSUS_POSITION), "substream": np.uint64(RESPONSE)}
-    columns |= {"index": index, "layer": np.uint8(ENDPOINT), "asked": np.uint8(Asked.ENDPOINT), "error": np.uint8(OK)}
+    columns |= {
+        "index": index,
+        "layer": np.uint8(ENDPOINT),
+        "asked": np.uint8(RequestKind.ENDPOINT),
+        "error": np.uint8(OK),
+    }
     columns |= {"endpoint": np.uint64(PROGRAMS_ENDPOINT), "payload": payloads(numbers, 64)}
     responses = Frame({"source": source}, len(source)).with_columns(**columns).select(RESPONSES_SCHEMA.names)
     lanes = Frame({"source": domains}, len(domains)).with_columns(

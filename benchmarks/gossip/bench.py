@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.gossip import plain
 from benchmarks.gossip.workload import Flood, flood, listed
 from benchmarks.machine import machine, peak_bytes
 from benchmarks.process import call
 from benchmarks.rounds import Progress
-from causeway.model.errors import InvalidInput
-from causeway.protocols.icmp.gossip.options import GossipOptions
+from causeway.gossip.options import GossipOptions
 
 LEAVES = ((1, 100), (1, 10_000), (1_000, 10_000))
 """Nodes whose leaves change at once, and the queues that are unrouted."""

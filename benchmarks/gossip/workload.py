@@ -9,17 +9,17 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import HashFunction, digest_rows
 
 from benchmarks.process import BenchmarkFailed
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
-from causeway.proofs.hashing import HashFunction, digest_rows
-from causeway.protocols.icmp.gossip.leaves import on_leaves
-from causeway.protocols.icmp.gossip.options import GossipOptions
-from causeway.protocols.icmp.gossip.output import Output
-from causeway.protocols.icmp.gossip.queues import on_queues, to_hash
-from causeway.protocols.icmp.gossip.state import GossipState, start
-from causeway.protocols.icmp.gossip.step import Inputs, step
+from causeway.core.frame import Frame
+from causeway.gossip.leaves import on_leaves
+from causeway.gossip.options import GossipOptions
+from causeway.gossip.queues import needs_hashing, on_queues
+from causeway.gossip.state import GossipState, start_nodes
+from causeway.gossip.step import StepInputs, step
+from causeway.gossip.step_io import StepOutput
 
 SIZE = 100
 """Bytes of a queue."""
@@ -82,8 +82,8 @@ def flood(work: Flood, options: GossipOptions) -> float:
     size = np.full(work.queues, SIZE, np.uint64)
     kept = Frame({"node": work.keepers, "root": roots, "size": size})
     links = Frame({"node": work.links[:, 0].copy(), "peer": work.links[:, 1].copy()})
-    inputs = Inputs(connect=links, leaves=leaves(work.nodes, 1, roots), kept=kept)
-    state, reached, spent = start(np.arange(work.nodes, dtype=np.uint32), options), 0, 0.0
+    inputs = StepInputs(connect=links, leaves=leaves(work.nodes, 1, roots), kept=kept)
+    state, reached, spent = start_nodes(np.arange(work.nodes, dtype=np.uint32), options), 0, 0.0
     while True:
         begin = time.process_time()
         state, out = step(state, inputs, 0, options)
@@ -97,10 +97,10 @@ def flood(work: Flood, options: GossipOptions) -> float:
     return spent
 
 
-def carried(out: Output) -> Inputs:
+def carried(out: StepOutput) -> StepInputs:
     """Return what goes out as what comes in."""
     heads, queues = out.heads, out.queues
-    return Inputs(
+    return StepInputs(
         heads=heads.with_columns(node=heads["peer"], peer=heads["node"], malformed=np.zeros(len(heads), bool)),
         queues=arrivals(queues["peer"], queues["node"], queues["topic"], queues["root"]),
     )
@@ -134,9 +134,9 @@ def listed(nodes: int, queues: int, repeats: int) -> dict[str, float | int]:
     of which one in a hundred queues is new, and to judge 1,000 queues that are expected, and 1,000 that are not."""
     options = GossipOptions(max_step_packets=2**20, max_leaf_queues=2**20)
     roots = hashes(0, queues + queues // 100)
-    state = start(np.arange(nodes, dtype=np.uint32), options)
+    state = start_nodes(np.arange(nodes, dtype=np.uint32), options)
     node = np.arange(nodes, dtype=np.uint32)
-    state, _ = step(state, Inputs(connect=Frame({"node": node, "peer": node + np.uint32(nodes)})), 0, options)
+    state, _ = step(state, StepInputs(connect=Frame({"node": node, "peer": node + np.uint32(nodes)})), 0, options)
     state, _ = on_leaves(state, *leaves(nodes, 1, roots[:queues]), options)
     update = took(lambda: on_leaves(state, *leaves(nodes, 2, roots[queues // 100 :]), options), repeats)
     some = np.arange(1_000) % nodes
@@ -159,7 +159,7 @@ def _told(
     rows = arrivals(node, node + np.uint32(len(state.nodes)), topic, roots)
 
     def judged() -> None:
-        to_hash(state, rows, options)
+        needs_hashing(state, rows, options)
         on_queues(state, rows, options)
 
     return took(judged, repeats)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import psutil
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import columns
 
 from benchmarks.machine import machine, peak_bytes
 from benchmarks.process import call
 from benchmarks.proofs.native import Native, build
 from benchmarks.proofs.node import NodeMissing, install
 from benchmarks.proofs.timing import clock
-from causeway.model.errors import InvalidInput
-from causeway.proofs.hashing import engines
 
 FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "tries", "storage", "mmr", "scale")
 
@@ -107,7 +107,7 @@ def bench_proofs(
 
 
 def _measure(name: str, size: int, repeats: int, node: str | None, native: list[Native]) -> dict[str, Any]:
-    engines.prepare()
+    columns.load_engines()
     module = importlib.import_module(f"benchmarks.proofs.{name}")
     more = (native,) if name in WITH_NATIVE else ()
     rows, (seconds, _) = clock(module.measure, size, repeats, node, *more)

@@ -9,23 +9,23 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    columns,
+    digest_pairs,
+    digest_rows,
+    digest_values,
+    vector_engines,
+)
+from causeway_proofs.hashing.functions import scalar_function
 from datafusion import Expr, SessionConfig, SessionContext, col, functions
 
 from benchmarks.proofs import numpy_sponge
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, timed
 from benchmarks.proofs.workload import random_rows
-from causeway.proofs.hashing import (
-    DIGEST_BYTES,
-    Digests,
-    HashFunction,
-    binary_rows,
-    digest_pairs,
-    digest_rows,
-    digest_values,
-    engines,
-    lanes,
-)
-from causeway.proofs.hashing.functions import one_by_one
 
 WIDTHS = (32, 64, 200)
 
@@ -79,7 +79,7 @@ def _others(
 ) -> Mapping[str, tuple[Work, int]]:
     """Return what else hashes these values: its work, and how many of them it is given."""
     plain = values.to_pylist()
-    one = one_by_one(function)
+    one = scalar_function(function)
     found: dict[str, tuple[Work, int]] = {
         LOOP: (lambda: _joined([one(value) for value in plain]), len(plain)),
     }
@@ -117,7 +117,7 @@ def _measure(
     name = f"{NAMES[function]}, {what}"
     expected = ours()
     contenders: dict[str, tuple[Clocked, int]] = {OURS: (timed(ours), len(expected))}
-    for engine in lanes.engines(function):
+    for engine in vector_engines.engines(function):
         work = functools.partial(_by_engine, engine, ours)
         require_same(work().tobytes(), expected.tobytes(), name)
         contenders[f"{OURS}, {engine.name}"] = (timed(work), len(expected))
@@ -127,6 +127,6 @@ def _measure(
     return compared("hash", name, "hashes", contenders, repeats)
 
 
-def _by_engine(engine: lanes.Lanes, ours: Work) -> Digests:
-    with patch.object(engines, "engine_for", lambda function, count: engine):
+def _by_engine(engine: vector_engines.VectorHasher, ours: Work) -> Digests:
+    with patch.object(columns, "engine_for", lambda function, count: engine):
         return ours()

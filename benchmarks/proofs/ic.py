@@ -9,6 +9,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.ic.bls import (
+    DOMAIN_SEPARATION_TAG,
+    SecretKey,
+    combine,
+    deal,
+    public_key_to_der,
+    seeded_coefficients,
+    verify,
+)
+from causeway_proofs.ic.certificate import certification_message, encode_certificate
+from causeway_proofs.ic.certification import SubnetRecord, certify, delegate, state_tree, verify_certificate
+from causeway_proofs.ic.digest_columns import stream_digests
+from causeway_proofs.ic.hash_tree import build_tree, digest, labeled_digest, leaf_digest
+from causeway_proofs.ic.lookup import prune
+from causeway_proofs.ic.messages import Request, decode_stream_message, encode_stream_message
+from causeway_proofs.ic.slice import Certification, decode_certified_stream, encode_certified_stream_slice
+from causeway_proofs.ic.stream_columns import (
+    decode_stream_headers,
+    decode_stream_messages,
+    encode_stream_headers,
+    encode_stream_messages,
+)
+from causeway_proofs.ic.stream_header import RejectReason, StreamHeader, decode_stream_header, encode_stream_header
+from causeway_proofs.ic.stream_tree import StreamTree, index_label
 from py_arkworks_bls12381 import GT, G1Point, G2Point
 
 from benchmarks.proofs import ic_streams
@@ -16,24 +40,7 @@ from benchmarks.proofs.node import IC, OtherVerifier
 from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
 from benchmarks.proofs.workload import ONE_BY_ONE, payloads, some_of
-from causeway.model.ledger import Kind
-from causeway.proofs.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_to_der, verify
-from causeway.proofs.ic.certificate import certification_message, encode_certificate
-from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
-from causeway.proofs.ic.columns import encode_stream_messages
-from causeway.proofs.ic.decoded_messages import decode_stream_messages
-from causeway.proofs.ic.delegation import SubnetRecord, delegate
-from causeway.proofs.ic.digest_columns import stream_digests
-from causeway.proofs.ic.digests import labeled_digest, leaf_digest
-from causeway.proofs.ic.hash_tree import build_tree, digest
-from causeway.proofs.ic.header_columns import decode_stream_headers, encode_stream_headers
-from causeway.proofs.ic.messages import Request, decode_stream_message, encode_stream_message
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.slice import decode_certified_stream, encode_certified_stream_slice
-from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.stream_header import RejectReason, StreamHeader, decode_stream_header, encode_stream_header
-from causeway.proofs.ic.stream_tree import StreamTree, index_label
-from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+from causeway.core.vocabulary import Kind
 from tests.oracles.ic.mixed_tree import split_hash_tree
 from tests.oracles.ic.slices import build_certified_stream_slice
 from tests.oracles.ic.streams import streams_tree, streams_witness

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import Digests
+from causeway_proofs.ic.digest_columns import fork_steps, identified_digests, labeled_digests
+from causeway_proofs.ic.slice_columns import encode_paths, slice_roots
+from causeway_proofs.ic.slice_payload import STREAMS
+from causeway_proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway_proofs.ic.stream_tree import StreamForest, roots_of_streams
+from causeway_proofs.order import U64, Rows
 
 from benchmarks.process import BenchmarkFailed
 from benchmarks.proofs.timing import OURS, Clocked, Row, clock, compared, require_same, timed
-from causeway.model.order import U64, Rows
-from causeway.proofs.hashing import Digests
-from causeway.proofs.ic.digest_columns import fork_steps, identified_digests, labeled_digests
-from causeway.proofs.ic.slice_columns import slice_roots
-from causeway.proofs.ic.slice_payload import STREAMS
-from causeway.proofs.ic.stream_forest import StreamForest
-from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.proofs.ic.stream_paths import encode_paths
-from causeway.proofs.ic.stream_tree import roots_of_streams
 
 MESSAGES = 640
 """Messages that come to a stream, and go from it, in a round; a power of two divides how many."""

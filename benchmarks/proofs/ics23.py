@@ -8,22 +8,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, binary_rows
+from causeway_proofs.ibc.commitments import big_endian, commit_packet_v1, commit_packets_v1, packet_commitment_key_v2
+from causeway_proofs.ics23.entries import Entries
+from causeway_proofs.ics23.proof_specs import PROOF_SPECS
+from causeway_proofs.ics23.simple_store import SimpleStore, verify_range_proof
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.ics23.verify import verify_membership
 
 from benchmarks.proofs.native import Native, NativeVerifier
 from benchmarks.proofs.node import ICS23, OtherVerifier
 from benchmarks.proofs.queues import Queue, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, timed
 from benchmarks.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, random_rows, some_of
-from causeway.proofs.hashing import DIGEST_BYTES, binary_rows
-from causeway.proofs.ibc.columns import big_endian, commit_packets_v1
-from causeway.proofs.ibc.keys import packet_commitment_key_v2
-from causeway.proofs.ibc.packets import commit_packet_v1
-from causeway.proofs.ics23.entries import Entries
-from causeway.proofs.ics23.proof_specs import PROOF_SPECS
-from causeway.proofs.ics23.range_proof import verify_range_proof
-from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.ics23.verify import verify_membership
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.smt import SmtStore
 

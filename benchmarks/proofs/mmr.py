@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from causeway_proofs.hashing import HashFunction, columns, digest_values
+from causeway_proofs.mmr.columns import LeafProofs, verify_leaf_proofs
+from causeway_proofs.mmr.mountain_range import leaf_hash
+from causeway_proofs.mmr.peaks import RangeState, RangeWindow
+from causeway_proofs.mmr.proof import LeafProof, verify_leaf_proof
 
 from benchmarks.proofs.queues import Queue, measure_queue
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, take_turns, timed
 from benchmarks.proofs.workload import IN_BULK, ONE_BY_ONE, payloads, some_of
-from causeway.proofs.hashing import HashFunction, digest_values, engines
-from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
-from causeway.proofs.mmr.mountain_range import leaf_hash
-from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
-from causeway.proofs.mmr.range_state import RangeState
-from causeway.proofs.mmr.window import RangeWindow
 
 BY_ONE = "one by one"
 
 
 def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     """Measure a range of ``size`` leaves."""
-    engines.prepare()
+    columns.load_engines()
     messages = payloads(size)
 
     def build(count: int) -> RangeWindow:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.hashing.keccak_vectors import BLOCK, CONSTANTS, STATE_WORDS, TURNS
+from causeway_proofs.hashing import DIGEST_BYTES, Digests
+from causeway_proofs.hashing.vector_hashes import CONSTANTS, KECCAK_BLOCK, STATE_WORDS, TURNS
 
 PIECE_BYTES = 1 << 21
 """Padded input hashed at a time: about 16 thousand sponges of one block, whose state stays in the cache."""
@@ -29,12 +28,12 @@ _ONE, _REST = np.uint64(1), np.uint64(63)
 def digests_of(rows: npt.NDArray[np.uint8]) -> Digests:
     """Return the Keccak-256 digest of each row of a byte matrix, shape (n, width) -> (n, 32)."""
     length, width = rows.shape
-    blocks = width // BLOCK + 1
+    blocks = width // KECCAK_BLOCK + 1
     digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
-    piece = max(PIECE_BYTES // (blocks * BLOCK), 1)
+    piece = max(PIECE_BYTES // (blocks * KECCAK_BLOCK), 1)
     for start in range(0, length, piece):
         part = rows[start : start + piece]
-        padded = np.zeros((len(part), blocks * BLOCK), dtype=np.uint8)
+        padded = np.zeros((len(part), blocks * KECCAK_BLOCK), dtype=np.uint8)
         padded[:, :width] = part
         padded[:, width] = 1
         padded[:, -1] |= 0x80
@@ -45,10 +44,10 @@ def digests_of(rows: npt.NDArray[np.uint8]) -> Digests:
 def _sponges(padded: npt.NDArray[np.uint8]) -> Digests:
     length, width = padded.shape
     state = np.zeros((STATE_WORDS, length), dtype=np.uint64)
-    lanes = padded.view("<u8").reshape(length, width // BLOCK, BLOCK // 8)
+    lanes = padded.view("<u8").reshape(length, width // KECCAK_BLOCK, KECCAK_BLOCK // 8)
     permutation = _Permutation(length)
-    for block in range(width // BLOCK):
-        state[: BLOCK // 8] ^= lanes[:, block].T
+    for block in range(width // KECCAK_BLOCK):
+        state[: KECCAK_BLOCK // 8] ^= lanes[:, block].T
         permutation(state)
     return np.ascontiguousarray(state[: DIGEST_BYTES // 8].T.astype("<u8")).view(np.uint8)
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
-from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
-from benchmarks.proofs.workload import ONE_BY_ONE, random_rows
-from causeway.proofs.substrate.scale_columns import ScaleColumns
-from causeway.proofs.xdm.columns import CHANNELS, ENVELOPES, MESSAGES, RECEIPTS
-from causeway.proofs.xdm.envelope import ConsensusChainMmrProof, CrossDomainMessage, ExecutionReceipt, Proof
-from causeway.proofs.xdm.messages import (
+from causeway_proofs.substrate.scale_columns import ScaleColumns
+from causeway_proofs.xdm.columns import CHANNELS, ENVELOPES, MESSAGES, RECEIPTS
+from causeway_proofs.xdm.envelope import ConsensusChainMmrProof, CrossDomainMessage, EnvelopeProof, ExecutionReceipt
+from causeway_proofs.xdm.messages import (
     ChainId,
     CollectedFee,
     EndpointRequest,
@@ -23,6 +20,9 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+
+from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
+from benchmarks.proofs.workload import ONE_BY_ONE, random_rows
 from tests.oracles.xdm.channels import Channel
 
 BY_ONE = "one by one"
@@ -107,7 +107,7 @@ def _envelope(number: int) -> CrossDomainMessage:
     items = tuple(row.tobytes() for row in random_rows(8, 32, number))
     mmr = ConsensusChainMmrProof(number, items[0], bytes(101), (number,), 2 * number + 1, items)
     return CrossDomainMessage(
-        ChainId(), ChainId(number), 0, number, Proof(mmr, tuple(nodes)), WeightTag("EndpointRequest", number)
+        ChainId(), ChainId(number), 0, number, EnvelopeProof(mmr, tuple(nodes)), WeightTag("EndpointRequest", number)
     )
 
 

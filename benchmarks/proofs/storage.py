@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, binary_rows, columns
+from causeway_proofs.substrate.proof import read_value, verify_storage_proof
+from causeway_proofs.substrate.proof_columns import StorageProofs, read_values, verify_storage_proofs
+from causeway_proofs.substrate.trie import Trie, prove
 
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
 from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, random_rows, some_of
-from causeway.proofs.hashing import DIGEST_BYTES, binary_rows, engines
-from causeway.proofs.substrate.many import read_values, verify_storage_proofs
-from causeway.proofs.substrate.proof import read_value, verify_storage_proof
-from causeway.proofs.substrate.proof_columns import StorageProofs
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove
 
 BY_ONE = "one by one"
 
@@ -21,7 +19,7 @@ MOST_ENTRIES = 100_000
 
 def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     """Measure proofs out of a state of ``size`` entries, at most 100,000."""
-    engines.prepare()
+    columns.load_engines()
     entries = min(size, MOST_ENTRIES)
     keys = binary_rows(random_rows(entries, DIGEST_BYTES, seed=3))
     values = payloads(entries)

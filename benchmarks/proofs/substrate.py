@@ -6,18 +6,16 @@ import contextlib
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.substrate.node import StateVersion, plain_root
+from causeway_proofs.substrate.ordered_lists import ordered_key
+from causeway_proofs.substrate.proof import verify_storage_proof
+from causeway_proofs.substrate.storage_keys import storage_key, twox_64_concat
+from causeway_proofs.substrate.trie import Trie, prove
 
 from benchmarks.proofs.node import SUBSTRATE, OtherVerifier
 from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, take_turns, timed
 from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
-from causeway.proofs.substrate.hashing import twox_64_concat
-from causeway.proofs.substrate.node import StateVersion, plain_root
-from causeway.proofs.substrate.ordered import ordered_key
-from causeway.proofs.substrate.proof import verify_storage_proof
-from causeway.proofs.substrate.storage_keys import storage_key
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove
 from tests.oracles.ordered_trie import OrderedTrie
 
 MOST_ENTRIES = 10_000

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
+from causeway_proofs.tendermint.commit import SignedHeader
+from causeway_proofs.tendermint.header import SECOND
+from causeway_proofs.tendermint.trust import (
+    HeaderUpdate,
+    TrustedHeader,
+    TrustOptions,
+    decode_header_update,
+    verify_header,
+)
+from causeway_proofs.tendermint.validators import SigningKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.proofs.timing import OURS, Row, compared, timed
-from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
-from causeway.proofs.tendermint.commit import SignedHeader
-from causeway.proofs.tendermint.encoding import SECOND
-from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify_header
-from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 
 CHAIN = "zone-1"
 START = 1_700_000_000 * SECOND
@@ -27,7 +32,7 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
 
 def _headers(count: int, repeats: int) -> list[Row]:
     signers = [SigningKey.from_name(f"validator {number}") for number in range(count)]
-    validators, keys = validators_of(dict.fromkeys(signers, 10))
+    validators, keys = create_validators(dict.fromkeys(signers, 10))
     trusted = TrustedHeader.of(make_header(CHAIN, 1, START, bytes(32), validators))
     options = TrustOptions(CHAIN)
 

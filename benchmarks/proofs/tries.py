@@ -7,17 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, binary_rows, columns
+from causeway_proofs.order import Groups, Rows
+from causeway_proofs.substrate.node import StateVersion, plain_root
+from causeway_proofs.substrate.ordered_lists import ordered_key, ordered_roots
+from causeway_proofs.substrate.trie import prove_storage
+from causeway_proofs.substrate.tries import Tries
 
 from benchmarks.proofs.queues import REBUILD
 from benchmarks.proofs.storage import BY_ONE
 from benchmarks.proofs.timing import OURS, Row, Samples, clock, compared, require_same, row, timed
 from benchmarks.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, PAYLOAD_BYTES, random_rows, some_of
-from causeway.model.order import Groups, Rows
-from causeway.proofs.hashing import DIGEST_BYTES, binary_rows, engines
-from causeway.proofs.substrate.node import StateVersion, plain_root
-from causeway.proofs.substrate.ordered import ordered_key, ordered_roots
-from causeway.proofs.substrate.trie_proofs import prove_storage
-from causeway.proofs.substrate.tries import Tries
 
 MOST_PLAIN = 20_000
 """Entries that plain Python hashes, and lists that it finds the roots of."""
@@ -28,7 +28,7 @@ SHARES = (1_000, 100, 10)
 
 def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     """Measure a state of ``size`` entries of 32 and 64 bytes, and as many queues of one message."""
-    engines.prepare()
+    columns.load_engines()
     # Sorted, as a state's changes are where they come from.
     in_order = np.sort(random_rows(size, DIGEST_BYTES, seed=4).view(f"S{DIGEST_BYTES}"), axis=0)
     keys = _column(in_order.view(np.uint8).reshape(-1, DIGEST_BYTES))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from causeway.proofs.hashing import binary_rows
+from causeway_proofs.hashing import binary_rows
 
 PAYLOAD_BYTES = 64
 

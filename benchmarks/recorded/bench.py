@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.checkouts import ROOT, Checkout, checkouts
 from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
 from benchmarks.recorded.command import Measured, measure, wait_for_background
 from benchmarks.recorded.lakes import average_of_parts, commits, milliseconds_a_tick, size
 from benchmarks.rounds import work_folder
-from causeway.model.errors import InvalidInput
 from tests.recordings import Recordings
 
 Progress = Callable[[str], None]

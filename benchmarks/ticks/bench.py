@@ -15,13 +15,14 @@ from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
+from causeway_proofs.errors import InvalidInput
+
 from benchmarks.checkouts import ROOT, Checkout, checkouts
 from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
 from benchmarks.rounds import work_folder
 from benchmarks.ticks.scenario import DEFAULT, SmallTicks
 from benchmarks.workload import CERTIFICATIONS
-from causeway.model.errors import InvalidInput
 
 Progress = Callable[[str], None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causeway.model.errors import InvalidInput
+from causeway_proofs.errors import InvalidInput
 
 SKIP = 7
 """Rallies go from a chain to the one this many further on, or the next one that is another."""

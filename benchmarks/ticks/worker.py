@@ -10,12 +10,12 @@ import sys
 import time
 
 from benchmarks.machine import peaks, processor_seconds
-from causeway.network.network import Network
+from causeway.network.network import LakeNetwork
 
 
 def main(scenario: str, lake: str) -> None:
     """Make the network, say ``ready``, and run until the input ends."""
-    with Network.from_scenario(scenario, lake=lake) as network:
+    with LakeNetwork.from_scenario(scenario, lake=lake) as network:
         print(json.dumps({"ready": True}), flush=True)
         end = 0
         for line in sys.stdin:

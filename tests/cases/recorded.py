@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from causeway.cli.app import build
+from causeway.cli.app import build_app
 from causeway.cli.shell import OK, execute
 
 Row = tuple[Any, ...]
@@ -96,7 +96,7 @@ class Judge:
     def command(self, *arguments: str) -> tuple[int, str, str]:
         """Run the command line; return exit code, output and error output."""
         self._capsys.readouterr()
-        code = execute([*arguments], build, "causeway")
+        code = execute([*arguments], build_app, "causeway")
         out, err = self._capsys.readouterr()
         return code, out, err
 

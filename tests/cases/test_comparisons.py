@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway.cli.shell import BROKEN, OK
+from causeway.cli.shell import FAILED, OK
 from tests.cases.recorded import Judge
 from tests.cases.test_networks import fault
 
@@ -88,7 +88,7 @@ def test_a_table_of_every_protocol(name: str, protocols: tuple[str, ...], judge:
     (tmp_path / "s.toml").write_text(SCENARIOS[name])
     named = ("--protocols", ",".join(protocols), "--faults", "none")
     code, out, err = judge.command("compare", str(tmp_path / "s.toml"), *named)
-    assert code == (BROKEN if "FAILED" in out else OK), out + err
+    assert code == (FAILED if "FAILED" in out else OK), out + err
     assert "failed:" not in out
     users = {line.split("  ")[1]: line.split()[-len(protocols) :] for line in out.splitlines() if "ingress" in line}
     assert [users[f"{what} at ingress"][protocols.index("icmp")] for what in ("refused", "waiting")] == [

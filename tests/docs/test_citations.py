@@ -26,6 +26,7 @@ PROTOCOL_OF_WORD = {
     "tendermint": "ibc",
     "hrmp": "icmp",
     "gossip": "icmp",
+    "relay_chain": "icmp",
 }
 """Words of paths (folders, parts of file names) and the protocol whose reference such files cite."""
 
@@ -79,7 +80,8 @@ class Citation(NamedTuple):
 
 def protocol_of(path: Path) -> str | None:
     """Return the protocol whose reference a file cites, None if its path names none or several."""
-    words = {word for part in path.with_suffix("").parts for word in re.split("[_-]", part)}
+    parts = path.with_suffix("").parts
+    words = {*parts, *(word for part in parts for word in re.split("[_-]", part))}
     named = {PROTOCOL_OF_WORD[word] for word in words if word in PROTOCOL_OF_WORD}
     return named.pop() if len(named) == 1 else None
 

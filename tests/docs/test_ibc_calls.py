@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from causeway.protocols.ibc.calls import cleanup, receipt, receive, send, timeout
 from causeway.protocols.ibc.errors import TEXTS
-from causeway.protocols.ibc.messages import cleanup, receipt, receive, send, timeout
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "ibc.md").read_text()
 

@@ -11,13 +11,13 @@ from time import monotonic, sleep
 from typing import Any
 
 import causeway as cw
-from causeway.explorer.live import Live
-from causeway.explorer.serving import address, listening_at, server_of
-from causeway.ledger.order import sorted_rows
+from causeway.explorer.app import bind_loopback, create_server, socket_url
+from causeway.explorer.live import LiveLedger
+from causeway.ledger.row_order import sort_rows
 from causeway.ledger.schema import LEDGER_SCHEMA
-from causeway.pipeline.ledger_store import LedgerWriter, create_ledger
-from causeway.web.listening import Loop
-from tests.property.audit_ledgers import content, table
+from causeway.ledger.store import LedgerWriter, create_ledger
+from causeway.service.http.listening import ServerLoop
+from tests.support.properties.audit_ledgers import content, table
 
 WAIT = 60.0
 FIRST = 300.0
@@ -74,14 +74,14 @@ def hostile_ledger(folder: Path) -> str:
     place = str(folder / "ledger")
     writer = LedgerWriter(create_ledger(place, 1))
     whole = table([{**row, "source_file": "f", "source_row": at} for at, row in enumerate(rows)], LEDGER_SCHEMA)
-    writer.write("ledger", sorted_rows(whole), 0)
+    writer.write("ledger", sort_rows(whole), 0)
     writer.commit([], {})
     return place
 
 
-def looked_at(place: str, seconds: float = 0.2) -> Live:
+def looked_at(place: str, seconds: float = 0.2) -> LiveLedger:
     """Return what has seen a lake or ledger once, and goes on."""
-    live = Live(place, seconds=seconds)
+    live = LiveLedger(place, seconds=seconds)
     live.start()
     until = monotonic() + FIRST
     while live.newest is None and monotonic() < until:
@@ -95,18 +95,18 @@ def looked_at(place: str, seconds: float = 0.2) -> Live:
 def explored(place: str, seconds: float = 0.2) -> Iterator[str]:
     """Give the address at which a lake or ledger is explored."""
     live = looked_at(place, seconds)
-    listening = listening_at(0)
-    server = server_of(live)
+    listening = bind_loopback(0)
+    server = create_server(live)
     listening.listen()
 
     def serve() -> None:
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with asyncio.Runner(loop_factory=ServerLoop) as runner:
             runner.run(server.serve(sockets=[listening]))
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield address(listening).rstrip("/")
+        yield socket_url(listening).rstrip("/")
     finally:
         server.should_exit = True
         thread.join(WAIT)

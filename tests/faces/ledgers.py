@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from causeway.ledger.order import sorted_rows
+from causeway.ledger.row_order import sort_rows
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, QUARANTINE_SCHEMA
-from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger
-from tests.property.audit_ledgers import table
+from causeway.ledger.store import LedgerWriter, create_ledger, group_by_bucket
+from tests.support.properties.audit_ledgers import table
 
 Row = dict[str, Any]
 
@@ -29,8 +29,8 @@ def stored(
     place = str(folder / "ledger")
     writer = LedgerWriter(create_ledger(place, 2))
     stated = [{"stated_by": "test", "source_row": number, **row} for number, row in enumerate(rows)]
-    for bucket, own in by_bucket(table(stated, LEDGER_SCHEMA), 2).items():
-        writer.write("ledger", sorted_rows(own), bucket)
+    for bucket, own in group_by_bucket(table(stated, LEDGER_SCHEMA), 2).items():
+        writer.write("ledger", sort_rows(own), bucket)
     about = {"stated_by": "test"}
     writer.write("observed", table(({**about, "how": "declared", **row} for row in observed), OBSERVED_SCHEMA))
     writer.write("promises", table(({**about, **row} for row in promises), PROMISES_SCHEMA))

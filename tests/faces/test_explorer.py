@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
-from causeway.cli.app import build
+from causeway.cli.app import build_app
 from causeway.cli.shell import OK, execute
 from tests.faces.explored import WAIT, explored, hostile_ledger, network_lake
-from tests.unit.small_lakes import user_calls
+from tests.support.common.small_lakes import user_calls
 
 WIDE, PHONE = (1440, 900), (390, 844)
 
 RUN = """
 import sys, time
-from causeway.network.network import Network
+from causeway.network.network import LakeNetwork
 scenario, lake = sys.argv[1:]
-with Network.from_scenario(scenario, lake=lake) as network:
+with LakeNetwork.from_scenario(scenario, lake=lake) as network:
     for tick in range(1, 40):
         network.run(tick)
         print(network.height, flush=True)
@@ -115,7 +115,7 @@ def test_from_the_graph_to_a_proof_that_the_verifier_says_is_true(browser: Brows
                 page.get_by_role("link", name=label).click()
             files[part] = tmp_path / download.value.suggested_filename
             download.value.save_as(files[part])
-    assert execute(["verify", str(files["proof"]), "--trust", str(files["trust"])], build, "causeway") == OK
+    assert execute(["verify", str(files["proof"]), "--trust", str(files["trust"])], build_app, "causeway") == OK
 
 
 def test_a_page_follows_a_run_of_another_process_and_keeps_what_is_open(browser: Browser, tmp_path: Path) -> None:

@@ -23,27 +23,27 @@ import pytest
 from pyspark.sql import SparkSession
 
 import causeway as cw
-from causeway.cli.app import build
-from causeway.cli.shell import BROKEN, OK, code_of, execute
+from causeway.analysis.run_summary import summarize_run
+from causeway.analysis.stored_figures import compute_figures
+from causeway.audit.incremental.watch import LedgerWatch
+from causeway.audit.stored import audit_ledger
+from causeway.cli.app import build_app
+from causeway.cli.shell import FAILED, OK, execute, exit_code
 from causeway.explorer.app import Explorer
+from causeway.ledger.lake.ingest import is_lake, open_or_derive_ledger
 from causeway.ledger.outcomes import OUTCOMES
-from causeway.network.network import Network
-from causeway.network.summary import summarised
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.lake_taking import is_lake, ledger_of
-from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_figures import figures_of
-from causeway.pipeline.ledger_store import create_ledger
-from causeway.pipeline.ledger_watch import LedgerWatch
+from causeway.ledger.store import create_ledger
+from causeway.network.network import LakeNetwork
 from causeway.scenarios import scenario_file
-from causeway.service.audit_metrics import shown_by
+from causeway.service.audit_metrics import take_snapshot
+from causeway.storage.lake import Lake
 from tests.chance_lakes import PROTOCOLS, chance_lake
+from tests.cli.test_outcome import CHAINS, HALT, MOVES, PROGRAMS, SCRIPT
 from tests.faces.explored import looked_at
-from tests.property.audit_ledgers import by_chance
-from tests.property.test_ledger_watch import BUCKETS, committed
+from tests.ledger.test_ledger_watch import BUCKETS, committed
 from tests.recordings import Recordings
+from tests.support.properties.audit_ledgers import by_chance
 from tests.tiers import generated_lakes, sized
-from tests.unit.test_outcome import CHAINS, HALT, MOVES, PROGRAMS, SCRIPT
 
 Said = dict[str, Any]
 Make = Callable[[Path], str]
@@ -58,7 +58,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]
     """Give a function that runs a command; it returns the exit code and the output."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        code = execute([*arguments], build, "causeway")
+        code = execute([*arguments], build_app, "causeway")
         return code, capsys.readouterr().out
 
     return run
@@ -90,8 +90,8 @@ def of_calls(outcomes: dict[str, int]) -> Said:
 
 def run_says(place: str) -> Said:
     """Return what a run says of its own lake."""
-    with summarised(Lake.at(place)) as (_, found):
-        plain, code = found.plain(), code_of(found.verdict)
+    with summarize_run(Lake.at(place)) as (_, found):
+        plain, code = found.plain(), exit_code(found.verdict)
     checks = {name: tuple(one[kind] for kind in KINDS) for name, one in plain["checks"].items()}
     return {
         **of_calls({each: plain[each] for each in OUTCOMES}),
@@ -139,7 +139,7 @@ def watch_says(place: str) -> Said:
         watched = watch.look()
     assert watched is not None
     checks = watched.audit.checks
-    shown = shown_by(watched, checks)
+    shown = take_snapshot(watched, checks)
     totals = {name: tuple(shown.totals[name, kind] for kind in KINDS) for name in checks}
     return {
         "verdict": watched.audit.verdict.value,
@@ -171,9 +171,9 @@ def opened_says(place: str) -> Said:
 
 def spark_says(place: str, spark: SparkSession) -> Said:
     """Return what Spark counts and finds."""
-    with ledger_of(place) as ledger:
+    with open_or_derive_ledger(place) as ledger:
         found = audit_ledger(ledger, executor="spark", session=spark)
-        figures = figures_of(ledger, executor="spark", session=spark)
+        figures = compute_figures(ledger, executor="spark", session=spark)
     return {
         **of_totals(dict(figures.totals)),
         "verdict": found.verdict.value,
@@ -238,7 +238,7 @@ def example(name: str) -> Make:
 
     def make(folder: Path) -> str:
         settings = {"network.executor": "in_process"}
-        with Network.from_scenario(EXAMPLES / f"{name}.toml", settings, lake=str(folder / "lake")) as network:
+        with LakeNetwork.from_scenario(EXAMPLES / f"{name}.toml", settings, lake=str(folder / "lake")) as network:
             network.run()
         return str(folder / "lake")
 
@@ -250,7 +250,7 @@ def scripted(more: str, ticks: int | None = None) -> Make:
 
     def make(folder: Path) -> str:
         (folder / "s.toml").write_text(CHAINS + PROGRAMS + more + SCRIPT)
-        with Network.from_scenario(folder / "s.toml", lake=str(folder / "lake")) as network:
+        with LakeNetwork.from_scenario(folder / "s.toml", lake=str(folder / "lake")) as network:
             network.run(ticks)
         return str(folder / "lake")
 
@@ -260,7 +260,7 @@ def scripted(more: str, ticks: int | None = None) -> Make:
 def demo(folder: Path) -> str:
     """Run a small demo: calls are forged, rejected, rerouted and refused."""
     settings = {"traffic.messages": "400", "network.executor": '"in_process"'}
-    with scenario_file("demo") as path, Network.from_scenario(path, settings, lake=str(folder / "lake")) as network:
+    with scenario_file("demo") as path, LakeNetwork.from_scenario(path, settings, lake=str(folder / "lake")) as network:
         network.run()
     return str(folder / "lake")
 
@@ -348,7 +348,7 @@ def test_a_run_says_the_same_whoever_runs_it_and_however_often(tmp_path: Path) -
     scenario.write_text(text)
     ways = [("--executor", "in_process"), *(("--master", f"local[{cores}]") for cores in (2, 1)[: sized(1, 2)])]
     first, *others = [told(scenario, tmp_path / f"lake-{number}", *way) for number, way in enumerate(ways)]
-    assert first[0] == BROKEN and any(line.startswith("FAILED: 3 violations of delivery") for line in first[2])
+    assert first[0] == FAILED and any(line.startswith("FAILED: 3 violations of delivery") for line in first[2])
     assert all(other == first for other in others)
 
 

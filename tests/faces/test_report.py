@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import causeway as cw
-from causeway.cli.app import build
-from causeway.cli.shell import BAD_INPUT, BROKEN, OK, execute
-from causeway.network.network import Network
+from causeway.cli.app import build_app
+from causeway.cli.shell import BAD_INPUT, FAILED, OK, execute
+from causeway.network.network import LakeNetwork
 from causeway.report.data import report_data
 from causeway.report.sections import report_page
 from tests.faces.ledgers import BEGIN, SECOND, both_ends, stored
@@ -88,7 +88,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The lake of an example."""
     lake = str(tmp_path_factory.mktemp("healthy") / "lake")
     settings = {"network.executor": "in_process"}
-    with Network.from_scenario(EXAMPLES / "tokens.toml", lake=lake, overrides=settings) as network:
+    with LakeNetwork.from_scenario(EXAMPLES / "tokens.toml", lake=lake, overrides=settings) as network:
         network.run()
     return lake
 
@@ -262,10 +262,10 @@ def test_the_command_writes_the_same_bytes_and_ends_as_an_audit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def run(arguments: list[str]) -> int:
-        return execute(arguments, build, "causeway")
+        return execute(arguments, build_app, "causeway")
 
     monkeypatch.chdir(tmp_path)
-    assert run(["report", broken]) == BROKEN
+    assert run(["report", broken]) == FAILED
     assert capsys.readouterr().out.startswith("ledger.html: FAILED")
     assert Path("ledger.html").read_bytes() == pages["broken"].read_bytes()
     assert run(["report", healthy, "--out", "ledger.html"]) == OK

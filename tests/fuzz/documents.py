@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.documents.reading import document_of
-from causeway.proofs.documents.trust import trust_of
-from causeway.proofs.documents.validation import parse_object
-from causeway.proofs.documents.verdict import judge
-from tests.unit.proof_documents import documents
+from causeway_proofs.documents.trust import parse_trust_object
+from causeway_proofs.documents.validation import parse_object
+from causeway_proofs.documents.verification import build_document, verify_document
+from causeway_proofs.errors import InvalidInput
+
+from tests.support.common.proof_documents import documents
 
 _DOCUMENTS = documents()
 _WITH_PROOF = [name for name, found in _DOCUMENTS.items() if isinstance(found.get("proof"), str)]
@@ -18,8 +18,8 @@ _WITH_PROOF = [name for name, found in _DOCUMENTS.items() if isinstance(found.ge
 
 def document(data: bytes) -> None:
     try:
-        reading = document_of(parse_object(data, "file"), "file")
-        verdict = judge(reading, self_consistent=True)
+        reading = build_document(parse_object(data, "file"), "file")
+        verdict = verify_document(reading, self_consistent=True)
     except InvalidInput:
         return
     json.dumps(verdict.as_json())
@@ -31,7 +31,9 @@ def document_with_proof(data: bytes) -> None:
         return
     name = _WITH_PROOF[data[0] % len(_WITH_PROOF)]
     try:
-        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name), strict=True, self_consistent=True)
+        verdict = verify_document(
+            build_document({**_DOCUMENTS[name], "proof": data[1:]}, name), strict=True, self_consistent=True
+        )
     except InvalidInput:
         return
     assert verdict.valid == (data[1:] == _proof(name))
@@ -44,7 +46,7 @@ def _proof(name: str) -> bytes:
 
 def trust(data: bytes) -> None:
     try:
-        found = trust_of(parse_object(data, "file"), "file")
+        found = parse_trust_object(parse_object(data, "file"), "file")
     except InvalidInput:
         return
     assert found.subject and found.target is not None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic import bls
-from causeway.proofs.ic.certification import verify_certificate
-from causeway.proofs.ic.delegation import RangesForm
-from causeway.proofs.ic.hash_tree import digest, leaves
-from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.proofs.ic.leb128 import decode_leb128, encode_leb128
-from causeway.proofs.ic.lookup import path_steps, require_value
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.ranges import decode_ranges, encode_ranges
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic import bls
+from causeway_proofs.ic.certificate import decode_ranges, encode_ranges
+from causeway_proofs.ic.certification import RangesForm, verify_certificate
+from causeway_proofs.ic.hash_tree import decode_tree, digest, encode_tree, leaves
+from causeway_proofs.ic.lookup import path_steps, prune, require_value
+from causeway_proofs.ic.primitives import decode_leb128, encode_leb128
+
 from tests.oracles.ic.merged_trees import merge
-from tests.unit.ic_certification import CANISTER, PATHS, RANGES, ROOT, SUBNET, certificate, state
+from tests.support.ic.ic_certification import CANISTER, PATHS, RANGES, ROOT, SUBNET, certificate, state
 
 ROOT_KEY = ROOT.public_key()
 VALID = [certificate(form) for form in (None, *RangesForm)]

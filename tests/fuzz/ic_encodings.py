@@ -6,14 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.columns import encode_stream_messages
-from causeway.proofs.ic.decoded_messages import decode_stream_messages
-from causeway.proofs.ic.errors import NotInColumns
-from causeway.proofs.ic.header_columns import decode_stream_headers
-from causeway.proofs.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
-from causeway.proofs.ic.messages import (
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic.errors import NotInColumns
+from causeway_proofs.ic.messages import (
     Data,
     Refund,
     RejectCode,
@@ -23,15 +18,17 @@ from causeway.proofs.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
-from causeway.proofs.ic.slice import (
+from causeway_proofs.ic.primitives import CertificationVersion
+from causeway_proofs.ic.slice import (
+    Certification,
     CertifiedStreamSlice,
     decode_certified_stream_slice,
     encode_certified_stream_slice,
 )
-from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.slice_payload import payload_tree, read_payload
-from causeway.proofs.ic.stream_header import (
+from causeway_proofs.ic.slice_payload import payload_tree, read_payload
+from causeway_proofs.ic.state_columns import SystemMetadata, encode_system_metadata
+from causeway_proofs.ic.stream_columns import decode_stream_headers, decode_stream_messages, encode_stream_messages
+from causeway_proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamFlags,
@@ -39,9 +36,16 @@ from causeway.proofs.ic.stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from causeway.proofs.ic.versions import CertificationVersion
-from causeway.proofs.ic.witness import decode_witness, encode_witness
-from causeway.proofs.ic.witness_pruning import recompute_digest
+from causeway_proofs.ic.witness import (
+    SubTree,
+    TreeLeaf,
+    decode_labeled_tree,
+    decode_witness,
+    encode_labeled_tree,
+    encode_witness,
+    recompute_digest,
+)
+
 from tests.oracles.ic.encodings import (
     SubnetMetrics,
     decode_subnet_metrics,
@@ -70,7 +74,7 @@ ROWS = [
 ]
 PART = payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[1:3], 6)))
 FULL = digest_tree(
-    SubTree({**payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[:3], 5))).children, b"time": Leaf(b"t")})  # type: ignore[union-attr]
+    SubTree({**payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[:3], 5))).children, b"time": TreeLeaf(b"t")})  # type: ignore[union-attr]
 )
 WITNESS = build_witness(FULL, PART)
 SLICE = CertifiedStreamSlice(

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.errors import MalformedProof, ProofError
+from causeway_proofs.hashing import Digests
+from causeway_proofs.ic.digest_columns import indexed_digests, leaf_digests
+from causeway_proofs.ic.primitives import CertificationVersion
+from causeway_proofs.ic.slice import decode_certified_stream_slice, encode_certified_stream_slice
+from causeway_proofs.ic.slice_columns import decode_path, path_root, slice_roots
+from causeway_proofs.ic.stream_header import StreamHeader
+from causeway_proofs.ic.stream_tree import StreamTree
 
-from causeway.proofs.errors import MalformedProof, ProofError
-from causeway.proofs.hashing import Digests
-from causeway.proofs.ic.digest_columns import indexed_digests, leaf_digests
-from causeway.proofs.ic.slice import decode_certified_stream_slice, encode_certified_stream_slice
-from causeway.proofs.ic.slice_columns import slice_roots
-from causeway.proofs.ic.stream_header import StreamHeader
-from causeway.proofs.ic.stream_paths import decode_path, root_along
-from causeway.proofs.ic.stream_tree import StreamTree
-from causeway.proofs.ic.versions import CertificationVersion
 from tests.fuzz.ic_encodings import HEADER, MESSAGES, SLICE
 from tests.oracles.ic.faults import slice_error
 from tests.oracles.ic.paths import encode_path
@@ -74,7 +73,7 @@ def path(data: bytes) -> None:
     row = SliceRow(HONEST.destination, HONEST.header, HONEST.begin, HONEST.messages, HONEST.siblings, data)
     root, fault = _verified(row, stream)
     try:
-        expected, error = root_along(decode_path(data), HONEST.destination, STREAM.root), ""
+        expected, error = path_root(decode_path(data), HONEST.destination, STREAM.root), ""
     except MalformedProof as refused:
         expected, error = bytes(32), f"WitnessPruningFailed: {refused}"
     assert root == expected and error == (str(slice_error(fault)) if fault else "")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.batch import Batch, message_of
-from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.proofs.ics23.encoded import encoded_root
-from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of, prove_existence
-from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
-from causeway.proofs.ics23.verify import explain
-from causeway.proofs.protobuf import parse_canonical
-from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
-from causeway.proofs.wire.ics23_pb2 import ExistenceProof, ProofSpec
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.batch import BatchClaims, decode_proof
+from causeway_proofs.ics23.existence import (
+    calculate_existence,
+    check_against_spec,
+    encoded_root,
+    prove_existence,
+    read_existence,
+)
+from causeway_proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, spec_rules
+from causeway_proofs.ics23.verify import explain, verify_chained_membership, verify_chained_non_membership
+from causeway_proofs.protobuf import parse_canonical
+from causeway_proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway_proofs.wire.ics23_pb2 import ExistenceProof, ProofSpec
+
 from tests.oracles.ics23.batches import combine_proofs, decompress
-from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
+from tests.support.properties.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 
 STORED = {f"key {number}".encode(): f"value {number}".encode() for number in range(0, 18, 2)}
 KEY, ABSENT = b"key 4", b"key 5"
@@ -40,13 +45,13 @@ def proof_of(name: str) -> Callable[[bytes], None]:
 def steps(data: bytes) -> None:
     """Check and calculate a proof under every spec, whatever its root."""
     try:
-        proof = existence_of(parse_canonical(ExistenceProof, data, "proof"))
+        proof = read_existence(parse_canonical(ExistenceProof, data, "proof"))
     except ProofError:
         return
     for spec in PROOF_SPECS.values():
         try:
-            check_against_spec(proof, rules_of(spec))
-            calculate(proof, rules_of(spec))
+            check_against_spec(proof, spec_rules(spec))
+            calculate_existence(proof, spec_rules(spec))
         except ProofError:
             continue
 
@@ -64,9 +69,9 @@ def any_spec(data: bytes) -> None:
 
 def batch(data: bytes) -> None:
     try:
-        message = message_of(data)
+        message = decode_proof(data)
         decompress(message)
-        found = Batch(rules_of(IAVL_SPEC), TREES["iavl"].root, message)
+        found = BatchClaims(spec_rules(IAVL_SPEC), TREES["iavl"].root, message)
         found.remarks({})
         found.require_non_membership([ABSENT])
     except ProofError:
@@ -87,10 +92,10 @@ def chained(data: bytes) -> None:
 def encoded(data: bytes) -> None:
     """Verify off the encoding; where that leads to a root, the message leads there."""
     for name, tree in TREES.items():
-        rules = rules_of(PROOF_SPECS[name])
+        rules = spec_rules(PROOF_SPECS[name])
         root = encoded_root(rules, data, KEY, STORED[KEY])
         if root is not None:
-            assert root == prove_existence(existence_of(message_of(data).exist), rules, KEY, STORED[KEY])
+            assert root == prove_existence(read_existence(decode_proof(data).exist), rules, KEY, STORED[KEY])
         assert encoded_root(rules, tree.existence(KEY).SerializeToString(), KEY, STORED[KEY]) == tree.root
 
 

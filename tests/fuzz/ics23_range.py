@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.range_proof import verify_range_proof
-from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.simple_store import SimpleStore, verify_range_proof
 
 _KEYS = [b"ibc:B:send" + number.to_bytes(8, "big") for number in range(13)]
 _STORE = SimpleStore.of(pa.array(_KEYS, pa.binary()), pa.array([key[-2:] for key in _KEYS], pa.binary()))

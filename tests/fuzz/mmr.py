@@ -6,19 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.hashing import keccak256
+from causeway_proofs.mmr.columns import LeafProofs
+from causeway_proofs.mmr.mountain_range import MAX_LEAVES
+from causeway_proofs.mmr.peaks import RangeState
+from causeway_proofs.mmr.proof import AncestryProof, LeafProof, verify_ancestry_proof, verify_leaf_proof
+from causeway_proofs.sketches.pin_sketch import Minisketch
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import keccak256
-from causeway.proofs.mmr.ancestry import AncestryProof, verify_ancestry_proof
-from causeway.proofs.mmr.many import LeafProofs
-from causeway.proofs.mmr.positions import MAX_LEAVES
-from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
-from causeway.proofs.mmr.range_state import RangeState
-from causeway.proofs.sketches.minisketch import Minisketch
 from tests.oracles.mmr import MountainRange, prove_ancestry, prove_leaves
 from tests.oracles.mmr import range_state as state_of
-from tests.property.test_mmr_many import Case, require_same
+from tests.proofs.mmr.test_mmr_many import Case, require_same
 
 _LEAVES = [keccak256(bytes([number])) for number in range(21)]
 _MOUNTAINS = MountainRange()

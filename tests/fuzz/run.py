@@ -1,4 +1,4 @@
-"""Drives fuzz targets, guided by the coverage of ``causeway.proofs``.
+"""Drives fuzz targets, guided by the coverage of ``causeway_proofs``.
 
 ``python -m tests.fuzz.run NAME --runs N --seconds N --seed N`` ends with 0 when nothing was found. Otherwise it shows
 the exception, writes the input in hexadecimal, and ends with another number. ``--list`` names the targets.
@@ -58,14 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--seed and --at-once must be above 0, not {chosen.seed} and {chosen.at_once}")
 
     import atheris
-
-    from causeway.model.compiled_files import loop_files, module_of
+    from causeway_proofs.jit_cache import loop_files, module_of
 
     # Modules are instrumented when they are imported, so nothing of the proofs may come before this. Those of the
     # targets are too: what they assert is worth reaching. Loops that are compiled have no coverage, and those that are
     # not yet could not be compiled with it.
     loops = list(map(module_of, loop_files()))
-    with atheris.instrument_imports(include=["causeway.proofs", "tests.fuzz"], exclude=loops):
+    with atheris.instrument_imports(include=["causeway_proofs", "tests.fuzz"], exclude=loops):
         from tests.fuzz.targets import all_targets
 
         targets = all_targets()

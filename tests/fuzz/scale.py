@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from causeway_proofs.errors import ProofError
+from causeway_proofs.substrate.scale_columns import ScaleColumns
+from causeway_proofs.xdm.columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
+from causeway_proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt, MmrLeaf
+from causeway_proofs.xdm.messages import CONSENSUS, ChainId, EndpointResponse, Message
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.scale_columns import ScaleColumns
-from causeway.proofs.xdm.columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
-from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt, MmrLeaf
-from causeway.proofs.xdm.messages import CONSENSUS, ChainId, EndpointResponse, Message
 from tests.fuzz.substrate import CARRIER, ENVELOPE, OPEN, RECEIPT
 from tests.oracles.xdm.channels import Channel
 

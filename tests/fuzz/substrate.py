@@ -6,28 +6,32 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.mmr.mountain_range import leaf_hash
-from causeway.proofs.substrate.compact import decode_compact, encode_compact
-from causeway.proofs.substrate.egress import egress_root
-from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
-from causeway.proofs.substrate.hashing import blake2_256
-from causeway.proofs.substrate.node import StateVersion, decode_node
-from causeway.proofs.substrate.proof import read_storage_proof, verify_storage_proof
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove
-from causeway.proofs.xdm.confirmation import verify_cross_domain_message
-from causeway.proofs.xdm.envelope import (
+from causeway_proofs.errors import ProofError
+from causeway_proofs.mmr.mountain_range import leaf_hash
+from causeway_proofs.substrate.byte_columns import decode_compact, encode_compact
+from causeway_proofs.substrate.egress import (
+    GossipedQueue,
+    NeighborPacket,
+    decode_gossip,
+    egress_root,
+    verify_gossiped_queue,
+)
+from causeway_proofs.substrate.node import StateVersion, decode_node
+from causeway_proofs.substrate.proof import read_storage_proof, verify_storage_proof
+from causeway_proofs.substrate.storage_keys import blake2_256
+from causeway_proofs.substrate.trie import Trie, prove
+from causeway_proofs.xdm.envelope import (
     OUTBOX,
     ConsensusChainMmrProof,
     CrossDomainMessage,
+    EnvelopeProof,
     ExecutionReceipt,
     MmrLeaf,
-    Proof,
     message_storage_key,
     open_envelope,
+    verify_cross_domain_message,
 )
-from causeway.proofs.xdm.messages import (
+from causeway_proofs.xdm.messages import (
     CONSENSUS,
     ChainId,
     ChannelOpen,
@@ -38,9 +42,10 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+
 from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.oracles.xdm.channels import Channel
-from tests.property.storage_both_ways import Case, require_same
+from tests.support.properties.storage_both_ways import Case, require_same
 
 KEYS = [b"a", b"ab", b"abc", b"b" * 40, bytes(33)]
 STATE = Trie.build(KEYS, [b"1", b"2" * 31, b"3" * 40, b"", b"5" * 300], StateVersion.V1)
@@ -51,7 +56,7 @@ ENVELOPE = CrossDomainMessage(
     CONSENSUS,
     0,
     0,
-    Proof(
+    EnvelopeProof(
         ConsensusChainMmrProof(1, bytes(32), b"leaf", (1, 2), 3, (bytes(32), b"\x01" * 32)),
         tuple(prove(OUTBOX_STATE, [message_storage_key(OUTBOX, CONSENSUS, 0, 0)])),
     ),

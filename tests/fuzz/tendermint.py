@@ -6,40 +6,37 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ibc.keys import packet_commitment_key_v2, parse_packet_key_v2
-from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
-from causeway.proofs.tendermint.commit import (
-    check_commit_is_of_header,
-    decode_signed_header,
-    verify_commit,
-)
-from causeway.proofs.tendermint.encoding import SECOND
-from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.light_client import LightClient
-from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
-from causeway.proofs.tendermint.states import (
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ibc.commitments import packet_commitment_key_v2, parse_packet_key_v2
+from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
+from causeway_proofs.tendermint.commit import check_commit_is_of_header, decode_signed_header, verify_commit
+from causeway_proofs.tendermint.header import SECOND
+from causeway_proofs.tendermint.light_client import (
     ClientState,
+    LightClient,
     decode_client_state,
     decode_consensus_state,
     encode_client_state,
     encode_consensus_state,
 )
-from causeway.proofs.tendermint.trust import DEPLOYED_RULE, TrustedHeader, TrustOptions
-from causeway.proofs.tendermint.update import (
+from causeway_proofs.tendermint.rpc import signed_header_from_json, validators_from_json
+from causeway_proofs.tendermint.trust import (
+    DEPLOYED_RULE,
     HeaderUpdate,
     Misbehaviour,
+    TrustedHeader,
+    TrustOptions,
     decode_header_update,
     decode_misbehaviour,
 )
-from causeway.proofs.tendermint.validators import decode_validator_set
+from causeway_proofs.tendermint.validators import SigningKey, decode_validator_set
 
 CHAIN = "zone-1"
 START = 1_700_000_000 * SECOND
 NOW = START + 100 * SECOND
 
-_OLD, _OLD_KEYS = validators_of({SigningKey.from_name(f"old {number}"): 10 for number in range(3)})
-_NEW, _NEW_KEYS = validators_of({SigningKey.from_name(f"old {number}"): 10 for number in (0, 1, 7)})
+_OLD, _OLD_KEYS = create_validators({SigningKey.from_name(f"old {number}"): 10 for number in range(3)})
+_NEW, _NEW_KEYS = create_validators({SigningKey.from_name(f"old {number}"): 10 for number in (0, 1, 7)})
 _FIRST = make_header(CHAIN, 1, START, b"1" * 32, _OLD)
 _TRUSTED = TrustedHeader.of(_FIRST)
 _SIGNED = [

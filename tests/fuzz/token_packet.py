@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from causeway.programs.token_book import NO_BOOKS, TokenBook
-from causeway.programs.token_packet import Refused, TokenPacket, decode_packet, hop
-from causeway.programs.token_supply import supply
+from causeway.programs.bundled.tokens import Refused, TokenPacket, decode_packet, denom_prefix, token_supply
+from causeway.programs.bundled.transfer import NO_BOOKS, TokenBook
 
 ME, PEER = 3, 7
 
 _SEEDS = [
     TokenPacket("uatom", 5, "1", "2").encode(),
-    TokenPacket(hop(ME) + "gold", 2**256 - 1, "1", "2", 'memo "é" \\ \n').encode(),
-    TokenPacket(hop(ME) + hop(9) + "gold", 1, "1", "66").encode(),
+    TokenPacket(denom_prefix(ME) + "gold", 2**256 - 1, "1", "2", 'memo "é" \\ \n').encode(),
+    TokenPacket(denom_prefix(ME) + denom_prefix(9) + "gold", 1, "1", "66").encode(),
     b' { "receiver" : "2", "sender":"\\u0031" ,\n"denom":"u\\u0061tom","amount":"5"\t} ',
 ]
 
@@ -42,7 +41,7 @@ def token_received(data: bytes) -> None:
         book.receive(PEER, decode_packet(data))
     except Refused:
         assert book.encode() == before
-    assert supply({ME: book.books})[ME, "gold"].total == 100
+    assert token_supply({ME: book.books})[ME, "gold"].total == 100
     assert book.balance(1, "gold") >= 90
 
 

@@ -6,25 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-
-from causeway.model.errors import InvalidInput
-from causeway.model.order import Rows
-from causeway.proofs.arrays import integers
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
-from causeway.proofs.mmr.ancestry import AncestryProof, _plan
-from causeway.proofs.mmr.errors import InvalidSize, LeafNotFound
-from causeway.proofs.mmr.many import LeafProofs, _empty
-from causeway.proofs.mmr.mountain_range import bag_peaks
-from causeway.proofs.mmr.positions import (
+from causeway_proofs.arrays import integer_array
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
+from causeway_proofs.mmr.columns import LeafProofs, _empty
+from causeway_proofs.mmr.mountain_range import (
     MAX_LEAVES,
-    Node,
+    InvalidSize,
+    LeafNotFound,
+    MmrNode,
+    bag_peaks,
     leaf_count_to_size,
     leaf_index_to_position,
     node_to_position,
-    peaks_of,
+    peak_nodes,
 )
-from causeway.proofs.mmr.proof import LeafProof, _by_mountain
-from causeway.proofs.mmr.range_state import RangeState
+from causeway_proofs.mmr.peaks import RangeState
+from causeway_proofs.mmr.proof import AncestryProof, LeafProof, _by_mountain, _plan
+from causeway_proofs.order import Rows
 
 
 class MountainRange:
@@ -104,7 +103,7 @@ class MountainRange:
         self._leaf_count = leaf_count
         del self._levels[leaf_count.bit_length() :]
 
-    def node(self, node: Node, leaf_count: int | None = None) -> bytes:
+    def node(self, node: MmrNode, leaf_count: int | None = None) -> bytes:
         """Return the hash of a node, of the range as it was with ``leaf_count`` leaves (default: all).
 
         Raises:
@@ -145,7 +144,7 @@ class MountainRange:
             LeafNotFound: the range does not have that many leaves.
         """
         count = self._require(leaf_count)
-        return [self.node(peak) for peak in peaks_of(count)]
+        return [self.node(peak) for peak in peak_nodes(count)]
 
     def root(self, leaf_count: int | None = None) -> bytes:
         """Return the root of the range as it was with ``leaf_count`` leaves (default: all).
@@ -195,7 +194,7 @@ def prove_leaves(mountains: MountainRange, leaf_indices: Sequence[int], leaf_cou
     if indices[0] < 0 or indices[-1] >= count:
         raise LeafNotFound(f"leaf indices {indices[0]} to {indices[-1]}: not all in a range of {count} leaves")
     items: list[bytes] = []
-    mountains_left = peaks_of(count)
+    mountains_left = peak_nodes(count)
     for part in _by_mountain(indices, count):
         peak = mountains_left.pop(0)
         if not part:
@@ -209,7 +208,7 @@ def prove_leaves(mountains: MountainRange, leaf_indices: Sequence[int], leaf_cou
                     items.pop()
                     continue
                 parents.append(index >> 1)
-                items.append(mountains.node(Node(height, index ^ 1)))
+                items.append(mountains.node(MmrNode(height, index ^ 1)))
             level = parents
     if mountains_left:
         items.append(bag_peaks([mountains.node(peak) for peak in mountains_left]))
@@ -229,9 +228,9 @@ def prove_each_leaf(
     Raises:
         LeafNotFound: the range had no such leaf.
     """
-    from causeway.proofs.mmr.many_loops import plan
+    from causeway_proofs.mmr.column_loops import plan_proofs
 
-    leaf_indices = integers(leaf_indices, "leaf indices", np.int64)
+    leaf_indices = integer_array(leaf_indices, "leaf indices", np.int64)
     peaks = mountains.peaks(leaf_count)
     count = mountains.leaf_count if leaf_count is None else leaf_count
     if len(leaf_indices) and not 0 <= leaf_indices.min() <= leaf_indices.max() < count:
@@ -241,7 +240,7 @@ def prove_each_leaf(
     indices = leaf_indices.astype(np.uint64)
     counts = np.full(len(indices), count, dtype=np.uint64)
     heights, lefts, rights = _empty(len(indices)), _empty(len(indices)), _empty(len(indices))
-    plan(indices, counts, heights, lefts, rights)
+    plan_proofs(indices, counts, heights, lefts, rights)
     offsets = np.concatenate([[0], np.cumsum(lefts + heights + rights)])
     items = np.empty((offsets[-1], DIGEST_BYTES), dtype=np.uint8)
     for height in range(int(heights.max(initial=0))):
@@ -299,7 +298,7 @@ def size_to_leaf_count(size: int) -> int:
     return leaf_count
 
 
-def position_to_node(position: int) -> Node:
+def position_to_node(position: int) -> MmrNode:
     """Return the node at a position.
 
     Raises:
@@ -315,7 +314,7 @@ def position_to_node(position: int) -> Node:
             rest -= nodes
             first_leaf += 1 << height
         if rest == nodes - 1:
-            return Node(height, first_leaf >> height)
+            return MmrNode(height, first_leaf >> height)
         height -= 1
 
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from causeway.model.errors import IndexOverflow, InvalidInput
-from causeway.proofs.substrate.byte_columns import byte_column
-from causeway.proofs.substrate.compact import encode_compact
-from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.trie import Trie
+from causeway_proofs.errors import IndexOverflow, InvalidInput
+from causeway_proofs.substrate.byte_columns import byte_column, encode_compact
+from causeway_proofs.substrate.node import StateVersion
+from causeway_proofs.substrate.trie import Trie
 
 
 class OrderedTrie:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.substrate.hashing import blake2_256
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.substrate.storage_keys import blake2_256
 
 _QUEUE = b"message_queue"
 

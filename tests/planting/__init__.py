@@ -36,7 +36,7 @@ from tests.planting.messages import (
 from tests.planting.stated import fell, header, two_values
 from tests.planting.traffic import Named, Planted, Traffic
 from tests.planting.value import came_unsent, paid_beyond, paid_other_asset, paid_too, paid_unsent, payment_lost
-from tests.property.audit_ledgers import Case
+from tests.support.properties.audit_ledgers import Case
 
 KINDS: dict[str, Kind] = {
     **{f"{e}_again": again(e) for e in ("sent", "received", "executed", "answered", "acknowledged", "timed_out")},

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.property.audit_ledgers import Case, content
 from tests.spec.audit.ledger import Row
+from tests.support.properties.audit_ledgers import Case, content
 
 TICK = 1_000
 DEADLINE = 9 * TICK

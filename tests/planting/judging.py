@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from causeway.audit.auditing import Audit
+from causeway.audit.engine import AuditResult
 from tests.planting.traffic import Named, Planted
 from tests.planting.windows import Cut, without
-from tests.property.audit_ledgers import Case, compare
 from tests.spec.audit.ledger import NAMES, Row, lane_of
+from tests.support.properties.audit_ledgers import Case, compare
 
 LIMIT = 100_000
 """So many findings of each lane, check and reason are named: all."""
 
 
-def named(found: Audit, verdict: str) -> set[Named]:
+def named(found: AuditResult, verdict: str) -> set[Named]:
     """What an audit names with this verdict."""
     rows = [row for row in found.violations.to_pylist() if row["verdict"] == verdict]
     return {(row["check"], verdict, row["reason"], tuple(row[name] for name in NAMES), message_of(row)) for row in rows}
@@ -25,7 +25,7 @@ def message_of(row: Row) -> Any:
     return row["index"] if row["index"] is not None else row["message_id"]
 
 
-def judge(case: Case, planted: Iterable[Planted], buckets: int = 1, *, oracle: bool = True) -> Audit:
+def judge(case: Case, planted: Iterable[Planted], buckets: int = 1, *, oracle: bool = True) -> AuditResult:
     """Audit what was honest before, compare the violations with what was planted, and every finding with the
     ``oracle``."""
     found = case.audit(buckets, LIMIT)
@@ -37,7 +37,7 @@ def judge(case: Case, planted: Iterable[Planted], buckets: int = 1, *, oracle: b
     return found
 
 
-def judge_cut(case: Case, whole: Audit, planted: Iterable[Planted], cut: Cut) -> Audit:
+def judge_cut(case: Case, whole: AuditResult, planted: Iterable[Planted], cut: Cut) -> AuditResult:
     """Audit without a part of the input. Nothing is violated of a message of which nothing was, but where half of what
     was planted is missing: what is left of a lie may seem to say something of the lane. What was planted elsewhere is
     found, and what is unknown now is so because of what is missing."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from causeway.ledger.schema import LIMBS
-from tests.property.audit_ledgers import Case
 from tests.spec.audit.ledger import LATE, Lane, Ledger, Message, Row, lane_of
+from tests.support.properties.audit_ledgers import Case
 
 Named = tuple[str, str, str, Lane, Any]
 """A finding: check, verdict, reason, lane, and index, or ``message_id`` where a message has none."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.property.audit_ledgers import Case
 from tests.spec.audit.ledger import Row
+from tests.support.properties.audit_ledgers import Case
 
 Ends = tuple[int, int]
 

@@ -13,27 +13,37 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway_proofs.tendermint.trust import decode_header_update
+from causeway_proofs.wire import ibc_queue_pb2 as wire
 from starlette.applications import Starlette
 
-from causeway.model.errors import InvalidInput
-from causeway.network.network import Network
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.record import FOLDER, Record
-from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
-from causeway.proofs.tendermint.update import decode_header_update
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.keys import Purpose, index_key
-from causeway.protocols.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
-from causeway.service import bodies, requests, senders
-from causeway.service.api import application
-from causeway.service.bodies import object_of
-from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
-from causeway.service.node import QUIET, Node
-from causeway.service.requests import Forbidden
-from causeway.service.senders import NonceRefused, NumberTaken, Senders
-from causeway.service.signing import carrier_number, signed
-from tests.service.lakes import Lakes, both, key_of
+from causeway.network.network import LakeNetwork
+from causeway.protocols.ibc.keys import QueuePurpose, index_key
+from causeway.protocols.shared.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
+from causeway.service.http import bodies, requests
+from causeway.service.http.bodies import read_object
+from causeway.service.http.requests import Forbidden
+from causeway.service.keys.signing import carrier_number, sign_message
+from causeway.service.node import mempool
+from causeway.service.node.api import create_application
+from causeway.service.node.mempool import (
+    Mempool,
+    MempoolFull,
+    MempoolLimits,
+    NonceRefused,
+    NumberTaken,
+    PendingMessage,
+    QuotaExceeded,
+    Senders,
+    block_rows,
+)
+from causeway.service.node.node import QUIET, Node
+from causeway.storage.external_input import INPUT_FOLDER, InputRecord
+from causeway.storage.lake import Lake
+from tests.support.common.lakes import Lakes, both, key_of
 
 SECONDS = 5.0
 """After which a test gives up."""
@@ -73,7 +83,7 @@ class Http:
 
 @pytest.fixture(scope="module")
 def http(lakes: Lakes) -> Http:
-    return Http(application(lakes.nodes["left"]))
+    return Http(create_application(lakes.nodes["left"]))
 
 
 def test_status_says_what_the_network_is(http: Http, lakes: Lakes) -> None:
@@ -93,7 +103,7 @@ def test_proofs_verify_under_the_signed_header(http: Http) -> None:
     header = http.get(f"/v1/chains/left/header?height={height}").json()
     signed = decode_header_update(bytes.fromhex(header["signed_header"])).signed_header.header
     assert (signed.app_hash.hex(), signed.height) == (header["root"], height)
-    key, none = index_key("right", Purpose.SEND, 6), index_key("right", Purpose.SEND, 99)
+    key, none = index_key("right", QueuePurpose.SEND, 6), index_key("right", QueuePurpose.SEND, 99)
     body = {"height": height, "keys": [none.hex(), key.hex()]}
     answer = http.post("/v1/chains/left/proofs", content=json.dumps(body)).json()
     absent = answer["proofs"][0]
@@ -271,14 +281,14 @@ def test_others_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch
         if len(data) > bodies.SHORT:
             begun.set()
             go.wait(SECONDS)
-        return object_of(data)
+        return read_object(data)
 
-    monkeypatch.setattr(requests, "object_of", slow)
+    monkeypatch.setattr(requests, "read_object", slow)
     long = posted(lakes, {"to": "caller-left", "method": "x", "text": "x" * 2 * bodies.SHORT}, signature="0" * 128)
     short = posted(lakes, {"to": "caller-left", "method": "x"}, signature="0" * 128)
 
     async def ask() -> tuple[int, int, bool, int]:
-        transport = httpx.ASGITransport(application(lakes.nodes["left"]))
+        transport = httpx.ASGITransport(create_application(lakes.nodes["left"]))
         kind = {"content-type": "application/json"}
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=kind) as client:
             reading = asyncio.create_task(client.post("/v1/messages", content=long))
@@ -295,7 +305,7 @@ def test_others_are_answered_while_a_long_body_is_read(lakes: Lakes, monkeypatch
 def test_another_key_with_the_number_of_a_relayer_is_refused(
     http: Http, lakes: Lakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "carrier_number", lambda key: carrier_number(key_of(1).public))
+    monkeypatch.setattr(mempool, "carrier_number", lambda key: carrier_number(key_of(1).public))
     refused = http.post(TRANSACTIONS, posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 55))
     assert (refused.status_code, refused.json()["error"]) == (409, "NumberTaken")
 
@@ -320,7 +330,7 @@ def test_only_json_from_no_other_site_and_by_a_known_name(http: Http, lakes: Lak
         assert (refused.status_code, refused.json()["error"]) == (421, "WrongHost")
     for host in ("127.0.0.1:8420", "[::1]:8420", "LOCALHOST", "10.0.0.7"):
         assert http.ask("GET", "/v1/status", host=host).status_code == 200
-    named = Http(application(lakes.nodes["left"], ["lake.example"]))
+    named = Http(create_application(lakes.nodes["left"], ["lake.example"]))
     assert named.ask("GET", "/v1/status", host="lake.example:443").status_code == 200
     assert not len(lakes.nodes["left"].pool)
 
@@ -347,7 +357,7 @@ def test_nobody_sends_as_another_nor_to_another_lake(http: Http, lakes: Lakes) -
 def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
-        http = Http(application(node))
+        http = Http(create_application(node))
         content = {"to": "caller-left", "method": "x"}
         body = posted(lakes, content)
         first = http.post("/v1/messages", body)
@@ -365,11 +375,11 @@ def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path:
         name = http.post("/v1/messages", lost).json()["hash"]
         node.close()
         again = lakes.nodes["left"] = Node(node.scenario, str(tmp_path / "left"), node.pace)
-        http = Http(application(again))
+        http = Http(create_application(again))
         assert http.get(f"/v1/messages/{taken['hash']}").json() == taken
         assert http.post("/v1/messages", body).json() == taken
         assert http.get(f"/v1/messages/{name}").status_code == 404
-        mine = signed(key_of(0), again.opened.lake.identity, "message", "", 1, {**content, "method": "y"})
+        mine = sign_message(key_of(0), again.opened.lake.identity, "message", "", 1, {**content, "method": "y"})
         refused = http.post("/v1/messages", json.dumps(mine.body()))
         assert (refused.status_code, refused.json()["error"]) == (409, "NonceRefused")
         assert http.post("/v1/messages", lost).json() == {"hash": name, "state": "waiting", "height": None}
@@ -383,7 +393,7 @@ def test_the_same_message_while_a_block_takes_it_is_answered_as_the_first(
         message = lakes.signed("left", {"to": "echo-left", "method": "x"}, key_of(0))
         read = node._message
 
-        def slow(again: Any) -> Message:
+        def slow(again: Any) -> PendingMessage:
             found = read(again)
             monkeypatch.setattr(node, "_message", read)
             node.take(message)
@@ -397,13 +407,13 @@ def test_the_same_message_while_a_block_takes_it_is_answered_as_the_first(
 def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "BETWEEN", 3)
-    monkeypatch.setattr(senders, "MOST_SENDERS", 4)
-    monkeypatch.setattr(senders, "LOOKED_AT", 2)
-    record = Record(Lake.at(str(tmp_path)))
+    monkeypatch.setattr(mempool, "BETWEEN", 3)
+    monkeypatch.setattr(mempool, "MOST_SENDERS", 4)
+    monkeypatch.setattr(mempool, "LOOKED_AT", 2)
+    record = InputRecord(Lake.at(str(tmp_path)))
     known = Senders(record, -1)
     for tick in range(8):
-        message = Message(0, 0, b"", 0, "m", key=key_of(tick).public, nonce=10 + tick, hash=f"{tick:064x}")
+        message = PendingMessage(0, 0, b"", 0, "m", key=key_of(tick).public, nonce=10 + tick, hash=f"{tick:064x}")
         known.check(message.key, message.nonce)
         known.wait(message)
         record.write(tick, **known.rows([message], tick + 1))
@@ -416,7 +426,7 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
             one.check(key_of(0).public, 13)
         one.check(key_of(0).public, 14)
         with pytest.raises(NonceRefused):
-            one.check(key_of(0).public, 14 + senders.MOST_STEP)
+            one.check(key_of(0).public, 14 + mempool.MOST_STEP)
     assert again.height_of(f"{7:064x}") == 8
     assert again.height_of(f"{0:064x}") is None
     earlier = Senders(record, 4)
@@ -429,15 +439,15 @@ class Carrying:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.thief, owner = key_of(99).public, key_of(0).public
         number = lambda key: 7 if key in (self.thief, owner) else carrier_number(key)  # noqa: E731
-        monkeypatch.setattr(senders, "carrier_number", number)
-        monkeypatch.setattr(senders, "BETWEEN", 3)
-        self.record = Record(Lake.at(str(folder)))
+        monkeypatch.setattr(mempool, "carrier_number", number)
+        monkeypatch.setattr(mempool, "BETWEEN", 3)
+        self.record = InputRecord(Lake.at(str(folder)))
         self.known, self.tick = Senders(self.record, -1), 0
 
     def put(self, number: int, carries: bool = True) -> None:
         """Make a block with a message of a key, whose nonce is 10 more than the tick."""
         key, to = key_of(number).public, None if carries else 0
-        message = Message(0, 0, b"", to, key=key, nonce=10 + self.tick, hash=f"{self.tick:064x}")
+        message = PendingMessage(0, 0, b"", to, key=key, nonce=10 + self.tick, hash=f"{self.tick:064x}")
         if carries:
             self.known.check_carrier(key)
         self.known.check(key, message.nonce)
@@ -448,8 +458,8 @@ class Carrying:
 
 
 def test_a_carriers_number_is_not_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "MOST_SENDERS", 2)
-    monkeypatch.setattr(senders, "MOST_CARRIERS", 3)
+    monkeypatch.setattr(mempool, "MOST_SENDERS", 2)
+    monkeypatch.setattr(mempool, "MOST_CARRIERS", 3)
     lake = Carrying(tmp_path, monkeypatch)
     lake.known.check_carrier(lake.thief)  # as long as it is nobody's
     # One user, who carries something, then many that make every other sender forgotten, two of them carriers.
@@ -464,8 +474,8 @@ def test_a_carriers_number_is_not_anothers(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
-    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(mempool, "GIVEN_UP", 2)
     lake = Carrying(tmp_path, monkeypatch)
     lake.put(0)
     lake.put(0)
@@ -487,10 +497,10 @@ def test_a_carrier_finds_a_place_however_many_keys_were_made(tmp_path: Path, mon
 def test_a_number_that_two_keys_had_in_turn_is_the_last_ones(
     again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
-    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(mempool, "GIVEN_UP", 2)
     lake = Carrying(tmp_path, monkeypatch)
-    monkeypatch.setattr(senders, "BETWEEN", 100)
+    monkeypatch.setattr(mempool, "BETWEEN", 100)
     numbers = [0, *range(1, 7), 99, *range(7, 13), *([0, *range(13, 19)] if again else [])]
     for number in numbers:
         lake.put(number)  # the six after each give its place to themselves
@@ -507,10 +517,10 @@ def test_a_number_that_two_keys_had_in_turn_is_the_last_ones(
 def test_a_carrier_that_carried_often_keeps_its_place_over_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "MOST_CARRIERS", 4)
-    monkeypatch.setattr(senders, "GIVEN_UP", 2)
+    monkeypatch.setattr(mempool, "MOST_CARRIERS", 4)
+    monkeypatch.setattr(mempool, "GIVEN_UP", 2)
     lake = Carrying(tmp_path, monkeypatch)
-    monkeypatch.setattr(senders, "BETWEEN", 100)
+    monkeypatch.setattr(mempool, "BETWEEN", 100)
     for number in [0, 0, *range(1, 20)]:
         lake.put(number)
     for one in (lake.known, Senders(lake.record, lake.tick - 1)):
@@ -522,7 +532,7 @@ def test_a_carrier_that_carried_often_keeps_its_place_over_a_restart(
 def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
         node = lakes.nodes["left"]
-        http = Http(application(node))
+        http = Http(create_application(node))
         most = node.pool.limits
         message: dict[str, Any] = {"to": "caller-left", "method": "nothing"}
         for sender in range(most.user_messages // most.sender_messages):
@@ -544,24 +554,24 @@ def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_bounded_in_bytes() -> None:
-    pool = Mempool(Limits(size=3000, sender_size=2000, user_size=2500))
-    pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"a"))
+    pool = Mempool(MempoolLimits(size=3000, sender_size=2000, user_size=2500))
+    pool.add(PendingMessage(0, 0, bytes(1000), 0, "m", key=b"a"))
     with pytest.raises(QuotaExceeded):
-        pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"a"))
+        pool.add(PendingMessage(0, 0, bytes(1000), 0, "m", key=b"a"))
     with pytest.raises(MempoolFull, match="the rest is for relayers"):
-        pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"b"))
-    pool.add(Message(0, 0, bytes(1000), key=b"b"))
+        pool.add(PendingMessage(0, 0, bytes(1000), 0, "m", key=b"b"))
+    pool.add(PendingMessage(0, 0, bytes(1000), key=b"b"))
     with pytest.raises(MempoolFull):
-        pool.add(Message(0, 0, bytes(1000), key=b"c"))
+        pool.add(PendingMessage(0, 0, bytes(1000), key=b"c"))
     assert len(pool.take(0)) == 2
     assert (len(pool), pool.size) == (0, 0)
 
 
 def test_keys_that_never_carried_keep_out_neither_users_nor_relayers() -> None:
-    pool, most, names = Mempool(), Limits(), iter(range(10_000))
+    pool, most, names = Mempool(), MempoolLimits(), iter(range(10_000))
 
     def add(**more: Any) -> None:
-        pool.add(Message(0, 0, b"", key=next(names).to_bytes(4, "big"), **more))
+        pool.add(PendingMessage(0, 0, b"", key=next(names).to_bytes(4, "big"), **more))
 
     for _ in range(most.new_messages):
         add(new=True)
@@ -589,7 +599,7 @@ def test_a_relayer_is_new_until_a_block_has_something_of_it(tmp_path: Path) -> N
             assert (number, waiting.new) == (number, expected)
             node.pool.add(waiting)
             node.produce()
-        assert Senders(Record(node.network.lake), node.network.tick).is_new(key_of(3).public) is False
+        assert Senders(InputRecord(node.network.lake), node.network.tick).is_new(key_of(3).public) is False
 
 
 def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path) -> None:
@@ -604,15 +614,17 @@ def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path)
 
 
 def recorded(lake: Lake) -> list[str]:
-    return [path for path in lake.storage.walk() if path.startswith(f"{FOLDER}/")]
+    return [path for path in lake.storage.walk() if path.startswith(f"{INPUT_FOLDER}/")]
 
 
 def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
         number = node.chains["left"]
-        ingress, carried = rows_of([Message(number, 0, b"", receiver=0, method="call"), Message(number, 1, b"")])
-        Record(node.network.lake).write(node.network.tick + 1, ingress=ingress, carried=carried)
+        ingress, carried = block_rows(
+            [PendingMessage(number, 0, b"", receiver=0, method="call"), PendingMessage(number, 1, b"")]
+        )
+        InputRecord(node.network.lake).write(node.network.tick + 1, ingress=ingress, carried=carried)
         assert len(recorded(node.network.lake)) == 2
         node.close()
         again = type(node)(node.scenario, str(tmp_path / "left"), node.pace)
@@ -625,10 +637,10 @@ def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> 
 def test_a_plain_run_forgets_the_record_of_a_block_that_was_not_made(tmp_path: Path) -> None:
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
-        ingress, _ = rows_of([Message(node.chains["left"], 0, b"", receiver=0, method="call")])
-        Record(node.network.lake).write(node.network.tick + 1, ingress=ingress)
+        ingress, _ = block_rows([PendingMessage(node.chains["left"], 0, b"", receiver=0, method="call")])
+        InputRecord(node.network.lake).write(node.network.tick + 1, ingress=ingress)
         node.close()
-        with Network(node.scenario, str(tmp_path / "left"), resume=True) as network:
+        with LakeNetwork(node.scenario, str(tmp_path / "left"), resume=True) as network:
             assert recorded(network.lake) == []
 
 

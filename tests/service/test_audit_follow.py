@@ -21,19 +21,19 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from causeway.audit.auditing import audit_rows
-from causeway.audit.backlog import ChainShown, LaneBacklog
-from causeway.cli.app import build
-from causeway.cli.shell import BAD_INPUT, BROKEN, OK, execute
+from causeway.audit.backlog import ChainCoverage, LaneBacklog
+from causeway.audit.engine import audit_table
+from causeway.audit.incremental.watch import LedgerWatch, WatchResult
+from causeway.audit.stored import audit_ledger
+from causeway.cli.app import build_app
+from causeway.cli.shell import BAD_INPUT, FAILED, OK, execute
+from causeway.ledger.lake.ingest import open_or_derive_ledger
 from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA
-from causeway.network.network import Network
-from causeway.pipeline.lake_taking import ledger_of
-from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_store import LedgerWriter, by_bucket, create_ledger, open_ledger
-from causeway.pipeline.ledger_watch import LedgerWatch, Watched
-from causeway.service.audit_metrics import MOST_LANES, OTHERS, AuditCollector, Shown, in_order, shown_by
-from tests.property.audit_ledgers import table
-from tests.unit import ic_lake
+from causeway.ledger.store import LedgerWriter, create_ledger, group_by_bucket, open_ledger
+from causeway.network.network import LakeNetwork
+from causeway.service.audit_metrics import MOST_LANES, OTHERS, AuditCollector, AuditSnapshot, order_lanes, take_snapshot
+from tests.support.ic import ic_lake
+from tests.support.properties.audit_ledgers import table
 
 HEAD = "direction,side,chain,timestamp,tx_hash,nonce,token_dst,beneficiary,amount\n"
 ENOUGH = 300.0
@@ -105,7 +105,7 @@ def ingest(folder: Path, place: str, name: str, events: list[tuple[str, int, int
         for side, nonce, at, amount in events
     ]
     (folder / name).write_text(HEAD + "".join(rows))
-    assert execute(["ingest", "bridge-events", str(folder / name), "--lake", place], build, "causeway") == OK
+    assert execute(["ingest", "bridge-events", str(folder / name), "--lake", place], build_app, "causeway") == OK
 
 
 def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_lines_and_metrics_follow_what_others_commit_until_ctrl_c(tmp_path: Path
         assert scraped()["up", ()] == 0 and scraped()["failures_total", ()] >= 1
         (tmp_path / "away").rename(place)
         following.line(lambda line: line == "can be read again")
-        assert following.end() == BROKEN
+        assert following.end() == FAILED
         following.line(
             lambda line: line == "causeway: stopped at commit 2: FAILED: 1 violation of authenticity; 1 message pending"
         )
@@ -170,12 +170,12 @@ def test_a_lake_that_runs_is_followed_by_its_heights(tmp_path: Path) -> None:
     with LedgerWatch(lake, 1000) as watch:
         first = watch.look()
         assert first is not None and watch.look() is None
-        with Network.from_scenario(tmp_path / "scenario.toml", lake=lake, resume=True) as network:
+        with LakeNetwork.from_scenario(tmp_path / "scenario.toml", lake=lake, resume=True) as network:
             network.run()
         second = watch.look()
         assert first.height is not None and second is not None and second.height is not None
         assert second.height > first.height and watch.look() is None
-        with ledger_of(lake) as ledger:
+        with open_or_derive_ledger(lake) as ledger:
             found = audit_ledger(ledger, limit=1000)
     assert {name: check.reasons for name, check in second.audit.checks.items()} == {
         name: check.reasons for name, check in found.checks.items()
@@ -203,7 +203,7 @@ def committed(place: str, indices: range, *, new: bool = False, answered: bool =
         ]  # fmt: skip
         rows = rows if not turn else [row for row in rows if row["source"] == "b"]
         rows = [{**row, "message_id": f"m{row['index'] >> 18}"} if row["source"] == "a" else row for row in rows]
-    for bucket, mine in by_bucket(table(rows, LEDGER_SCHEMA), 4).items():
+    for bucket, mine in group_by_bucket(table(rows, LEDGER_SCHEMA), 4).items():
         writer.write("ledger", mine, bucket)
     writer.commit([], {})
 
@@ -213,7 +213,7 @@ def test_a_damaged_file_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
     committed(place, range(40), new=True)
     with LedgerWatch(place) as watch:
 
-        def look() -> Watched:
+        def look() -> WatchResult:
             found = watch.look()
             assert found is not None
             return found
@@ -265,8 +265,8 @@ def test_what_is_damaged_after_it_was_read_stops_nothing_either(tmp_path: Path) 
         assert again is not None and again.audit.lanes["sent"].to_pylist()[0] == 60
 
 
-def shown(lanes: list[LaneBacklog], chains: list[ChainShown]) -> Shown:
-    return Shown(1, None, 10, {}, {}, lanes, chains, len(lanes), 0, 0, 0, 0)
+def shown(lanes: list[LaneBacklog], chains: list[ChainCoverage]) -> AuditSnapshot:
+    return AuditSnapshot(1, None, 10, {}, {}, lanes, chains, len(lanes), 0, 0, 0, 0)
 
 
 def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
@@ -278,7 +278,9 @@ def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
     twice = LaneBacklog(("p", f"{hostile}another", None, "lane 7"), 10, 1, 2, 3, 9.0, None, None)
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=100)
     collector = AuditCollector(now=lambda: 160.0)
-    collector.show(shown([twice, *lanes], [ChainShown(hostile, 5, None, at, 0.5), ChainShown("b", 5, 7, None, None)]))
+    collector.show(
+        shown([twice, *lanes], [ChainCoverage(hostile, 5, None, at, 0.5), ChainCoverage("b", 5, 7, None, None)])
+    )
     found = told(collector)
     series = {labels: value for (name, labels), value in found.items() if name == "lane_open_messages"}
     assert len(series) == MOST_LANES and sum(series.values()) == len(lanes) + 1  # two are cut to one name
@@ -293,7 +295,7 @@ def test_few_lanes_have_metrics_of_their_own_and_names_are_harmless() -> None:
 def test_lanes_that_are_the_latest_have_metrics_of_their_own_however_little_waits_in_them() -> None:
     many = [LaneBacklog(("p", "a", "b", f"{n}"), 1000, 1000 + n, 0, 0, 5.0, None, 1.0 + n % 2) for n in range(300)]
     late = LaneBacklog(("p", "a", "b", "late"), 2, 1, 0, 0, 90.0, None, 80.0)
-    shown_first = in_order([*many, late])
+    shown_first = order_lanes([*many, late])
     assert shown_first[0] is late and len(shown_first) == 301 and len({lane.lane for lane in shown_first}) == 301
     assert many[299] in shown_first[:MOST_LANES] and many[298] in shown_first[:MOST_LANES]
 
@@ -312,8 +314,8 @@ def test_what_is_gone_is_told_as_zero_and_ages_are_by_the_clocks_of_the_data() -
 
     def look(rows: list[Row]) -> dict[tuple[str, Labels], float]:
         observed, promises = table(windows, OBSERVED_SCHEMA), PROMISES_SCHEMA.empty_table()
-        audit = audit_rows(table(rows, LEDGER_SCHEMA), observed, promises)
-        collector.show(shown_by(Watched(0, None, audit, observed, promises, {}, 0, {}), [*audit.checks]))
+        audit = audit_table(table(rows, LEDGER_SCHEMA), observed, promises)
+        collector.show(take_snapshot(WatchResult(0, None, audit, observed, promises, {}, 0, {}), [*audit.checks]))
         return told(collector)
 
     found = look(rows)
@@ -349,7 +351,7 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         (["--follow", "--metrics-port", str(taken)], f"--metrics-port: 127.0.0.1:{taken} is in use"),
         (["--follow", "--check", "honesty"], "--check honesty: must be one of"),
     ):
-        assert execute(["audit", place, *arguments], build, "causeway") == BAD_INPUT, arguments
+        assert execute(["audit", place, *arguments], build_app, "causeway") == BAD_INPUT, arguments
         err = capsys.readouterr().err
         assert text in err and err.count("\n") == 1, err
     (tmp_path / "file").touch()
@@ -362,11 +364,11 @@ def test_bad_arguments_end_in_one_line(tmp_path: Path, taken: int, capsys: pytes
         ([str(tmp_path / "two\nlines")], r"two\nlines: neither a lake nor a ledger is there"),
         ([place, "--out", str(tmp_path / "file")], f"--out {tmp_path / 'file'}: is no folder"),
     ):
-        assert execute(["audit", *arguments], build, "causeway") == BAD_INPUT, arguments
+        assert execute(["audit", *arguments], build_app, "causeway") == BAD_INPUT, arguments
         assert text in capsys.readouterr().err
     (tmp_path / "ledger" / "ledger.json").write_text("{")
     for arguments in (["audit", place], ["audit", place, "--follow"], ["trace", place, "x"]):
-        assert execute(arguments, build, "causeway") == BAD_INPUT
+        assert execute(arguments, build_app, "causeway") == BAD_INPUT
         assert f"causeway: {place}: ledger.json is not what was written" in capsys.readouterr().err
 
 
@@ -378,7 +380,7 @@ def test_an_empty_ledger_has_metrics_too(tmp_path: Path) -> None:
     with LedgerWatch(place) as watch:
         watched = watch.look()
         assert watched is not None and watched.commit == -1
-        collector.show(shown_by(watched, [*watched.audit.checks]))
+        collector.show(take_snapshot(watched, [*watched.audit.checks]))
     found = told(collector)
     assert found["rows", ()] == 0 and found["lanes", ()] == 0 and found["open_oldest_seconds", ()] == 0
     assert isinstance(watched.audit.violations, pa.Table)

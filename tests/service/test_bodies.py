@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causeway.model.errors import InvalidInput
-from causeway.service import bodies
-from causeway.service.bodies import MAX_PARTS, Turns, client_of, object_of
+from causeway.service.http import bodies
+from causeway.service.http.bodies import MAX_PARTS, BodyTurns, client_address, read_object
 
 SOON = 0.05
 """Seconds."""
@@ -39,30 +39,30 @@ def parts(value: Any) -> int:
 def test_what_has_few_parts_is_read_as_it_is(content: dict[str, Any]) -> None:
     data = json.dumps(content, separators=(",", ":")).encode()
     assert bodies._parts(data) == parts(content)
-    assert object_of(data) == content
+    assert read_object(data) == content
 
 
 @pytest.mark.parametrize("mark", ["[]", "{}", "0", '""', '"\\\\"', '"\\""', '{"k":1}'])
 def test_many_parts_are_refused_before_they_are_read(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(InvalidInput, match="more than 4000 names and values"):
-        object_of(b'{"a":[' + b",".join([mark.encode()] * MAX_PARTS) + b"]}")
+        read_object(b'{"a":[' + b",".join([mark.encode()] * MAX_PARTS) + b"]}")
 
 
 def test_a_long_text_is_one_part_whatever_is_in_it() -> None:
     text = '[{,:"\\' * 10_000
-    assert object_of(json.dumps({"text": text}).encode()) == {"text": text}
+    assert read_object(json.dumps({"text": text}).encode()) == {"text": text}
 
 
 @pytest.mark.parametrize("digits", ["9" * 81, "-" + "9" * 80, "0." + "1" * 79, "1e" + "0" * 79])
 def test_a_long_number_is_refused(digits: str) -> None:
     with pytest.raises(InvalidInput, match="at most 80 are allowed"):
-        object_of(b'{"a":' + digits.encode() + b"}")
+        read_object(b'{"a":' + digits.encode() + b"}")
 
 
 def test_a_client_has_one_turn_and_all_have_so_many() -> None:
     async def run() -> list[str]:
-        turns, order = Turns(2), []
+        turns, order = BodyTurns(2), []
 
         async def take(client: str, seconds: float) -> None:
             end = await turns.begin(client)
@@ -79,7 +79,7 @@ def test_a_client_has_one_turn_and_all_have_so_many() -> None:
 
 def test_who_gives_up_waiting_leaves_the_turn_to_others() -> None:
     async def run() -> None:
-        turns = Turns(1)
+        turns = BodyTurns(1)
         end = await turns.begin("a")
         for client in ("a", "b"):
             with pytest.raises(TimeoutError):
@@ -100,7 +100,7 @@ def test_a_slow_body_must_hurry_once_others_wait(
     monkeypatch.setattr(bodies, "HURRIED_BODY", SOON)
 
     async def run() -> None:
-        turns = Turns(1)
+        turns = BodyTurns(1)
         end = await turns.begin("slow")
         waits = [asyncio.create_task(turns.begin(name)) for name in others] if early else []
         await asyncio.sleep(0)
@@ -125,13 +125,13 @@ def test_a_body_whose_time_is_over_can_no_longer_be_hurried(monkeypatch: pytest.
     monkeypatch.setattr(bodies, "LONGEST_BODY", SOON)
     hurried = []
 
-    def hurry(turns: Turns) -> None:
+    def hurry(turns: BodyTurns) -> None:
         (deadline,) = turns._coming
         turns._hurry(turns._coming)
         hurried.append(deadline.expired())
 
     async def run() -> None:
-        turns = Turns(1)
+        turns = BodyTurns(1)
         end = await turns.begin("slow")
 
         async def come() -> None:
@@ -151,7 +151,7 @@ def test_a_body_whose_time_is_over_can_no_longer_be_hurried(monkeypatch: pytest.
 
 def test_a_client_is_an_address_or_a_network_of_them() -> None:
     def client(host: str) -> str:
-        return client_of(SimpleNamespace(client=SimpleNamespace(host=host)))  # type: ignore[arg-type]
+        return client_address(SimpleNamespace(client=SimpleNamespace(host=host)))  # type: ignore[arg-type]
 
     assert client("192.0.2.1") != client("192.0.2.2")
     assert client("2001:db8::1") == client("2001:db8::ffff:0:0:1") != client("2001:db8:0:1::1")

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.certificate import verify_state_root
+from causeway_proofs.ic.errors import InvalidSignature
+from causeway_proofs.ic.slice import decode_certification
 
-from causeway.cli import main, serve
-from causeway.model.errors import InvalidInput
-from causeway.network import replayed
-from causeway.network.again import Different, Reason
-from causeway.network.network import Network
-from causeway.network.opened import open_lake
-from causeway.network.recheck import Recheck
-from causeway.network.scenario import load_scenario
-from causeway.pipeline.lake import Lake, LakeError
-from causeway.proofs.ic.certificate import verify_state_root
-from causeway.proofs.ic.errors import InvalidSignature
-from causeway.proofs.ic.slice_certification import decode_certification
-from causeway.protocols.ic.certifying import public_key_of
+from causeway.cli import main
+from causeway.cli.commands import serve
+from causeway.network import replay
+from causeway.network.network import LakeNetwork
+from causeway.network.opened_lake import open_lake
+from causeway.network.recheck import LakeRecheck
+from causeway.network.reexecution import DifferenceReason, DifferingHeight
+from causeway.protocols.ic.subnet_keys import derive_public_key
+from causeway.scenarios.scenario import load_scenario
 from causeway.service.ic.keys import drawn_keys
-from causeway.service.keys import ChainKey, Key, read_chain_key, read_key, write_key
-from causeway.service.node import Node, Pace
-from causeway.service.signed_heights import SignedAlready
-from causeway.service.validators import with_chain_keys
-from tests.service.subnet_lakes import ENDS, OTHER, SEEDS, Lakes, scenario_text
+from causeway.service.keys.key_files import AccountKey, ChainKey, read_chain_key, read_key, write_key
+from causeway.service.keys.validators import SignedAlready, add_chain_keys
+from causeway.service.node.node import BlockPace, Node
+from causeway.storage.lake import Lake, LakeError
+from tests.support.common.subnet_lakes import ENDS, OTHER, SEEDS, Lakes, scenario_text
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def texts(files: Mapping[str, Path], **scenario: Any) -> dict[str, str]:
     """Return the scenarios of both lakes; each names the key of the other one's file."""
-    drawn = {own: public_key_of(SEEDS[own], ENDS.index(own)).hex() for own in ENDS}
+    drawn = {own: derive_public_key(SEEDS[own], ENDS.index(own)).hex() for own in ENDS}
     return {
         own: scenario_text(own, **scenario).replace(drawn[OTHER[own]], read_chain_key(files[OTHER[own]]).public.hex())
         for own in ENDS
@@ -53,8 +53,8 @@ def node_of(folder: Path, files: Mapping[str, Path], lake: str | None = None, mo
     """Return the left lake alone."""
     path = folder / "left.toml"
     path.write_text(texts(files, calls=2, more=more)["left"])
-    scenario, keys = with_chain_keys(load_scenario(path), [f"left={files['left']}"])
-    return Node(scenario, lake or str(folder / "lake"), Pace(0, on_demand=True), keys=keys)
+    scenario, keys = add_chain_keys(load_scenario(path), [f"left={files['left']}"])
+    return Node(scenario, lake or str(folder / "lake"), BlockPace(0, on_demand=True), keys=keys)
 
 
 @pytest.mark.parametrize("options", ["", 'certification = "threshold"'])
@@ -74,7 +74,7 @@ def test_lakes_with_keys_in_files_exchange_and_execute_again_without_them(
     certification = decode_certification(encoded)
     verify_state_root(certification.root_hash, certification.signature, read_chain_key(files["left"]).public)
     with pytest.raises(InvalidSignature):
-        verify_state_root(certification.root_hash, certification.signature, public_key_of(SEEDS["left"], 0))
+        verify_state_root(certification.root_hash, certification.signature, derive_public_key(SEEDS["left"], 0))
     secret = read_chain_key(files["left"]).seed
     stored = b"".join(path.read_bytes() for path in (tmp_path / "left").rglob("*") if path.is_file())
     assert secret not in stored and secret.hex().encode() not in stored
@@ -90,7 +90,7 @@ def test_recorded_certifications_are_verified_when_a_lake_is_executed_again(
     with node_of(tmp_path, files) as node:
         for _ in range(3):
             node.produce()
-    recorded = replayed._certifications
+    recorded = replay._certifications
 
     def other_signature(value: bytes) -> bytes:
         signature = decode_certification(value).signature
@@ -103,10 +103,10 @@ def test_recorded_certifications_are_verified_when_a_lake_is_executed_again(
 
         return read
 
-    differs = Different(2, ("left",), "headers", Reason.ROWS, "certification")
+    differs = DifferingHeight(2, ("left",), "headers", DifferenceReason.ROWS, "certification")
     for change in (lambda value: b"", other_signature):
-        monkeypatch.setattr(replayed, "_certifications", changed_by(change))
-        assert Recheck(open_lake(str(tmp_path / "lake"))).execute(0, 3) == differs
+        monkeypatch.setattr(replay, "_certifications", changed_by(change))
+        assert LakeRecheck(open_lake(str(tmp_path / "lake"))).execute(0, 3) == differs
 
 
 def test_an_older_copy_of_a_lake_certifies_nothing(tmp_path: Path, files: dict[str, Path]) -> None:
@@ -148,8 +148,8 @@ def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(
         assert own < 4
     assert json.loads((tmp_path / "left.key.signed").read_text())["chains"]["left"] == mark
     # The lake knows its scenario, faults included.
-    scenario, keys = with_chain_keys(serve._scenario(str(tmp_path / "lake"), None, (), {}), [f"left={files['left']}"])
-    with Node(scenario, str(tmp_path / "lake"), Pace(0, on_demand=True), keys=keys) as node:
+    scenario, keys = add_chain_keys(serve._scenario(str(tmp_path / "lake"), None, (), {}), [f"left={files['left']}"])
+    with Node(scenario, str(tmp_path / "lake"), BlockPace(0, on_demand=True), keys=keys) as node:
         node.produce()
 
 
@@ -164,9 +164,9 @@ def test_without_its_key_a_lake_is_not_continued(tmp_path: Path, files: dict[str
         node.produce()
         scenario = node.scenario
     with pytest.raises(InvalidInput, match=r"options\.chain_keys\.left: its secret key is in a file: .*left=FILE"):
-        Network(scenario, str(tmp_path / "lake"), resume=True)
+        LakeNetwork(scenario, str(tmp_path / "lake"), resume=True)
     with pytest.raises(LakeError, match=r"options\.chain_keys"):
-        Network(load_scenario(tmp_path / "left.toml"), str(tmp_path / "lake"), resume=True)
+        LakeNetwork(load_scenario(tmp_path / "left.toml"), str(tmp_path / "lake"), resume=True)
     assert drawn_keys(load_scenario(tmp_path / "left.toml")) and not drawn_keys(scenario)
 
 
@@ -174,7 +174,7 @@ def test_key_files_that_are_refused(tmp_path: Path, files: dict[str, Path]) -> N
     path = tmp_path / "left.toml"
     path.write_text(texts(files)["left"])
     scenario = load_scenario(path)
-    write_key(tmp_path / "user.key", Key.made())
+    write_key(tmp_path / "user.key", AccountKey.made())
     left = files["left"]
     for given, error in (
         (["left"], "write it as CHAIN=FILE"),
@@ -185,15 +185,15 @@ def test_key_files_that_are_refused(tmp_path: Path, files: dict[str, Path]) -> N
         ([f"left={tmp_path / 'none.key'}"], "cannot be read"),
     ):
         with pytest.raises(InvalidInput, match=error):
-            with_chain_keys(scenario, given)
-    listing, _ = with_chain_keys(scenario, [f"left={left}"])
+            add_chain_keys(scenario, given)
+    listing, _ = add_chain_keys(scenario, [f"left={left}"])
     with pytest.raises(InvalidInput, match=r"right\.key: holds another key than options\.chain_keys lists for left"):
-        with_chain_keys(listing, [f"left={files['right']}"])
+        add_chain_keys(listing, [f"left={files['right']}"])
     with pytest.raises(InvalidInput, match="holds the key of a chain"):
         read_key(left)
     left.chmod(0o644)
     with pytest.raises(InvalidInput, match="chmod 600"):
-        with_chain_keys(scenario, [f"left={left}"])
+        add_chain_keys(scenario, [f"left={left}"])
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 import schemathesis
+from causeway_proofs.documents.verification import build_document, verify_document
 
-from causeway.network.scenario import load_scenario
-from causeway.proofs.documents.reading import document_of
-from causeway.proofs.documents.verdict import judge
-from causeway.service.api import application
-from causeway.service.icmp import views
-from causeway.service.icmp.carriers import summary
-from causeway.service.node import Node, Pace
+from causeway.scenarios.scenario import load_scenario
+from causeway.service.icmp import routes
+from causeway.service.icmp.summary import summary
+from causeway.service.node.api import create_application
+from causeway.service.node.node import BlockPace, Node
 from tests.service.test_api import Http
 from tests.service.test_parachains_served import proved
 from tests.service.test_schemathesis import ask
-from tests.unit.icmp_lake import SCENARIO, SENDS, TICKS
-from tests.unit.small_lakes import user_calls
+from tests.support.common.small_lakes import user_calls
+from tests.support.icmp.icmp_lake import SCENARIO, SENDS, TICKS
 
 OPTIONS = """
 [options]
@@ -36,7 +35,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("channels")
     path = folder / "scenario.toml"
     path.write_text(SCENARIO.format(commit_every=1) + user_calls(range(0, TICKS, 2), SENDS) + OPTIONS)
-    with Node(load_scenario(path), str(folder / "lake"), Pace(0, on_demand=True)) as found:
+    with Node(load_scenario(path), str(folder / "lake"), BlockPace(0, on_demand=True)) as found:
         for _ in range(HEIGHT):
             found.produce()
         yield found
@@ -44,12 +43,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def http(node: Node) -> Http:
-    return Http(application(node))
+    return Http(create_application(node))
 
 
 @pytest.mark.slow
 def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
-    served = application(node, ["testserver"])
+    served = create_application(node, ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
     own = [one for one in every if one.path.startswith("/v1/chains") and not one.path.endswith("transactions")]
@@ -78,7 +77,7 @@ def test_the_messages_in_a_channel_lead_to_its_head_in_the_list_of_channels(http
     mine = {(row["sender"], row["recipient"]): row for row in listed}
     found = http.get("/v1/chains/left/channel/far").json()
     queue = found["queue"]
-    assert judge(document_of(queue, "answer"), self_consistent=True).valid
+    assert verify_document(build_document(queue, "answer"), self_consistent=True).valid
     assert queue["trust"]["root"] == mine["left", "far"]["mqc_head"]
     assert len(queue["messages"]) == mine["left", "far"]["msg_count"] > 0
     assert mine["left", "far"]["total_size"] == sum(len(row["data"]) // 2 for row in queue["messages"])
@@ -100,7 +99,7 @@ def test_what_is_not_there_is_said(http: Http) -> None:
 
 
 def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MAX_ANSWER_BYTES", views.ANSWER_MARGIN + 1_300)
+    monkeypatch.setattr(routes, "MAX_ANSWER_BYTES", routes.ANSWER_MARGIN + 1_300)
     assert http.get("/v1/chains/far/watermark").status_code == 200
     answer = http.get("/v1/chains/far/ingress")
     assert answer.status_code == 400 and "an answer at most" in answer.json()["text"]
@@ -108,7 +107,7 @@ def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pyte
 
 def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     http.get("/v1/chains/far/ingress?height=6")
-    monkeypatch.setattr("causeway.proving.icmp.channels.changes", None)
+    monkeypatch.setattr("causeway.proving.icmp.channels.storage_changes", None)
     assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
 
 

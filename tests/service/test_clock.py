@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
+from causeway_proofs.tendermint.building import make_header, sign_header
+from causeway_proofs.tendermint.header import MAX_TIME
+from causeway_proofs.tendermint.trust import HeaderUpdate
+from causeway_proofs.wire import ibc_queue_pb2 as wire
 
-from causeway.proofs.tendermint.building import make_header, sign_header
-from causeway.proofs.tendermint.encoding import MAX_TIME
-from causeway.proofs.tendermint.update import HeaderUpdate
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.validator_sets import validators_at
-from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, Clock, ClockBounds, HeaderTooFarAhead
-from causeway.service.node import Node
-from tests.service.lakes import ENDS, Lakes, both
+from causeway.protocols.ibc.client import validators_at
+from causeway.service.node.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, Clock, ClockBounds, HeaderTooFarAhead
+from causeway.service.node.node import Node
+from tests.support.common.lakes import ENDS, Lakes, both
 
 SECOND = 10**9
 

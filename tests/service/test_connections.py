@@ -22,15 +22,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service import transfers
-from causeway.service.bodies import Turns, body_of
-from causeway.service.http_client import ServiceClient, Unreachable
-from causeway.service.serving import at_all, serve
-from causeway.service.transfers import Busy, Paced, Transfers
-from causeway.web import connections, listening
-from tests.service.certificates import certificate
-from tests.service.lakes import both
+from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
+from causeway.service.http import bodies, connections, listening
+from causeway.service.http.bodies import BodyTransfers, BodyTurns, Busy, PacedResponses, read_body
+from causeway.service.http.client import ServiceClient, Unreachable
+from causeway.service.node.server import route_by_port, serve
+from tests.support.common.certificates import certificate
+from tests.support.common.lakes import both
 
 MOST = 12
 """Connections that are served."""
@@ -48,27 +46,29 @@ PROBE = b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 TEXT = "0123456789abcdef" * (MAX_ANSWER_BYTES // 16)
 """As long as answers may be: more than the system holds for a reader with a small window."""
 
+ANY_STATUS = '{"protocol": "any", "lake": "any", "height": 0, "tick": 0, "time": 0, "tick_ns": 1}'
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", 0.05)
 
 
 class Server:
     """A server with a slow answer, one that waits for ``go``, and a long one. ``state``: its connections;
     ``transfers``: what it holds."""
 
-    def __init__(self, most: int = transfers.MOST_HELD) -> None:
+    def __init__(self, most: int = bodies.MOST_HELD) -> None:
         self.state = ServerState()
-        self.transfers, self.turns = Transfers(most), Turns()
+        self.transfers, self.turns = BodyTransfers(most), BodyTurns()
         self.go, self.waiting = asyncio.Event(), 0
-        self.socket = listening.bound("127.0.0.1", 0)
+        self.socket = listening.bind_socket("127.0.0.1", 0)
         routes = [Route(f"/{name}", answer, methods=["GET", "POST"]) for name, answer in self._answers().items()]
-        self._app = Starlette(routes=routes, middleware=[Middleware(Paced, transfers=self.transfers)])
+        self._app = Starlette(routes=routes, middleware=[Middleware(PacedResponses, transfers=self.transfers)])
 
     def _answers(self) -> dict[str, Any]:
         async def slow(request: Request) -> PlainTextResponse:
-            await asyncio.sleep(10 * connections.BETWEEN_LOOKS)
+            await asyncio.sleep(10 * connections.CHECK_SECONDS)
             return PlainTextResponse("late")
 
         async def held(request: Request) -> PlainTextResponse:
@@ -88,12 +88,12 @@ class Server:
             return PlainTextResponse(TEXT)
 
         async def short(request: Request) -> PlainTextResponse:
-            return PlainTextResponse(TEXT[: transfers.PIECE])
+            return PlainTextResponse(TEXT[: bodies.PIECE])
 
         async def body(request: Request) -> PlainTextResponse:
             transfer = self.transfers.begin(request.scope)
             try:
-                await body_of(request, MAX_ANSWER_BYTES, self.turns, self.transfers, transfer)
+                await read_body(request, MAX_ANSWER_BYTES, self.turns, self.transfers, transfer)
             except Busy:
                 return PlainTextResponse("busy", 503)
             finally:
@@ -101,13 +101,15 @@ class Server:
             return PlainTextResponse("taken")
 
         async def status(request: Request) -> PlainTextResponse:
-            return PlainTextResponse('{"protocol": "any"}')
+            return PlainTextResponse(ANY_STATUS)
 
         return {"": slow, "held": held, "turn": turn, "v1/status": status, "long": long, "short": short, "body": body}
 
     @asynccontextmanager
     async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-        config = uvicorn.Config(connections.Places(self._app, MOST), http=connections.Connection, lifespan="off")
+        config = uvicorn.Config(
+            connections.ConnectionLimits(self._app, MOST), http=connections.HttpConnection, lifespan="off"
+        )
         config.load()
         loop = asyncio.get_running_loop()
         made: Any = lambda: config.http_protocol_class(config, self.state, {})  # type: ignore[call-arg]  # noqa: E731
@@ -170,7 +172,7 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
 
 
 def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
     async def ask() -> list[bytes]:
         async with Server().run() as server:
@@ -196,7 +198,7 @@ def test_whoever_comes_when_all_places_are_taken_is_told_so_in_json(monkeypatch:
 
 
 def test_who_disconnects_while_it_waits_for_its_turn_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
     async def ask() -> list[bytes]:
         async with Server().run() as server, asyncio.timeout(SECONDS):
@@ -223,7 +225,7 @@ def test_who_asks_before_it_has_the_answer_is_answered_once() -> None:
 
 
 def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 0.5)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", 0.5)
 
     async def run() -> None:
         async with Server().run() as server:
@@ -235,8 +237,8 @@ def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "LONGEST_ANSWER", 0.2)
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+    monkeypatch.setattr(bodies, "LONGEST_ANSWER", 0.2)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
 
     async def run() -> None:
         async with Server().run() as server:
@@ -248,8 +250,8 @@ def test_an_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
-    monkeypatch.setattr(transfers, "TIME", SECONDS)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", SECONDS)
+    monkeypatch.setattr(bodies, "TIME", SECONDS)
 
     async def run() -> None:
         most = 3 * len(TEXT)
@@ -263,7 +265,7 @@ def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.Monkey
             assert (await busy.readline()).startswith(b"HTTP/1.1 503")
             assert server.transfers.held == most
             writer.close()
-            monkeypatch.setattr(transfers, "TIME", 0.0)
+            monkeypatch.setattr(bodies, "TIME", 0.0)
             reader, writer = await server.connected(LONG, window=1 << 20)
             assert await asyncio.wait_for(_long(reader), SECONDS) >= len(TEXT)
             assert server.transfers.held <= most
@@ -274,7 +276,7 @@ def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.Monkey
 
 
 def test_what_goes_out_at_further_addresses_is_counted_as_well() -> None:
-    held, sizes = transfers.Transfers(), []
+    held, sizes = bodies.BodyTransfers(), []
     app = Starlette()
     app.state.transfers = held
 
@@ -286,8 +288,8 @@ def test_what_goes_out_at_further_addresses_is_counted_as_well() -> None:
         assert held.held == len(TEXT)
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")], "server": ("", 9001)}
-    asyncio.run(at_all(app, {9001: long}, ())(scope, lambda: None, sent))  # type: ignore[arg-type,return-value]
-    assert sum(sizes) == len(TEXT) and max(sizes) == transfers.PIECE
+    asyncio.run(route_by_port(app, {9001: long}, ())(scope, lambda: None, sent))  # type: ignore[arg-type,return-value]
+    assert sum(sizes) == len(TEXT) and max(sizes) == bodies.PIECE
 
 
 async def _long(reader: asyncio.StreamReader, pause: float = 0.0) -> int:
@@ -310,7 +312,7 @@ def test_bodies_that_do_not_come_are_held_within_the_bound(monkeypatch: pytest.M
                 while server.transfers.held < 4 * size:
                     await asyncio.sleep(0.01)
             assert server.transfers.held <= 8 * size
-            monkeypatch.setattr(transfers, "TIME", 0.0)
+            monkeypatch.setattr(bodies, "TIME", 0.0)
             whole = b'{"a": "' + b"0" * (size - 9) + b'"}'
             reader, writer = await server.connected(head % size + whole)
             assert (await asyncio.wait_for(reader.readline(), SECONDS)).startswith(b"HTTP/1.1 200")
@@ -354,17 +356,17 @@ def test_all_addresses_of_a_process_have_parts_of_the_connections_that_it_may_op
 ) -> None:
     monkeypatch.setattr(listening, "_descriptors", lambda: 1024)
     with ExitStack() as stack:
-        sockets = [stack.enter_context(listening.bound("127.0.0.1", 0)) for _ in range(5)]
+        sockets = [stack.enter_context(listening.bind_socket("127.0.0.1", 0)) for _ in range(5)]
         assert sockets[0].most == 512
-        listening.share(sockets)
+        listening.share_connections(sockets)
         assert [one.most for one in sockets] == [102] * 5
-        listening.share(sockets[:1])
+        listening.share_connections(sockets[:1])
         assert sockets[0].most == 102, "what was said before stays"
 
 
 def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 5)
-    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(listening, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(connections, "CHECK_SECONDS", 1.0)
 
     async def run() -> None:
         async with Server().run() as server:
@@ -395,13 +397,13 @@ def test_who_does_not_end_a_handshake_is_cut_off(tmp_path: Path, monkeypatch: py
             assert await asyncio.wait_for(reader.read(), SECONDS) == b""
             writer.close()
 
-    with asyncio.Runner(loop_factory=listening.Loop) as runner:
+    with asyncio.Runner(loop_factory=listening.ServerLoop) as runner:
         runner.run(run())
 
 
 def test_the_address_can_be_connected_to_as_soon_as_it_is_told(tmp_path: Path) -> None:
     connected: list[Any] = []
-    with both(tmp_path, calls=0) as lakes, listening.bound("127.0.0.1", 0) as own:
+    with both(tmp_path, calls=0) as lakes, listening.bind_socket("127.0.0.1", 0) as own:
 
         def started() -> None:
             with socket.create_connection(own.getsockname(), SECONDS) as connection:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import schemathesis
 
-from causeway.network.opened import OpenedLake
-from causeway.service.api import application
+from causeway.network.opened_lake import OpenedLake
+from causeway.service.node.api import create_application
 from causeway.service.xdm import consensus_views
-from tests.service.domain_lakes import DomainLakes, both, sending
 from tests.service.test_api import Http
 from tests.service.test_schemathesis import ask
+from tests.support.common.domain_lakes import DomainLakes, both, sending
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
 
 @pytest.mark.parametrize("lake", ["near", "far"])
 def test_whatever_is_asked_is_answered_as_the_document_says(lakes: DomainLakes, lake: str) -> None:
-    served = application(lakes.nodes[lake], ["testserver"])
+    served = create_application(lakes.nodes[lake], ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
     own = [one for one in every if one.path.startswith("/v1/chains") and not one.path.endswith("transactions")]
@@ -40,7 +40,7 @@ def test_whatever_is_asked_is_answered_as_the_document_says(lakes: DomainLakes, 
 
 def test_a_whole_number_is_one_however_it_is_written(lakes: DomainLakes) -> None:
     """RFC 8785 writes 3 for both; what is no whole number is refused by its key."""
-    http = Http(application(lakes.nodes["near"]))
+    http = Http(create_application(lakes.nodes["near"]))
     body = '{"counterparty": "right", "lanes": [{"channel": 0}], "block": %s}'
 
     def ask(block: str) -> Any:

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.model.ledger import Event, Kind
-from causeway.network.opened import open_lake
-from causeway.network.recheck import Recheck
-from causeway.network.scenario import load_scenario
-from causeway.protocols.xdm.books import Book
-from causeway.protocols.xdm.carried import Confirmed, Messages, encode_transaction
+from causeway.core.vocabulary import Event, Kind
+from causeway.network.opened_lake import open_lake
+from causeway.network.recheck import LakeRecheck
+from causeway.protocols.xdm.transactions import Confirmed, Messages, encode_transaction
+from causeway.protocols.xdm.value.books import Book
 from causeway.proving.xdm.messages import prove_message
-from causeway.service.node import Node, Pace
-from causeway.service.xdm.relayer import State
-from tests.service.domain_lakes import HOME, DomainLakes, both, scenario_text, sending
+from causeway.scenarios.scenario import load_scenario
+from causeway.service.node.node import BlockPace, Node
+from causeway.service.xdm.relayer import PassOutcome
 from tests.service.test_domain_strangers import shown_of
+from tests.support.common.domain_lakes import HOME, DomainLakes, both, scenario_text, sending
 
 SENDS = {
     "near": sending("alice", "echo-right", 5)
@@ -62,7 +62,7 @@ def executed_again(lakes: DomainLakes, *names: str) -> None:
     """Execute lakes again from what they hold, both unless some are named."""
     for name in names or lakes.nodes:
         opened = open_lake(lakes.nodes[name].opened.lake.storage.uri)
-        assert Recheck(opened).execute(0, opened.last_height()) is None
+        assert LakeRecheck(opened).execute(0, opened.last_height()) is None
 
 
 def test_calls_and_transfers_go_both_ways(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
                 for memory in lakes.memories.values():
                     memory.lanes.clear()
             passed = lakes.around()
-            if number > 12 and all(one.state is State.IDLE for one in passed):
+            if number > 12 and all(one.state is PassOutcome.IDLE for one in passed):
                 break
         lakes.until_idle()
         for lake, count in (("near", 4), ("far", 10)):
@@ -196,14 +196,14 @@ def test_what_cannot_reach_other_lakes_is_refused(tmp_path: Path, options: str, 
     path = tmp_path / "near.toml"
     path.write_text(scenario_text("near", "", options, more))
     with pytest.raises(InvalidInput, match=text):
-        Node(load_scenario(path), str(tmp_path / "near"), Pace(0, on_demand=True))
+        Node(load_scenario(path), str(tmp_path / "near"), BlockPace(0, on_demand=True))
 
 
 def test_the_consensus_chain_is_named_by_every_lake(tmp_path: Path) -> None:
     path = tmp_path / "near.toml"
     path.write_text(scenario_text("near").replace('role = "consensus"', ""))
     with pytest.raises(InvalidInput, match="one consensus chain: name it in every scenario"):
-        Node(load_scenario(path), str(tmp_path / "near"), Pace(0, on_demand=True))
+        Node(load_scenario(path), str(tmp_path / "near"), BlockPace(0, on_demand=True))
 
 
 def test_what_a_lake_that_follows_has_for_others_is_proved_out_of_it(tmp_path: Path) -> None:

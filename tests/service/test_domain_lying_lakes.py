@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from causeway.service.xdm.relayer import State
-from causeway.service.xdm.steps import ReadAnchor, ReadMessages, Step
-from tests.service.domain_lakes import DomainLakes, both, sending
+from causeway.service.xdm.relay_state import ReadAnchor, ReadMessages, Step
+from causeway.service.xdm.relayer import PassOutcome
 from tests.service.test_domain_strangers import direction, flipped
+from tests.support.common.domain_lakes import DomainLakes, both, sending
 
 
 def lying(lakes: DomainLakes, kind: type, change: Callable[[Any], Any]) -> Callable[[Step, Any], Any]:
@@ -67,10 +67,10 @@ def test_a_process_hands_over_nothing_of_what_a_lake_says_falsely(tmp_path: Path
         ):
             lakes.memories[str(way)].lanes.clear()
             passed = lakes.relay(way, lying(lakes, kind, change))
-            assert passed.state is State.REFUSED and passed.why, change
+            assert passed.state is PassOutcome.REFUSED and passed.why, change
         assert len(lakes.submitted) == count
         lakes.memories[str(way)].lanes.clear()
-        assert lakes.relay(way).state is State.SUBMITTED
+        assert lakes.relay(way).state is PassOutcome.SUBMITTED
         assert refused_names(lakes) <= {"BlocksFollowed", "ReceiptsFollowed"}
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from causeway_proofs.xdm.envelope import CrossDomainMessage
 
-from causeway.proofs.xdm.envelope import CrossDomainMessage
-from causeway.protocols.xdm.carried import Messages, Receipts, Transaction, encode_transaction
-from tests.service.domain_lakes import DomainLakes, both, sending
+from causeway.protocols.xdm.transactions import Messages, Receipts, Transaction, encode_transaction
 from tests.service.test_domain_strangers import handed_over
+from tests.support.common.domain_lakes import DomainLakes, both, sending
 
 
 @pytest.fixture(scope="module")

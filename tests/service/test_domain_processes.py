@@ -17,13 +17,13 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from causeway.cli.app import build
-from causeway.model.ledger import Event, Kind
-from causeway.network.opened import open_lake
-from causeway.service.keys import Key, read_key, write_key
-from tests.pipeline.kills import KILLS
-from tests.service.domain_lakes import ENDS, HOME, scenario_text, sending
+from causeway.cli.app import build_app
+from causeway.core.vocabulary import Event, Kind
+from causeway.network.opened_lake import open_lake
+from causeway.service.keys.key_files import AccountKey, read_key, write_key
 from tests.service.test_processes import SECONDS, ended, line_of, start
+from tests.support.common.domain_lakes import ENDS, HOME, scenario_text, sending
+from tests.support.common.kills import KILLS
 
 SENDS = {
     "near": sending("alice", "echo-right", 4)
@@ -47,7 +47,7 @@ class Served:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.urls: dict[str, str] = {}
         for chain in HOME:
-            write_key(folder / f"{chain}.key", Key.made())
+            write_key(folder / f"{chain}.key", AccountKey.made())
         for lake in ENDS:
             path = folder / f"{lake}.toml"
             path.write_text(scenario_text(lake, SENDS[lake]))
@@ -116,7 +116,7 @@ class Served:
                 if home == lake
                 for argument in ("--validator-key", str(self.folder / f"{chain}.key"))
             ]
-            result = CliRunner().invoke(build(), ["check", str(self.folder / lake), "--execute", *secrets])
+            result = CliRunner().invoke(build_app(), ["check", str(self.folder / lake), "--execute", *secrets])
             assert result.exit_code == 0, result.output
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.tendermint.validators import SigningKey
+from causeway_proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt
-from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
-from causeway.protocols.xdm.carried import (
+from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.operators import ChainSigners, block_signing_bytes
+from causeway.protocols.xdm.transactions import (
     MAX_BLOCKS,
     Blocks,
     Confirmed,
@@ -25,10 +26,9 @@ from causeway.protocols.xdm.carried import (
     decode_transaction,
     encode_transaction,
 )
-from causeway.protocols.xdm.signing import ChainSigners, signed_block
-from causeway.service.requests import NotFound
-from causeway.service.xdm.steps import Direction
-from tests.service.domain_lakes import DomainLakes, both, sending
+from causeway.service.http.requests import NotFound
+from causeway.service.xdm.relay_state import ChainPair
+from tests.support.common.domain_lakes import DomainLakes, both, sending
 
 BOTH_WAYS = {"near": sending("alice", "echo-right", 3, tick=6), "far": sending("bob", "echo-left", 3)}
 STRANGER = SigningKey.from_name("stranger")
@@ -45,7 +45,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
         yield found
 
 
-def direction(lakes: DomainLakes, name: str) -> Direction:
+def direction(lakes: DomainLakes, name: str) -> ChainPair:
     return next(way for way in lakes.ends.directions if str(way) == name)
 
 
@@ -77,14 +77,14 @@ def test_blocks_that_the_author_did_not_sign_or_that_do_not_follow(lakes: Domain
 
     def signed(blocks: Blocks) -> Blocks:
         """Return blocks with the author's own signature: what can only come of a stolen key."""
-        return replace(blocks, signature=DRAWN._key("main").sign(signed_block("main", blocks.headers[-1].hash)))
+        return replace(blocks, signature=DRAWN._key("main").sign(block_signing_bytes("main", blocks.headers[-1].hash)))
 
-    stranger = STRANGER.sign(signed_block("main", last.hash))
+    stranger = STRANGER.sign(block_signing_bytes("main", last.hash))
     assert refused(lakes, "far", "main", replace(found, signature=stranger)) == {"BadSignature": 1}
     other = (*found.headers[:-1], replace(last, state_root=bytes(32)))
     assert refused(lakes, "far", "main", replace(found, headers=other)) == {"BadSignature": 1}
     # Signed by the author as a domain's block, or with another's blocks before it.
-    wrong = replace(found, signature=DRAWN._key("main").sign(signed_block("left", last.hash)))
+    wrong = replace(found, signature=DRAWN._key("main").sign(block_signing_bytes("left", last.hash)))
     assert refused(lakes, "far", "main", wrong) == {"BadSignature": 1}
     gap = signed(Blocks((last,), b""))
     assert refused(lakes, "far", "main", gap) == {"UnknownParent": 1}

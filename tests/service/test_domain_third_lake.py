@@ -6,16 +6,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from causeway_proofs.xdm.messages import CollectedFee, EndpointRequest, EndpointResponse, Message
 
-from causeway.model.ledger import Kind
-from causeway.proofs.xdm.messages import CollectedFee, EndpointRequest, EndpointResponse, Message
-from causeway.protocols.contents import encode_contents
-from causeway.protocols.messages import blank_messages
-from causeway.protocols.xdm.carried import Messages, encode_transaction
-from tests.service.domain_lakes import HOME, both, sending
-from tests.service.hostile_domain import DAVE, FOURTH, Stranger, id_of
+from causeway.core.vocabulary import Kind
+from causeway.protocols.shared.contents import encode_contents
+from causeway.protocols.shared.messages import blank_messages
+from causeway.protocols.xdm.transactions import Messages, encode_transaction
 from tests.service.test_domain_lakes import executed_again, issued
 from tests.service.test_domain_value import FEE, POOR, account, booked, stopped
+from tests.support.common.domain_lakes import HOME, both, sending
+from tests.support.common.hostile_domain import DAVE, FOURTH, Stranger, id_of
 
 PROGRAMS = {"right": (3, 4, "bob"), "left": (1, 2, "alice"), "main": (0, 0, "treasury")}
 """A program that is credited, one that is called, the name of the first, by chain."""

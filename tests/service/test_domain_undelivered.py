@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.xdm.envelope import ExecutionReceipt
 
-from causeway.proofs.xdm.envelope import ExecutionReceipt
-from causeway.protocols.xdm.carried import Receipts, SignedReceipt, encode_transaction
-from causeway.service.passes import NOTHING_MOVES, Pacing
+from causeway.protocols.xdm.transactions import Receipts, SignedReceipt, encode_transaction
+from causeway.service.relay.loop import NOTHING_MOVES, PassPacing
 from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer
-from causeway.service.xdm.memory import Limits, Memory
-from causeway.service.xdm.relayer import Place
-from causeway.service.xdm.relaying import Ends, Progress, Relaying
-from causeway.service.xdm.steps import Direction, ReadBlocks, ReadChannels, Step
-from tests.service.domain_lakes import ENDS, Altered, DomainLakes, both, sending
-from tests.service.hostile_domain import DRAWN
+from causeway.service.xdm.relay_runner import DomainProgress, DomainRelay, LakeDirections
+from causeway.service.xdm.relay_state import ChainPair, ReadBlocks, ReadChannels, RelayLimits, RelayMemory, Step
+from causeway.service.xdm.relayer import RelayPlacement
+from tests.support.common.domain_lakes import ENDS, Altered, DomainLakes, both, sending
+from tests.support.common.hostile_domain import DRAWN
 
 QUICK = "resubmit_after = 1"
 """So that the longest wait is K + D + 2 + 16 = 23 blocks."""
 
 LONGEST = 23
-LIMITS = Limits(nonces=257, channels=15, resubmit_after=1, confirmed_after=5)
+LIMITS = RelayLimits(nonces=257, channels=15, resubmit_after=1, confirmed_after=5)
 TRIES = 4
 
 
@@ -47,11 +46,11 @@ class Local:
         return "00" * 32, 1
 
 
-def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, Progress]:
+def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answer: answer) -> dict[str, DomainProgress]:
     """Let a process carry until there is nothing left; return what it did, by direction."""
     passes = 0
 
-    def report(progress: Progress) -> None:
+    def report(progress: DomainProgress) -> None:
         nonlocal passes
         passes += 1
         assert passes < 100 * len(relaying.progress), "it does not end"
@@ -59,7 +58,7 @@ def carried_to_the_end(lakes: DomainLakes, altered: Altered = lambda step, answe
             lakes.produce()
 
     clients: Any = {ENDS[lake]: Local(lakes, lake, altered) for lake in ENDS}
-    relaying = Relaying(clients, lakes.ends, Pacing(poll=0.0, longest_pause=0.0, tries=TRIES), report=report)
+    relaying = DomainRelay(clients, lakes.ends, PassPacing(poll=0.0, longest_pause=0.0, tries=TRIES), report=report)
     asyncio.run(relaying.until_idle())
     return {str(progress.direction): progress for progress in relaying.progress}
 
@@ -131,7 +130,7 @@ def test_a_lake_that_says_the_same_again_and_again_is_given_up_with_a_reason(tmp
 def waited(*looks: tuple[dict[Any, Any], int | None, int]) -> list[int]:
     """Return what a memory says of what a target says one time after the other: of each lane what it expects and what
     there is, the newest consensus block that it knows, and its height."""
-    memory = Memory()
+    memory = RelayMemory()
     return [
         memory.waited(
             {lane: min(pair) for lane, pair in lanes.items()},
@@ -204,9 +203,9 @@ class Said:
 )
 def test_a_direction_of_which_a_lake_takes_back_what_it_said_is_given_up(said: Said) -> None:
     clients: Any = {"a": said, "b": said}
-    place = Place("main", "a", ("main", "left", "right"), LIMITS)
-    ends = Ends((Direction("a", "left", "right"),), place, ("right",))
-    relaying = Relaying(clients, ends, Pacing(poll=0.0, longest_pause=0.0, tries=TRIES))
+    place = RelayPlacement("main", "a", ("main", "left", "right"), LIMITS)
+    ends = LakeDirections((ChainPair("a", "left", "right"),), place, ("right",))
+    relaying = DomainRelay(clients, ends, PassPacing(poll=0.0, longest_pause=0.0, tries=TRIES))
     # The only direction is over where nothing is left; others that go on would ask again.
     while not relaying.progress[0].given_up:
         asyncio.run(relaying.until_idle())

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.xdm.messages import CollectedFee, DispatchError, EndpointRequest, EndpointResponse, Message
 
-from causeway.proofs.xdm.messages import CollectedFee, DispatchError, EndpointRequest, EndpointResponse, Message
-from causeway.protocols.xdm.books import Book
-from tests.service.domain_lakes import HOME, DomainLakes, both, sending
-from tests.service.hostile_domain import HostileDomain, Transfers, Undeclared, id_of
+from causeway.protocols.xdm.value.books import Book
 from tests.service.test_domain_lakes import executed_again, issued, total
+from tests.support.common.domain_lakes import HOME, DomainLakes, both, sending
+from tests.support.common.hostile_domain import HostileDomain, Transfers, Undeclared, id_of
 
 POOR = "root_balance = 0"
 """So that a domain that passes on what it was never given is seen at once."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from causeway.cli import main
-from causeway.service.signed_heights import SignedHeights
-from tests.service.lakes import both
+from causeway.service.keys.validators import SignedHeights
+from tests.support.common.lakes import both
 
 
 def test_a_full_disk_ends_a_server_with_one_line_that_names_the_file(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from causeway.service.ibc.lanes import MOST_LISTED, Rules, lane_view
-from causeway.service.ibc.relay_plan import RelaySettings, work_between
-from causeway.service.ibc.relayer import State
-from causeway.service.ibc.steps import ReadHeader, ReadProofs, Step
-from tests.service.lakes import Lakes, both
+from causeway.service.ibc.relay_plan import RelaySettings, plan_work
+from causeway.service.ibc.relay_state import MOST_LISTED, ReadHeader, ReadProofs, RelayRules, Step, lane_view
+from causeway.service.ibc.relayer import PassState
+from tests.support.common.lakes import Lakes, both
 
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)
 
@@ -17,7 +16,7 @@ ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "heade
 def refused(lakes: Lakes, altered: Any) -> str:
     """Return why a pass to the right ends without a transaction."""
     passed = lakes.relay("right", altered=altered)
-    assert (passed.state, passed.transactions, lakes.submitted) == (State.REFUSED, 0, [])
+    assert (passed.state, passed.transactions, lakes.submitted) == (PassState.REFUSED, 0, [])
     return passed.why
 
 
@@ -64,7 +63,7 @@ def test_a_lake_that_names_endless_ranges_costs_little() -> None:
     ends = {"chain": "left", "counterparty": "right", "height": 9, "time": 9}
     source = lane_view({**ends, "send": content, "receipt": late, "client": client})
     target = lane_view({**ends, "send": content, "receipt": none, "client": client})
-    for rules in (Rules(), Rules(ordered=False)):
-        work = work_between(source, target, rules, RelaySettings())
+    for rules in (RelayRules(), RelayRules(ordered=False)):
+        work = plan_work(source, target, rules, RelaySettings())
         assert len(work.packets) == len(work.receipts) == MOST_LISTED
-    assert work_between(source, target, Rules(), RelaySettings()).backlog == 2**61
+    assert plan_work(source, target, RelayRules(), RelaySettings()).backlog == 2**61

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
-from causeway.service.http_client import RefusedForGood, ServiceError, Unreachable
-from causeway.service.ibc.client import LakeClient
-from causeway.service.ibc.relaying import Progress, Relaying
-from causeway.service.ibc.steps import ReadLane, ReadProofs
-from causeway.service.passes import Pacing
-from tests.service.hostile import Behaviour, answers, drip, endless, hostile, slow_head
-from tests.service.lakes import ENDS, Lakes, both
+from causeway.protocols.shared.limits import MAX_SMALL_ANSWER_BYTES
+from causeway.service.http.client import RefusedForGood, ServiceError, Unreachable
+from causeway.service.ibc.client import ZoneLakeClient
+from causeway.service.ibc.relay_runner import ZoneProgress, ZoneRelay
+from causeway.service.ibc.relay_state import ReadLane, ReadProofs
+from causeway.service.relay.loop import PassPacing
 from tests.service.test_processes import SECONDS, ended, served, start
+from tests.support.common.hostile import Behaviour, answers, drip, endless, hostile, slow_head
+from tests.support.common.lakes import ENDS, Lakes, both
 
 MEMORY = 400 << 20
 """A relay process has less than this, whatever it is sent: twice what it has at rest."""
@@ -42,15 +42,15 @@ LANE: dict[str, Any] = {
 }
 
 
-def ask(url: str, question: Callable[[LakeClient], Any], deadline: float = 5.0) -> Any:
+def ask(url: str, question: Callable[[ZoneLakeClient], Any], deadline: float = 5.0) -> Any:
     async def once() -> Any:
-        async with LakeClient(url, tries=1, deadline=deadline) as client:
+        async with ZoneLakeClient(url, tries=1, deadline=deadline) as client:
             return await question(client)
 
     return asyncio.run(once())
 
 
-def lane(client: LakeClient) -> Any:
+def lane(client: ZoneLakeClient) -> Any:
     return client.lane("left", "right")
 
 
@@ -165,7 +165,7 @@ class Broken(Exception):
     """What nobody thought of."""
 
 
-class Local(LakeClient):
+class Local(ZoneLakeClient):
     """Answers from two lakes without sockets; ``broken`` raises what nobody thought of, for lanes of a chain."""
 
     def __init__(self, lakes: Lakes, own: str) -> None:
@@ -211,20 +211,20 @@ class Notes:
         return [members for event, members in self.events if event == name]
 
 
-def local_relaying(lakes: Lakes, report: Callable[[Progress], None]) -> tuple[Relaying, dict[str, Local], Notes]:
+def local_relaying(lakes: Lakes, report: Callable[[ZoneProgress], None]) -> tuple[ZoneRelay, dict[str, Local], Notes]:
     clients = {ENDS[own]: Local(lakes, own) for own in ENDS}
     directions = [lakes.direction(target) for target in ENDS]
     notes = Notes()
     rules = dict.fromkeys(clients, lakes.rules)
-    pacing = Pacing(poll=0.01, longest_pause=0.05, grace=0.2)
-    return Relaying(clients, directions, rules, pacing=pacing, report=report, journal=notes), clients, notes
+    pacing = PassPacing(poll=0.01, longest_pause=0.05, grace=0.2)
+    return ZoneRelay(clients, directions, rules, pacing=pacing, report=report, journal=notes), clients, notes
 
 
 def test_a_direction_that_fails_is_started_again_and_the_other_goes_on(tmp_path: Path) -> None:
     with both(tmp_path, calls=3) as lakes:
         done: list[int] = []
 
-        def report(progress: Progress) -> None:
+        def report(progress: ZoneProgress) -> None:
             for node in lakes.nodes.values():
                 if node.has_work:
                     node.produce()
@@ -255,7 +255,7 @@ def test_a_lake_that_takes_everything_and_does_nothing_is_left_alone_longer_and_
 
         clients["b"].submit = ignored  # type: ignore[method-assign]
         asyncio.run(relaying.until_idle())
-        assert len(taken) == Pacing().tries + 1, "given up after so many passes that moved nothing"
+        assert len(taken) == PassPacing().tries + 1, "given up after so many passes that moved nothing"
         right = next(item for item in relaying.progress if str(item.direction) == "left>right")
         assert right.given_up and right.hopeless
         assert len(notes.named("given-up")) == 1

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from causeway_proofs.errors import InvalidInput
 
-from causeway.audit.auditing import Audit
-from causeway.model.errors import InvalidInput
-from causeway.network.network import Network
-from causeway.pipeline.lake_taking import ledger_of, take_lake
-from causeway.pipeline.ledger_audit import audit_ledger
-from causeway.pipeline.ledger_store import Ledger, open_ledger
-from tests.service.domain_lakes import both, sending
+from causeway.audit.engine import AuditResult
+from causeway.audit.stored import audit_ledger
+from causeway.ledger.lake.ingest import ingest_lake, open_or_derive_ledger
+from causeway.ledger.store import Ledger, open_ledger
+from causeway.network.network import LakeNetwork
+from tests.support.common.domain_lakes import both, sending
 
 SENDS = {
     "near": sending("alice", "echo-right", 3) + sending("alice", "bob", method="transporter.transfer", amount=700),
@@ -61,20 +61,20 @@ def stored(ledger: Ledger) -> dict[str, list[str]]:
     return {name: sorted(map(repr, table.to_pylist())) for name, table in tables.items()}
 
 
-def audited(place: str) -> Audit:
-    with ledger_of(place) as ledger:
+def audited(place: str) -> AuditResult:
+    with open_or_derive_ledger(place) as ledger:
         return audit_ledger(ledger, executor="in_process")
 
 
-def verdicts(found: Audit) -> dict[str, str]:
+def verdicts(found: AuditResult) -> dict[str, str]:
     return {check.name: check.verdict for check in found.checks.values()}
 
 
 def test_what_one_lake_leaves_unknown_both_show(lakes: dict[str, str], tmp_path: Path) -> None:
     one, other = str(tmp_path / "one"), str(tmp_path / "other")
     for target, order in ((one, ("near", "far")), (other, ("far", "near"))):
-        counts = [take_lake(lakes[name], target, buckets=2).rows for name in order]
-        assert take_lake(lakes["near"], target).commit is None and take_lake(lakes["far"], target).commit is None
+        counts = [ingest_lake(lakes[name], target, buckets=2).rows for name in order]
+        assert ingest_lake(lakes["near"], target).commit is None and ingest_lake(lakes["far"], target).commit is None
     assert stored(open_ledger(one)) == stored(open_ledger(other))
     assert len(stored(open_ledger(one))["ledger"]) == sum(counts)  # no row of one is a row of the other
     alone = verdicts(audited(lakes["near"]))
@@ -97,25 +97,25 @@ def test_a_lake_that_grew_is_taken_on_beside_another_one(tmp_path: Path) -> None
             for _ in range(4):
                 running.around()
             for name in ("near", "far"):
-                take_lake(str(tmp_path / "lakes" / name), target, buckets=1)
+                ingest_lake(str(tmp_path / "lakes" / name), target, buckets=1)
         running.until_idle()
     for name in ("far", "near"):
-        take_lake(str(tmp_path / "lakes" / name), target)
-        take_lake(str(tmp_path / "lakes" / name), whole, buckets=1)
+        ingest_lake(str(tmp_path / "lakes" / name), target)
+        ingest_lake(str(tmp_path / "lakes" / name), whole, buckets=1)
     assert stored(open_ledger(target))["ledger"] == stored(open_ledger(whole))["ledger"]
 
 
 def test_lakes_that_exchange_nothing_have_no_ledger_in_common(lakes: dict[str, str], tmp_path: Path) -> None:
     target = str(tmp_path / "ledger")
-    take_lake(lakes["near"], target)
+    ingest_lake(lakes["near"], target)
     before: Any = stored(open_ledger(target))
     with both(tmp_path / "again", {}) as others:
         others.until_idle()
     with pytest.raises(InvalidInput, match="is another one that runs left too; give it a ledger of its own"):
-        take_lake(str(tmp_path / "again" / "near"), target)
+        ingest_lake(str(tmp_path / "again" / "near"), target)
     (tmp_path / "alone.toml").write_text(ALONE)
-    with Network.from_scenario(tmp_path / "alone.toml", lake=str(tmp_path / "alone")) as alone:
+    with LakeNetwork.from_scenario(tmp_path / "alone.toml", lake=str(tmp_path / "alone")) as alone:
         alone.run()
     with pytest.raises(InvalidInput, match="is another one; give it a ledger of its own"):
-        take_lake(str(tmp_path / "alone"), target)
+        ingest_lake(str(tmp_path / "alone"), target)
     assert stored(open_ledger(target)) == before

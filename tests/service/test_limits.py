@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.limits import MAX_MESSAGE_BYTES
+from causeway_proofs.wire import ibc_queue_pb2 as wire
 
-from causeway.model.errors import InvalidInput
-from causeway.network.instances import program_state
+from causeway.network.network import program_state
 from causeway.programs.scalar import Context, Program, Request
-from causeway.proofs.limits import MAX_MESSAGE_BYTES
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols import limits
-from causeway.protocols.ibc.envelope import ANSWER_BYTES, CALL_BYTES
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.packets import ANSWER_BYTES, CALL_BYTES
+from causeway.protocols.shared import limits
 from causeway.service.ibc.relay_plan import RelaySettings
-from causeway.service.mempool import Limits
-from tests.service.lakes import Lakes, both
+from causeway.service.node.mempool import MempoolLimits
 from tests.service.test_processes import check, ended, served
+from tests.support.common.lakes import Lakes, both
 
 METHOD = "hello"
 LONGEST = limits.MAX_DATA_BYTES - CALL_BYTES - len(METHOD)
@@ -36,7 +36,7 @@ def test_each_limit_holds_what_those_before_it_allow() -> None:
     assert RelaySettings().max_bytes == limits.MAX_TRANSACTION_BYTES
     assert RelaySettings().max_calls <= limits.MAX_CALLS
     assert RelaySettings().chunk <= limits.MAX_ITEMS
-    waiting = Limits()
+    waiting = MempoolLimits()
     assert limits.MAX_TRANSACTION_BYTES < waiting.sender_size <= waiting.user_size < waiting.size
     assert waiting.size >= limits.MAX_BLOCK_BYTES
 

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.service.api import application
-from causeway.service.journal import MAX_VALUE_CHARACTERS, Lines, level_of, value_text
-from causeway.service.serving_log import ServingLog
-from tests.service.lakes import both
+from causeway.service.journal import MAX_VALUE_CHARACTERS, LineJournal, format_value, parse_level
+from causeway.service.node.api import ServingLog, create_application
 from tests.service.test_api import Http
 from tests.service.test_hostile_servers import Notes
+from tests.support.common.lakes import both
 
 
 def test_an_event_is_one_line_whatever_a_stranger_says(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines("relay", logging.INFO)
+    lines = LineJournal("relay", logging.INFO)
     lines.debug("back-off", seconds=3)
     lines.info("delivered", direction="left>right", messages=6)
     lines.warning("lost", why='a\nb\x1b[2J\ud800 c="d" ' + "x" * 10_000)
@@ -34,15 +33,15 @@ def test_an_event_is_one_line_whatever_a_stranger_says(capsys: pytest.CaptureFix
     ("value", "text"), [(3, "3"), ("left>right", "left>right"), ("", '""'), ("a b", '"a b"'), (None, "None")]
 )
 def test_values(value: Any, text: str) -> None:
-    assert value_text(value) == text
+    assert format_value(value) == text
 
 
 def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
-    assert level_of("auto", terminal=False) == logging.INFO
-    assert level_of("auto", terminal=True) == logging.WARNING
+    assert parse_level("auto", terminal=False) == logging.INFO
+    assert parse_level("auto", terminal=True) == logging.WARNING
     with pytest.raises(InvalidInput, match="allowed: auto, debug, info, warning, error, none"):
-        level_of("loud", terminal=False)
-    Lines("serve", level_of("none", terminal=False)).error("fault")
+        parse_level("loud", terminal=False)
+    LineJournal("serve", parse_level("none", terminal=False)).error("fault")
     assert capsys.readouterr().err == ""
 
 
@@ -62,7 +61,7 @@ def test_a_thousand_refusals_are_two_lines() -> None:
 def test_a_fault_of_the_server_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with both(tmp_path, calls=0) as lakes:
         notes = Notes()
-        http = Http(application(lakes.nodes["left"], (), ServingLog(notes)))
+        http = Http(create_application(lakes.nodes["left"], (), ServingLog(notes)))
 
         def broken() -> Any:
             raise RuntimeError("nobody thought of this")

@@ -10,14 +10,14 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from causeway.model.kept import remembering
-from causeway.proofs.tendermint.building import make_header, sign_header
-from causeway.proofs.tendermint.keys import PublicKey
-from causeway.proofs.tendermint.update import HeaderUpdate
-from causeway.proofs.tendermint.validators import Validator, ValidatorSet
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc import kept_headers
-from tests.service.lakes import both
+from causeway_proofs.tendermint.building import make_header, sign_header
+from causeway_proofs.tendermint.trust import HeaderUpdate
+from causeway_proofs.tendermint.validators import PublicKey, Validator, ValidatorSet
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
+from causeway.core.caches import cache_results
+from causeway.protocols.ibc import client
+from tests.support.common.lakes import both
 
 JUNK = 5
 """Junk headers, each of about 100 kB."""
@@ -42,7 +42,7 @@ def test_junk_headers_leave_nothing_behind(tmp_path: Path) -> None:
         assert all(len(one) > 100_000 for one in transactions)
         lakes.submit("left", 9, transactions.pop())  # what is made once is made now
         lakes.settle()
-        kept = kept_headers._updates.currsize
+        kept = client._updates.currsize
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
@@ -57,15 +57,15 @@ def test_junk_headers_leave_nothing_behind(tmp_path: Path) -> None:
             tracemalloc.stop()
         assert lakes.refused("left") == {"InvalidHeader": JUNK + 1}
         assert grown < BUDGET
-        assert kept_headers._updates.currsize == kept
+        assert client._updates.currsize == kept
 
 
 def test_verified_headers_are_kept_within_their_budget(tmp_path: Path) -> None:
     with both(tmp_path, calls=4) as lakes:
-        before = len(kept_headers._updates)
+        before = len(client._updates)
         lakes.until_idle()
-        assert len(kept_headers._updates) > before or kept_headers._updates.currsize > 0
-        assert kept_headers._updates.currsize <= kept_headers.KEPT_BYTES
+        assert len(client._updates) > before or client._updates.currsize > 0
+        assert client._updates.currsize <= client.KEPT_BYTES
 
 
 def test_questions_about_many_heights_are_forgotten_again() -> None:
@@ -75,7 +75,7 @@ def test_questions_about_many_heights_are_forgotten_again() -> None:
         asked.append(height)
         return bytes(1_000)
 
-    view = remembering(read, 10_000, len)
+    view = cache_results(read, 10_000, len)
     for height in range(100):
         view(height)
         view(height)
@@ -93,7 +93,7 @@ def test_what_several_threads_ask_for_is_made_once() -> None:
         time.sleep(0.05)
         return bytes(100)
 
-    view = remembering(read, 10_000, len)
+    view = cache_results(read, 10_000, len)
 
     def ask(number: int) -> bytes:
         asked.wait()

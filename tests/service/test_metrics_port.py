@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.model.errors import InvalidInput
-from causeway.service import metrics_port
-from causeway.service.metrics_port import HOST, MOST_ASKING, MOST_HEAD, serving
+from causeway.service.http import metrics_port
+from causeway.service.http.metrics_port import HOST, MOST_ASKING, MOST_HEAD, serve_metrics
 
 ENOUGH = 10.0
 """Seconds after which something hangs; nothing is measured."""
@@ -34,7 +34,7 @@ class One(Collector):
 
 @contextmanager
 def served(size: int = 0) -> Iterator[int]:
-    with serving(One(size), 0) as port:
+    with serve_metrics(One(size), 0) as port:
         assert port is not None
         yield port
 
@@ -100,7 +100,7 @@ def test_other_questions_are_refused() -> None:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             scraped(port, "/nothing")
         assert b" 405 " in heard(connection(stack, port, b"POST /metrics HTTP/1.1\r\n\r\n"))
-        with pytest.raises(InvalidInput, match=r"--metrics-port.* is in use"), serving(One(), port):
+        with pytest.raises(InvalidInput, match=r"--metrics-port.* is in use"), serve_metrics(One(), port):
             pass
-    with serving(One(), None) as none:
+    with serve_metrics(One(), None) as none:
         assert none is None

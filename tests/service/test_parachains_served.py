@@ -10,22 +10,21 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
+from causeway_proofs.documents.trust import parse_trust_object
+from causeway_proofs.documents.verification import build_document, verify_document
 
-from causeway.network.scenario import load_scenario, scenario_of
-from causeway.pipeline.lake import Lake
-from causeway.programs.sources import NOWHERE
-from causeway.proofs.documents.reading import document_of
-from causeway.proofs.documents.trust import trust_of
-from causeway.proofs.documents.verdict import judge
-from causeway.service.api import application
-from causeway.service.icmp import views
-from causeway.service.node import Node, Pace
-from causeway.service.signing import MESSAGE, TRANSACTION, signed
-from tests.service.lakes import key_of
+from causeway.programs.user_modules import NOWHERE
+from causeway.scenarios.scenario import load_scenario, recorded_scenario
+from causeway.service.icmp import routes
+from causeway.service.keys.signing import MESSAGE, TRANSACTION, sign_message
+from causeway.service.node.api import create_application
+from causeway.service.node.node import BlockPace, Node
+from causeway.storage.lake import Lake
 from tests.service.test_api import Http
 from tests.service.test_schemathesis import ask
-from tests.unit.icmp_lake import FORK, SCENARIO, SENDS, TICKS, make_lake
-from tests.unit.small_lakes import user_calls
+from tests.support.common.lakes import key_of
+from tests.support.common.small_lakes import user_calls
+from tests.support.icmp.icmp_lake import FORK, SCENARIO, SENDS, TICKS, make_lake
 
 KEY = key_of(1)
 
@@ -36,7 +35,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("parachains")
     path = folder / "scenario.toml"
     path.write_text(SCENARIO.format(commit_every=1) + user_calls(range(0, TICKS, 2), SENDS) + FORK)
-    with Node(load_scenario(path), str(folder / "lake"), Pace(0, on_demand=True)) as found:
+    with Node(load_scenario(path), str(folder / "lake"), BlockPace(0, on_demand=True)) as found:
         for _ in range(8):
             found.produce()
         yield found
@@ -44,17 +43,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 @pytest.fixture
 def http(node: Node) -> Http:
-    return Http(application(node))
+    return Http(create_application(node))
 
 
 def proved(answer: Any) -> bool:
     """Whether what an answer proves is true under the header that it names."""
-    trust = trust_of(answer["trust"], "trust")
-    return judge(document_of(answer["proof"], "answer"), trust).valid
+    trust = parse_trust_object(answer["trust"], "trust")
+    return verify_document(build_document(answer["proof"], "answer"), trust).valid
 
 
 def test_whatever_is_asked_is_answered_as_the_document_says(node: Node) -> None:
-    served = application(node, ["testserver"])
+    served = create_application(node, ["testserver"])
     document: Any = schemathesis.openapi.from_asgi("/openapi.json", served)
     every = (found.ok() for found in document.get_all_operations())
     own = [one for one in every if one.path.startswith("/v1/chains") and not one.path.endswith("transactions")]
@@ -91,7 +90,7 @@ def test_a_message_is_proved_at_the_leaf_that_lists_it(http: Http) -> None:
 
 
 def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(views, "MAX_ANSWER_BYTES", views.ANSWER_MARGIN + 2_000)
+    monkeypatch.setattr(routes, "MAX_ANSWER_BYTES", routes.ANSWER_MARGIN + 2_000)
     assert http.get("/v1/chains/far/watermark").status_code == 200
     answer = http.get("/v1/chains/far/ingress")
     assert answer.status_code == 400 and "an answer at most" in answer.json()["text"]
@@ -99,7 +98,7 @@ def test_what_is_too_long_for_an_answer_is_refused(http: Http, monkeypatch: pyte
 
 def test_the_state_of_a_height_is_made_once_for_all_who_ask(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     http.get("/v1/chains/far/ingress?height=6")
-    monkeypatch.setattr("causeway.proving.icmp.relay._relay_state", None)
+    monkeypatch.setattr("causeway.proving.icmp.messages._relay_state", None)
     assert [http.get(f"/v1/chains/{chain}/ingress?height=6").status_code for chain in ("far", "left")] == [200, 200]
 
 
@@ -107,8 +106,8 @@ def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_f
     lake = make_lake(tmp_path, commit_every=8)
     content = Lake.at(lake).about()["scenario"]
     content["network"]["executor"] = "in_process"
-    with Node(scenario_of(content, lake, NOWHERE), lake, Pace(0, on_demand=True)) as found:
-        http = Http(application(found))
+    with Node(recorded_scenario(content, lake, NOWHERE), lake, BlockPace(0, on_demand=True)) as found:
+        http = Http(create_application(found))
         answer = http.get("/v1/chains/right/watermark?height=3")
         assert answer.status_code == 200 and proved(answer.json()), answer.text
         for path in Path(lake).glob("heights/*/outbound-*"):
@@ -119,7 +118,7 @@ def test_a_lake_that_was_run_is_served_without_its_scenario_at_heights_that_no_f
 
 def test_users_send_and_nobody_carries(node: Node, http: Http) -> None:
     def post(kind: str, chain: str, content: dict[str, Any], path: str) -> httpx.Response:
-        return http.post(path, json.dumps(signed(KEY, node.opened.lake.identity, kind, chain, 1, content).body()))
+        return http.post(path, json.dumps(sign_message(KEY, node.opened.lake.identity, kind, chain, 1, content).body()))
 
     good = {"to": "alice", "call": {"receiver": "bob", "method": "echo"}}
     for wrong, why in ({**good, "to": "bob", "chain": "left"}, "content: to:"), ({**good, "to": 99}, "chain: missing"):

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.protocols.ibc.envelope import CALL_BYTES
-from causeway.service.api import application
-from tests.service.lakes import Lakes, both, key_of
+from causeway.protocols.ibc.packets import CALL_BYTES
+from causeway.service.node.api import create_application
 from tests.service.test_api import Http
+from tests.support.common.lakes import Lakes, both, key_of
 
 MOST = 1_000
 METHOD = "greet"
@@ -94,7 +94,7 @@ def test_what_a_block_can_carry_out_is_taken(tmp_path: Path) -> None:
 def test_the_sender_is_told_what_the_block_refused_and_what_a_program_failed_on(tmp_path: Path) -> None:
     with both(tmp_path, calls=0, options="unbonding_seconds = 5.0", echo="faulty") as lakes:
         node = lakes.nodes["left"]
-        http = Http(application(node))
+        http = Http(create_application(node))
         good, late, dear, wrong, other = (
             call(),
             {**call(), "count": 2},

@@ -18,15 +18,15 @@ from typing import Any
 import httpx
 import pytest
 
-from causeway.network.scenario import load_scenario
-from causeway.service.http_client import ServiceClient
-from causeway.service.ibc.views import Views
-from causeway.service.keys import Key, read_key, write_key
-from causeway.service.node import Node, Pace
-from causeway.service.validators import with_validators
-from tests.pipeline.kills import KILLS
-from tests.service.certificates import certificate
-from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
+from causeway.scenarios.scenario import load_scenario
+from causeway.service.http.client import ServiceClient
+from causeway.service.ibc.routes import Views
+from causeway.service.keys.key_files import AccountKey, read_key, write_key
+from causeway.service.keys.validators import add_validators
+from causeway.service.node.node import BlockPace, Node
+from tests.support.common.certificates import certificate
+from tests.support.common.kills import KILLS
+from tests.support.common.lakes import ENDS, OTHER, Lakes, scenario_text
 
 SECONDS = 120.0
 """After so long something hangs."""
@@ -67,8 +67,8 @@ def validators_of(folder: Path, own: str) -> tuple[str, str, str, str]:
 def opened(folder: Path, own: str) -> Node:
     """Return the node of a lake that a process left."""
     _, key, _, other = validators_of(folder, own)
-    scenario, keys = with_validators(load_scenario(folder / f"{own}.toml"), [key], [other])
-    return Node(scenario, str(folder / own), Pace(0, on_demand=True), keys=keys)
+    scenario, keys = add_validators(load_scenario(folder / f"{own}.toml"), [key], [other])
+    return Node(scenario, str(folder / own), BlockPace(0, on_demand=True), keys=keys)
 
 
 class Served:
@@ -80,7 +80,7 @@ class Served:
         self.urls: dict[str, str] = {}
         for own in ENDS:
             (folder / f"{own}.toml").write_text(scenario_text(own, calls, **scenario))
-            write_key(folder / f"{own}.key", Key.made())
+            write_key(folder / f"{own}.key", AccountKey.made())
         for own in ENDS:
             self.processes[own] = self._start(own, "--port", "0", "--scenario", str(folder / f"{own}.toml"))
         for own in ENDS:
@@ -245,7 +245,7 @@ def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
 def test_a_message_is_sent_over_tls_and_waited_for(tmp_path: Path) -> None:
     files = certificate(tmp_path)
     (tmp_path / "left.toml").write_text(scenario_text("left", 0))
-    write_key(tmp_path / "me.key", Key.made())
+    write_key(tmp_path / "me.key", AccountKey.made())
     arguments = ["--scenario", str(tmp_path / "left.toml"), "--drawn-keys", "--on-demand", "--block-seconds", "0"]
     tls = ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     server = start("serve", str(tmp_path / "left"), "--json", "--port", "0", *arguments, *tls)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causeway.service.node import Node
-from tests.service.lakes import ENDS, both
+from causeway.service.node.node import Node
+from tests.support.common.lakes import ENDS, both
 
 
 def headers(node: Node, chain: str) -> list[tuple[bytes, bytes]]:

@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from starlette.applications import Starlette
 
-from causeway.service.api import application
-from causeway.service.signing import MESSAGE, TRANSACTION, canonical, signed
-from tests.service.lakes import Lakes, both, key_of
+from causeway.service.keys.signing import MESSAGE, TRANSACTION, canonical_json, sign_message
+from causeway.service.node.api import create_application
 from tests.service.test_api import Http
 from tests.service.test_processes import ended, line_of, start
+from tests.support.common.lakes import Lakes, both, key_of
 from tests.tiers import sized
 
 SECONDS = int(os.environ.get("CAUSEWAY_FUZZ_SECONDS", "60"))
@@ -55,7 +55,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
 
 @pytest.fixture(scope="module")
 def served(lakes: Lakes) -> Starlette:
-    return application(lakes.nodes["left"], ["testserver"])
+    return create_application(lakes.nodes["left"], ["testserver"])
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,8 @@ def test_what_is_signed_and_of_any_content_is_taken_or_refused(
     def run(case: Any) -> None:
         content = json.loads(json.dumps(case.body["content"]), parse_float=lambda text: int(float(text)))
         chain = "left" if PATHS[path] == TRANSACTION else ""
-        message = signed(key_of(77), node.opened.lake.identity, PATHS[path], chain, next(nonces), content)
-        answer = http.post(path.format(chain="left"), canonical(message.body()))
+        message = sign_message(key_of(77), node.opened.lake.identity, PATHS[path], chain, next(nonces), content)
+        answer = http.post(path.format(chain="left"), canonical_json(message.body()))
         statuses.add(answer.status_code)
         assert answer.status_code in (200, 202, 400, 429), answer.text
 

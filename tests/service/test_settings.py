@@ -11,25 +11,25 @@ from typing import Any
 
 import httpx
 import pytest
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.network.scenario import load_scenario
-from causeway.protocols.registry import protocol, registered
-from causeway.service.faults import Faults, FaultSettings
-from causeway.service.http_client import Refused, ServiceClient, ServiceError
-from causeway.service.ibc.client import LakeClient
-from causeway.service.ibc.relaying import directions_between
-from causeway.service.relay import relay_between, require_two_lakes
-from causeway.service.relay_steps import Submit
-from causeway.service.signing import TRANSACTION, Signed
-from tests.service.lakes import scenario_text
+from causeway.protocols.registry import find_protocol, register_protocol
+from causeway.scenarios.scenario import load_scenario
+from causeway.service.http.client import Refused, ServiceClient, ServiceError
+from causeway.service.ibc.client import ZoneLakeClient
+from causeway.service.ibc.relay_runner import find_directions
+from causeway.service.keys.signing import TRANSACTION, SignedMessage
+from causeway.service.relay.faults import FaultSettings, TransactionFaults
+from causeway.service.relay.process import find_relay, require_two_lakes
+from causeway.service.relay.steps import Submit
+from tests.support.common.lakes import scenario_text
 
 
 def test_external_chains_are_for_protocols_that_have_them(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(scenario_text("left").replace('"ibc"', '"alone"'))
     with (
-        registered(replace(protocol("ibc"), name="alone", external=False)),
+        register_protocol(replace(find_protocol("ibc"), name="alone", external=False)),
         pytest.raises(InvalidInput, match=r"chains\[1\]\.external: under alone no chain .* allowed under: ibc, ic"),
     ):
         load_scenario(path)
@@ -62,7 +62,7 @@ def test_faults_follow_from_the_seed() -> None:
     sent = [Submit("a", "left", bytes([number]), 1, False) for number in range(100)]
 
     def run(seed: str) -> list[list[int]]:
-        faults: Faults[Submit] = Faults(settings, seed)
+        faults: TransactionFaults[Submit] = TransactionFaults(settings, seed)
         return [[copy.transaction[0] for copy in faults.applied(one)] for one in sent]
 
     assert run("1") == run("1") != run("2")
@@ -115,10 +115,10 @@ def between(a: dict[str, Any], b: dict[str, Any], only: tuple[str, ...] = (), si
         served = {"a": a, "b": b}
         transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
         async with (
-            LakeClient("http://a", transport=transport) as one,
-            LakeClient("http://b", transport=transport) as other,
+            ZoneLakeClient("http://a", transport=transport) as one,
+            ZoneLakeClient("http://b", transport=transport) as other,
         ):
-            directions, _ = await directions_between(one, other, only, side)
+            directions, _ = await find_directions(one, other, only, side)
             return [str(direction) for direction in directions]
 
     return asyncio.run(find())
@@ -166,9 +166,9 @@ def test_lakes_whose_messages_no_process_carries(
     served = {"a": {"protocol": a}, "b": b}
     served = {end: {**STATUS, **status} if status else {} for end, status in served.items()}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
-    monkeypatch.setattr("causeway.service.relay.ServiceClient", partial(ServiceClient, transport=transport))
+    monkeypatch.setattr("causeway.service.relay.process.ServiceClient", partial(ServiceClient, transport=transport))
     with pytest.raises(InvalidInput, match=error):
-        asyncio.run(relay_between("http://a", "http://b"))
+        asyncio.run(find_relay("http://a", "http://b"))
 
 
 def asked(respond: Any, tries: int = 3) -> Any:
@@ -182,7 +182,7 @@ def asked(respond: Any, tries: int = 3) -> Any:
         return found
 
     async def ask() -> Any:
-        async with LakeClient("http://a", tries=tries, transport=httpx.MockTransport(answer)) as client:
+        async with ZoneLakeClient("http://a", tries=tries, transport=httpx.MockTransport(answer)) as client:
             return await client.submit("left", b"x", 0)
 
     return asyncio.run(ask())
@@ -192,7 +192,7 @@ def taken(request: httpx.Request) -> httpx.Response:
     """Return what a lake answers to a transaction that it takes."""
     body = json.loads(request.content)
     sender, content = bytes.fromhex(body["sender"]), body["content"]
-    name = Signed(body["lake"], TRANSACTION, "left", sender, body["nonce"], content).hash
+    name = SignedMessage(body["lake"], TRANSACTION, "left", sender, body["nonce"], content).hash
     return httpx.Response(202, json={"hash": name, "state": "waiting", "height": None})
 
 
@@ -252,4 +252,4 @@ def test_answers_that_are_none(response: httpx.Response, error: type[Exception],
 
 def test_an_address_that_is_none() -> None:
     with pytest.raises(InvalidInput, match="write it as http://HOST:PORT"):
-        LakeClient("localhost:8421")
+        ZoneLakeClient("localhost:8421")

@@ -1,4 +1,4 @@
-"""A short soak (``tests.service.soak``): kills at random, hostile peers, everything delivered once, in order."""
+"""A short soak (``tests.support.common.soak``): kills at random, hostile peers, everything delivered once, in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.soak import soak
+from tests.support.common.soak import soak
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from causeway_proofs.documents.trust import parse_trust_object
+from causeway_proofs.documents.verification import build_document, verify_document
+from causeway_proofs.ic.messages import Request, decode_stream_message
+from causeway_proofs.ic.stream_header import decode_stream_header
 from starlette.applications import Starlette
 
-from causeway.proofs.documents.reading import document_of
-from causeway.proofs.documents.trust import trust_of
-from causeway.proofs.documents.verdict import judge
-from causeway.proofs.ic.messages import Request, decode_stream_message
-from causeway.proofs.ic.stream_header import decode_stream_header
-from causeway.service.api import application
-from tests.service.subnet_lakes import both
+from causeway.service.node.api import create_application
+from tests.support.common.subnet_lakes import both
 
 PATH = "/v1/chains/left/certificate"
 
@@ -31,8 +30,8 @@ def get(served: Starlette, path: str, **query: Any) -> httpx.Response:
 
 def value(document: dict[str, Any], key: str) -> bytes:
     """What a document shows, if it is true under a subnet's key."""
-    trust = trust_of({"kind": "ic_public_key", "key": key, "subnet_id": document["subnet_id"]}, "status")
-    verdict = judge(document_of(document, "answer"), trust)
+    trust = parse_trust_object({"kind": "ic_public_key", "key": key, "subnet_id": document["subnet_id"]}, "status")
+    verdict = verify_document(build_document(document, "answer"), trust)
     assert verdict.valid, verdict.error
     (shown,) = document["paths"]
     return bytes.fromhex(shown["value"])
@@ -41,7 +40,7 @@ def value(document: dict[str, Any], key: str) -> bytes:
 def test_streams_are_shown_under_the_key_that_the_status_names(tmp_path: Path) -> None:
     with both(tmp_path, calls=5, more=CERTIFYING) as lakes:
         lakes.settle("left")
-        served = application(lakes.nodes["left"])
+        served = create_application(lakes.nodes["left"])
         key = get(served, "/v1/status").json()["chains"][0]["public_key"]
         found = get(served, PATH, counterparty="right")
         assert found.status_code == 200

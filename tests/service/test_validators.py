@@ -10,23 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.tendermint.trust import decode_header_update
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from causeway.model.errors import InvalidInput
-from causeway.network.network import Network
-from causeway.network.opened import open_lake
-from causeway.network.recheck import Recheck
-from causeway.network.scenario import Scenario, load_scenario
-from causeway.pipeline.lake import Lake
-from causeway.proofs.tendermint.update import decode_header_update
-from causeway.protocols.secrets import Secrets
-from causeway.service.keys import WEAK, Key, public_key, read_key, write_key
-from causeway.service.node import Node, Pace
-from causeway.service.signed_heights import SignedAlready
-from causeway.service.signing import MESSAGE, NotSigned, Signed, signed
-from causeway.service.validators import ValidatorKeys, with_validators
-from tests.service.lakes import key_of, scenario_text
+from causeway.network.network import LakeNetwork
+from causeway.network.opened_lake import open_lake
+from causeway.network.recheck import LakeRecheck
+from causeway.protocols.shared.secrets import Secrets
+from causeway.scenarios.scenario import Scenario, load_scenario
+from causeway.service.keys.key_files import WEAK, AccountKey, public_key, read_key, write_key
+from causeway.service.keys.signing import MESSAGE, NotSigned, SignedMessage, sign_message
+from causeway.service.keys.validators import SignedAlready, ValidatorKeys, add_validators
+from causeway.service.node.node import BlockPace, Node
+from causeway.storage.lake import Lake
+from tests.support.common.lakes import key_of, scenario_text
 
 
 class Left:
@@ -36,22 +35,22 @@ class Left:
         self.folder, self.lake = folder, str(folder / "lake")
         self.files = [folder / f"{number}.key" for number in range(validators)]
         for file in self.files:
-            write_key(file, Key.made())
+            write_key(file, AccountKey.made())
         self.other = key_of(99).public.hex()
         (folder / "left.toml").write_text(scenario_text("left", calls=0))
 
     def scenario(self, **options: Any) -> tuple[Scenario, ValidatorKeys]:
         own = [f"left={file}" for file in options.pop("files", self.files)]
-        return with_validators(load_scenario(self.folder / "left.toml"), own, [f"right={self.other}"], **options)
+        return add_validators(load_scenario(self.folder / "left.toml"), own, [f"right={self.other}"], **options)
 
     def node(self, lake: str | None = None, **options: Any) -> Node:
         scenario, keys = self.scenario(**options)
-        return Node(scenario, lake or self.lake, Pace(0, on_demand=True), keys=keys)
+        return Node(scenario, lake or self.lake, BlockPace(0, on_demand=True), keys=keys)
 
     def send(self, node: Node) -> None:
         nonce = node.senders.last(key_of(1).public) + 1
         content = {"to": "caller-left", "call": {"receiver": "echo-right", "method": "hello"}}
-        node.take(signed(key_of(1), node.opened.lake.identity, MESSAGE, "", nonce, content))
+        node.take(sign_message(key_of(1), node.opened.lake.identity, MESSAGE, "", nonce, content))
 
 
 @pytest.fixture
@@ -194,7 +193,7 @@ def test_marks_that_are_lost_damaged_or_in_the_lake(left: Left) -> None:
 def test_validators_that_are_none(left: Left, own: list[str], others: list[str], error: str) -> None:
     words = {"key": left.files[0], "other": left.other}
     with pytest.raises(InvalidInput, match=error):
-        with_validators(
+        add_validators(
             load_scenario(left.folder / "left.toml"),
             [text.format(**words) for text in own],
             [text.format(**words) for text in others],
@@ -203,9 +202,9 @@ def test_validators_that_are_none(left: Left, own: list[str], others: list[str],
 
 def test_a_key_of_no_listed_validator(left: Left) -> None:
     scenario, _ = left.scenario()
-    write_key(left.folder / "more.key", Key.made())
+    write_key(left.folder / "more.key", AccountKey.made())
     with pytest.raises(InvalidInput, match="is the key of no validator that"):
-        with_validators(scenario, [f"left={left.folder / 'more.key'}"])
+        add_validators(scenario, [f"left={left.folder / 'more.key'}"])
 
 
 def test_a_plain_run_has_no_keys_of_a_served_lake(left: Left) -> None:
@@ -213,7 +212,7 @@ def test_a_plain_run_has_no_keys_of_a_served_lake(left: Left) -> None:
         node.produce()
         scenario = node.scenario
     with pytest.raises(InvalidInput, match="secret keys of 0 of its 1 validators are here"):
-        Network(scenario, left.lake, resume=True)
+        LakeNetwork(scenario, left.lake, resume=True)
 
 
 def test_keys_never_leave_the_process(left: Left) -> None:
@@ -258,13 +257,13 @@ def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(l
         node.produce()
         node.produce()
     opened = open_lake(left.lake)
-    without = Recheck(opened)
+    without = LakeRecheck(opened)
     for height in range(3):
         without.roots(height)
     with pytest.raises(InvalidInput, match="--validator-key: missing; the validators of this lake sign with keys in"):
         without.execute(0, 2)
     _, keys = left.scenario()
-    assert Recheck(opened, secrets=keys.secrets).execute(0, 2) is None
+    assert LakeRecheck(opened, secrets=keys.secrets).execute(0, 2) is None
 
 
 @pytest.mark.parametrize("sign", [0, 1])
@@ -272,7 +271,7 @@ def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(l
 def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
     public = (y + (sign << 255)).to_bytes(32, "little")
     forged = bytes([1, *bytes(31)]) + bytes(32)  # the neutral element, and 0: good wherever the key falls out of it
-    sent = [Signed("lake", MESSAGE, "", public, nonce, {"to": 1}, forged) for nonce in range(200)]
+    sent = [SignedMessage("lake", MESSAGE, "", public, nonce, {"to": 1}, forged) for nonce in range(200)]
     verify = Ed25519PublicKey.from_public_bytes(public).verify
     assert any(_passes(verify, one) for one in sent)
     for one in sent:
@@ -282,7 +281,7 @@ def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
         public_key(public.hex(), "--relayer")
 
 
-def _passes(verify: Any, message: Signed) -> bool:
+def _passes(verify: Any, message: SignedMessage) -> bool:
     try:
         verify(message.signature, message.encoded)
     except InvalidSignature:

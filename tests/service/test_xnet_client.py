@@ -9,30 +9,28 @@ from typing import Any
 
 import httpx
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.ic.slice import CertifiedStreamSlice
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.ic.principals import principal_to_text
-from causeway.proofs.ic.slice import CertifiedStreamSlice
-from causeway.protocols.ic.slice_pool import Position, SlicePool
-from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.ic.node_choice import FAULT_SECONDS, LONGEST, NodeChoice
-from causeway.service.ic.node_faults import Liar
-from causeway.service.ic.xnet_client import BODY_BYTES, Remote, XNetClient
-from causeway.service.ic.xnet_endpoint import PROTOBUF, answer
-from tests.unit.ic_streams import BEGIN, END, KEY, OWN, REMOTE, certified
+from causeway.protocols.ic.streams.remote_slices import SliceReader
+from causeway.protocols.ic.streams.slice_pool import SlicePool, StreamPosition
+from causeway.service.ic.xnet_client import BODY_BYTES, FAULT_SECONDS, LONGEST, NodeChoice, RemoteNodes, XNetClient
+from causeway.service.ic.xnet_endpoint import PROTOBUF, SliceTamperer, answer_request
+from tests.support.ic.ic_streams import BEGIN, END, KEY, OWN, REMOTE, certified
 
 PATH = f"/api/v1/stream/{principal_to_text(OWN)}"
 Node = Callable[[httpx.Request], httpx.Response]
 
 
 def honest(request: httpx.Request, **state: int) -> httpx.Response:
-    reply = answer(certified(**state), request.url.path, request.url.query.decode())
+    reply = answer_request(certified(**state), request.url.path, request.url.query.decode())
     return httpx.Response(reply.status, content=reply.body, headers=dict(reply.headers))
 
 
-def lying(liar: Liar) -> Node:
+def lying(liar: SliceTamperer) -> Node:
     def node(request: httpx.Request) -> httpx.Response:
-        reply = answer(certified(), request.url.path, request.url.query.decode(), liar)
+        reply = answer_request(certified(), request.url.path, request.url.query.decode(), liar)
         return httpx.Response(reply.status, content=reply.body, headers=dict(reply.headers))
 
     return node
@@ -56,8 +54,8 @@ class Setting:
         self.nodes, self.now, self.asked = dict(nodes), 0.0, Counter[str]()
         reader = SliceReader({REMOTE: KEY.public_key()})
         self.pool = SlicePool(lambda remote, held: reader.verify(OWN, remote, held), slice_messages=6)
-        self.pool.garbage_collect({REMOTE: Position(position, 1)})
-        remote = Remote(REMOTE, KEY.public_key(), tuple(f"http://{name}:1" for name in nodes))
+        self.pool.garbage_collect({REMOTE: StreamPosition(position, 1)})
+        remote = RemoteNodes(REMOTE, KEY.public_key(), tuple(f"http://{name}:1" for name in nodes))
         transport = httpx.MockTransport(self._answer)
         self.client = XNetClient(
             OWN, self.pool, reader, {REMOTE: remote}, seed, transport=transport, clock=lambda: self.now
@@ -108,14 +106,14 @@ def test_a_subnet_without_news_gives_nothing_and_nobody_is_blamed() -> None:
     one = Setting({"a": of(b"", 204)}, 1)
     assert one.pull() == [False] and one.failures == {}
     one = Setting({"a": of(b"", 204)})
-    assert one.pull() == [False] and one.failures == {"NoStream": 1} and one.client.bad_nodes(REMOTE) == []
+    assert one.pull() == [False] and one.failures == {"NoStream": 1} and one.client.excluded_nodes(REMOTE) == []
 
 
 @pytest.mark.parametrize(
     ("node", "cause"),
     [
         (down, "ConnectError"),
-        (lying(Liar.made()), "RootHashMismatch"),
+        (lying(SliceTamperer.made()), "RootHashMismatch"),
         (of(b"", 503), "Status503"),
         (of(b"", 302), "Status302"),
         (of(b"", 302, where="user@?]"), "Status302"),
@@ -132,7 +130,7 @@ def test_after_a_bad_answer_another_node_is_asked_and_the_bad_one_is_left_alone(
         assert one.pull(3)[0] and one.run() == (BEGIN, 6)
         assert one.asked["bad"] <= 1
         if one.asked["bad"]:
-            assert one.failures == {cause: 1} and one.client.bad_nodes(REMOTE) == ["http://bad:1"]
+            assert one.failures == {cause: 1} and one.client.excluded_nodes(REMOTE) == ["http://bad:1"]
             return
     raise AssertionError("the bad node was never asked")
 
@@ -150,10 +148,10 @@ def test_what_no_node_should_bring_about_is_told_and_the_next_pull_asks_another(
     monkeypatch.setattr(one.client._reader, "decode", broken)
     with pytest.raises(IndexError):
         one.pull()
-    assert one.failures == {"IndexError": 1} and len(one.client.bad_nodes(REMOTE)) == 1
+    assert one.failures == {"IndexError": 1} and len(one.client.excluded_nodes(REMOTE)) == 1
     assert one.pull() == [True] and one.run() == (BEGIN, 6) and set(one.asked.values()) == {1}
     one.now += FAULT_SECONDS
-    assert one.client.bad_nodes(REMOTE) == []
+    assert one.client.excluded_nodes(REMOTE) == []
 
 
 def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:
@@ -173,7 +171,7 @@ def test_a_node_that_is_behind_is_passed_over_and_not_blamed() -> None:
         one.pull()
         one.pool.drop(REMOTE)
     assert one.failures == {"OutOfRange": one.asked["stale"]} and one.asked["stale"] > 3
-    assert one.client.bad_nodes(REMOTE) == []
+    assert one.client.excluded_nodes(REMOTE) == []
     one = Setting({"stale": lambda request: honest(request, end=BEGIN + 3, signals=8), "good": honest})
     one.nodes["good"] = lambda request: honest(request, end=BEGIN + 3)
     while one.run()[1] == 0 or one.asked["good"] == 0:
@@ -220,7 +218,7 @@ def test_slow_nodes_are_given_up_after_the_deadline() -> None:
     async def pull() -> tuple[bool, Counter[str]]:
         reader = SliceReader({REMOTE: KEY.public_key()})
         pool = SlicePool(lambda remote, held: reader.verify(OWN, remote, held))
-        remotes = {REMOTE: Remote(REMOTE, KEY.public_key(), ("http://slow:1",))}
+        remotes = {REMOTE: RemoteNodes(REMOTE, KEY.public_key(), ("http://slow:1",))}
         transport = httpx.ASGITransport(never)
         async with XNetClient(OWN, pool, reader, remotes, 1, transport=transport, deadline=0.05) as client:
             return await client.pull(REMOTE), client.pulled[REMOTE].failures

@@ -9,26 +9,25 @@ from typing import Any
 
 import httpx
 import pytest
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.ic.slice import decode_certified_stream_slice
 
-from causeway.network.replayed import ReplayBusy
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.principals import principal_to_text
-from causeway.proofs.ic.slice import decode_certified_stream_slice
+from causeway.network.replay import ReplayBusy
 from causeway.protocols.ic.ids import subnet_id
-from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.by_port import ByPort
-from causeway.service.ic.node_faults import LIES, Liar
-from causeway.service.ic.xnet_endpoint import MOST_RUNNING, Conduct, XNetNode, answer
-from tests.unit.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
+from causeway.protocols.ic.streams.remote_slices import SliceReader
+from causeway.service.ic.xnet_endpoint import LIES, MOST_RUNNING, ServingFaults, SliceTamperer, XNetNode, answer_request
+from causeway.service.node.server import PortRouter
+from tests.support.ic.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
 
 STREAM = f"/api/v1/stream/{principal_to_text(OWN)}"
 
 
 def test_streams_are_listed_by_the_texts_of_ids() -> None:
-    found = answer(certified(), "/api/v1/streams", "")
+    found = answer_request(certified(), "/api/v1/streams", "")
     assert (found.status, found.headers["content-type"]) == (200, "application/json")
     assert json.loads(found.body) == [principal_to_text(OWN), principal_to_text(OTHER)]
-    assert answer(None, "/api/v1/streams", "").body == b"[]"
+    assert answer_request(None, "/api/v1/streams", "").body == b"[]"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_streams_are_listed_by_the_texts_of_ids() -> None:
     ],
 )
 def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int, witness: int | None) -> None:
-    found = answer(certified(), STREAM, query)
+    found = answer_request(certified(), STREAM, query)
     assert (found.status, found.headers["content-type"]) == (200, "application/x-protobuf")
     assert found.headers["x-protobuf-message"] == "xnet.v1.CertifiedStreamSlice"
     held = decode_certified_stream_slice(found.body)
@@ -78,28 +77,28 @@ def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int
     ],
 )
 def test_what_cannot_be_served_has_a_status_of_its_own(path: str, query: str, status: int) -> None:
-    found = answer(certified(), path, query)
+    found = answer_request(certified(), path, query)
     assert found.status == status and len(found.body) < 300
     assert (found.body == b"") == (status == 204)
 
 
 def test_a_node_without_a_certified_state_has_no_streams() -> None:
-    assert answer(None, STREAM, "").status == 204
-    assert answer(None, STREAM, "x=1").status == 400
+    assert answer_request(None, STREAM, "").status == 204
+    assert answer_request(None, STREAM, "x=1").status == 400
 
 
 def test_every_lie_is_found_and_none_is_a_valid_slice() -> None:
-    reader, liar = SliceReader({REMOTE: KEY.public_key()}), Liar.made()
+    reader, liar = SliceReader({REMOTE: KEY.public_key()}), SliceTamperer.made()
     causes = []
     for _ in LIES:
-        found = answer(certified(), STREAM, f"msg_begin={BEGIN}&msg_limit=4", liar)
+        found = answer_request(certified(), STREAM, f"msg_begin={BEGIN}&msg_limit=4", liar)
         with pytest.raises(ProofError) as refused:
             reader.verify(OWN, REMOTE, reader.decode(found.body))
         causes.append(type(refused.value).__name__)
     mismatch = "RootHashMismatch"
     assert causes == [mismatch, mismatch, "InvalidSignature", "InvalidDestination", mismatch]
     for _ in LIES:
-        found = answer(certified(), STREAM, f"msg_begin={END}", liar)
+        found = answer_request(certified(), STREAM, f"msg_begin={END}", liar)
         with pytest.raises(ProofError):
             reader.verify(OWN, REMOTE, reader.decode(found.body))
 
@@ -116,7 +115,7 @@ def test_a_fault_of_a_node_is_told_and_answered_without_its_text() -> None:
         raise faults.pop(0)
 
     async def ask() -> list[tuple[int, str]]:
-        node = XNetNode(lambda: Conduct(broken), lambda path, error: told.append((path, str(error))))
+        node = XNetNode(lambda: ServingFaults(broken), lambda path, error: told.append((path, str(error))))
         async with client(node) as asking:
             found = [await asking.get(STREAM) for _ in range(2)]
             return [(one.status_code, one.text) for one in found]
@@ -134,7 +133,7 @@ def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
         return certified()
 
     async def ask() -> list[int]:
-        async with client(XNetNode(lambda: Conduct(slowly))) as asking:
+        async with client(XNetNode(lambda: ServingFaults(slowly))) as asking:
             running = [asyncio.create_task(asking.get(STREAM)) for _ in range(MOST_RUNNING)]
             for _ in running:
                 await asyncio.to_thread(begun.acquire, timeout=10)
@@ -147,7 +146,7 @@ def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
 
 
 def test_a_node_that_is_down_answers_nothing_and_a_slow_one_later() -> None:
-    conduct = [Conduct(certified, down=True), Conduct(certified, delay=0.01), Conduct(certified)]
+    conduct = [ServingFaults(certified, down=True), ServingFaults(certified, delay=0.01), ServingFaults(certified)]
 
     async def ask() -> list[int]:
         async with client(XNetNode(lambda: conduct.pop(0))) as asking:
@@ -162,7 +161,10 @@ def test_nodes_share_a_server_and_each_answers_at_its_port() -> None:
         await send({"type": "http.response.body", "body": b""})
 
     async def ask() -> list[int]:
-        app = ByPort(main, {9001: XNetNode(lambda: Conduct(certified)), 9002: XNetNode(lambda: Conduct(lambda: None))})
+        app = PortRouter(
+            main,
+            {9001: XNetNode(lambda: ServingFaults(certified)), 9002: XNetNode(lambda: ServingFaults(lambda: None))},
+        )
         found = []
         for port in (9000, 9001, 9002):
             async with client(app, port) as asking:

@@ -8,18 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
+from causeway_proofs.errors import InvalidInput
 
 from causeway.cli import main
-from causeway.model.errors import InvalidInput
-from causeway.network.instances import program_state
-from causeway.network.opened import open_lake
-from causeway.network.scenario import load_scenario
-from causeway.pipeline.lake import LakeError
-from causeway.protocols.ic.certifying import public_key_of
-from causeway.service.node import Node
-from tests.property.random_scenarios import SPLITTING
-from tests.service.soak import Member, free_port
-from tests.service.subnet_lakes import ENDS, FIRST_PORT, SEEDS, Lakes, scenario_text
+from causeway.network.network import program_state
+from causeway.network.opened_lake import open_lake
+from causeway.protocols.ic.subnet_keys import derive_public_key
+from causeway.scenarios.scenario import load_scenario
+from causeway.service.node.node import Node
+from causeway.storage.lake import LakeError
+from tests.support.common.soak import Member, free_port
+from tests.support.common.subnet_lakes import ENDS, FIRST_PORT, SEEDS, Lakes, scenario_text
+from tests.support.properties.random_scenarios import SPLITTING
 
 NEW = "right-new"
 NEW_PORT = 9300
@@ -59,7 +59,7 @@ def test_nodes_that_moved_are_found_by_the_next_version(tmp_path: Path) -> None:
         assert client.pulled[remote].slices == before, "nobody is there any more"
         lakes.until_idle()
         assert client.pulled[remote].slices > before, "they are where the next version says"
-        assert client.bad_nodes(remote) == []
+        assert client.excluded_nodes(remote) == []
         lakes.check(CALLS)
     finally:
         lakes.close()
@@ -76,7 +76,7 @@ def split_texts(left_tick: int, right_tick: int, going: str) -> dict[str, str]:
         text += f'[[chains]]\nname = "{NEW}"\nfrom = {tick}\nexternal = {external}\n'
         text += f'[[splits]]\ntick = {tick}\nchain = "right"\ninto = "{NEW}"\nprograms = ["{going}"]\n'
         if own == "left":
-            key = public_key_of(SEEDS["right"], 2).hex()
+            key = derive_public_key(SEEDS["right"], 2).hex()
             text += f'[options.remote.{NEW}]\npublic_key = "{key}"\nendpoints = ["http://127.0.0.1:{NEW_PORT}"]\n'
         else:
             text = text.replace("[options.listen]", f'[options.listen]\n{NEW} = ["127.0.0.1:{NEW_PORT}"]')

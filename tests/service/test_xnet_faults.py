@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from causeway.pipeline.lake import LakeError
-from causeway.service import serving
 from causeway.service.ic import exchange as exchanging
-from causeway.service.ic.xnet_client import Pulled
-from causeway.service.serving_log import ServingLog
-from tests.service.subnet_lakes import both
+from causeway.service.ic.xnet_client import PullCounts
+from causeway.service.node import server
+from causeway.service.node.api import ServingLog
+from causeway.storage.lake import LakeError
 from tests.service.test_hostile_servers import Notes
+from tests.support.common.subnet_lakes import both
 
 OTHER_ID = b"another subnet"
 
@@ -27,7 +27,7 @@ class Client:
     def __init__(self, own: bytes, bad: bytes, times: int, until: Callable[[], None]) -> None:
         self.own, self._bad, self._times, self._until = own, bad, times, until
         self.asked: Counter[bytes] = Counter()
-        self.pulled: defaultdict[bytes, Pulled] = defaultdict(Pulled)
+        self.pulled: defaultdict[bytes, PullCounts] = defaultdict(PullCounts)
         self.clock = float
 
     async def pull(self, remote: bytes) -> bool:
@@ -99,7 +99,7 @@ def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monk
 
 
 def test_an_exchange_that_ends_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "AGAIN", 0.0)
+    monkeypatch.setattr(server, "AGAIN", 0.0)
     notes = Notes()
 
     class Broken:
@@ -118,7 +118,7 @@ def test_an_exchange_that_ends_begins_again(monkeypatch: pytest.MonkeyPatch) -> 
     broken: Any = Broken()
     served: Any = Served()
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(serving._fetch(broken, served, ServingLog(notes)))
+        asyncio.run(server._fetch(broken, served, ServingLog(notes)))
     faults = notes.named("fault")
     assert [fault["path"] for fault in faults] == ["exchange"] * 2
     assert faults[0]["error"] == "IndexError: nobody thought of this" and "test_xnet_faults.py" in faults[0]["where"]

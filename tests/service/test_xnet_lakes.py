@@ -9,21 +9,21 @@ from pathlib import Path
 import httpx
 import pyarrow as pa
 import pytest
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 
 from causeway.cli import main
-from causeway.model.errors import InvalidInput
-from causeway.model.ledger import Kind
-from causeway.model.traffic import CARRIED_SCHEMA
-from causeway.network.instances import program_state
-from causeway.network.scenario import load_scenario
-from causeway.pipeline.lake import Freed, LakeError
-from causeway.pipeline.vacuum import vacuum
-from causeway.proofs.ic.principals import principal_to_text
-from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
+from causeway.config.traffic import CARRIED_SCHEMA
+from causeway.core.vocabulary import Kind
+from causeway.network.network import program_state
+from causeway.scenarios.scenario import load_scenario
 from causeway.service.ic.exchange import MOST_UNCERTIFIED
-from causeway.service.ic.node_faults import LIES
-from causeway.service.node import Node, Pace
-from tests.service.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, both, scenario_text
+from causeway.service.ic.xnet_endpoint import LIES
+from causeway.service.node.node import BlockPace, Node
+from causeway.storage.lake import Freed, LakeError
+from causeway.storage.vacuum import vacuum_lake
+from tests.support.common.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, both, scenario_text
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -78,7 +78,7 @@ def test_a_node_that_is_behind_serves_what_it_has_where_a_vacuum_freed_what_it_l
         return [(found.status_code, found.content) for found in asyncio.run(ask())]
 
     lakes.settle("right")
-    vacuum(lakes.nodes["right"].network.lake, 0, 1)
+    vacuum_lake(lakes.nodes["right"].network.lake, 0, 1)
     with pytest.raises(Freed):
         lakes.nodes["right"].opened.state_rows(lakes.nodes["right"].opened.manifest(5), "offers", 1, lambda rows: rows)
     assert streams(FIRST_PORT["right"]) == [(200, b"[]"), (204, b"")], "it has nothing yet"
@@ -89,7 +89,7 @@ def test_a_node_that_is_behind_serves_what_it_has_where_a_vacuum_freed_what_it_l
     assert [status for status, _ in before] == [200, 200], "it came after"
     for _ in range(9):
         lakes.nodes["right"].produce()
-    vacuum(lakes.nodes["right"].network.lake, 0, 1)
+    vacuum_lake(lakes.nodes["right"].network.lake, 0, 1)
     assert streams(FIRST_PORT["right"]) == before
     lakes.until_idle()
     lakes.check(24)
@@ -188,7 +188,7 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
         lakes.settle("left")
     path = tmp_path / "left.toml"
     path.write_text(scenario_text("left", calls=3, ports=ports))
-    with Node(load_scenario(path), str(tmp_path / "left"), Pace(0, on_demand=True)) as node:
+    with Node(load_scenario(path), str(tmp_path / "left"), BlockPace(0, on_demand=True)) as node:
         exchange = node.endpoint.exchange
         assert exchange is not None and [one.port for one in exchange.addresses()] == [9105]
     key = scenario_text("left").split('public_key = "')[1].split('"')[0]

@@ -1,4 +1,4 @@
-"""A short soak (``tests.service.xnet_soak``): two deployments over HTTP, kills, one of four endpoints lying."""
+"""A short soak (``tests.support.common.xnet_soak``): two deployments over HTTP, kills, one of four endpoints lying."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.xnet_soak import xnet_soak
+from tests.support.common.xnet_soak import xnet_soak
 
 pytestmark = pytest.mark.slow
 

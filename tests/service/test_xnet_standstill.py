@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from causeway.protocols.ic.slice_pool import Position
+from causeway.protocols.ic.streams.slice_pool import StreamPosition
 from causeway.service.ic import exchange as exchanging
-from causeway.service.ic.node_faults import Liar
-from causeway.service.ic.standstill import GoesOn, StandsStill, Standstill
-from causeway.service.serving_log import ServingLog
-from tests.service.subnet_lakes import both
+from causeway.service.ic.xnet_client import PullsResumed, PullsStalled, StallDetector
+from causeway.service.ic.xnet_endpoint import SliceTamperer
+from causeway.service.node.api import ServingLog
 from tests.service.test_hostile_servers import Notes
 from tests.service.test_xnet_client import Node, Setting, down, honest, lying, of
-from tests.unit.ic_streams import BEGIN, REMOTE
+from tests.support.common.subnet_lakes import both
+from tests.support.ic.ic_streams import BEGIN, REMOTE
 
 
-def looks(one: Setting, still: Standstill, seconds: int) -> list[StandsStill | GoesOn]:
+def looks(one: Setting, still: StallDetector, seconds: int) -> list[PullsStalled | PullsResumed]:
     """Pull once a second; return what is said."""
     found = []
     for _ in range(seconds):
@@ -29,28 +29,35 @@ def looks(one: Setting, still: Standstill, seconds: int) -> list[StandsStill | G
 
 
 def test_one_line_after_ten_seconds_then_less_and_less_often_and_one_when_it_goes_on() -> None:
-    one, still = Setting({"a": down, "b": lying(Liar.made())}), Standstill()
+    one, still = Setting({"a": down, "b": lying(SliceTamperer.made())}), StallDetector()
     assert looks(one, still, 10) == []
     (first,) = looks(one, still, 2)
-    assert isinstance(first, StandsStill) and 10 <= first.seconds < 12
+    assert isinstance(first, PullsStalled) and 10 <= first.seconds < 12
     assert first.failures["ConnectError"] > 2 and first.failures["RootHashMismatch"] == 1
     told = looks(one, still, 1_500)
-    assert [isinstance(said, StandsStill) and round(said.seconds, -1) for said in told] == [30, 70, 150, 310, 630, 1230]
+    assert [isinstance(said, PullsStalled) and round(said.seconds, -1) for said in told] == [
+        30,
+        70,
+        150,
+        310,
+        630,
+        1230,
+    ]
     one.nodes = dict.fromkeys("ab", honest)
     (last,) = looks(one, still, 1_000)
-    assert isinstance(last, GoesOn) and last.seconds > 1_500
+    assert isinstance(last, PullsResumed) and last.seconds > 1_500
     one.nodes = dict.fromkeys("ab", down)
     assert one.pool.take(REMOTE) is not None
     again = looks(one, still, 12)
-    assert [isinstance(said, StandsStill) and set(said.failures) for said in again] == [{"ConnectError"}], (
+    assert [isinstance(said, PullsStalled) and set(said.failures) for said in again] == [{"ConnectError"}], (
         "counted anew"
     )
 
 
 def test_nothing_is_said_while_any_node_answers_or_the_pool_is_full() -> None:
-    one = Setting({"a": down, "b": lying(Liar.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
-    assert looks(one, Standstill(), 100) == [] and len(one.failures) == 2
-    one, still = Setting({"a": honest}), Standstill()
+    one = Setting({"a": down, "b": lying(SliceTamperer.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
+    assert looks(one, StallDetector(), 100) == [] and len(one.failures) == 2
+    one, still = Setting({"a": honest}), StallDetector()
     assert one.pull() == [True] and one.run() == (BEGIN, 6), "there is no room for more"
     one.nodes["a"] = down
     assert looks(one, still, 100) == []
@@ -65,29 +72,29 @@ def test_nothing_is_said_while_any_node_answers_or_the_pool_is_full() -> None:
         (of(b"", 416), "OutOfRange", "an older copy of it, or another options.index_base"),
         (of(b"", 204), "NoStream", "an older copy"),
         (of(b"x" * 1000), "MalformedProof", "another options.certification_version"),
-        (lying(Liar(iter(["signature"] * 9))), "InvalidSignature", "options.remote.right.public_key"),
+        (lying(SliceTamperer(iter(["signature"] * 9))), "InvalidSignature", "options.remote.right.public_key"),
     ],
 )
 def test_what_to_look_at_follows_from_what_failed(node: Node, cause: str, advice: str) -> None:
-    (said,) = looks(Setting({"a": node}), Standstill(), 12)
-    assert isinstance(said, StandsStill) and set(said.failures) == {cause} and advice in said.advice("right")
+    (said,) = looks(Setting({"a": node}), StallDetector(), 12)
+    assert isinstance(said, PullsStalled) and set(said.failures) == {cause} and advice in said.advice("right")
 
 
 def test_a_remote_subnet_of_which_blocks_refuse_what_it_certifies_stands_still() -> None:
-    one, still = Setting({"a": honest}), Standstill()
-    expected = {REMOTE: Position(BEGIN, 1)}
+    one, still = Setting({"a": honest}), StallDetector()
+    expected = {REMOTE: StreamPosition(BEGIN, 1)}
     one.pool._clock = lambda: one.now
     told = []
     for _ in range(400):
         told += looks(one, still, 1)
         one.pool.take(REMOTE)
         one.pool.garbage_collect(expected)
-    assert all(isinstance(said, StandsStill) and set(said.failures) == {"RefusedByBlock"} for said in told)
+    assert all(isinstance(said, PullsStalled) and set(said.failures) == {"RefusedByBlock"} for said in told)
     assert len(told) == 5 and "ledger" in told[0].advice("right")  # type: ignore[union-attr]
     one.now += 60.0
     assert one.pull() == [True] and one.pool.take(REMOTE) is not None
-    one.pool.garbage_collect({REMOTE: Position(BEGIN + 6, 9)})
-    assert [type(said) for said in looks(one, still, 2)] == [GoesOn]
+    one.pool.garbage_collect({REMOTE: StreamPosition(BEGIN + 6, 9)})
+    assert [type(said) for said in looks(one, still, 2)] == [PullsResumed]
 
 
 def test_a_served_lake_says_that_its_partner_is_gone_and_that_it_is_back(

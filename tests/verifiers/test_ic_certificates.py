@@ -5,36 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.bls import SecretKey, public_key_to_der
-from causeway.proofs.ic.cbor_reader import cbor_bytes, cbor_head, cbor_text
-from causeway.proofs.ic.certificate import (
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic.bls import SecretKey, public_key_to_der
+from causeway_proofs.ic.cbor_reader import cbor_bytes, cbor_head, cbor_text
+from causeway_proofs.ic.certificate import (
     Certificate,
     Delegation,
     certification_message,
     decode_certificate,
     encode_certificate,
 )
-from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
-from causeway.proofs.ic.delegation import RangesForm, delegate
-from causeway.proofs.ic.hash_tree import (
-    EMPTY,
-    Fork,
-    HashTree,
-    Labeled,
-    Leaf,
-    Path,
-    Pruned,
-    build_tree,
-    digest,
-    leaves,
-)
-from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.lookup import lookup_path
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.stream_tree import index_label
-from tests.unit.ic_certification import (
+from causeway_proofs.ic.certification import RangesForm, certify, delegate, state_tree, verify_certificate
+from causeway_proofs.ic.hash_tree import EMPTY, Fork, HashTree, Labeled, Leaf, Path, Pruned, build_tree, digest, leaves
+from causeway_proofs.ic.lookup import lookup_path, prune
+from causeway_proofs.ic.primitives import encode_leb128
+from causeway_proofs.ic.stream_tree import index_label
+
+from tests.support.ic.ic_certification import (
     BEGIN,
     CANISTER,
     CERTIFIED,

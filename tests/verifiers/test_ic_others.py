@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic.bls import public_key_to_der
+from causeway_proofs.ic.certificate import Certificate, Delegation, decode_certificate, encode_certificate
+from causeway_proofs.ic.certification import Freshness, RangesForm, verify_certificate
 
 from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.bls import public_key_to_der
-from causeway.proofs.ic.certificate import Certificate, Delegation, decode_certificate, encode_certificate
-from causeway.proofs.ic.certification import Freshness, verify_certificate
-from causeway.proofs.ic.delegation import RangesForm
-from tests.unit.ic_certification import CANISTER, NOW, RANGES, SUBNET_ID, canister, certificate
+from tests.support.ic.ic_certification import CANISTER, NOW, RANGES, SUBNET_ID, canister, certificate
 from tests.verifiers.conftest import Build, Node
 from tests.verifiers.test_ic_certificates import ROOT_KEY, SCRIPT, laxly_read, request, tampered
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from causeway_proofs.substrate import egress_root, unrouted_key, watermark_key
+from causeway_proofs.substrate.ordered_lists import ordered_key
 
-from causeway.network.opened import open_lake
-from causeway.proofs.substrate import egress_root, unrouted_key, watermark_key
-from causeway.proofs.substrate.ordered import ordered_key
-from causeway.protocols.icmp.storage import relay_changes
-from causeway.proving.icmp.messages import prove_message
-from causeway.proving.icmp.relay import relay_leaves
-from tests.unit.icmp_lake import make_lake
+from causeway.network.opened_lake import open_lake
+from causeway.protocols.relay_chain.commitment import relay_changes
+from causeway.proving.icmp.messages import prove_message, relay_leaves
+from tests.support.icmp.icmp_lake import make_lake
 
 SCRIPT = "substrate.mjs"
 V0, V1 = 0, 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.proof_specs import PROOF_SPECS
-from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
-from tests.property.ics23_trees import build_iavl, build_simple
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.proof_specs import PROOF_SPECS
+from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
+
+from tests.support.properties.ics23_trees import build_iavl, build_simple
 from tests.vectors import decode_all, load_vectors
 from tests.verifiers.conftest import Node
 

@@ -7,19 +7,19 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.batch import BatchClaims, decode_proof
+from causeway_proofs.ics23.entries import sorted_entries
+from causeway_proofs.ics23.proof_specs import PROOF_SPECS, spec_rules
+from causeway_proofs.ics23.simple_store import SimpleStore
+from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway_proofs.wire.ics23_pb2 import BatchEntry, BatchProof, CommitmentProof
 
 from benchmarks.proofs.native import Native, verdicts
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.batch import Batch, message_of
-from causeway.proofs.ics23.entries import sorted_entries
-from causeway.proofs.ics23.proof_specs import PROOF_SPECS, rules_of
-from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
-from causeway.proofs.wire.ics23_pb2 import BatchEntry, BatchProof, CommitmentProof
 from tests.oracles.ics23.batches import batch_proof, compress
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.smt import SmtStore
-from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
+from tests.support.properties.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 from tests.tiers import sized
 from tests.verifiers.conftest import Node
 from tests.verifiers.reencoding import damaged, reencoded
@@ -171,7 +171,7 @@ def test_a_batch_that_the_library_in_javascript_compresses(
         proofs = [tree.existence(key) if key in STORED else tree.non_existence(key) for key in keys]
         (compressed,) = node("ics23_compress.mjs", [[proof.SerializeToString().hex() for proof in proofs]])
         claims += [Claim(spec, tree.root, key, STORED.get(key, b""), bytes.fromhex(compressed)) for key in keys]
-        batch = Batch(rules_of(PROOF_SPECS[spec]), tree.root, message_of(bytes.fromhex(compressed)))
+        batch = BatchClaims(spec_rules(PROOF_SPECS[spec]), tree.root, decode_proof(bytes.fromhex(compressed)))
         (line,) = batch.remarks({key: STORED.get(key) for key in keys})
         assert re.fullmatch(r"steps of lookup_inners that stand there twice: \d+", line)
     assert [own_verdict(claim) for claim in claims] == [True] * len(claims)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.ics23.entries import sorted_entries
+from causeway_proofs.ics23.simple_store import SimpleStore
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 
-from causeway.proofs.ics23.entries import sorted_entries
-from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from tests.oracles.ics23.batches import batch_proof, compress
 from tests.oracles.ics23.iavl_store import IavlStore
 from tests.oracles.ics23.multi_store import MultiStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from causeway.cli import main
-from tests.unit.ibc_lake import make_lake
+from tests.support.ibc.ibc_lake import make_lake
 from tests.verifiers.conftest import Node
 from tests.verifiers.test_ics23 import Claim, altered, own_verdict, verdicts
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from causeway_proofs.ic.stream_header import decode_stream_header
+from causeway_proofs.ic.stream_tree import index_label
 
 from causeway.cli import main
-from causeway.network.opened import open_lake
-from causeway.proofs.ic.stream_header import decode_stream_header
-from causeway.proofs.ic.stream_tree import index_label
+from causeway.network.opened_lake import open_lake
 from causeway.protocols.ic.ids import canister_id, subnet_id
 from causeway.proving.ic.state import get_state_at
-from tests.unit.ic_lake import make_lake
+from tests.support.ic.ic_lake import make_lake
 from tests.verifiers.conftest import Node
 
 SCRIPT = "ic_certificate.mjs"

@@ -8,11 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-
-from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers
-from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.scale import ScaleTypes
-from causeway.proofs.substrate.scale_shapes import (
+from causeway_proofs.errors import ProofError
+from causeway_proofs.substrate.scale import ScaleTypes
+from causeway_proofs.substrate.scale_shapes import (
     Array,
     Bits,
     Bool,
@@ -26,10 +24,12 @@ from causeway.proofs.substrate.scale_shapes import (
     Shape,
     Struct,
     Tuple,
-    shape_of,
+    parse_shape,
 )
+
+from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers
 from tests.fuzz.mutations import mutations
-from tests.property.scale_encodings import random_encoding, random_types
+from tests.support.properties.scale_encodings import random_encoding, random_types
 from tests.tiers import sized
 from tests.verifiers.conftest import Build
 
@@ -133,6 +133,6 @@ def test_what_it_accepts_in_another_form_and_we_refuse(rust: Native) -> None:
         ("Str", b"\x04\xff"): None,
     }
     types = ScaleTypes({})
-    told = [(words(shape_of({}, name)), data) for name, data in cases]
+    told = [(words(parse_shape({}, name)), data) for name, data in cases]
     assert reencodings(rust, told) == list(cases.values())
     assert not any(accepts(types, name, data) for name, data in cases)

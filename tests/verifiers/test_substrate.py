@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.ordered import ordered_key, ordered_root
-from causeway.proofs.substrate.proof import read_storage_proof
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove
+from causeway_proofs.substrate.node import StateVersion
+from causeway_proofs.substrate.ordered_lists import ordered_key, ordered_root
+from causeway_proofs.substrate.proof import read_storage_proof
+from causeway_proofs.substrate.trie import Trie, prove
+
 from tests.vectors import load_states
 
 SCRIPT = "substrate.mjs"

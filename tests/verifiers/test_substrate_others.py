@@ -8,16 +8,15 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from causeway_proofs.errors import ProofError
+from causeway_proofs.hashing import keccak256
+from causeway_proofs.mmr.mountain_range import leaf_count_to_size, leaf_index_to_position
+from causeway_proofs.mmr.proof import LeafProof, verify_leaf_proof
+from causeway_proofs.substrate.node import StateVersion
+from causeway_proofs.substrate.proof import verify_storage_proof
+from causeway_proofs.substrate.trie import Trie, prove
 
 from benchmarks.proofs.native import CARGO_FAST, Native, Toolchain, answers, record
-from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import keccak256
-from causeway.proofs.mmr.positions import leaf_count_to_size, leaf_index_to_position
-from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
-from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.proof import verify_storage_proof
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove
 from tests.oracles.mmr import MountainRange, prove_leaves
 from tests.tiers import sized
 from tests.verifiers.conftest import Build, Node

@@ -8,18 +8,16 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from causeway_proofs.errors import ProofError
+from causeway_proofs.tendermint.building import create_validators, make_header, sign_header
+from causeway_proofs.tendermint.commit import SignedHeader
+from causeway_proofs.tendermint.header import SECOND, ClientExpired, NeedIntermediateHeader
+from causeway_proofs.tendermint.trust import HeaderUpdate, TrustedHeader, TrustOptions, deployed_rule, verify_header
+from causeway_proofs.tendermint.validators import ValidatorSet
 
 from benchmarks.proofs.native import CARGO_FAST, GO_BUILD, Native, Toolchain, answers
-from causeway.proofs.errors import ProofError
-from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
-from causeway.proofs.tendermint.commit import SignedHeader
-from causeway.proofs.tendermint.encoding import SECOND
-from causeway.proofs.tendermint.errors import ClientExpired, NeedIntermediateHeader
-from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, deployed_rule, verify_header
-from causeway.proofs.tendermint.update import HeaderUpdate
-from causeway.proofs.tendermint.validators import ValidatorSet
+from tests.support.common.tendermint_chain import CHAIN, START, key
 from tests.tiers import sized
-from tests.unit.tendermint_chain import CHAIN, START, key
 from tests.verifiers.conftest import Build
 
 HERE = Path(__file__).parent / "native"
@@ -59,9 +57,9 @@ def update(
     **client: Any,
 ) -> Update:
     """Return an update from height 3; powers by number of a validator; ``signers``: who votes; ``nil``: for none."""
-    before, signing = validators_of({key(1): 1})
-    believed, _ = validators_of({key(number): power for number, power in following.items()})
-    validators, keys = validators_of({key(number): power for number, power in own.items()})
+    before, signing = create_validators({key(1): 1})
+    believed, _ = create_validators({key(number): power for number, power in following.items()})
+    validators, keys = create_validators({key(number): power for number, power in own.items()})
     trusted = sign_header(make_header(CHAIN, 3, TRUSTED_TIME, bytes(32), before, believed), before, signing)
     voting = {key(number).public_key.address for number in (own if signers is None else signers)}
     against = {key(number).public_key.address for number in nil}
@@ -138,7 +136,7 @@ CASES = {
     "at the end of the trusting period": (update(now=TRUSTED_TIME + PERIOD), "expired"),
     "a nanosecond before": (update(now=TRUSTED_TIME + PERIOD - 1), "true"),
     "another chain": (update(chain="zone-2"), "false"),
-    "validators that it does not name": (update()._replace(validators=validators_of({key(7): 1})[0]), "false"),
+    "validators that it does not name": (update()._replace(validators=create_validators({key(7): 1})[0]), "false"),
 }
 """Updates at the bounds of the rules, with the verdict that the reference has."""
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.proofs.native import CARGO_FAST, GO_BUILD, Native, Toolchain
-from causeway.ingest.amounts import go_digits
-from causeway.programs.token_packet import Dialect, TokenPacket, decode_packet
+from causeway.ledger.ingest.row_sections import parse_go_literal
+from causeway.programs.bundled.tokens import PacketDialect, TokenPacket, decode_packet
 from tests.texts_page import column, texts
 from tests.tiers import sized
 from tests.verifiers.conftest import RUN_SECONDS, Build, Node
@@ -102,7 +102,7 @@ def test_packets_have_the_bytes_that_ibc_go_and_ibc_rs_write(libraries: list[Nat
         memo = "".join(random.choices(odd + "ab1", k=random.randint(0, 20)))
         packets.append(TokenPacket("transfer/channel-1/uatom", random.randint(1, 2**256 - 1), sender, receiver, memo))
     given = {"packets": [[each.denom, str(each.amount), each.sender, each.receiver, each.memo] for each in packets]}
-    for library, dialect in zip(libraries, (Dialect.IBC_GO_10, Dialect.IBC_RS), strict=True):
+    for library, dialect in zip(libraries, (PacketDialect.IBC_GO_10, PacketDialect.IBC_RS), strict=True):
         written = [bytes.fromhex(digits) for digits in ask(library, given)["packets"]]
         assert written == [packet.encode(dialect) for packet in packets]
         assert [decode_packet(payload) for payload in written] == packets
@@ -114,6 +114,6 @@ def test_go_reads_literals_as_a_mapping_with_base_go_does(libraries: list[Native
     read = ask(libraries[0], {"amounts": literals})["amounts"]
     assert sum(each is not None for each in read) > LITERALS // 20
     for text, value in zip(literals, read, strict=True):
-        own = go_digits(text)
+        own = parse_go_literal(text)
         # The sign of a zero is kept here: no amount has one.
         assert ("0" if own == "-0" else own) == ("?" if value is None else value), text

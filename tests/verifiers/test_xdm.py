@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from causeway_proofs.xdm.envelope import INBOX_RESPONSES, OUTBOX, MmrLeaf, message_storage_key, receipt_storage_key
 
-from causeway.network.opened import open_lake
-from causeway.proofs.xdm.envelope import INBOX_RESPONSES, OUTBOX, MmrLeaf, message_storage_key, receipt_storage_key
+from causeway.network.opened_lake import open_lake
 from causeway.protocols.contract import Tick
-from causeway.protocols.xdm.storage import changes
-from causeway.proving.xdm.messages import prove_message
-from causeway.proving.xdm.storage import kernel_of, state_at, storage_at
-from tests.unit.xdm_lake import make_lake
+from causeway.protocols.xdm.storage import storage_changes
+from causeway.proving.xdm.messages import build_kernel, prove_message, read_state, read_storage
+from tests.support.xdm.xdm_lake import make_lake
 
 SCRIPT = "substrate.mjs"
 HEIGHTS = (5, 13, 20)
@@ -27,15 +26,15 @@ def written(data: bytes) -> str:
 
 def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], Any], tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path))
-    kernel = kernel_of(opened)
+    kernel = build_kernel(opened)
     asked, roots = [], []
     for height in HEIGHTS:
         for position in range(len(opened.names)):
             context = kernel.context(np.array([position], dtype=np.uint32), Tick(height, opened.manifest(height).tick))
-            rows = changes(None, state_at(opened, opened.manifest(height), position), context)
+            rows = storage_changes(None, read_state(opened, opened.manifest(height), position), context)
             entries = zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)
             asked.append({"entries": [[written(key), written(value)] for key, value in entries], "version": V1})
-            roots.append(storage_at(opened, position, height).root)
+            roots.append(read_storage(opened, position, height).root)
     assert node(SCRIPT, {"roots": asked})["roots"] == [{"ok": written(root)} for root in roots]
 
     proofs, expected = [], []
@@ -51,7 +50,7 @@ def test_roots_and_proofs_out_of_a_lake_are_theirs(node: Callable[[str, Any], An
         if own is not None:
             assert proof.domain_proof is not None
             position = opened.position(source)
-            root = storage_at(opened, position, shown.block).root
+            root = read_storage(opened, position, shown.block).root
             proofs.append({"root": written(state_root), "nodes": [written(part) for part in proof.domain_proof]})
             expected.append((receipt_storage_key(own), root))
         item = INBOX_RESPONSES if response else OUTBOX

@@ -1,4 +1,7 @@
-"""Columns of Arrow as arrays of numbers: as they lie in memory where that can be, names as codes."""
+"""Columns of Arrow as arrays of numbers: as they lie in memory where that can be, names as codes.
+
+Times between events, exactly: of clocks that may say anything.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
 
-from causeway.audit.parts import Run
-from causeway.audit.windows import Lane
-from causeway.ledger.codes import Names
+from causeway.ledger.encodings import NameCodes
+from causeway.ledger.parts import MessageRun
 from causeway.ledger.schema import LANE
-from causeway.model.errors import InvalidInput
+from causeway.ledger.windows import Lane
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -28,39 +31,39 @@ _NO_BITS: Bytes = np.zeros(0, dtype=np.uint8)
 _SMALL_DICTIONARY = 32
 
 
-def time_places(times: Array) -> Words:
+def order_preserving_times(times: Array) -> Words:
     """Return times (int64) as unsigned numbers of the same order."""
     found: Words = times.astype(np.int64, copy=False).view(np.uint64) ^ np.uint64(1 << 63)
     return found
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def to_single_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def seen(column: pa.Array) -> Bytes:
+def valid_rows(column: pa.Array) -> Bytes:
     """Return which rows are not null."""
     if not column.null_count:
         return np.ones(len(column), dtype=np.uint8)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
 
 
-def all_seen(columns: list[pa.Array]) -> Bytes:
+def all_valid_rows(columns: list[pa.Array]) -> Bytes:
     """Return in which rows no column is null; mostly they are null in the same ones."""
-    first, found = columns[0], seen(columns[0])
+    first, found = columns[0], valid_rows(columns[0])
     bits = first.buffers()[0]
     for column in columns[1:]:
         alike = column.null_count == first.null_count and column.offset == first.offset
         if alike and (not first.null_count or column.buffers()[0].equals(bits)):
             continue
-        found = np.minimum(found, seen(column))
+        found = np.minimum(found, valid_rows(column))
     return found
 
 
-def numbers(column: pa.Array, missing: Any) -> Array:
+def to_numbers(column: pa.Array, missing: Any) -> Array:
     """Return a column of numbers, ``missing`` where it is null."""
     return np.ascontiguousarray((column.fill_null(missing) if column.null_count else column).to_numpy())
 
@@ -82,7 +85,7 @@ def content_words(column: pa.Array) -> Words:
     return octets.view(np.uint64).reshape(-1, 4)
 
 
-def codes_of(column: pa.ChunkedArray, names: Names) -> Codes:
+def encode_names(column: pa.ChunkedArray, names: NameCodes) -> Codes:
     """Return the code of each row's name, -1 where it is null."""
     from causeway.audit.column_loops import code_rows
 
@@ -107,7 +110,7 @@ def codes_of(column: pa.ChunkedArray, names: Names) -> Codes:
     return codes
 
 
-def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names: Names) -> Codes:
+def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names: NameCodes) -> Codes:
     """Return the code of each entry of a dictionary; of a large one, only of what is used does a name get one."""
     from causeway.audit.column_loops import mark_used
 
@@ -121,22 +124,22 @@ def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names
     return table
 
 
-def known_codes(column: pa.ChunkedArray, allowed: list[str], field: str) -> Codes:
+def encode_allowed_names(column: pa.ChunkedArray, allowed: list[str], field: str) -> Codes:
     """Return where each row's name stands among those that are allowed. Raises ``InvalidInput`` for any other."""
-    names = Names(allowed)
-    codes = codes_of(column, names)
+    names = NameCodes(allowed)
+    codes = encode_names(column, names)
     if len(names) > len(allowed) or (column.null_count and len(codes)):
         bad = names.known()[len(allowed)] if len(names) > len(allowed) else None
         raise InvalidInput(f"{field} {bad!r}: must be one of {', '.join(allowed)}")
     return codes
 
 
-def lanes_of(table: pa.Table) -> tuple[list[Lane], Codes]:
+def number_lane_rows(table: pa.Table) -> tuple[list[Lane], Codes]:
     """Return the lanes of rows, in their order, and the number of each row's. Raises ``InvalidInput``."""
     from causeway.audit.column_loops import lane_runs
 
-    names = [Names() for _ in LANE]
-    codes = [codes_of(table[name], own) for name, own in zip(LANE, names, strict=True)]
+    names = [NameCodes() for _ in LANE]
+    codes = [encode_names(table[name], own) for name, own in zip(LANE, names, strict=True)]
     one, two, three, four = codes
     lane = np.empty(table.num_rows, dtype=np.int32)
     firsts = np.empty(1 << 10, dtype=np.int64)
@@ -152,16 +155,16 @@ def lanes_of(table: pa.Table) -> tuple[list[Lane], Codes]:
     keys = [tuple(b"" if name is None else b"\1" + name.encode() for name in each) for each in lanes]
     for before, after, each in zip(keys, keys[1:], lanes[1:], strict=False):
         if before >= after:
-            raise InvalidInput(f"lane: not in the order of the ledger at lane {shown(each)}")
+            raise InvalidInput(f"lane: not in the order of the ledger at lane {describe_lane(each)}")
     return lanes, lane
 
 
-def shown(lane: Lane) -> str:
+def describe_lane(lane: Lane) -> str:
     """Return a lane as messages name it."""
     return "/".join("null" if name is None else name for name in lane)
 
 
-def ident_codes(rows: Run, indexed: Bytes) -> Codes:
+def encode_message_ids(rows: MessageRun, indexed: Bytes) -> Codes:
     """Return a number for the ``message_id`` of each row without index, -1 in others; none if there is no such row."""
     if indexed.all():
         return np.zeros(0, dtype=np.int32)
@@ -173,7 +176,7 @@ def ident_codes(rows: Run, indexed: Bytes) -> Codes:
     return idents
 
 
-def among(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
+def is_one_of_codes(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
     """Return a mask of the codes that are one of a few."""
     found = np.zeros(len(codes), bool)
     for code in wanted:
@@ -181,7 +184,7 @@ def among(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
     return found
 
 
-def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
+def select_top_findings(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
     """Return which findings, in the order of their lanes, are among the first and among the worst of each lane."""
     count = len(lanes)
     new = np.ones(count, dtype=bool)
@@ -196,3 +199,28 @@ def chosen(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Ar
         worst[order[np.arange(count) - firsts[group] < limit]] = True
         worst &= ~np.isnan(magnitude)
     return first, worst
+
+
+Bools = npt.NDArray[np.bool_]
+
+MICROSECONDS = "microseconds"
+
+NO_TIME = np.int64(2**63 - 1)
+"""A time that was not seen: in columns it comes after every other."""
+
+MIN_DELAY = np.int64(-0x8000000000000000)
+"""The time before every time."""
+
+
+MAX_DELAY = np.int64(2**63 - 1)
+"""The greatest number that is told apart from others: of microseconds, of messages."""
+
+
+def time_differences(one: Ints, other: Ints) -> tuple[Ints, Bools]:
+    """Return the microseconds from times to others, exactly (at most ``MOST``, at least ``NEVER``), and of which both
+    were seen."""
+    between = other - one
+    wrong = ((other ^ one) & (other ^ between)) < 0
+    if wrong.any():
+        between[wrong] = np.where(other[wrong] < 0, MIN_DELAY, MAX_DELAY)
+    return between, np.asarray((one != NO_TIME) & (other != NO_TIME))

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.auditing import Audit
-from causeway.audit.windows import Lane, Promises, Spans, Windows, lane_of
-from causeway.ledger.schema import LANE, Event
-from causeway.ledger.typed import plain_rows, within_years
+from causeway.audit.engine import AuditResult
+from causeway.core.arrow_types import null_invalid_years, to_python_rows
+from causeway.ledger.schema import LANE, LedgerEvent
+from causeway.ledger.windows import Lane, LanePromises, ObservedSpans, ObservedWindowTable, row_lane
 
 ANSWERING = frozenset(("answered", "capacity"))
 """Promises with which the source of a lane hears what became of its messages."""
@@ -46,7 +46,7 @@ class LaneBacklog:
 
 
 @dataclass(frozen=True)
-class ChainShown:
+class ChainCoverage:
     """How far the input shows a chain.
 
     ``rows``: of the ledger, on its sides of lanes; ``last_height``, ``last_time``: of a row or window; ``covered``:
@@ -60,20 +60,22 @@ class ChainShown:
     covered: float | None
 
 
-def chains_shown(audit: Audit, observed: pa.Table) -> list[ChainShown]:
+def chain_coverage(audit: AuditResult, observed: pa.Table) -> list[ChainCoverage]:
     """Return how far the input shows each chain, by name. ``observed``: the windows that the input covers."""
     stated = observed.append_column("rows", pa.array(np.zeros(observed.num_rows, np.int64)))
     sides = audit.completeness
     every = pa.concat_tables([each.select(_SHOWN_SCHEMA.names).cast(_SHOWN_SCHEMA) for each in (stated, sides)])
     found = (
-        within_years(every).group_by("chain").aggregate([("last_height", "max"), ("last_time", "max"), ("rows", "sum")])
+        null_invalid_years(every)
+        .group_by("chain")
+        .aggregate([("last_height", "max"), ("last_time", "max"), ("rows", "sum")])
     )
-    shares = _shares(Windows(observed), sides)
+    shares = _shares(ObservedWindowTable(observed), sides)
     return [
-        ChainShown(
+        ChainCoverage(
             *(row["chain"], row["rows_sum"], row["last_height_max"], row["last_time_max"], shares.get(row["chain"]))
         )
-        for row in sorted(plain_rows(found.filter(found["chain"].is_valid())), key=lambda row: row["chain"])
+        for row in sorted(to_python_rows(found.filter(found["chain"].is_valid())), key=lambda row: row["chain"])
     ]
 
 
@@ -85,7 +87,7 @@ _SHOWN_SCHEMA = pa.schema(
 )
 
 
-def _shares(windows: Windows, sides: pa.Table) -> dict[str, float]:
+def _shares(windows: ObservedWindowTable, sides: pa.Table) -> dict[str, float]:
     """Return the least share of each chain that is covered, of its lanes."""
     known: dict[int, float | None] = {}  # lanes without windows of their own have the same spans, which stay
     found: dict[str, float] = {}
@@ -93,17 +95,17 @@ def _shares(windows: Windows, sides: pa.Table) -> dict[str, float]:
     for *lane, side, chain in zip(*columns, strict=True):
         if chain is None:
             continue
-        event = Event.SENT if side == "source" else Event.RECEIVED
+        event = LedgerEvent.SENT if side == "source" else LedgerEvent.RECEIVED
         spans = windows.of(chain, tuple(lane), event.value)
         if id(spans) not in known:
-            known[id(spans)] = covered(spans)
+            known[id(spans)] = covered_share(spans)
         share = known[id(spans)]
         if share is not None:
             found[chain] = min(share, found.get(chain, share))
     return found
 
 
-def covered(spans: Spans) -> float | None:
+def covered_share(spans: ObservedSpans) -> float | None:
     """Return which share of what lies between the first and the last window is in one: of heights, where there are
     windows in heights, else of time. None: there is no window."""
     firsts, lasts = spans.heights if len(spans.heights[0]) else spans.times
@@ -115,13 +117,13 @@ def covered(spans: Spans) -> float | None:
     return sum(last - first + one for first, last in pairs) / whole if whole else 1.0
 
 
-def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> list[LaneBacklog]:
+def lane_backlogs(audit: AuditResult, chains: Iterable[ChainCoverage], promised: pa.Table) -> list[LaneBacklog]:
     """Return what each lane waits for, in the order of the table ``lanes``. ``promised``: what lanes promise."""
-    promises = Promises(promised)
+    promises = LanePromises(promised)
     last = {each.chain: each.last_time for each in chains}
     found = []
-    for row in plain_rows(audit.lanes):
-        lane = lane_of(row)
+    for row in to_python_rows(audit.lanes):
+        lane = row_lane(row)
         times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
         now = max(times, default=None)
         promise = promises.of(lane)
@@ -139,7 +141,7 @@ def backlogs(audit: Audit, chains: Iterable[ChainShown], promised: pa.Table) -> 
     return found
 
 
-def lanes_seen(audit: Audit) -> int:
+def count_lanes(audit: AuditResult) -> int:
     """Return how many lanes there are: what never came into one is in none; what several of them lack is in none."""
     missing = audit.lanes["missing"]
     whole = pc.equal(missing, pa.scalar(0, missing.type))  # a plain 0 is an int64, and more than that may be missing
@@ -150,7 +152,7 @@ def lanes_seen(audit: Audit) -> int:
     )
 
 
-def one_sided(audit: Audit) -> int:
+def count_one_sided_lanes(audit: AuditResult) -> int:
     """Return of how many lanes only one end was recorded."""
     rows = audit.completeness.filter(pc.field("one_sided"))
     return int(rows.group_by(list(LANE)).aggregate([]).num_rows)
@@ -168,4 +170,12 @@ def _overdue(there: datetime | None, sent: datetime | None, final_after: int) ->
     return seconds if seconds > 0 else None
 
 
-__all__ = ["ChainShown", "LaneBacklog", "backlogs", "chains_shown", "covered", "lanes_seen", "one_sided"]
+__all__ = [
+    "ChainCoverage",
+    "LaneBacklog",
+    "chain_coverage",
+    "count_lanes",
+    "count_one_sided_lanes",
+    "covered_share",
+    "lane_backlogs",
+]

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.order import distinct, group_rows, stable_order
 
 from causeway.audit.arrays import Array, Bytes, Codes, Ints, Words
 from causeway.audit.columns import Bools
-from causeway.audit.windows import Lane, Promises
-from causeway.ledger.codes import Names, name_ranks
-from causeway.ledger.order import lane_numbers
+from causeway.ledger.encodings import NameCodes, rank_names
+from causeway.ledger.row_order import number_lanes
 from causeway.ledger.schema import LANE
-from causeway.model.order import distinct, groups_of, stable_order
+from causeway.ledger.windows import Lane, LanePromises
 
 RECEIPTS, ACKNOWLEDGEMENTS = 0, 1
 """Kinds of links by their effect."""
@@ -37,7 +37,7 @@ CYCLE, UNDECIDED, OVERTAKES = 1, 2, 3
 """Findings about a link: it closes a cycle; the work limit was reached before this was known; its effect precedes
 the effect of an earlier cause."""
 
-MOST_LINKS = 1 << 23
+MAX_LINKS = 1 << 23
 """The links of a ledger are compared if there are no more: that takes about 100 bytes a link."""
 
 LINKS_SCHEMA = pa.schema(
@@ -54,7 +54,7 @@ all their messages; ``ascend``: whether all effects have a greater height than t
 left out (``without_blocks``) what follows ``events`` is null, and so are ``kind``, ``cause`` and ``effect``."""
 
 
-class Misplaced(NamedTuple):
+class MisplacedLinks(NamedTuple):
     """Misplaced links of a lane.
 
     Attributes:
@@ -76,7 +76,7 @@ class Misplaced(NamedTuple):
             causes, effects: heights of each link.
             names: names of chains.
         """
-        known = Names(self.chains)
+        known = NameCodes(self.chains)
         # A chain that no misplaced link has gets a number above those of all that have.
         codes = np.array([known.code(name) for name in names], np.int64)
         own = _keys(kind, codes[cause], codes[effect], causes, effects)
@@ -93,7 +93,7 @@ def _keys(kind: Ints, cause: Ints, effect: Ints, causes: Words, effects: Words) 
     return words.view("S24").reshape(-1)
 
 
-class Compared(NamedTuple):
+class LinkComparison(NamedTuple):
     """The result of the comparison of all links of a ledger.
 
     Attributes:
@@ -102,22 +102,22 @@ class Compared(NamedTuple):
         undecided: number of events of each lane whose links are not compared.
     """
 
-    misplaced: dict[Lane, Misplaced]
+    misplaced: dict[Lane, MisplacedLinks]
     rows: list[int]
     undecided: dict[Lane, int]
 
 
-def number_of_links(links: pa.Table) -> int:
+def count_links(links: pa.Table) -> int:
     """Return the number of links in a table (``LINKS_SCHEMA``)."""
     return pc.sum(links["links"], min_count=0).as_py() if links.num_rows else 0
 
 
 def are_too_many_links(links: int) -> bool:
     """Return whether the number of links exceeds the maximum."""
-    return links > MOST_LINKS
+    return links > MAX_LINKS
 
 
-def without_blocks(links: pa.Table) -> pa.Table:
+def summarize_links(links: pa.Table) -> pa.Table:
     """Return a table of links (``LINKS_SCHEMA``) with their number by lane alone."""
     summed = links.group_by(list(LANE)).aggregate([("links", "sum"), ("events", "sum")])
     content = {name: summed[name if name in LANE else f"{name}_sum"] for name in (*LANE, "links", "events")}
@@ -125,7 +125,7 @@ def without_blocks(links: pa.Table) -> pa.Table:
     return pa.table({**nothing, **content}).cast(LINKS_SCHEMA)
 
 
-def compare_links(links: pa.Table, promises: Promises) -> Compared:
+def compare_links(links: pa.Table, promises: LanePromises) -> LinkComparison:
     """Find the misplaced links of a ledger.
 
     Args:
@@ -133,10 +133,10 @@ def compare_links(links: pa.Table, promises: Promises) -> Compared:
         promises: of lanes.
     """
     if not links.num_rows:
-        return Compared({}, [], {})
-    names, lane = lane_numbers(links)
+        return LinkComparison({}, [], {})
+    names, lane = number_lanes(links)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
-    left_out = np.asarray(links["ascend"].is_null()) | are_too_many_links(number_of_links(links))
+    left_out = np.asarray(links["ascend"].is_null()) | are_too_many_links(count_links(links))
     undecided = np.zeros(len(lanes), np.int64)
     np.add.at(undecided, lane[left_out], links["events"].to_numpy()[left_out])
     kept = np.flatnonzero(~left_out)
@@ -147,7 +147,7 @@ def compare_links(links: pa.Table, promises: Promises) -> Compared:
     unknown = np.flatnonzero(found == UNDECIDED)
     np.add.at(undecided, groups.lane[own.row[unknown]], own.messages[unknown])
     wrong = np.flatnonzero((found == CYCLE) | (found == OVERTAKES))
-    return Compared(
+    return LinkComparison(
         _by_lane(own.of(wrong), groups, found[wrong], lanes),
         kept[distinct(own.row[wrong])].tolist(),
         {lanes[at]: int(undecided[at]) for at in np.flatnonzero(undecided).tolist()},
@@ -183,18 +183,18 @@ class _Groups(NamedTuple):
     compared: Bools
 
     @classmethod
-    def of(cls, links: pa.Table, lane: Ints, lanes: list[Lane], promises: Promises) -> _Groups:
+    def of(cls, links: pa.Table, lane: Ints, lanes: list[Lane], promises: LanePromises) -> _Groups:
         """Return the rows of a table, given the number of the lane of each."""
         ends = pa.chunked_array([*links["cause"].chunks, *links["effect"].chunks], pa.string())
-        cause, effect = np.split(name_ranks(ends).astype(np.int64) - 1, 2)
+        cause, effect = np.split(rank_names(ends).astype(np.int64) - 1, 2)
         chains = ends.unique().sort().to_pylist()
         kind = links["kind"].to_numpy().astype(np.int64)
         promised = [promises.of(each) for each in lanes]
         ordered = np.array([[promise in each for each in promised] for promise in ORDERED], bool)[kind, lane]
-        protocols = Names()
+        protocols = NameCodes()
         protocol = np.array([protocols.code(each[0]) for each in lanes], np.int64)[lane] + 1
         order = stable_order(*(each.astype(np.uint64) for each in (protocol, kind, cause, effect, lane)))
-        ways = groups_of(*(each[order] for each in (protocol, kind, cause, effect)))
+        ways = group_rows(*(each[order] for each in (protocol, kind, cause, effect)))
         way = np.empty(len(order), np.int64)
         way[order] = ways.spread(np.arange(len(ways)))
         several = lane[order[ways.starts]] != lane[order[ways.starts + ways.counts - 1]]
@@ -216,14 +216,14 @@ class _Groups(NamedTuple):
 
 def _replayed(own: _Links, groups: _Groups) -> Bytes:
     """Return a mark for each link: ``CYCLE``, ``UNDECIDED``, or 0 for links without a finding."""
-    from causeway.audit.causal_loops import replay
+    from causeway.audit.causal_loops import replay_blocks
 
     chain = groups.effect.astype(np.uint32)[own.row]
     order = stable_order(chain, own.effects)
     starts = np.searchsorted(chain[order], np.arange(len(groups.chains) + 1, dtype=np.uint32))
     source = groups.cause.astype(np.int32)[own.row[order]]
     marks = np.zeros(len(order), np.uint8)
-    replay(starts, source, own.causes[order], own.effects[order], own.messages[order], marks)
+    replay_blocks(starts, source, own.causes[order], own.effects[order], own.messages[order], marks)
     found = np.empty(len(order), np.uint8)
     found[order] = marks
     return found
@@ -232,37 +232,46 @@ def _replayed(own: _Links, groups: _Groups) -> Bytes:
 def _overtaking(own: _Links, groups: _Groups, found: Bytes) -> Ints:
     """Return the links whose effect comes before that of an earlier cause on the same two chains, of those that close
     no cycle."""
-    from causeway.audit.causal_loops import overtakes
+    from causeway.audit.causal_loops import mark_overtaking
 
     way = groups.way[own.row]
     compared = np.flatnonzero(groups.compared[way] & (found != CYCLE))
     if not len(compared):
         return compared
     along = compared[stable_order(way[compared].astype(np.uint64), own.causes[compared])]
-    starts = np.append(groups_of(way[along]).starts, len(along))
+    starts = np.append(group_rows(way[along]).starts, len(along))
     row, marks = own.row[along], np.zeros(len(along), np.uint8)
     columns = groups.lane[row], groups.ordered[row].view(np.uint8)
-    overtakes(starts, own.causes[along], own.effects[along], *columns, marks)
+    mark_overtaking(starts, own.causes[along], own.effects[along], *columns, marks)
     return along[marks > 0]
 
 
-def _by_lane(own: _Links, groups: _Groups, why: Bytes, lanes: list[Lane]) -> dict[Lane, Misplaced]:
+def _by_lane(own: _Links, groups: _Groups, why: Bytes, lanes: list[Lane]) -> dict[Lane, MisplacedLinks]:
     """Return misplaced links of each lane that has any."""
     lane, kind, cause, effect = (each[own.row] for each in (groups.lane, groups.kind, groups.cause, groups.effect))
     order = stable_order(*(each.astype(np.uint64) for each in (lane, kind, cause, effect)), own.causes, own.effects)
-    same = groups_of(*(each[order] for each in (lane, kind, cause, effect, own.causes, own.effects)))
+    same = group_rows(*(each[order] for each in (lane, kind, cause, effect, own.causes, own.effects)))
     order = order[same.starts]
     found = {}
-    for which in np.split(order, groups_of(lane[order]).starts[1:]) if len(order) else ():
+    for which in np.split(order, group_rows(lane[order]).starts[1:]) if len(order) else ():
         chains = distinct(np.concatenate((cause[which], effect[which])))
         one, other = (np.searchsorted(chains, each[which]) for each in (cause, effect))
         keys = _keys(kind[which], one, other, own.causes[which], own.effects[which])
         names = tuple(groups.chains[chain] for chain in chains.tolist())
-        found[lanes[lane[which[0]]]] = Misplaced(names, keys.tobytes(), why[which].tobytes())
+        found[lanes[lane[which[0]]]] = MisplacedLinks(names, keys.tobytes(), why[which].tobytes())
     return found
 
 
 __all__ = [
-    "ACKNOWLEDGEMENTS", "CYCLE", "LINKS_SCHEMA", "OVERTAKES", "RECEIPTS", "Compared", "Misplaced", "are_too_many_links",
-    "compare_links", "number_of_links", "without_blocks",
-]  # fmt: skip
+    "ACKNOWLEDGEMENTS",
+    "CYCLE",
+    "LINKS_SCHEMA",
+    "OVERTAKES",
+    "RECEIPTS",
+    "LinkComparison",
+    "MisplacedLinks",
+    "are_too_many_links",
+    "compare_links",
+    "count_links",
+    "summarize_links",
+]

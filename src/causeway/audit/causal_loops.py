@@ -5,26 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from causeway_proofs.jit import BYTES, BYTES_OUT, NOTHING, ROWS, compile_loop, read_only_arrays
 
-from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, read
+WORDS, CODES = read_only_arrays("uint64"), read_only_arrays("int32")
 
-WORDS, CODES = read("uint64"), read("int32")
-
-MOST_SCANNED = 1 << 12
+MAX_SCANNED = 1 << 12
 """Links of a chain that are scanned at most to count how many contradict a message."""
 
-LEAST_WORK, WORK = 1 << 26, 1 << 8
+MIN_WORK, WORK = 1 << 26, 1 << 8
 """Links that are scanned to resolve rings: so many, and so many more for each link, are the most."""
 
 
-@compiled(allocates=False)
-def is_left(link: Any, at: Any, starts: Any, source: Any, causes: Any, effects: Any) -> Any:
+@compile_loop(allocates=False)
+def is_cause_pending(link: Any, at: Any, starts: Any, source: Any, causes: Any, effects: Any) -> Any:
     """Return whether the cause of a link is in a block that is not replayed yet."""
     its = source[link]
     return at[its] < starts[its + 1] and causes[link] >= effects[at[its]]
 
 
-@compiled(allocates=False)
+@compile_loop(allocates=False)
 def block_end(link: Any, end: Any, effects: Any) -> Any:
     """Return the end of the links into the block of a link; ``end``: of those into its chain."""
     height = effects[link] if link < end else np.uint64(0)
@@ -33,18 +32,20 @@ def block_end(link: Any, end: Any, effects: Any) -> Any:
     return link
 
 
-@compiled(allocates=False)
-def awaited_by(chain: Any, at: Any, stops: Any, starts: Any, source: Any, causes: Any, effects: Any, marks: Any) -> Any:
+@compile_loop(allocates=False)
+def first_awaited_chain(
+    chain: Any, at: Any, stops: Any, starts: Any, source: Any, causes: Any, effects: Any, marks: Any
+) -> Any:
     """Return the first of the chains that a chain's next block waits for."""
     found = np.int64(len(at))
     for link in range(at[chain], stops[chain]):
-        if source[link] < found and not marks[link] and is_left(link, at, starts, source, causes, effects):
+        if source[link] < found and not marks[link] and is_cause_pending(link, at, starts, source, causes, effects):
             found = source[link]
     return found
 
 
-@compiled(allocates=False)
-def last_until(chain: Any, height: Any, at: Any, starts: Any, effects: Any) -> Any:
+@compile_loop(allocates=False)
+def last_link_until(chain: Any, height: Any, at: Any, starts: Any, effects: Any) -> Any:
     """Return the last link into a block of a chain that is not replayed and not above a height."""
     low, high = at[chain], starts[chain + 1]
     while high - low > 1:
@@ -56,8 +57,8 @@ def last_until(chain: Any, height: Any, at: Any, starts: Any, effects: Any) -> A
     return low
 
 
-@compiled(allocates=False)
-def messages_awaited(
+@compile_loop(allocates=False)
+def count_awaited_messages(
     chain: Any,
     its: Any,
     at: Any,
@@ -73,14 +74,14 @@ def messages_awaited(
     causes."""
     count, top = np.int64(0), np.uint64(0)
     for link in range(at[chain], stops[chain]):
-        if source[link] == its and not marks[link] and is_left(link, at, starts, source, causes, effects):
+        if source[link] == its and not marks[link] and is_cause_pending(link, at, starts, source, causes, effects):
             count += messages[link]
             top = max(top, causes[link])
     return count, top
 
 
-@compiled(NOTHING, [ROWS, CODES, WORDS, WORDS, CODES, BYTES_OUT])
-def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, marks: Any) -> None:
+@compile_loop(NOTHING, [ROWS, CODES, WORDS, WORDS, CODES, BYTES_OUT])
+def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, marks: Any) -> None:
     """Replay blocks in causal order, and mark the links without which no block comes before its cause.
 
     A block is replayed after the block before it on its chain and after the causes of all links into it. Where no block
@@ -104,18 +105,20 @@ def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, m
     stack, height = np.arange(chains)[::-1].copy(), chains
     visited, ring = np.full(chains, -1, np.int64), np.full(chains, -1, np.int64)
     turn, first = 0, 0
-    work = np.int64(LEAST_WORK) + np.int64(WORK) * links
+    work = np.int64(MIN_WORK) + np.int64(WORK) * links
     while True:
         while height > 0:
             height -= 1
             ready = stack[height]
             while at[ready] < starts[ready + 1]:
                 link, end = scanned[ready], stops[ready]
-                while link < end and (marks[link] != 0 or not is_left(link, at, starts, source, causes, effects)):
+                while link < end and (
+                    marks[link] != 0 or not is_cause_pending(link, at, starts, source, causes, effects)
+                ):
                     link += 1
                 scanned[ready] = link
                 if link < end:
-                    until = last_until(source[link], causes[link], at, starts, effects)
+                    until = last_link_until(source[link], causes[link], at, starts, effects)
                     waits_for[ready] = until
                     following[ready] = waiting[until]
                     waiting[until] = ready
@@ -135,22 +138,22 @@ def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, m
         while work > 0 and visited[chain] != turn:
             visited[chain] = turn
             work -= 1 + stops[chain] - at[chain]
-            chain = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
+            chain = np.int64(first_awaited_chain(chain, at, stops, starts, source, causes, effects, marks))
         start = chain
         while work > 0 and ring[chain] != turn:
             ring[chain] = turn
             work -= 1 + stops[chain] - at[chain]
-            chain = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
+            chain = np.int64(first_awaited_chain(chain, at, stops, starts, source, causes, effects, marks))
         # Of the pairs of the ring the one whose links contradict the most messages.
         worst, most, fewest = np.int64(-1), np.int64(-1), np.int64(0)
         while work > 0:
-            its = np.int64(awaited_by(chain, at, stops, starts, source, causes, effects, marks))
-            own, top = messages_awaited(chain, its, at, stops, starts, source, causes, effects, messages, marks)
+            its = np.int64(first_awaited_chain(chain, at, stops, starts, source, causes, effects, marks))
+            own, top = count_awaited_messages(chain, its, at, stops, starts, source, causes, effects, messages, marks)
             against, link = np.int64(0), at[its]
-            end = min(starts[its + 1], link + MOST_SCANNED)
+            end = min(starts[its + 1], link + MAX_SCANNED)
             while link < end and effects[link] <= top:
                 in_ring = ring[source[link]] == turn and not marks[link]
-                if in_ring and is_left(link, at, starts, source, causes, effects):
+                if in_ring and is_cause_pending(link, at, starts, source, causes, effects):
                     against += messages[link]
                 link += 1
             work -= link - at[its]
@@ -165,9 +168,9 @@ def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, m
                 for link in range(at[other], starts[other + 1]):
                     marks[link] = marks[link] or 2
             return
-        its = np.int64(awaited_by(worst, at, stops, starts, source, causes, effects, marks))
+        its = np.int64(first_awaited_chain(worst, at, stops, starts, source, causes, effects, marks))
         for link in range(at[worst], stops[worst]):
-            if source[link] == its and is_left(link, at, starts, source, causes, effects):
+            if source[link] == its and is_cause_pending(link, at, starts, source, causes, effects):
                 marks[link] = 1
         # It waits no more for that block: it is tried again.
         before, other = np.int64(-1), waiting[waits_for[worst]]
@@ -183,8 +186,8 @@ def replay(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, m
         turn += 1
 
 
-@compiled(NOTHING, [ROWS, WORDS, WORDS, ROWS, BYTES, BYTES_OUT])
-def overtakes(starts: Any, causes: Any, effects: Any, lane: Any, ordered: Any, found: Any) -> None:
+@compile_loop(NOTHING, [ROWS, WORDS, WORDS, ROWS, BYTES, BYTES_OUT])
+def mark_overtaking(starts: Any, causes: Any, effects: Any, lane: Any, ordered: Any, found: Any) -> None:
     """Write 1 for each link whose effect comes before that of a link with an earlier cause.
 
     Args:
@@ -214,4 +217,4 @@ def overtakes(starts: Any, causes: Any, effects: Any, lane: Any, ordered: Any, f
             latest_of[lane[each]] = np.uint64(0)
 
 
-__all__ = ["overtakes", "replay"]
+__all__ = ["mark_overtaking", "replay_blocks"]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS_OUT, compiled, read, written
+from causeway_proofs.jit import (
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    NOTHING,
+    ROWS_OUT,
+    compile_loop,
+    read_only_arrays,
+    writable_arrays,
+)
 
-CODES, CODES_OUT = read("int32"), written("int32")
+CODES, CODES_OUT = read_only_arrays("int32"), writable_arrays("int32")
 
 
-@compiled(NOTHING, [CODES, BYTES, read("int64"), CODES, CODES_OUT], allocates=False)
+@compile_loop(NOTHING, [CODES, BYTES, read_only_arrays("int64"), CODES, CODES_OUT], allocates=False)
 def code_rows(indices: Any, valid: Any, offset: Any, table: Any, codes: Any) -> None:
     """Write the code of each row, ``table[index]``, -1 where it is null.
 
@@ -24,7 +33,7 @@ def code_rows(indices: Any, valid: Any, offset: Any, table: Any, codes: Any) -> 
         codes[row] = table[indices[row]] if valid[bit >> 3] >> (bit & 7) & 1 else -1
 
 
-@compiled(NOTHING, [CODES, BYTES, read("int64"), BYTES_OUT], allocates=False)
+@compile_loop(NOTHING, [CODES, BYTES, read_only_arrays("int64"), BYTES_OUT], allocates=False)
 def mark_used(indices: Any, valid: Any, offset: Any, used: Any) -> None:
     """Write 1 for each entry of a dictionary that a row has; ``valid`` and ``offset`` as of ``code_rows``."""
     for row in range(len(indices)):
@@ -33,7 +42,7 @@ def mark_used(indices: Any, valid: Any, offset: Any, used: Any) -> None:
             used[indices[row]] = 1
 
 
-@compiled(INT64, [CODES, CODES, CODES, CODES, CODES_OUT, ROWS_OUT], allocates=False)
+@compile_loop(INT64, [CODES, CODES, CODES, CODES, CODES_OUT, ROWS_OUT], allocates=False)
 def lane_runs(one: Any, two: Any, three: Any, four: Any, lane: Any, firsts: Any) -> Any:
     """Number the runs of rows that agree in four codes: write each row's number, and the first row of each run, as far
     as there is room for it; return how many runs there are."""
@@ -54,7 +63,7 @@ def lane_runs(one: Any, two: Any, three: Any, four: Any, lane: Any, firsts: Any)
     return count
 
 
-@compiled(INT64, [CODES, BYTES, read("uint64"), CODES, ROWS_OUT], allocates=False)
+@compile_loop(INT64, [CODES, BYTES, read_only_arrays("uint64"), CODES, ROWS_OUT], allocates=False)
 def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any) -> Any:
     """Write where each message begins, and the number of rows behind; return the number of messages, or -1 - row: that
     one is not in the order of the ledger.
@@ -80,7 +89,7 @@ def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any)
     return count
 
 
-@compiled(NOTHING, [CODES, CODES, CODES, BYTES, CODES, CODES, BYTES_OUT], allocates=False)
+@compile_loop(NOTHING, [CODES, CODES, CODES, BYTES, CODES, CODES, BYTES_OUT], allocates=False)
 def mark_elsewhere(lane: Any, event: Any, chain: Any, alive: Any, side: Any, ends: Any, marked: Any) -> None:
     """Write 1 for each row that counts and is on another chain than the one at an end of its lane.
 

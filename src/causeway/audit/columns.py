@@ -9,99 +9,99 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
 
 from causeway.audit.arrays import (
+    MAX_DELAY,
     Array,
     Bytes,
     Codes,
     Ints,
     Words,
-    all_seen,
-    among,
-    codes_of,
+    all_valid_rows,
     content_words,
-    ident_codes,
-    known_codes,
-    lanes_of,
-    numbers,
+    describe_lane,
+    encode_allowed_names,
+    encode_message_ids,
+    encode_names,
+    is_one_of_codes,
+    number_lane_rows,
+    order_preserving_times,
     raw_words,
-    seen,
-    shown,
-    time_places,
-    whole,
+    to_numbers,
+    to_single_array,
+    valid_rows,
 )
-from causeway.audit.delays import MOST
-from causeway.audit.delays import NO_TIME as NO_TIME
-from causeway.audit.parts import Run
-from causeway.audit.windows import Lane, Promises
-from causeway.ledger.codes import NOT_SEEN, Names
-from causeway.ledger.order import EVENTS, SEGMENT_BITS
-from causeway.ledger.outcomes import ERROR_OF, EVENT_BITS, STATE_OF_BITS
+from causeway.audit.arrays import NO_TIME as NO_TIME
+from causeway.ledger.encodings import UNSEEN_NAME, NameCodes
+from causeway.ledger.outcomes import EVENT_BITS, OUTCOME_ERRORS, STATES_BY_EVENT_BITS
+from causeway.ledger.parts import MessageRun
+from causeway.ledger.row_order import EVENTS, SEGMENT_BITS
 from causeway.ledger.schema import (
     EXPIRED,
     FORGED,
     LANE,
     LIMBS,
     REFUND_MESSAGES,
+    REVERTED_EVENTS,
     REVISION_SHIFT,
     STOPPED,
-    TAKEN_BACK,
-    Event,
-    Kind,
+    LedgerEvent,
+    LedgerKind,
 )
-from causeway.model.errors import InvalidInput
+from causeway.ledger.windows import Lane, LanePromises
 
 Bools = npt.NDArray[np.bool_]
 
 NO_HEIGHT = np.uint64(2**64 - 1)
-KINDS = [kind.value for kind in Kind]
-REQUEST, CONTROL = KINDS.index(Kind.REQUEST), KINDS.index(Kind.CONTROL)
+KINDS = [kind.value for kind in LedgerKind]
+REQUEST, CONTROL = KINDS.index(LedgerKind.REQUEST), KINDS.index(LedgerKind.CONTROL)
 TIMEOUT = "timeout"
 """``detail`` of an observed event: who observed the message stopped waiting for it."""
 
 
-def code_of(event: Event) -> int:
+def event_code(event: LedgerEvent) -> int:
     """Return the number of an event in columns."""
     return EVENTS.index(event.value)
 
 
-AT_DESTINATION = (Event.RECEIVED, Event.EXECUTED, Event.FAILED, Event.ANSWERED)
+AT_DESTINATION = (LedgerEvent.RECEIVED, LedgerEvent.EXECUTED, LedgerEvent.FAILED, LedgerEvent.ANSWERED)
 """Events that happen at the destination of a lane alone."""
 
-_ERRING = frozenset(code_of(event) for event in ERROR_OF)
+_ERRING = frozenset(event_code(event) for event in OUTCOME_ERRORS)
 """Events of which an error code makes another one, as numbers."""
 
 
-def placed_heights(height: Words, revision: pa.Array) -> Words:
+def order_heights(height: Words, revision: pa.Array) -> Words:
     """Return heights as numbers that ascend over the revisions of a chain; ``NO_HEIGHT`` where a height is not seen."""
     if revision.null_count == len(revision):
         return height
-    above = numbers(revision, np.uint64(0)) << np.uint64(REVISION_SHIFT)
+    above = to_numbers(revision, np.uint64(0)) << np.uint64(REVISION_SHIFT)
     return np.where(height == NO_HEIGHT, NO_HEIGHT, above | height)
 
 
-def final_after_of(promised: Sequence[Mapping[str, int | None]]) -> Ints:
+def finality_delays(promised: Sequence[Mapping[str, int | None]]) -> Ints:
     """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
-    has_number, found = promised_numbers(promised, "final_after")
+    has_number, found = promise_numbers(promised, "final_after")
     return np.where(has_number, found, -1)
 
 
-def promised_numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
+def promise_numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
     """Return of each lane whether a promise of it has a number, and the number (``MOST`` where it is more)."""
     found = [each.get(name) for each in promised]
     return np.array([each is not None for each in found], bool), np.array(
-        [min(each or 0, int(MOST)) for each in found], np.int64
+        [min(each or 0, int(MAX_DELAY)) for each in found], np.int64
     )
 
 
 @dataclass(frozen=True)
-class Columns:
+class RowColumns:
     """Rows in the order of the ledger (``order.sorted_order``), a column an array; -1 and ``NO_...``: not seen.
 
     What ``has_content`` and ``has_amount`` do not show is of no meaning in ``content`` and ``limbs``.
     """
 
-    rows: Run
+    rows: MessageRun
     lanes: list[Lane]
     lane: Codes
     indexed: Bytes
@@ -124,7 +124,7 @@ class Columns:
     """Where each message begins, and at the end the number of rows."""
 
     @classmethod
-    def of(cls, rows: Run) -> Columns:
+    def of(cls, rows: MessageRun) -> RowColumns:
         """Read the columns of some rows of the ledger.
 
         Raises:
@@ -133,18 +133,20 @@ class Columns:
         from causeway.audit.column_loops import message_starts
 
         table = rows.table
-        index = whole(table["index"])
-        indexed = seen(index)
-        chains, assets = Names(), Names()
-        lanes, lane = lanes_of(table)
-        ident = ident_codes(rows, indexed)
-        index_words = numbers(index, np.uint64(0))
+        index = to_single_array(table["index"])
+        indexed = valid_rows(index)
+        chains, assets = NameCodes(), NameCodes()
+        lanes, lane = number_lane_rows(table)
+        ident = encode_message_ids(rows, indexed)
+        index_words = to_numbers(index, np.uint64(0))
         starts = np.empty(len(lane) + 1, dtype=np.int64)
         messages = message_starts(lane, indexed, index_words, ident, starts)
         if messages < 0:
-            raise InvalidInput(f"index: not in the order of the ledger in lane {shown(lanes[lane[-1 - messages]])}")
-        hashes = whole(table["payload_hash"])
-        amounts = [whole(table[name]) for name in LIMBS]
+            raise InvalidInput(
+                f"index: not in the order of the ledger in lane {describe_lane(lanes[lane[-1 - messages]])}"
+            )
+        hashes = to_single_array(table["payload_hash"])
+        amounts = [to_single_array(table[name]) for name in LIMBS]
         one, two, three, four = (raw_words(column) for column in amounts)
         return cls(
             rows=rows,
@@ -153,18 +155,20 @@ class Columns:
             indexed=indexed,
             index=index_words,
             ident=ident,
-            kind=known_codes(table["kind"], KINDS, "kind"),
-            event=known_codes(table["event"], EVENTS, "event"),
-            chain=codes_of(table["chain"], chains),
+            kind=encode_allowed_names(table["kind"], KINDS, "kind"),
+            event=encode_allowed_names(table["event"], EVENTS, "event"),
+            chain=encode_names(table["chain"], chains),
             chains=chains.known(),
-            height=placed_heights(numbers(whole(table["height"]), NO_HEIGHT), whole(table["revision"])),
-            position=numbers(whole(table["position"]), NO_HEIGHT),
-            time=numbers(whole(table["time"]).cast(pa.timestamp("us", "UTC")).view(pa.int64()), NO_TIME),
-            has_content=seen(hashes),
+            height=order_heights(
+                to_numbers(to_single_array(table["height"]), NO_HEIGHT), to_single_array(table["revision"])
+            ),
+            position=to_numbers(to_single_array(table["position"]), NO_HEIGHT),
+            time=to_numbers(to_single_array(table["time"]).cast(pa.timestamp("us", "UTC")).view(pa.int64()), NO_TIME),
+            has_content=valid_rows(hashes),
             content=content_words(hashes),
-            asset=codes_of(table["asset"], assets),
+            asset=encode_names(table["asset"], assets),
             assets=assets.known(),
-            has_amount=all_seen(amounts),
+            has_amount=all_valid_rows(amounts),
             limbs=(one, two, three, four),
             starts=starts[: messages + 1].copy(),
         )
@@ -183,17 +187,17 @@ class Columns:
         return {name: pa.array([lane[at] for lane in self.lanes], pa.string()) for at, name in enumerate(LANE)}
 
     @cached_property
-    def all_placed(self) -> bool:
+    def all_have_position(self) -> bool:
         """Whether every row has a height or a time."""
         seen = self.height != NO_HEIGHT
         return bool(seen.all()) or bool((seen | (self.time != NO_TIME)).all())
 
     @cached_property
-    def _detail(self) -> tuple[Names, Codes]:
-        details = Names((TIMEOUT, FORGED, EXPIRED, *EVENTS))
+    def _detail(self) -> tuple[NameCodes, Codes]:
+        details = NameCodes((TIMEOUT, FORGED, EXPIRED, *EVENTS))
         if not self.rows.has("detail"):
-            return details, np.full(len(self), NOT_SEEN, np.int32)
-        return details, codes_of(self.rows.read(("detail",))["detail"], details)
+            return details, np.full(len(self), UNSEEN_NAME, np.int32)
+        return details, encode_names(self.rows.read(("detail",))["detail"], details)
 
     @cached_property
     def errors(self) -> Bytes:
@@ -201,53 +205,55 @@ class Columns:
         none = np.zeros(0, np.uint8)
         if not self.events.intersection(_ERRING) or not self.rows.has("code"):
             return none
-        found = (numbers(self.code, 0) != 0) & among(self.event, _ERRING) & (self.kind == REQUEST)
+        found = (to_numbers(self.code, 0) != 0) & is_one_of_codes(self.event, _ERRING) & (self.kind == REQUEST)
         return found.astype(np.uint8) if found.any() else none
 
     @cached_property
     def code(self) -> pa.Array:
         """The error code of each row, 0: success, null: none."""
-        return whole(self.rows.read(("code",))["code"])
+        return to_single_array(self.rows.read(("code",))["code"])
 
     @cached_property
     def stopped_waiting(self) -> Bytes:
         """Which rows say that who observed the message stopped waiting; empty where none is ``observed``."""
-        if code_of(Event.OBSERVED) not in self.events:
+        if event_code(LedgerEvent.OBSERVED) not in self.events:
             return np.zeros(0, dtype=np.uint8)
-        found: Bytes = ((self.event == code_of(Event.OBSERVED)) & (self._detail[1] == 0)).astype(np.uint8)
+        found: Bytes = ((self.event == event_code(LedgerEvent.OBSERVED)) & (self._detail[1] == 0)).astype(np.uint8)
         return found
 
     @cached_property
     def taken_back(self) -> npt.NDArray[np.int8]:
         """The event that a ``reverted`` row takes back, -1 in others. Raises ``InvalidInput`` for one that is none."""
         names, codes = self._detail
-        detail, reverted = codes - 3, self.event == code_of(Event.REVERTED)
-        known = np.isin(detail, [EVENTS.index(name) for name in TAKEN_BACK])
+        detail, reverted = codes - 3, self.event == event_code(LedgerEvent.REVERTED)
+        known = np.isin(detail, [EVENTS.index(name) for name in REVERTED_EVENTS])
         unknown = codes[reverted & ~known]
         if len(unknown):
             value = None if unknown[0] < 0 else names.known()[unknown[0]]
-            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(TAKEN_BACK)}")
+            raise InvalidInput(f"detail {value!r} of a reverted row: must be one of {', '.join(REVERTED_EVENTS)}")
         return np.where(reverted, detail, -1).astype(np.int8)
 
     @cached_property
     def forged(self) -> Bools:
         """Which rows say of the sending of a message, or of what was to be sent, that no program sent it."""
-        told = (self.event == code_of(Event.SENT)) | (self.event == code_of(Event.OBSERVED))
+        told = (self.event == event_code(LedgerEvent.SENT)) | (self.event == event_code(LedgerEvent.OBSERVED))
         found: Bools = (self._detail[1] == 1) & told
         return found
 
     @cached_property
     def expired(self) -> Bools:
         """Mask of the rows that are sendings of an answer which only states that its request expired."""
-        found: Bools = (self._detail[1] == 2) & (self.event == code_of(Event.SENT))
+        found: Bools = (self._detail[1] == 2) & (self.event == event_code(LedgerEvent.SENT))
         return found
 
     @cached_property
     def stopped(self) -> Ints:
         """The rows that count and say that their chain stopped."""
-        if code_of(Event.OBSERVED) not in self.events:
+        if event_code(LedgerEvent.OBSERVED) not in self.events:
             return np.zeros(0, np.int64)
-        rows = np.flatnonzero((self.event == code_of(Event.OBSERVED)) & (self.kind == CONTROL) & (self.alive > 0))
+        rows = np.flatnonzero(
+            (self.event == event_code(LedgerEvent.OBSERVED)) & (self.kind == CONTROL) & (self.alive > 0)
+        )
         details, codes = self._detail
         stops = [code for code, name in enumerate(details.known()) if name.partition(" ")[0] == STOPPED]
         return rows[np.isin(codes[rows], stops)]
@@ -257,10 +263,10 @@ class Columns:
         """Which rows no ``reverted`` row takes back: each one takes back the earliest that is left of the event that
         it names, of its message and on its chain, and that is not after it (``taking_loops.take_back``). Rows without
         index and ``message_id`` say nothing of any message."""
-        from causeway.audit.taking_loops import take_back
+        from causeway.audit.message_loops import mark_reverted
 
         alive = self.indexed if not len(self.ident) else ((self.indexed == 1) | (self.ident >= 0)).astype(np.uint8)
-        if code_of(Event.REVERTED) not in self.events or not (self.taken_back >= 0).any():
+        if event_code(LedgerEvent.REVERTED) not in self.events or not (self.taken_back >= 0).any():
             return alive
         alive = alive.copy()
         # Only what is in a message with such a row is looked at.
@@ -269,7 +275,7 @@ class Columns:
         rows = np.flatnonzero(touched[self.message])
         back = self.taken_back[rows] >= 0
         event = np.where(back, self.taken_back[rows], self.event[rows])
-        times, heights = time_places(self.time[rows]), self.height[rows]
+        times, heights = order_preserving_times(self.time[rows]), self.height[rows]
         places = np.where(back, heights, times), np.where(back, times, heights)
         order = np.lexsort((rows, *places, back, self.chain[rows], event, self.message[rows]))
         rows, back, event = rows[order], back[order], event[order]
@@ -278,7 +284,7 @@ class Columns:
         new[1:] = (key[1:] != key[:-1]).any(axis=1)
         starts = np.append(np.flatnonzero(new), len(rows)).astype(np.int64)
         gone = np.zeros(len(rows), np.uint8)
-        take_back(starts, back.view(np.uint8), self.time[rows], gone)
+        mark_reverted(starts, back.view(np.uint8), self.time[rows], gone)
         alive[rows[gone == 1]] = 0
         return alive
 
@@ -307,7 +313,7 @@ class Columns:
         first = self.starts[:-1]
         if self.rows.scattered:
             return np.arange(len(first) + 1, dtype=np.int64)
-        key, lane = self.segment_of(first), self.lane[first]
+        key, lane = self.row_segments(first), self.lane[first]
         new = np.ones(len(first), dtype=bool)
         new[1:] = (lane[1:] != lane[:-1]) | (key[1:] != key[:-1])
         return np.append(np.flatnonzero(new), len(first)).astype(np.int64)
@@ -329,8 +335,8 @@ class Columns:
         names = [name for lane in self.lanes for name in lane[1:3]]
         ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int32)
         side = np.full(len(EVENTS), -1, np.int32)
-        side[code_of(Event.SENT)] = 0
-        side[[code_of(event) for event in AT_DESTINATION]] = 1
+        side[event_code(LedgerEvent.SENT)] = 0
+        side[[event_code(event) for event in AT_DESTINATION]] = 1
         marked = np.zeros(len(self), np.uint8)
         mark_elsewhere(self.lane, self.event, self.chain, self.alive, side, ends, marked)
         return marked
@@ -340,14 +346,14 @@ class Columns:
         """The rows that count and are on another chain than they can be."""
         return np.flatnonzero(self.is_elsewhere)
 
-    def segment_of(self, rows: Array) -> Ints:
+    def row_segments(self, rows: Array) -> Ints:
         """Return the segment of each row in its lane, -1 for one without index."""
         segment = (self.index[rows] >> np.uint64(SEGMENT_BITS)).astype(np.int64)
         return np.where(self.indexed[rows] == 1, segment, -1)
 
 
 @dataclass(frozen=True)
-class Messages:
+class MessageColumns:
     """What ``message_loops.judge`` finds: of rows ``again`` and ``status``, the rest of messages or of their sums.
 
     ``firsts``: of each event that there is, by its code, the first row of each message; of received ones the receipt.
@@ -376,11 +382,11 @@ class Messages:
     tolerance: Ints
 
     @classmethod
-    def of(cls, columns: Columns, promises: Promises) -> Messages:
+    def of(cls, columns: RowColumns, promises: LanePromises) -> MessageColumns:
         """Judge the messages of a run, given what lanes and chains promise."""
         from causeway.audit.message_loops import EVENTS as EVENT_COUNT
         from causeway.audit.message_loops import LIMBS as SUM_WORDS
-        from causeway.audit.message_loops import NEEDED, SMALL, judge
+        from causeway.audit.message_loops import NEEDED, SMALL, evaluate_messages
 
         rows, messages = len(columns), len(columns.starts) - 1
         promised = [promises.of(lane) for lane in columns.lanes]
@@ -403,8 +409,8 @@ class Messages:
         pair_lane, pair_asset = np.zeros(most, np.int64), np.zeros(most, np.int64)
         sums = np.zeros((most, 4, SUM_WORDS), np.uint64)
         asset_count = len(columns.assets) + 1
-        count = judge(
-            *(columns.lane, final_after_of(promised), undoes, restarts, tolerance),
+        count = evaluate_messages(
+            *(columns.lane, finality_delays(promised), undoes, restarts, tolerance),
             *(columns.starts, columns.alive, columns.is_elsewhere, columns.event, columns.chain),
             *(columns.height, columns.time, codes),
             *(columns.has_content, columns.content, columns.asset, columns.has_amount, *columns.limbs),
@@ -415,11 +421,11 @@ class Messages:
         )
         found = (pair_lane[:count].copy(), pair_asset[:count].copy(), sums[:count].copy(), restarts, tolerance)
         by_event = {event: firsts[slot] for slot, event in enumerate(present)}
-        of_messages = (by_event, earliest, STATE_OF_BITS[bits], undone, flags, contents)
+        of_messages = (by_event, earliest, STATES_BY_EVENT_BITS[bits], undone, flags, contents)
         return cls(again, status, receives, *of_messages, value, value_by, value_row, *found)
 
 
-def _content_codes(columns: Columns, small: int) -> tuple[Ints, int]:
+def _content_codes(columns: RowColumns, small: int) -> tuple[Ints, int]:
     """Return a number for each (message, content) of messages with many rows, none if there are none, and how many
     numbers there are."""
     sizes = np.diff(columns.starts)

@@ -1,15 +1,45 @@
-"""What a check names: rows of a run, and the table of findings."""
+"""What a check names: rows of a run, and the table of findings.
+
+What the checks of headers and watermarks share: which rows count, and findings about them as tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.distinct import distinct_slices
+from causeway_proofs.order import group_rows, stable_order
 
-from causeway.audit.arrays import Array, Ints
+from causeway.audit.arrays import Array, Ints, select_top_findings
+from causeway.audit.columns import Bools
 from causeway.audit.verdict import NOTED, UNKNOWN, VIOLATED
-from causeway.ledger.schema import LANE
+from causeway.ledger.encodings import NameCodes, text_slices, valid_mask
+from causeway.ledger.schema import LANE, REVERTED
+
+__all__ = [
+    "COUNTS_SCHEMA",
+    "NOTED",
+    "UNKNOWN",
+    "VIOLATED",
+    "VIOLATIONS_SCHEMA",
+    "AssertionFindings",
+    "CheckResult",
+    "Finding",
+    "PartialCheck",
+    "count_rows",
+    "decode_texts",
+    "format_magnitudes",
+    "is_counted",
+    "is_reverted",
+    "number_texts",
+    "to_findings_table",
+    "to_partial_check",
+]
 
 VIOLATIONS_SCHEMA = pa.schema(
     [
@@ -43,7 +73,7 @@ decimal digits, where all of them are known. From ``stated_by`` on: where the
 row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
 
-def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
+def to_findings_table(content: dict[str, pa.Array] | None) -> pa.Table:
     """Return columns as a table of findings, without ``example``; None: an empty one."""
     schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
     if content is None:
@@ -54,7 +84,7 @@ def as_findings(content: dict[str, pa.Array] | None) -> pa.Table:
     return pa.table([content[name].cast(kind) for name, kind in zip(schema.names, schema.types, strict=True)], schema)
 
 
-def sized(magnitude: Array) -> dict[str, pa.Array]:
+def format_magnitudes(magnitude: Array) -> dict[str, pa.Array]:
     """Return how bad findings are as columns: of whole numbers all digits, too; NaN: not known."""
     size = magnitude.astype(np.float64)
     whole = np.issubdtype(magnitude.dtype, np.integer)
@@ -77,7 +107,7 @@ class Finding(NamedTuple):
     placed: bool = True
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """One check on one bucket: of how many messages each lane's were examined, and what was found."""
 
     check: str
@@ -85,4 +115,156 @@ class Checked(NamedTuple):
     found: list[Finding]
 
 
-__all__ = ["NOTED", "UNKNOWN", "VIOLATED", "VIOLATIONS_SCHEMA", "Checked", "Finding", "as_findings", "sized"]
+COUNTS_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("check", "verdict", "reason", *LANE)),
+        pa.field("count", pa.int64()),
+    ]
+)
+"""How many findings there are of a check, verdict, reason and lane."""
+
+
+EVIDENCE_COLUMNS = ("index", "message_id", "chain", "height", "time", "source_file", "source_row", "event")
+"""By what the findings of a lane and reason are ordered where they are shown."""
+
+
+@dataclass(frozen=True)
+class AssertionFindings:
+    """Findings of one reason: ``rows`` of a table that they name, in their order there.
+
+    ``magnitude`` in ``unit``; ``instead``: values of columns of ``VIOLATIONS_SCHEMA`` that are not those of the rows;
+    ``placed``: whether a finding is about the row itself, so that it says where that one stood in the input.
+    """
+
+    verdict: str
+    reason: str
+    rows: Array
+    magnitude: Array | None = None
+    unit: str | None = None
+    instead: dict[str, pa.Array] | None = None
+    placed: bool = True
+
+
+@dataclass(frozen=True)
+class PartialCheck:
+    """What came of one look: findings, how many of each kind there are, and the rows that go on to be compared with
+    those of other buckets."""
+
+    findings: pa.Table
+    counts: pa.Table
+    ends: pa.Table
+
+
+def to_partial_check(
+    check: str, rows: pa.Table, found: Sequence[AssertionFindings], ends: pa.Table, limit: int
+) -> PartialCheck:
+    """Return findings as tables. ``rows``: in the order of their lanes, with the columns of ``LANE`` and those of
+    ``VIOLATIONS_SCHEMA`` that they have; ``limit``: so many of a lane and reason are named."""
+    tables, counts = [to_findings_table(None)], [COUNTS_SCHEMA.empty_table()]
+    for one in found:
+        if not len(one.rows):
+            continue
+        lanes = _lane_runs(rows, one.rows)
+        if len(one.rows) > limit:
+            one = _as_shown(one, rows, lanes)
+        first, worst = select_top_findings(lanes, one.magnitude, limit)
+        named = np.flatnonzero(first | worst)
+        tables.append(_table(check, rows, one, named))
+        starts = np.flatnonzero(np.diff(lanes, prepend=-1))
+        many = np.diff(np.append(starts, len(lanes)))
+        counts.append(_counts(check, one.verdict, one.reason, rows, one.rows[starts], many))
+    return PartialCheck(pa.concat_tables(tables), pa.concat_tables(counts), ends)
+
+
+def _as_shown(found: AssertionFindings, rows: pa.Table, lanes: Array) -> AssertionFindings:
+    """Return the findings of each lane in the order in which they are shown, so that the first are the same of however
+    many buckets they come."""
+    named = rows.take(pa.array(found.rows))
+    shown = [name for name in EVIDENCE_COLUMNS if name in named.column_names]
+    keys = pa.table({"lane": pa.array(lanes), **{name: decode_texts(named[name]) for name in shown}})
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
+    magnitude = None if found.magnitude is None else found.magnitude[order]
+    instead = {name: values.take(pa.array(order)) for name, values in (found.instead or {}).items()}
+    return replace(found, rows=found.rows[order], magnitude=magnitude, instead=instead)
+
+
+def count_rows(check: str, rows: pa.Table) -> pa.Table:
+    """Return how many rows there are of each lane, in the form of counts; they are in the order of their lanes."""
+    every = np.arange(rows.num_rows)
+    starts = np.flatnonzero(np.diff(_lane_runs(rows, every), prepend=-1))
+    return _counts(check, "", "", rows, every[starts], np.diff(np.append(starts, rows.num_rows)))
+
+
+def _lane_runs(rows: pa.Table, of: Array) -> Array:
+    """Return a number for each of some rows that changes where the lane does."""
+    if not len(of):
+        return np.zeros(0, np.int64)
+    codes = [NameCodes().codes(rows[name])[of] for name in LANE]
+    groups = group_rows(*codes)
+    return groups.spread(np.arange(len(groups)))
+
+
+def _counts(check: str, verdict: str, reason: str, rows: pa.Table, at: Array, many: Array) -> pa.Table:
+    names = {"check": check, "verdict": verdict, "reason": reason}
+    content = {name: pa.array([text] * len(at), pa.string()) for name, text in names.items()}
+    content |= {name: decode_texts(rows[name].take(pa.array(at))) for name in LANE}
+    return pa.table(content | {"count": pa.array(many.astype(np.int64))}, COUNTS_SCHEMA)
+
+
+def _table(check: str, rows: pa.Table, found: AssertionFindings, named: Array) -> pa.Table:
+    count = len(named)
+    taken = rows.take(pa.array(found.rows[named]))
+    content = {}
+    for name in VIOLATIONS_SCHEMA.names[:-1]:
+        if name in taken.column_names and (found.placed or name not in ("stated_by", "source_file", "source_row")):
+            content[name] = decode_texts(taken[name])
+        else:
+            content[name] = pa.nulls(count)
+    texts = {"check": check, "verdict": found.verdict, "reason": found.reason}
+    content |= {name: pa.array([text] * count, pa.string()) for name, text in texts.items()}
+    if found.magnitude is not None:
+        content |= format_magnitudes(found.magnitude[named])
+        content["unit"] = pa.array([found.unit] * count, pa.string())
+    for name, values in (found.instead or {}).items():
+        content[name] = values.take(pa.array(named))
+    return to_findings_table(content)
+
+
+def decode_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column with texts in the place of codes."""
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def number_texts(*columns: pa.ChunkedArray) -> list[Array]:
+    """Return a number for each text of several columns, equal where the texts are; -1 where it is null."""
+    arrays = [decode_texts(column).combine_chunks().cast(pa.large_string()) for column in columns]
+    whole = pa.concat_arrays(arrays)
+    data, offsets = text_slices(whole)
+    numbers = distinct_slices(data, np.ascontiguousarray(offsets[:-1]), np.ascontiguousarray(offsets[1:]))[0]
+    numbers = np.where(valid_mask(whole), numbers, -1)
+    ends = np.cumsum([len(array) for array in arrays])
+    return np.split(numbers, ends[:-1])
+
+
+def is_reverted(rows: pa.Table) -> Bools:
+    """Return which rows say that a fork took something back."""
+    status = rows["status"]
+    if status.null_count == rows.num_rows:
+        return np.zeros(rows.num_rows, dtype=bool)
+    return np.asarray(pc.fill_null(pc.equal(decode_texts(status), REVERTED), False))
+
+
+def is_counted(back: Bools, about: Sequence[Array], turns: Sequence[Array]) -> Bools:
+    """Return which rows count.
+
+    Rows that agree in ``about`` are about one thing. If one of those with the highest ``turns`` among them says that it
+    was taken ``back``, none of them counts; else those count that do not say it.
+    """
+    if not back.any():
+        return np.ones(len(back), dtype=bool)
+    things = [np.ascontiguousarray(key).astype(np.int64, copy=False).view(np.uint64) for key in about]
+    order = stable_order(*things, *turns, back.astype(np.uint64))
+    groups = group_rows(*(key[order] for key in things))
+    counts = np.empty(len(back), dtype=bool)
+    counts[order] = ~groups.spread(back[order][groups.starts + groups.counts - 1])
+    return counts & ~back

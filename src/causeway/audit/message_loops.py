@@ -2,6 +2,10 @@
 
 Rows are sorted by message; message ``m`` has the rows ``starts[m]`` up to ``starts[m + 1]``. Heights, positions and
 times that were not seen are the largest value of their type, so they come last.
+
+A loop over events and the ``reverted`` rows that speak of them: which events are taken back.
+
+A loop over requests that were replied to in their own lanes: which replies were in time.
 """
 
 from __future__ import annotations
@@ -9,9 +13,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from causeway_proofs.jit import (
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    NOTHING,
+    ROWS,
+    ROWS_OUT,
+    compile_loop,
+    read_only_arrays,
+    writable_arrays,
+)
 
-from causeway.ledger.outcomes import Input
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read, written
+from causeway.ledger.outcomes import OutcomeInput
+
+__all__ = ["mark_reverted"]
 
 SENT, COMMITTED, RECEIVED, EXECUTED, ANSWERED, ACKNOWLEDGED, TIMED_OUT = 0, 1, 3, 4, 5, 6, 8
 REVERTED, OBSERVED, FAILED, REFUNDED = 12, 13, 14, 15
@@ -36,24 +52,24 @@ AMOUNT_UNSEEN, ASSET_DIFFERS, MORE, LESS, REFUNDED_TOO, FROM_NOWHERE, EVEN = 1, 
 IN, OUT, BACK, PENDING = 0, 1, 2, 3
 """The four sums of a lane and an asset: sent, received, refunded, pending."""
 
-FAILURES = 1 << Input.FAILED | 1 << Input.ERRED
+FAILURES = 1 << OutcomeInput.FAILED | 1 << OutcomeInput.ERRED
 """Events, as bits, with which the effects of a message are undone."""
 
 LIMBS = 5
 """Words of a sum: amounts have four, and 2**64 amounts can be added."""
 
-CODES, CODES_OUT = read("int32"), written("int32")
-WORDS, WORD_ROWS = read("uint64"), read("uint64", 2)
+CODES, CODES_OUT = read_only_arrays("int32"), writable_arrays("int32")
+WORDS, WORD_ROWS = read_only_arrays("uint64"), read_only_arrays("uint64", 2)
 U8 = np.uint8
 NO_HEIGHT = np.uint64(0xFFFFFFFFFFFFFFFF)
 NO_TIME = np.int64(0x7FFFFFFFFFFFFFFF)
 LOW = np.uint64(0xFFFFFFFF)
-MOST = np.int64(0x7FFFFFFFFFFFFFFF)
-LEAST = np.int64(-0x8000000000000000)
+MAX_TIME_DIFFERENCE = np.int64(0x7FFFFFFFFFFFFFFF)
+MIN_TIME_DIFFERENCE = np.int64(-0x8000000000000000)
 
 
-@compiled(allocates=False)
-def restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
+@compile_loop(allocates=False)
+def is_restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
     """Return whether the times of two rows contradict their heights, on a chain whose heights began anew."""
     if chain[one] != chain[other] or not restarts[chain[one]]:
         return False
@@ -64,44 +80,44 @@ def restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other
     )
 
 
-@compiled(allocates=False)
-def earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
+@compile_loop(allocates=False)
+def is_earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
     """Return whether a row was before another one: by height, then by time; by time where heights began anew."""
-    if height[one] != height[other] and not restarted(chain, height, time, restarts, one, other):
+    if height[one] != height[other] and not is_restarted(chain, height, time, restarts, one, other):
         return height[one] < height[other]
     return time[one] < time[other]
 
 
-@compiled(INT64, [INT64, INT64], allocates=False)
-def between(one: Any, other: Any) -> Any:
+@compile_loop(INT64, [INT64, INT64], allocates=False)
+def time_between(one: Any, other: Any) -> Any:
     """Return how many microseconds lie from one time to another, at most ``MOST``, at least ``LEAST``."""
     # Compared before: a compiled difference that overflows may be taken for anything.
-    if one < 0 and other > MOST + one:
-        return MOST
-    if one > 0 and other < LEAST + one:
-        return LEAST
+    if one < 0 and other > MAX_TIME_DIFFERENCE + one:
+        return MAX_TIME_DIFFERENCE
+    if one > 0 and other < MIN_TIME_DIFFERENCE + one:
+        return MIN_TIME_DIFFERENCE
     return other - one
 
 
-@compiled(allocates=False)
+@compile_loop(allocates=False)
 def is_sooner(one: Any, other: Any, least: Any, time: Any) -> Any:
     """Return whether a row is less than so many microseconds (at least 0) after another one; not where a time was not
     seen."""
     if time[one] == NO_TIME or time[other] == NO_TIME:
         return False
-    return between(time[one], time[other]) < least
+    return time_between(time[one], time[other]) < least
 
 
 FINE, TOO_SOON, NO_PLACE = 1, 2, 3
 """What a pair of rows of a message is: in order, the effect before its cause, not comparable."""
 
 
-@compiled(allocates=False)
-def compare_rows(one: Any, other: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any) -> Any:
+@compile_loop(allocates=False)
+def is_before_cause(one: Any, other: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any) -> Any:
     """Return whether an effect, ``other``, is before its cause: by height on one chain, unless its heights began anew
     in between, else by time, give or take the tolerances of the two chains."""
     if chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
-        below = height[other] < height[one] and not restarted(chain, height, time, restarts, one, other)
+        below = height[other] < height[one] and not is_restarted(chain, height, time, restarts, one, other)
         return TOO_SOON if below else FINE
     if time[one] == NO_TIME or time[other] == NO_TIME:
         return NO_PLACE
@@ -112,8 +128,8 @@ def compare_rows(one: Any, other: Any, chain: Any, height: Any, time: Any, resta
     return TOO_SOON if time[other] < time[one] else FINE
 
 
-@compiled()
-def receipt_of(
+@compile_loop()
+def find_receipt(
     low: Any,
     high: Any,
     sent: Any,
@@ -136,16 +152,16 @@ def receipt_of(
         for row in range(low, high):
             if not alive[row] or event[row] != RECEIVED or status[row] == DIFFERS or elsewhere[row] != others:
                 continue
-            if first < 0 or earlier(chain, height, time, restarts, row, first):
+            if first < 0 or is_earlier(chain, height, time, restarts, row, first):
                 first = row
-            if compare_rows(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
+            if is_before_cause(sent, row, chain, height, time, restarts, tolerance) == TOO_SOON:
                 continue
-            if found < 0 or earlier(chain, height, time, restarts, row, found):
+            if found < 0 or is_earlier(chain, height, time, restarts, row, found):
                 found = row
             if (
                 least >= 0
                 and not is_sooner(sent, row, least, time)
-                and (final < 0 or earlier(chain, height, time, restarts, row, final))
+                and (final < 0 or is_earlier(chain, height, time, restarts, row, final))
             ):
                 final = row
         if first >= 0:
@@ -153,8 +169,8 @@ def receipt_of(
     return -1
 
 
-@compiled(allocates=False)
-def add(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None:
+@compile_loop(allocates=False)
+def add_amount(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None:
     """Add an amount to a sum."""
     low = total[0] + one[row]
     carry = np.uint64(low < one[row])
@@ -168,8 +184,8 @@ def add(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None
     total[4] += carry
 
 
-@compiled(allocates=False)
-def compare(one: Any, other: Any) -> Any:
+@compile_loop(allocates=False)
+def compare_sums(one: Any, other: Any) -> Any:
     """Return -1, 0 or 1: a sum is less than another one, equal, more."""
     for back in range(LIMBS):
         limb = LIMBS - 1 - back
@@ -178,7 +194,7 @@ def compare(one: Any, other: Any) -> Any:
     return 0
 
 
-@compiled(allocates=False)
+@compile_loop(allocates=False)
 def less_limb(more: Any, less: Any, borrow: Any) -> Any:
     """Return a limb of a sum less that of another one and what was borrowed from it, and what is borrowed from the
     next."""
@@ -186,8 +202,8 @@ def less_limb(more: Any, less: Any, borrow: Any) -> Any:
     return rest, np.uint64(more < less or (more == less and borrow != np.uint64(0)))
 
 
-@compiled(allocates=False)
-def difference(more: Any, less: Any) -> Any:
+@compile_loop(allocates=False)
+def rounded_difference(more: Any, less: Any) -> Any:
     """Return how much more one sum is, rounded."""
     found, scale, borrow = 0.0, 1.0, np.uint64(0)
     for limb in range(LIMBS):
@@ -199,15 +215,37 @@ def difference(more: Any, less: Any) -> Any:
 
 _JUDGE = [
     *(CODES, ROWS, BYTES, BYTES, ROWS, ROWS, BYTES, BYTES, CODES, CODES, WORDS, ROWS, ROWS, BYTES, WORD_ROWS),
-    *(CODES, BYTES, WORDS, WORDS, WORDS, WORDS, BYTES, BYTES, read("int32", 2), ROWS, written("int64", 2)),
-    *(BYTES_OUT, BYTES_OUT, CODES_OUT, written("int32", 2), CODES_OUT, CODES_OUT, BYTES_OUT, BYTES_OUT, CODES_OUT),
-    *(BYTES_OUT, written("float64"), CODES_OUT),
-    *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64", 3)),
+    *(
+        CODES,
+        BYTES,
+        WORDS,
+        WORDS,
+        WORDS,
+        WORDS,
+        BYTES,
+        BYTES,
+        read_only_arrays("int32", 2),
+        ROWS,
+        writable_arrays("int64", 2),
+    ),
+    *(
+        BYTES_OUT,
+        BYTES_OUT,
+        CODES_OUT,
+        writable_arrays("int32", 2),
+        CODES_OUT,
+        CODES_OUT,
+        BYTES_OUT,
+        BYTES_OUT,
+        CODES_OUT,
+    ),
+    *(BYTES_OUT, writable_arrays("float64"), CODES_OUT),
+    *(ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, writable_arrays("uint64", 3)),
 ]
 
 
-@compiled(INT64, _JUDGE)
-def judge(
+@compile_loop(INT64, _JUDGE)
+def evaluate_messages(
     lane: Any,
     final_after: Any,
     undoes: Any,
@@ -308,7 +346,7 @@ def judge(
             best = first[code, kind]
             if best < 0:
                 first[code, kind] = row
-            elif earlier(chain, height, time, restarts, row, best):
+            elif is_earlier(chain, height, time, restarts, row, best):
                 first[code, kind] = row
                 again[best] = 1
             else:
@@ -336,7 +374,7 @@ def judge(
                     status[row] = UNSEEN if unseen_sent else DIFFERS
                 if has_content[row] and not again[row]:
                     received_contents += 1
-                    if first_received < 0 or earlier(chain, height, time, restarts, row, first_received):
+                    if first_received < 0 or is_earlier(chain, height, time, restarts, row, first_received):
                         first_received = row
                 if status[row] == DIFFERS:
                     continue
@@ -345,7 +383,7 @@ def judge(
                 sent_contents += 1
             known |= event_bits[kind, 1 if len(errors) and errors[row] else 0]
             best = firsts[place[kind], message]
-            if best < 0 or earlier(chain, height, time, restarts, row, best):
+            if best < 0 or is_earlier(chain, height, time, restarts, row, best):
                 firsts[place[kind], message] = row
         bits[message] = known
         receives[message] = received_rows
@@ -353,7 +391,7 @@ def judge(
         earliest[message] = receipt
         if alike > 1 and has_sent:
             sent, least = firsts[sent_at, message], final_after[lane[low]]
-            chosen = receipt_of(
+            chosen = find_receipt(
                 low, high, sent, least, alive, event, status, elsewhere, chain, height, time, restarts, tolerance
             )
             if chosen >= 0 and chosen != receipt:
@@ -410,15 +448,15 @@ def judge(
                 pairs += 1
             slot = slots[what]
             if event[row] == SENT:
-                add(sent_total, limb_0, limb_1, limb_2, limb_3, row)
-                add(sums[slot, IN], limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(sent_total, limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(sums[slot, IN], limb_0, limb_1, limb_2, limb_3, row)
                 if not came and (back >= 0 or failed):
-                    add(sums[slot, BACK], limb_0, limb_1, limb_2, limb_3, row)
+                    add_amount(sums[slot, BACK], limb_0, limb_1, limb_2, limb_3, row)
                 elif not came:
-                    add(sums[slot, PENDING], limb_0, limb_1, limb_2, limb_3, row)
+                    add_amount(sums[slot, PENDING], limb_0, limb_1, limb_2, limb_3, row)
             else:
-                add(received_total, limb_0, limb_1, limb_2, limb_3, row)
-                add(sums[slot, OUT], limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(received_total, limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(sums[slot, OUT], limb_0, limb_1, limb_2, limb_3, row)
         value_row[message] = shown
         if unseen:
             value[message] = AMOUNT_UNSEEN
@@ -426,25 +464,25 @@ def judge(
             value[message] = ASSET_DIFFERS
         elif not has_sent:
             value[message] = FROM_NOWHERE
-            value_by[message] = difference(received_total, nothing)
+            value_by[message] = rounded_difference(received_total, nothing)
         else:
             expected = sent_total if came else nothing
-            order = compare(received_total, expected)
+            order = compare_sums(received_total, expected)
             value[message] = EVEN
             if order > 0:
                 value[message] = MORE
-                value_by[message] = difference(received_total, expected)
+                value_by[message] = rounded_difference(received_total, expected)
             elif order < 0:
                 value[message] = LESS
-                value_by[message] = difference(expected, received_total)
+                value_by[message] = rounded_difference(expected, received_total)
             elif came and back >= 0:
                 value[message] = REFUNDED_TOO
-                value_by[message] = difference(received_total, nothing)
+                value_by[message] = rounded_difference(received_total, nothing)
                 value_row[message] = back
     return pairs
 
 
-@compiled(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES, ROWS, BYTES_OUT], allocates=False)
+@compile_loop(NOTHING, [CODES, CODES, CODES, WORDS, ROWS, BYTES, ROWS, BYTES_OUT], allocates=False)
 def compare_pairs(
     cause: Any, effect: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any, found: Any
 ) -> None:
@@ -455,4 +493,100 @@ def compare_pairs(
         if one < 0 or other < 0:
             found[message] = 0
         else:
-            found[message] = compare_rows(one, other, chain, height, time, restarts, tolerance)
+            found[message] = is_before_cause(one, other, chain, height, time, restarts, tolerance)
+
+
+@compile_loop(allocates=False)
+def push_heap(heap: Any, size: Any, value: Any) -> None:
+    """Put a number into a heap of so many, of which the least is first."""
+    at = size
+    while at > 0 and heap[(at - 1) >> 1] > value:
+        heap[at] = heap[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    heap[at] = value
+
+
+@compile_loop(allocates=False)
+def pop_heap(heap: Any, size: Any) -> Any:
+    """Take the least number out of a heap of so many."""
+    found, value = heap[0], heap[size - 1]
+    at, child = 0, 1
+    while child < size - 1:
+        if child + 1 < size - 1 and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= value:
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = value
+    return found
+
+
+@compile_loop(NOTHING, [ROWS, BYTES, ROWS, BYTES_OUT])
+def mark_reverted(starts: Any, back: Any, time: Any, gone: Any) -> None:
+    """Write 1 for each event that a ``reverted`` row takes back.
+
+    Each group, from its start up to the next one, has the events of one kind, message and chain, in their order, and
+    behind them the rows that take them back (``back``), by time, unseen last. In their order each of these takes back
+    the first event that is left and not of a later time, where both times were seen.
+    """
+    for group in range(len(starts) - 1):
+        low, high = starts[group], starts[group + 1]
+        row = low
+        while row < high and not back[row]:
+            row += 1
+        left = row - low
+        if left == 0 or row == high:
+            continue
+        times = np.empty(left, dtype=np.int64)
+        for each in range(left):
+            seen = time[low + each] != NO_TIME
+            times[each] = time[low + each] if seen else np.int64(-0x8000000000000000)
+        order = np.argsort(times)
+        heap = np.empty(left, dtype=np.int64)
+        size, reached = 0, 0
+        while row < high:
+            while reached < left and times[order[reached]] <= time[row]:
+                push_heap(heap, size, low + order[reached])
+                size += 1
+                reached += 1
+            if size > 0:
+                gone[pop_heap(heap, size)] = 1
+                size -= 1
+            row += 1
+
+
+@compile_loop(
+    NOTHING,
+    [BYTES, CODES, ROWS, CODES, CODES, ROWS, BYTES_OUT, writable_arrays("float64"), INT64, INT64],
+    allocates=False,
+)
+def judge_replies(
+    asked: Any,
+    lane: Any,
+    limits: Any,
+    sent: Any,
+    reply: Any,
+    time: Any,
+    outcome: Any,
+    magnitude: Any,
+    late: Any,
+    without_time: Any,
+) -> None:
+    """Write what is found of each message that was asked and has a reply, and after how many microseconds it came.
+
+    ``limits``: of each lane, in microseconds, -1: none; ``sent``, ``reply``: the rows of each message, -1: none;
+    ``late``, ``without_time``: what is written.
+    """
+    for message in range(len(asked)):
+        limit = limits[lane[message]]
+        if not asked[message] or limit < 0 or reply[message] < 0:
+            continue
+        one, other = time[sent[message]], time[reply[message]]
+        if one == NO_TIME or other == NO_TIME:
+            outcome[message] = without_time
+        else:
+            delay = time_between(one, other)
+            magnitude[message] = delay
+            if delay > limit:
+                outcome[message] = late

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from causeway_proofs.jit import BYTES, BYTES_OUT, NOTHING, ROWS, compile_loop, read_only_arrays, writable_arrays
 
 from causeway.audit.message_loops import (
     AMOUNT_UNSEEN,
@@ -20,21 +21,20 @@ from causeway.audit.message_loops import (
     REFUNDED_TOO,
     SENT,
     WORDS,
-    add,
-    compare,
-    difference,
+    add_amount,
+    compare_sums,
     less_limb,
+    rounded_difference,
 )
-from causeway.model.compiled import BYTES, BYTES_OUT, NOTHING, ROWS, compiled, read, written
 
 MORE_PAID, LESS_UNSEEN = 8, 9
 """What the value of a message may come to besides: more is paid out of it than was sent; less is received and paid than
 was sent, where more is given back than was paid out, so that a payment was not seen."""
 
-SUMS, SUMS_OUT = read("uint64", 2), written("uint64", 2)
+SUMS, SUMS_OUT = read_only_arrays("uint64", 2), writable_arrays("uint64", 2)
 
 
-@compiled(NOTHING, [ROWS, BYTES, WORDS, WORDS, WORDS, WORDS, SUMS_OUT, SUMS_OUT], allocates=False)
+@compile_loop(NOTHING, [ROWS, BYTES, WORDS, WORDS, WORDS, WORDS, SUMS_OUT, SUMS_OUT], allocates=False)
 def add_rows(
     group: Any, other: Any, limb_0: Any, limb_1: Any, limb_2: Any, limb_3: Any, one_sums: Any, other_sums: Any
 ) -> None:
@@ -43,12 +43,12 @@ def add_rows(
         if group[row] < 0:
             continue
         if other[row]:
-            add(other_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
+            add_amount(other_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
         else:
-            add(one_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
+            add_amount(one_sums[group[row]], limb_0, limb_1, limb_2, limb_3, row)
 
 
-@compiled(allocates=False)
+@compile_loop(allocates=False)
 def add_sum(total: Any, more: Any) -> None:
     """Add a sum to another one."""
     carry = np.uint64(0)
@@ -59,7 +59,7 @@ def add_sum(total: Any, more: Any) -> None:
         carry = over + np.uint64(total[limb] < carry)
 
 
-@compiled(NOTHING, [ROWS, SUMS, SUMS_OUT], allocates=False)
+@compile_loop(NOTHING, [ROWS, SUMS, SUMS_OUT], allocates=False)
 def add_groups(slot: Any, sums: Any, totals: Any) -> None:
     """Add each sum to the total of its slot (-1: none)."""
     for group in range(len(slot)):
@@ -72,8 +72,8 @@ _TAKEN = [
 ]
 
 
-@compiled(NOTHING, _TAKEN)
-def take_from(
+@compile_loop(NOTHING, _TAKEN)
+def subtract_payments(
     group_message: Any,
     group_asset: Any,
     paid: Any,
@@ -97,16 +97,16 @@ def take_from(
     sent, due = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
     for group in range(len(group_message)):
         message = group_message[group]
-        if message < 0 or first_received[message] >= 0 or compare(paid[group], given[group]) <= 0:
+        if message < 0 or first_received[message] >= 0 or compare_sums(paid[group], given[group]) <= 0:
             continue
         for limb in range(LIMBS):
             sent[limb], due[limb] = 0, given[group, limb]
         for row in range(starts[message], starts[message + 1]):
             counts = alive[row] and event[row] == SENT and not again[row]
             if counts and has_amount[row] and asset[row] == group_asset[group]:
-                add(sent, limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(sent, limb_0, limb_1, limb_2, limb_3, row)
         add_sum(due, sent)
-        if compare(paid[group], due) > 0:
+        if compare_sums(paid[group], due) > 0:
             taken[group] = sent
             continue
         borrow = np.uint64(0)
@@ -117,12 +117,12 @@ def take_from(
 _SETTLE = [
     *(ROWS, ROWS, ROWS, CODES, BYTES, SUMS, SUMS),
     *(ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS),
-    *(CODES, CODES, CODES, BYTES, BYTES_OUT, written("float64"), CODES_OUT),
+    *(CODES, CODES, CODES, BYTES, BYTES_OUT, writable_arrays("float64"), CODES_OUT),
 ]
 
 
-@compiled(NOTHING, _SETTLE)
-def settle(
+@compile_loop(NOTHING, _SETTLE)
+def settle_messages(
     messages: Any,
     begins: Any,
     ends: Any,
@@ -178,7 +178,7 @@ def settle(
         for group in range(begins[place], ends[place]):
             if group_asset[group] == asset[base]:
                 own = group
-            elif compare(paid[group], given[group]) > 0:
+            elif compare_sums(paid[group], given[group]) > 0:
                 differs = True
         if differs:
             value[message], value_by[message], value_row[message] = ASSET_DIFFERS, 0.0, seen
@@ -192,28 +192,28 @@ def settle(
             if not alive[row]:
                 continue
             if event[row] == SENT and not again[row]:
-                add(sent, limb_0, limb_1, limb_2, limb_3, row)
+                add_amount(sent, limb_0, limb_1, limb_2, limb_3, row)
             elif event[row] == RECEIVED and not undone[message]:
                 if shown == base or row != receipt:
                     shown = row
-                add(received, limb_0, limb_1, limb_2, limb_3, row)
-        if receipt < 0 and compare(received, nothing) > 0:
+                add_amount(received, limb_0, limb_1, limb_2, limb_3, row)
+        if receipt < 0 and compare_sums(received, nothing) > 0:
             continue
         for limb in range(LIMBS):
             came[limb] = received[limb]
         add_sum(received, paid[own])
         add_sum(sent, given[own])
-        order = compare(received, sent)
+        order = compare_sums(received, sent)
         value[message], value_by[message], value_row[message] = EVEN, 0.0, shown
         if order > 0:
             value[message] = MORE if receipt >= 0 else MORE_PAID
-            value_by[message] = difference(received, sent)
+            value_by[message] = rounded_difference(received, sent)
             if receipt < 0:
                 value_row[message] = base
         elif receipt >= 0 and order < 0:
-            value[message] = LESS if compare(paid[own], given[own]) >= 0 else LESS_UNSEEN
-            value_by[message] = difference(sent, received)
+            value[message] = LESS if compare_sums(paid[own], given[own]) >= 0 else LESS_UNSEEN
+            value_by[message] = rounded_difference(sent, received)
         elif receipt >= 0 and given_back[message] >= 0:
             value[message] = REFUNDED_TOO
-            value_by[message] = difference(came, nothing)
+            value_by[message] = rounded_difference(came, nothing)
             value_row[message] = given_back[message]

@@ -14,7 +14,7 @@ from typing import Any
 VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
 """The verdict of a finding: something is wrong; the input does not show enough; a fact that breaks no guarantee."""
 
-MOST_LANES = 3
+MAX_LANES = 3
 """Lanes that the sentence names."""
 
 
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     NOT_APPLICABLE = "NOT APPLICABLE"
 
 
-FACTS = {
+FACT_COUNTS = {
     ("delivery", "dropped_as_declared"): ("message", "dropped as the protocol declares"),
     ("delivery", "failed"): ("message", "failed to execute"),
     ("delivery", "late"): ("message", "late"),
@@ -39,7 +39,7 @@ FACTS = {
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckVerdict:
     """The result of one check.
 
     Attributes:
@@ -72,26 +72,26 @@ class Check:
         return Verdict.PASSED if self.examined else Verdict.NOT_APPLICABLE
 
 
-def verdict_of(checks: Iterable[Check]) -> Verdict:
+def combine_verdicts(checks: Iterable[CheckVerdict]) -> Verdict:
     """Return the verdict of several checks together."""
     found = {check.verdict for check in checks}
     order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED)
     return next((verdict for verdict in order if verdict in found), Verdict.NOT_APPLICABLE)
 
 
-def sentence(checks: Sequence[Check], incomplete: Sequence[str] = ()) -> str:
+def verdict_sentence(checks: Sequence[CheckVerdict], incomplete: Sequence[str] = ()) -> str:
     """Return the verdict of checks as a sentence that a person can act on.
 
     Args:
         checks: those that count.
         incomplete: the lanes of which the input does not show enough, by name.
     """
-    verdict = verdict_of(checks)
-    facts = facts_of(checks)
+    verdict = combine_verdicts(checks)
+    facts = verdict_facts(checks)
     if verdict is Verdict.FAILED:
         first, *others = (check for check in checks if check.violated)
         more = "".join(f", {check.violated:,} of {check.name}" for check in others)
-        text = f"{verdict}: {counted(first.violated, 'violation')} of {first.name}{more}"
+        text = f"{verdict}: {count_noun(first.violated, 'violation')} of {first.name}{more}"
         return f"{text}{f'; {facts}' if facts else ''}"
     if verdict is Verdict.INCONCLUSIVE:
         what = _incomplete(incomplete) or ", ".join(check.name for check in checks if check.unknown)
@@ -101,27 +101,29 @@ def sentence(checks: Sequence[Check], incomplete: Sequence[str] = ()) -> str:
     return f"{verdict}{f', {facts}' if facts else ''}"
 
 
-def facts_of(checks: Iterable[Check]) -> str:
+def verdict_facts(checks: Iterable[CheckVerdict]) -> str:
     """Return what is to be known of checks besides their verdict: declared losses, failed executions, pending
     messages."""
     counts: dict[tuple[str, str], int] = {}
     for check in checks:
         for (verdict, reason), count in check.reasons.items():
-            if verdict == NOTED and (check.name, reason) in FACTS:
+            if verdict == NOTED and (check.name, reason) in FACT_COUNTS:
                 counts[check.name, reason] = count
     return ", ".join(
-        f"{counted(counts[key], noun)} {said}".strip() for key, (noun, said) in FACTS.items() if counts.get(key)
+        f"{count_noun(counts[key], noun)} {said}".strip()
+        for key, (noun, said) in FACT_COUNTS.items()
+        if counts.get(key)
     )
 
 
 def _incomplete(lanes: Sequence[str]) -> str:
     if not lanes:
         return ""
-    more = f" and {len(lanes) - MOST_LANES:,} more" if len(lanes) > MOST_LANES else ""
-    return f"{counted(len(lanes), 'lane')} incomplete: {', '.join(lanes[:MOST_LANES])}{more}"
+    more = f" and {len(lanes) - MAX_LANES:,} more" if len(lanes) > MAX_LANES else ""
+    return f"{count_noun(len(lanes), 'lane')} incomplete: {', '.join(lanes[:MAX_LANES])}{more}"
 
 
-def counted(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural unless it is one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -138,6 +140,14 @@ def unknown_lanes(counts: Iterable[Mapping[str, Any]]) -> list[tuple[str | None,
 
 
 __all__ = [
-    "NOTED", "UNKNOWN", "VIOLATED", "Check", "Verdict", "counted", "facts_of", "sentence", "unknown_lanes",
-    "verdict_of",
+    "NOTED",
+    "UNKNOWN",
+    "VIOLATED",
+    "CheckVerdict",
+    "Verdict",
+    "combine_verdicts",
+    "count_noun",
+    "unknown_lanes",
+    "verdict_facts",
+    "verdict_sentence",
 ]  # fmt: skip

@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     each is an interrupt, which leaves nothing open.
     """
     if arguments is None:
-        from causeway.cli import own_process
+        from causeway.cli import process
 
-        own_process.begin()
+        process.begin_command()
     given = sys.argv[1:] if arguments is None else arguments
     taken = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: found for number in taken if (found := signal.getsignal(number)) is not signal.SIG_IGN}
@@ -35,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(number, _end)
 
     def built(asked: str | None) -> Callable[..., object]:
-        from causeway.cli.app import build
+        from causeway.cli.app import build_app
 
-        commands = build(asked)
+        commands = build_app(asked)
         for number, found in before.items():
             # Spark gives way to nothing but Python's own handler of SIGINT.
             signal.signal(number, _interrupt if number == signal.SIGTERM else found)

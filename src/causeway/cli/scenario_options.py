@@ -1,4 +1,7 @@
-"""The options of commands that run a scenario: keys of it, and how it runs."""
+"""The options of commands that run a scenario: keys of it, and how it runs.
+
+Options that override keys of a scenario: ``--set KEY=VALUE``, and short forms of frequent ones.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from causeway_proofs.errors import InvalidInput
 
 from causeway.cli import completion
 from causeway.cli.options import option
-from causeway.model.errors import InvalidInput
+from causeway.config.document import quote_toml
 
 if TYPE_CHECKING:
-    from causeway.programs.sources import Sources
+    from causeway.programs.user_modules import ModuleSources
 
 SCENARIO, HOW = "Keys of the scenario", "How it runs"
 
 
-def protocol_in(panel: str) -> Any:
+def protocol_option(panel: str) -> Any:
     """Return the option of a protocol, in a panel of a command's help."""
     return typer.Option(
-        help="Messaging protocol.", show_default=False, autocompletion=completion.protocols, rich_help_panel=panel
+        help="Messaging protocol.",
+        show_default=False,
+        autocompletion=completion.complete_protocols,
+        rich_help_panel=panel,
     )
 
 
-def traffic_in(panel: str) -> Any:
+def traffic_option(panel: str) -> Any:
     """Return the option of recorded traffic, in a panel of a command's help."""
     return typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=panel)
 
 
-def scenario_of_lake_in(panel: str | None = None) -> Any:
+def lake_scenario_option(panel: str | None = None) -> Any:
     """Return the option of the scenario of a lake, in a panel of a command's help."""
     text = "The scenario of the lake, when programs of one's own lie beside it."
     return typer.Option("--scenario", metavar="FILE", help=text, show_default=False, rich_help_panel=panel)
 
 
-def programs_of_lake_in(panel: str | None = None) -> Any:
+def lake_programs_option(panel: str | None = None) -> Any:
     """Return the option of where programs of a lake come from, in a panel of a command's help."""
     text = "Folder or module that programs of one's own may be imported from; may be repeated."
     return typer.Option("--programs", metavar="DIR|MODULE", help=text, show_default=False, rich_help_panel=panel)
 
 
-def sources_in(scenario: Path | None, programs: Sequence[str] | None) -> Sources:
+def program_sources(scenario: Path | None, programs: Sequence[str] | None) -> ModuleSources:
     """Return where programs of a lake come from, as a user says. Raises ``InvalidInput``."""
-    from causeway.programs.sources import Sources
+    from causeway.programs.user_modules import ModuleSources
 
     if scenario is not None and not scenario.is_file():
         raise InvalidInput(f"--scenario: {scenario}: no such file")
-    return Sources.of(scenario, *(programs or ()))
+    return ModuleSources.of(scenario, *(programs or ()))
 
 
-def settings_in(panel: str | None) -> Any:
+def settings_option(panel: str | None) -> Any:
     """Return the option of keys that are overridden, in a panel of a command's help."""
     return typer.Option(
         "--set",
@@ -62,16 +69,21 @@ def settings_in(panel: str | None) -> Any:
     )
 
 
-ScenarioOfLake = Annotated[Path | None, scenario_of_lake_in()]
-ProgramsOfLake = Annotated[list[str] | None, programs_of_lake_in()]
-Protocol = Annotated[str | None, protocol_in(SCENARIO)]
-Traffic = Annotated[str | None, traffic_in(SCENARIO)]
+ScenarioOfLake = Annotated[Path | None, lake_scenario_option()]
+ProgramsOfLake = Annotated[list[str] | None, lake_programs_option()]
+Protocol = Annotated[str | None, protocol_option(SCENARIO)]
+Traffic = Annotated[str | None, traffic_option(SCENARIO)]
 Ticks = Annotated[int | None, option("Most ticks to run.", panel=SCENARIO)]
-Settings = Annotated[list[str] | None, settings_in(SCENARIO)]
+Settings = Annotated[list[str] | None, settings_option(SCENARIO)]
 Master = Annotated[str | None, option("Spark master, such as 'local[2]' or spark://host:7077.", panel=HOW)]
 Executor = Annotated[
     str | None,
-    option("spark, or in_process for small networks.", metavar="NAME", panel=HOW, autocompletion=completion.executors),
+    option(
+        "spark, or in_process for small networks.",
+        metavar="NAME",
+        panel=HOW,
+        autocompletion=completion.complete_executors,
+    ),
 ]
 Partitions = Annotated[int | None, option("Tasks per tick.", panel=HOW)]
 SparkSettings = Annotated[
@@ -80,3 +92,54 @@ SparkSettings = Annotated[
         "Setting of Spark, such as spark.executor.memory=4g; may be repeated.", "--conf", metavar="KEY=VALUE", panel=HOW
     ),
 ]
+
+
+def collect_overrides(
+    settings: Sequence[str],
+    *,
+    protocol: str | None = None,
+    master: str | None = None,
+    executor: str | None = None,
+    traffic: str | None = None,
+    partitions: int | None = None,
+    ticks: int | None = None,
+    spark: Sequence[str] = (),
+) -> dict[str, str]:
+    """Return what options say of keys of a scenario. Raises ``InvalidInput``."""
+    overrides = dict(parse_setting(text) for text in settings)
+    for key, value in (
+        ("network.protocol", protocol),
+        ("network.master", master),
+        ("network.executor", executor),
+        ("traffic.path", traffic),
+    ):
+        if value is not None:
+            overrides[key] = quote_toml(value)
+    for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
+        if number is not None:
+            overrides[key] = str(number)
+    for text in spark:
+        name, chosen = _spark_setting(text)
+        overrides[f'network.spark."{name}"'] = quote_toml(chosen)
+    return overrides
+
+
+def parse_setting(text: str, option: str = "--set") -> tuple[str, str]:
+    """Return key and value of ``--set KEY=VALUE``, or of another ``option`` of this form."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
+        raise InvalidInput(f"{option} {text}: write KEY=VALUE, for example {example}")
+    return key.strip(), value.strip()
+
+
+def _spark_setting(text: str) -> tuple[str, str]:
+    """Return key and value of ``--conf KEY=VALUE``."""
+    from causeway.scenarios.settings import refuse_spark_key
+
+    name, value = parse_setting(text, "--conf")
+    try:
+        refuse_spark_key(name)
+    except ValueError as error:
+        raise InvalidInput(f"--conf {name}: {error}") from None
+    return name, value

@@ -12,11 +12,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from causeway.model.errors import InvalidInput, bad_place
-from causeway.model.text import escaped, shown
+from causeway_proofs.errors import InvalidInput, describe_os_error
+
+from causeway.core.text import escape_controls, format_value
 
 OK = 0
-BROKEN = 1
+FAILED = 1
 BAD_INPUT = 2
 UNEXPECTED = 3
 INCONCLUSIVE = 4
@@ -25,16 +26,16 @@ PIPE_CLOSED = 141
 
 DEBUG = "CAUSEWAY_DEBUG"
 
-_MOST_CAUSES = 64
+_MAX_CAUSES = 64
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
 """What Python makes of bytes of an argument that are no text."""
 
-_MOST_CHARACTERS = 500
+_MAX_CHARACTERS = 500
 _END_CHARACTERS = 200
 
 CODES = {
     OK: "passed, or done",
-    BROKEN: "failed",
+    FAILED: "failed",
     BAD_INPUT: "bad input, refused, or nothing examined",
     UNEXPECTED: "internal error",
     INCONCLUSIVE: "inconclusive under --strict",
@@ -49,13 +50,13 @@ EPILOG = (
 )
 
 
-def code_of(verdict: str, *, strict: bool = False) -> int:
+def exit_code(verdict: str, *, strict: bool = False) -> int:
     """Return the exit code of a verdict (``audit.verdict.Verdict``). ``strict``: whether inconclusive is no success."""
     unsure = INCONCLUSIVE if strict else OK
-    return {"PASSED": OK, "FAILED": BROKEN, "INCONCLUSIVE": unsure, "NOT APPLICABLE": BAD_INPUT}[verdict]
+    return {"PASSED": OK, "FAILED": FAILED, "INCONCLUSIVE": unsure, "NOT APPLICABLE": BAD_INPUT}[verdict]
 
 
-class Interrupted(Exception):
+class CommandInterrupted(Exception):
     """The user stopped a command; the message says what was done and how to continue."""
 
 
@@ -70,7 +71,7 @@ def execute(arguments: Sequence[str], build: Build, name: str) -> int:
     user typed to start it.
     """
     _open_all_streams()
-    if not debugging():
+    if not is_debugging():
         logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters is raised as an error
     try:
         with _no_lost_interrupts():
@@ -85,12 +86,12 @@ def execute(arguments: Sequence[str], build: Build, name: str) -> int:
         # Typer and Rich end so when the output is closed, and no command does.
         _forget_output()
         return PIPE_CLOSED
-    except (KeyboardInterrupt, Interrupted) as error:
-        tell(str(error) or "interrupted")
+    except (KeyboardInterrupt, CommandInterrupted) as error:
+        print_line(str(error) or "interrupted")
         return INTERRUPTED
     except Exception as error:
         if was_interrupted(error):
-            tell("interrupted")
+            print_line("interrupted")
             return INTERRUPTED
         code = _failed(error, arguments)
         _flush_or_forget()
@@ -107,7 +108,7 @@ def interruptible(text: str) -> Iterator[None]:
     except BaseException as error:
         if not was_interrupted(error):
             raise
-        raise Interrupted(text) from None
+        raise CommandInterrupted(text) from None
 
 
 @contextlib.contextmanager
@@ -119,7 +120,7 @@ def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             before(lost)
             return
-        tell(text)
+        print_line(text)
         os._exit(INTERRUPTED)
 
     sys.unraisablehook = dropped
@@ -132,7 +133,7 @@ def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
 def was_interrupted(error: BaseException | None) -> bool:
     """Return whether an error came of an interrupt: packages make errors of their own of one in their imports."""
     seen = 0
-    while error is not None and seen < _MOST_CAUSES:
+    while error is not None and seen < _MAX_CAUSES:
         if isinstance(error, KeyboardInterrupt):
             return True
         error, seen = error.__cause__ or error.__context__, seen + 1
@@ -164,7 +165,7 @@ def _misused(error: Exception, name: str, arguments: Sequence[str]) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", text), file=sys.stderr)
         return BAD_INPUT
-    tell(f"{text.rstrip('.')} (see {command} --help)")
+    print_line(f"{text.rstrip('.')} (see {command} --help)")
     return BAD_INPUT
 
 
@@ -177,57 +178,57 @@ def _wrong_value(error: Exception) -> str | None:
     first = details()[0]
     name, said = param.get_error_hint().replace("'", ""), first["msg"]
     if first["type"] == "value_error":
-        return f"{name}: {printable(str(first['ctx']['error']))}"
+        return f"{name}: {to_printable(str(first['ctx']['error']))}"
     allowed = said.removeprefix("Input should ").partition(",")[0]
-    return f"{name}: {escaped(shown(first['input']))}: must {allowed}"
+    return f"{name}: {escape_controls(format_value(first['input']))}: must {allowed}"
 
 
 def _failed(error: Exception, arguments: Sequence[str]) -> int:
-    if debugging():
+    if is_debugging():
         traceback.print_exception(error)
     if isinstance(error, UnicodeEncodeError):
         for given in arguments:
             if _NOT_TEXT.search(given):
-                tell(f"{ascii(given)[:_MOST_CHARACTERS]}: is no text in UTF-8")
+                print_line(f"{ascii(given)[:_MAX_CHARACTERS]}: is no text in UTF-8")
                 return BAD_INPUT
     if isinstance(error, InvalidInput):
-        tell(escaped(str(error).strip())[:_MOST_CHARACTERS])
+        print_line(escape_controls(str(error).strip())[:_MAX_CHARACTERS])
         if error.hint is not None:
-            tell(escaped(error.hint), "hint")
+            print_line(escape_controls(error.hint), "hint")
         return BAD_INPUT
-    place = bad_place(error)
+    place = describe_os_error(error)
     if place is not None:
-        tell(printable(place))
+        print_line(to_printable(place))
         return BAD_INPUT
-    tell(unexpected(error))
+    print_line(internal_error_line(error))
     return UNEXPECTED
 
 
-def unexpected(error: BaseException) -> str:
+def internal_error_line(error: BaseException) -> str:
     """Return the line about an internal error."""
     return f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)"
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     """Return whether the user wants to see the trace of an error."""
     return os.environ.get(DEBUG, "") not in ("", "0")
 
 
-def tell(text: str, label: str = "causeway") -> None:
+def print_line(text: str, label: str = "causeway") -> None:
     """Write one line to the user, apart from the results; of a long one its beginning and its end."""
-    if len(text) > _MOST_CHARACTERS + 2 * _END_CHARACTERS:
-        text = f"{text[:_MOST_CHARACTERS]} ... {text[-_END_CHARACTERS:]}"
+    if len(text) > _MAX_CHARACTERS + 2 * _END_CHARACTERS:
+        text = f"{text[:_MAX_CHARACTERS]} ... {text[-_END_CHARACTERS:]}"
     with contextlib.suppress(OSError):
         print(f"{label}: {text}", file=sys.stderr, flush=True)
 
 
 def one_line(error: BaseException) -> str:
     """Return the first non-empty line of an error's text, cut to a readable length."""
-    lines = [printable(line) for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else "no further text")[:_MOST_CHARACTERS]
+    lines = [to_printable(line) for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else "no further text")[:_MAX_CHARACTERS]
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Return a text from a stranger as one line that no terminal takes for a command."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 

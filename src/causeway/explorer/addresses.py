@@ -6,39 +6,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from causeway_proofs.errors import InvalidInput
 from starlette.datastructures import QueryParams
 
 from causeway.ledger.schema import LANE
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.ledger_search import MessageKey
+from causeway.ledger.search import MessageKey
 
-MOST_ADDRESS = 6_000
+MAX_ADDRESS = 6_000
 """Characters of an address; what would need more is shown without a link."""
 
-MOST_VALUE = 4_096
+MAX_VALUE = 4_096
 """Characters of a value in an address: as many as a name in a ledger that was ingested may have bytes."""
 
-MOST_NUMBER = (1 << 64) - 1
+MAX_NUMBER = (1 << 64) - 1
 
-Lane = Sequence[str | None]
+LaneNames = Sequence[str | None]
 """Protocol, source, destination and lane; None: not seen."""
 
 
-def address(path: str, values: Mapping[str, object] | None = None) -> str | None:
+def page_address(path: str, values: Mapping[str, object] | None = None) -> str | None:
     """Return the address of a page; None where it, or a value in it, is too long. ``values``: what is asked; None is
     left out."""
     given = {name: str(value) for name, value in (values or {}).items() if value is not None}
-    if any(len(value) > MOST_VALUE for value in given.values()):
+    if any(len(value) > MAX_VALUE for value in given.values()):
         return None
     found = f"{path}?{urlencode(given)}" if given else path
-    return found if len(found) <= MOST_ADDRESS else None
+    return found if len(found) <= MAX_ADDRESS else None
 
 
-def lane_address(lane: Lane, **more: object) -> str | None:
+def lane_address(lane: LaneNames, **more: object) -> str | None:
     """Return the address of the page of a lane; a lane of which nothing was seen has none."""
     if not any(name is not None for name in lane[1:]):
         return None
-    return address("/lane", {**dict(zip(LANE, lane, strict=True)), **more})
+    return page_address("/lane", {**dict(zip(LANE, lane, strict=True)), **more})
 
 
 def message_values(key: MessageKey) -> dict[str, object]:
@@ -50,17 +50,17 @@ def message_address(key: MessageKey) -> str | None:
     """Return the address of the page of a message; one without name or number has none."""
     if key.index is None and key.message_id is None:
         return None
-    return address("/message", message_values(key))
+    return page_address("/message", message_values(key))
 
 
 def chain_address(chain: str | None) -> str | None:
     """Return the address of the page of a chain."""
-    return None if chain is None else address("/chain", {"name": chain})
+    return None if chain is None else page_address("/chain", {"name": chain})
 
 
 def height_address(height: int | None, chain: str | None = None) -> str | None:
     """Return the address of the page of a height. ``chain``: only what is of this chain."""
-    return None if height is None or height > MOST_NUMBER else address("/height", {"n": height, "chain": chain})
+    return None if height is None or height > MAX_NUMBER else page_address("/height", {"n": height, "chain": chain})
 
 
 class PageLinks:
@@ -70,7 +70,7 @@ class PageLinks:
 
     def check(self, name: str) -> str | None:
         """Return the address of the findings of a check."""
-        return address("/findings", {"check": name})
+        return page_address("/findings", {"check": name})
 
     def message(self, row: Mapping[str, Any]) -> str | None:
         """Return the address of the message of a row; of a missing number its place in the lane."""
@@ -78,7 +78,7 @@ class PageLinks:
             return self.lane(row)
         if row.get("check") == "gaps":
             return lane_address(_lane_of(row), **{"from": row["index"]})
-        return message_address(key_of_row(row))
+        return message_address(row_key(row))
 
     def lane(self, row: Mapping[str, Any]) -> str | None:
         """Return the address of the lane of a row."""
@@ -100,7 +100,7 @@ class PageLinks:
 LINKS = PageLinks()
 
 
-def key_of_row(row: Mapping[str, Any]) -> MessageKey:
+def row_key(row: Mapping[str, Any]) -> MessageKey:
     """Return the key of the message of a row."""
     return MessageKey(_lane_of(row), row["index"], row["message_id"] if row["index"] is None else None)
 
@@ -109,7 +109,7 @@ def _lane_of(row: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(row[name] for name in LANE)
 
 
-class Asked:
+class PageRequest:
     """What an address asks for: each value once, known, and no longer than it may be."""
 
     def __init__(self, query: QueryParams, allowed: Sequence[str]) -> None:
@@ -120,8 +120,8 @@ class Asked:
                 raise InvalidInput(f"{name[:40]}: no such value; allowed: {', '.join(allowed) or 'none'}")
             if name in self._values:
                 raise InvalidInput(f"{name}: given twice")
-            if len(value) > MOST_VALUE:
-                raise InvalidInput(f"{name}: {len(value):,} characters; at most {MOST_VALUE:,} are read")
+            if len(value) > MAX_VALUE:
+                raise InvalidInput(f"{name}: {len(value):,} characters; at most {MAX_VALUE:,} are read")
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
@@ -135,7 +135,7 @@ class Asked:
             raise InvalidInput(f"{name}: missing")
         return found
 
-    def number(self, name: str, most: int = MOST_NUMBER) -> int | None:
+    def number(self, name: str, most: int = MAX_NUMBER) -> int | None:
         """Return a value as a whole number from 0 to ``most``. Raises ``InvalidInput``."""
         found = self._values.get(name)
         if found is None or found == "":
@@ -172,6 +172,15 @@ MESSAGE = (*LANE, "index", "id")
 """What names a message in an address."""
 
 __all__ = [
-    "LANE", "LINKS", "MESSAGE", "Asked", "Lane", "address", "chain_address", "height_address", "lane_address",
-    "message_address", "message_values",
+    "LANE",
+    "LINKS",
+    "MESSAGE",
+    "LaneNames",
+    "PageRequest",
+    "chain_address",
+    "height_address",
+    "lane_address",
+    "message_address",
+    "message_values",
+    "page_address",
 ]  # fmt: skip

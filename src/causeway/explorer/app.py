@@ -1,12 +1,26 @@
-"""The explorer's answers over HTTP: pages of what was seen last, whether anything is new, proofs as files."""
+"""The explorer's answers over HTTP: pages of what was seen last, whether anything is new, proofs as files.
+
+Work for pages in threads: so much at a time, so much that waits for its turn, and a deadline for each.
+
+The explorer as a process: a socket on this machine only, requests in the main thread's loop, looks in another.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import queue
+import signal
+import socket
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import uvicorn
+from causeway_proofs.errors import CausewayError, InvalidInput, describe_os_error
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,25 +28,109 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from causeway.explorer.addresses import LANE, MESSAGE, Asked
-from causeway.explorer.finding_pages import findings, search
-from causeway.explorer.frame import HEADERS, Page, Part, Status, rendered, static_files
-from causeway.explorer.heights import height
-from causeway.explorer.jobs import Jobs, TooLong, TooMany
-from causeway.explorer.live import Head, Live, NothingYet, Snapshot
-from causeway.explorer.messages import Proofs, file_name, message, proof_page
-from causeway.explorer.networks import NotFound, chain, lanes, network
-from causeway.explorer.overview import overview
-from causeway.explorer.queue import lane, lane_over_time
-from causeway.explorer.states import state
-from causeway.explorer.view import View
-from causeway.model.errors import CausewayError, InvalidInput, bad_place
-from causeway.model.text import readable
-from causeway.network.replayed import ReplayBusy
-from causeway.pipeline.layout import Freed, LakeError
-from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
-from causeway.report.svg import element
-from causeway.report.text import count, safe_name
+from causeway.core.text import to_one_line
+from causeway.explorer.addresses import LANE, MESSAGE, PageRequest
+from causeway.explorer.findings import findings_page, search_page
+from causeway.explorer.frame import HEADERS, ExplorerPage, LiveStatus, PagePart, render_explorer_page, static_files
+from causeway.explorer.height_page import height_page, state_page
+from causeway.explorer.lane_page import lane_charts, lane_page
+from causeway.explorer.live import LedgerSnapshot, LiveHead, LiveLedger, NothingYet
+from causeway.explorer.message_page import ProofMaker, file_name, message_page, proof_page
+from causeway.explorer.network_page import NotFound, chain_page, lanes_page, network_page
+from causeway.explorer.overview import overview_page
+from causeway.explorer.view import LedgerView
+from causeway.ledger.commits import FilesMerged, LedgerDamaged
+from causeway.network.replay import ReplayBusy
+from causeway.report.elements import format_count, safe_name, svg_element
+from causeway.service.http.connections import ConnectionLimits, HttpConnection
+from causeway.service.http.guard import HostGuard
+from causeway.service.http.listening import ListeningSocket, ServerLoop, bind_socket
+from causeway.storage.layout import Freed, LakeError
+
+__all__ = [
+    "Explorer",
+    "LiveHead",
+    "TooLong",
+    "TooMany",
+    "WorkerPool",
+    "bind_loopback",
+    "create_server",
+    "serve_explorer",
+    "socket_url",
+]
+
+JobResult = TypeVar("JobResult")
+
+
+class TooMany(CausewayError):
+    """As much work waits as may; that passes."""
+
+
+class TooLong(CausewayError):
+    """Work was not done within its time."""
+
+
+class WorkerPool:
+    """Threads that do work one piece after the other.
+
+    Args:
+        name: what it is for, in errors.
+        threads: so many pieces at a time. They end with the process, whatever they are at.
+        waiting: so many pieces wait for a thread at most.
+        seconds: within which a piece must be done, its waiting included. One that runs then is not stopped, which no
+            thread can be: it keeps its thread, so that there are never more of them, and its result is dropped.
+    """
+
+    def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
+        self._name, self._seconds = name, seconds
+        self._most = threads + waiting
+        self._open = 0
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        for number in range(threads):
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True).start()
+
+    async def run(self, work: Callable[[], JobResult]) -> JobResult:
+        """Return what ``work`` returns, or raise what it does.
+
+        Raises:
+            TooMany: too much waits already.
+            TooLong: it was not done in time.
+        """
+        with self._lock:
+            if self._open >= self._most:
+                raise TooMany(f"{self._name}: {self._most} are under way, which is all that may be; come again")
+            self._open += 1
+        future: Future[JobResult] = Future()
+        future.add_done_callback(self._done)
+        self._queue.put((future, work))
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError:
+            future.cancel()
+            raise TooLong(f"{self._name}: not done within {self._seconds:g} s; come again, or ask for less") from None
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+
+    def _done(self, future: Future[Any]) -> None:
+        with self._lock:
+            self._open -= 1
+
+    def _work(self) -> None:
+        while True:
+            future, work = self._queue.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del future, work
+
 
 PAGE_SECONDS, PROOF_SECONDS = 30.0, 120.0
 PAGE_THREADS, PROOF_THREADS = 4, 2
@@ -42,12 +140,12 @@ PAGES_WAITING, PROOFS_WAITING = 32, 8
 KEPT_PAGES, KEPT_BYTES = 64, 1 << 20
 """So many pages are kept until something is new, none longer than so many bytes."""
 
-MOST_QUERY = 8_192
+MAX_QUERY = 8_192
 """Bytes of what stands behind the question mark of an address."""
 
-Make = Callable[[View, Asked], Page]
+PageMaker = Callable[[LedgerView, PageRequest], ExplorerPage]
 
-STATUS: dict[type[Exception], int] = {
+ERROR_STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     FilesMerged: 503,
     LedgerDamaged: 500,
@@ -66,29 +164,29 @@ STATUS: dict[type[Exception], int] = {
 class Explorer:
     """Answers for one lake or ledger."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveLedger) -> None:
         self._live = live
-        self._pages = Jobs("pages", PAGE_THREADS, PAGES_WAITING, PAGE_SECONDS)
-        self._slow = Jobs("proofs and states", PROOF_THREADS, PROOFS_WAITING, PROOF_SECONDS)
-        self._proofs = Proofs()
+        self._pages = WorkerPool("pages", PAGE_THREADS, PAGES_WAITING, PAGE_SECONDS)
+        self._slow = WorkerPool("proofs and states", PROOF_THREADS, PROOFS_WAITING, PROOF_SECONDS)
+        self._proofs = ProofMaker()
         self._kept: OrderedDict[tuple[str, str], tuple[str, str, int]] = OrderedDict()
-        self._view: View | None = None
+        self._view: LedgerView | None = None
         self._name = safe_name(_last_part(live.place), 40)
 
     def application(self) -> ASGIApp:
         """Return the application."""
         own = self._page
         routes = [
-            Route("/", own(lambda view, _: overview(view, self._live.head), ())),
-            Route("/network", own(lambda view, _: network(view), ())),
-            Route("/lanes", own(lanes, ("source", "destination", "sort", "page"))),
-            Route("/lane", own(lane, (*LANE, "from"))),
-            Route("/lane/time", own(lane_over_time, LANE, self._slow)),
-            Route("/chain", own(chain, ("name",))),
-            Route("/message", own(message, MESSAGE)),
-            Route("/height", own(height, ("n", "chain"))),
-            Route("/state", own(state, ("table", "height", "chain"), self._slow)),
-            Route("/findings", own(findings, ("check", "page"))),
+            Route("/", own(lambda view, _: overview_page(view, self._live.head), ())),
+            Route("/network", own(lambda view, _: network_page(view), ())),
+            Route("/lanes", own(lanes_page, ("source", "destination", "sort", "page"))),
+            Route("/lane", own(lane_page, (*LANE, "from"))),
+            Route("/lane/time", own(lane_charts, LANE, self._slow)),
+            Route("/chain", own(chain_page, ("name",))),
+            Route("/message", own(message_page, MESSAGE)),
+            Route("/height", own(height_page, ("n", "chain"))),
+            Route("/state", own(state_page, ("table", "height", "chain"), self._slow)),
+            Route("/findings", own(findings_page, ("check", "page"))),
             Route("/search", self._search),
             Route("/proof", own(self._proof, (*MESSAGE, "offer"), self._slow)),
             Route("/proof.json", self._proof_file),
@@ -104,7 +202,7 @@ class Explorer:
     # ---- answers
 
     def _page(
-        self, make: Make, allowed: Sequence[str], jobs: Jobs | None = None
+        self, make: PageMaker, allowed: Sequence[str], jobs: WorkerPool | None = None
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             kept = self._kept_page(request)
@@ -115,7 +213,7 @@ class Explorer:
 
             def made() -> tuple[str, int]:
                 page = self._live.read(
-                    lambda snapshot: make(self._view_of(snapshot), Asked(request.query_params, allowed))
+                    lambda snapshot: make(self._view_of(snapshot), PageRequest(request.query_params, allowed))
                 )
                 return self._rendered(page), page.status
 
@@ -132,7 +230,7 @@ class Explorer:
     async def _search(self, request: Request) -> Response:
         def made() -> tuple[str, str | None]:
             page, only = self._live.read(
-                lambda snapshot: search(self._view_of(snapshot), Asked(request.query_params, ("q",)))
+                lambda snapshot: search_page(self._view_of(snapshot), PageRequest(request.query_params, ("q",)))
             )
             return self._rendered(page), only
 
@@ -143,12 +241,12 @@ class Explorer:
             return self._failed(request, error)
         return _html(request, text, 200) if only is None else RedirectResponse(only, 303)
 
-    def _proof(self, view: View, asked: Asked) -> Page:
+    def _proof(self, view: LedgerView, asked: PageRequest) -> ExplorerPage:
         return proof_page(asked, self._proofs.of(view, asked))
 
     async def _proof_file(self, request: Request) -> Response:
         def made() -> tuple[bytes, str]:
-            asked = Asked(request.query_params, (*MESSAGE, "offer", "part"))
+            asked = PageRequest(request.query_params, (*MESSAGE, "offer", "part"))
             part = asked.word("part", ("proof", "trust"))
             proof = self._live.read(lambda snapshot: self._proofs.of(self._view_of(snapshot), asked))
             content = proof.document if part == "proof" else proof.trust
@@ -189,7 +287,9 @@ class Explorer:
     async def _refused(self, request: Request, error: Exception) -> Response:
         code = error.status_code if isinstance(error, HTTPException) else 500
         what = {404: "There is no such page.", 405: "Only GET and HEAD are answered: the explorer changes nothing."}
-        page = Page("Not answered", [_note("Not answered", what.get(code, "This is not answered."))], status=code)
+        page = ExplorerPage(
+            "Not answered", [_note("Not answered", what.get(code, "This is not answered."))], status=code
+        )
         answer = _html(request, self._rendered(page), code)
         if isinstance(error, HTTPException) and error.headers:
             answer.headers.update(error.headers)
@@ -197,17 +297,17 @@ class Explorer:
 
     async def _unexpected(self, request: Request, error: Exception) -> Response:
         """Return the page about an error that nobody thought of; the server goes on."""
-        text = f"Unexpected {type(error).__name__}: {readable(str(error))[:300]}"
-        return _html(request, self._rendered(Page("Unexpected", [_note("Unexpected", text)], status=500)), 500)
+        text = f"Unexpected {type(error).__name__}: {to_one_line(str(error))[:300]}"
+        return _html(request, self._rendered(ExplorerPage("Unexpected", [_note("Unexpected", text)], status=500)), 500)
 
     def _failed(self, request: Request, error: Exception) -> Response:
         """Return the page about an error; one while nothing was read yet says how far that is."""
         if isinstance(error, NothingYet):
             return self._waiting(request)
-        status = next(status for kind, status in STATUS.items() if isinstance(error, kind))
+        status = next(status for kind, status in ERROR_STATUS.items() if isinstance(error, kind))
         title = {404: "Not there", 400: "Not understood", 503: "Not now"}.get(status, "It cannot be read")
-        text = readable(bad_place(error) or str(error))[:600]
-        answer = _html(request, self._rendered(Page(title, [_note(title, text)], status=status)), status)
+        text = to_one_line(describe_os_error(error) or str(error))[:600]
+        answer = _html(request, self._rendered(ExplorerPage(title, [_note(title, text)], status=status)), status)
         if status == 503:
             answer.headers["Retry-After"] = "2"
         return answer
@@ -216,69 +316,73 @@ class Explorer:
         """Return the page before anything was read: how far that is, or why it cannot be."""
         failure = self._live.failure
         if not failure:
-            return _html(request, self._rendered(Page("Reading", [self._reading()])), 200)
+            return _html(request, self._rendered(ExplorerPage("Reading", [self._reading()])), 200)
         text = f"{failure}. It is tried again, and shown once it can be read."
-        return _html(request, self._rendered(Page("Not readable", [_note("It cannot be read", text)])), 500)
+        return _html(request, self._rendered(ExplorerPage("Not readable", [_note("It cannot be read", text)])), 500)
 
     # ---- what they are made of
 
-    def status(self) -> Status:
+    def status(self) -> LiveStatus:
         """Return how far what is shown is."""
         snapshot, head, failure = self._live.newest, self._live.head, self._live.failure
         parts = [self._name]
         serial = ["-" if snapshot is None else str(snapshot.serial), failure]
         state = ""
         if head.height is not None:
-            parts.append(f"height {count(head.height)}")
+            parts.append(f"height {format_count(head.height)}")
             serial.append(str(head.height))
             behind = snapshot is None or (snapshot.height or 0) < head.height
             moving = bool(head.rate)
             state = "behind" if behind else "live" if moving else ""
             if head.rate:
-                parts.append(f"{count(round(head.rate))} messages a second")
+                parts.append(f"{format_count(round(head.rate))} messages a second")
                 serial.append(str(round(head.rate)))
             if behind and snapshot is not None and snapshot.height is not None:
-                parts.append(f"read up to height {count(snapshot.height)}")
+                parts.append(f"read up to height {format_count(snapshot.height)}")
         elif snapshot is not None:
             parts.append(
-                f"commit {count(snapshot.watched.commit)}" if snapshot.watched.commit >= 0 else "nothing in it yet"
+                f"commit {format_count(snapshot.watched.commit)}"
+                if snapshot.watched.commit >= 0
+                else "nothing in it yet"
             )
         if snapshot is not None and snapshot.behind and snapshot.counted is not None:
-            parts.append(f"figures as of {'commit' if head.height is None else 'height'} {count(snapshot.counted)}")
+            parts.append(
+                f"figures as of {'commit' if head.height is None else 'height'} {format_count(snapshot.counted)}"
+            )
         if snapshot is None:
             serial.append(f"{self._live.progress} {self._live.waited}")
         if snapshot is not None and snapshot.watched.unread:
             text = "; ".join(
-                f"bucket {bucket}: {readable(why)}" for bucket, why in [*snapshot.watched.unread.items()][:3]
+                f"bucket {bucket}: {to_one_line(why)}" for bucket, why in [*snapshot.watched.unread.items()][:3]
             )
             failure = failure or f"Some of it cannot be read, and counts as it was last read. {text}"
         if failure:
             state = "failed"
-        return Status("|".join(serial), state, parts, failure[:600])
+        return LiveStatus("|".join(serial), state, parts, failure[:600])
 
-    def _rendered(self, page: Page) -> str:
+    def _rendered(self, page: ExplorerPage) -> str:
         snapshot = self._live.newest
         verdict = None if snapshot is None else self._view_of(snapshot).verdict
-        return rendered(page, self._name, self.status(), verdict)
+        return render_explorer_page(page, self._name, self.status(), verdict)
 
-    def _view_of(self, snapshot: Snapshot) -> View:
+    def _view_of(self, snapshot: LedgerSnapshot) -> LedgerView:
         view = self._view
         if view is None or view.snapshot is not snapshot:
-            self._view = view = View(snapshot, self._live.opened)
+            self._view = view = LedgerView(snapshot, self._live.opened)
         return view
 
-    def _reading(self) -> Part:
+    def _reading(self) -> PagePart:
         """Return how far the first look is. What is at its first or last part has no share that says anything."""
         what, done, of = self._live.progress or ("rows read", 0, 0)
         share = {"max": of, "value": done} if 0 < done < of else {}
-        bar = element("progress", {**share, "aria-label": what})
-        said = f"{count(done)} of {count(of)} {what}, " if of else ""
+        bar = svg_element("progress", {**share, "aria-label": what})
+        said = f"{format_count(done)} of {format_count(of)} {what}, " if of else ""
         parts = [
-            element("p", {}, "Reading the ledger for the first time."),
+            svg_element("p", {}, "Reading the ledger for the first time."),
             bar,
-            element("p", {}, f"{said}{self._live.waited} s so far."),
+            svg_element("p", {}, f"{said}{self._live.waited} s so far."),
         ]
-        return Part("reading", None, element("div", {"class": "waits"}, parts))
+        return PagePart("reading", None, svg_element("div", {"class": "waits"}, parts))
 
     def _kept_page(self, request: Request) -> tuple[str, int] | None:
         kept = self._kept.get((request.url.path, request.url.query))
@@ -314,8 +418,8 @@ class _Headers:
 
 
 def _bounded(request: Request) -> None:
-    if len(request.scope["query_string"]) > MOST_QUERY:
-        raise InvalidInput(f"the address asks for more than {MOST_QUERY:,} bytes")
+    if len(request.scope["query_string"]) > MAX_QUERY:
+        raise InvalidInput(f"the address asks for more than {MAX_QUERY:,} bytes")
 
 
 def _html(request: Request, text: str, status: int) -> Response:
@@ -326,8 +430,8 @@ def _html(request: Request, text: str, status: int) -> Response:
     return Response(content, status, {"ETag": tag}, "text/html; charset=utf-8")
 
 
-def _note(title: str, text: str) -> Part:
-    return Part("note", title, element("p", {"class": "lead"}, text))
+def _note(title: str, text: str) -> PagePart:
+    return PagePart("note", title, svg_element("p", {"class": "lead"}, text))
 
 
 def _last_part(place: str) -> str:
@@ -335,4 +439,59 @@ def _last_part(place: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or place
 
 
-__all__ = ["Explorer", "Head"]
+HOST = "127.0.0.1"
+
+MAX_REQUESTS = 64
+"""Requests that are answered, and connections that are open, at a time; more are told to come again."""
+
+GRACE = 3
+"""Seconds that requests have to end when the server stops."""
+
+
+def bind_loopback(port: int) -> ListeningSocket:
+    """Return a socket of this machine only; port 0 stands for one that is free. Raises ``InvalidInput`` where it cannot
+    be had."""
+    return bind_socket(HOST, port)
+
+
+def socket_url(listening: socket.socket) -> str:
+    """Return the URL of a socket."""
+    return f"http://{HOST}:{listening.getsockname()[1]}/"
+
+
+def create_server(live: LiveLedger) -> uvicorn.Server:
+    """Return what answers for a lake or a ledger, to whoever asks from this machine."""
+    app = HostGuard(Explorer(live).application(), loopback=True)
+    config = uvicorn.Config(
+        ConnectionLimits(app, MAX_REQUESTS),
+        http=HttpConnection,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    return uvicorn.Server(config)
+
+
+def serve_explorer(live: LiveLedger, listening: ListeningSocket, started: Callable[[], None] = lambda: None) -> None:
+    """Show a lake or a ledger until SIGINT or SIGTERM. ``started``: called once connections are taken.
+
+    Raises what ended following it, where nobody foresaw that.
+    """
+    server = create_server(live)
+    # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and
+    # that ends nothing.
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        listening.listen(server.config.backlog)  # whoever is told the address may connect before the loop has begun
+        live.start()
+        started()
+        with asyncio.Runner(loop_factory=ServerLoop) as runner:
+            runner.run(server.serve(sockets=[listening]))
+    finally:
+        live.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if live.broken is not None:
+        raise live.broken

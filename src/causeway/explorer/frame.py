@@ -1,20 +1,38 @@
-"""A page of the explorer as a whole: what stands around its sections on all of them."""
+"""A page of the explorer as a whole: what stands around its sections on all of them.
+
+Small forms that lead to other pages: they ask by address, and change nothing.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from causeway.audit.verdict import Verdict
+from causeway.report.elements import svg_element, verdict_class
 from causeway.report.page import SCRIPT, STYLE
-from causeway.report.tables import verdict_class
+
+__all__ = [
+    "HEADERS",
+    "PAGES",
+    "POLICY",
+    "ExplorerPage",
+    "LiveStatus",
+    "StaticFile",
+    "choice_box",
+    "number_box",
+    "render_explorer_page",
+    "render_form",
+    "static_files",
+]
 
 PAGES = (
     *(("/", "Overview"), ("/network", "Network"), ("/lanes", "Lanes"), ("/findings", "Findings")),
@@ -45,7 +63,7 @@ HEADERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A part of a page. ``ident``: its anchor; ``title``: None: it has none; ``lead``: below the title; ``above``:
     where the page stands among others."""
 
@@ -57,18 +75,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Page:
+class ExplorerPage:
     """What a page shows. ``current``: which of ``PAGES`` it belongs to; ``status``: of HTTP."""
 
     title: str
-    sections: Sequence[Part]
+    sections: Sequence[PagePart]
     current: str = ""
     status: int = 200
     sought: str = ""
 
 
 @dataclass(frozen=True)
-class Status:
+class LiveStatus:
     """How far what is shown is. ``serial``: another one, when something is new; ``state``: ``live``, ``behind``,
     ``failed``, or nothing; ``parts``: in words; ``failure``: why nothing new can be read."""
 
@@ -105,7 +123,7 @@ def static_files() -> Mapping[str, StaticFile]:
     }
 
 
-def rendered(page: Page, lake: str, status: Status, verdict: str | None) -> str:
+def render_explorer_page(page: ExplorerPage, lake: str, status: LiveStatus, verdict: str | None) -> str:
     """Return a page as HTML. ``lake``: its name; ``verdict``: gives the colour of the sign in the bar."""
     return (
         _environment()
@@ -155,4 +173,41 @@ def _icon(verdict: str | None) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
 
 
-__all__ = ["HEADERS", "PAGES", "POLICY", "Page", "StaticFile", "Status", "rendered", "static_files"]
+def render_form(action: str, fields: Sequence[Markup], given: Mapping[str, str | None], button: str = "Go") -> Markup:
+    """Return a form. ``fields``: what may be filled in; ``given``: what is asked with it, None is left out."""
+    hidden = [_hidden(name, value) for name, value in given.items() if value is not None]
+    return svg_element(
+        "form", {"action": action}, [*hidden, *fields, svg_element("button", {"type": "submit"}, button)]
+    )
+
+
+def number_box(name: str, label: str, value: int | None = None) -> Markup:
+    """Return a box for a whole number."""
+    shown = Markup("") if value is None else Markup(' value="{}"').format(value)
+    return Markup(
+        '<input class="short" name="{}" inputmode="numeric" maxlength="20" autocomplete="off" aria-label="{}" '
+        'placeholder="{}"{}>'
+    ).format(name, label, label.lower(), shown)
+
+
+def choice_box(name: str, label: str, words: Sequence[str], chosen: str | None) -> Markup:
+    """Return a list of which one word is chosen."""
+    options = [
+        svg_element("option", {"value": each, "selected": "selected" if each == chosen else None}, each)
+        for each in words
+    ]
+    return svg_element("select", {"name": name, "aria-label": label}, options)
+
+
+def _hidden(name: str, value: str) -> Markup:
+    """Return a value that is asked with a form, character for character; those that change how text is shown are
+    written as numbers."""
+    shown = Markup("").join(
+        Markup(f"&#{ord(each)};") if unicodedata.category(each) in _UNSEEN and ord(each) not in _C1 else escape(each)
+        for each in value
+    )
+    return Markup('<input type="hidden" name="{}" value="{}">').format(name, shown)
+
+
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp")
+_C1 = range(0x80, 0xA0)  # numbers of these mean other characters in HTML

@@ -15,36 +15,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from causeway.model.errors import CausewayError, InvalidInput, bad_place
-from causeway.model.text import readable
-from causeway.network.opened import OpenedLake, open_lake
-from causeway.network.replayed import Share
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.lake_ledger import LakeLedger
-from causeway.pipeline.lake_taking import is_lake, require_stored
-from causeway.pipeline.ledger_commits import FilesMerged, LedgerDamaged
-from causeway.pipeline.ledger_watch import NAMED, LedgerWatch, Stopped, Watched
-from causeway.programs.sources import NOWHERE, Sources
+from causeway_proofs.errors import CausewayError, InvalidInput, describe_os_error
+
+from causeway.audit.incremental.watch import NAMED_FINDINGS, LedgerWatch, Stopped, WatchResult
+from causeway.core.text import to_one_line
+from causeway.ledger.commits import FilesMerged, LedgerDamaged
+from causeway.ledger.lake.derivation import LedgerDerivation
+from causeway.ledger.lake.ingest import is_lake, require_stored
+from causeway.network.opened_lake import OpenedLake, open_lake
+from causeway.network.replay import ReplayShare
+from causeway.programs.user_modules import NOWHERE, ModuleSources
+from causeway.storage.lake import Lake
 
 if TYPE_CHECKING:
-    from causeway.audit.auditing import Audit
-    from causeway.figures.figures import Figures
-    from causeway.pipeline.ledger_store import Ledger
+    from causeway.analysis.figures.figures import LedgerFigures
+    from causeway.audit.engine import AuditResult
+    from causeway.ledger.store import Ledger
 
 SECONDS = 1.0
 """Seconds between two looks at least; after a long one as many as it took, up to ``LONGEST_PAUSE``."""
 
 LONGEST_PAUSE = 30.0
 
-SPAN = 5.0
+RATE_SPAN = 5.0
 """The rate of messages is the mean over so many seconds."""
 
-ENDING = 3.0
+CLOSE_SECONDS = 3.0
 """Seconds that threads have to end."""
 
-TRIES = 3
+READ_TRIES = 3
 
-Result = TypeVar("Result")
+ReadResult = TypeVar("ReadResult")
 
 
 class NothingYet(CausewayError):
@@ -52,18 +53,18 @@ class NothingYet(CausewayError):
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class LedgerSnapshot:
     """What was seen last. ``serial``: counts looks that saw something new; ``ledger``: as of the last one;
     ``counted``: the height, or of a ledger the commit, as of which ``figures`` are."""
 
     serial: int
     ledger: Ledger
-    watched: Watched
-    figures: Figures
+    watched: WatchResult
+    figures: LedgerFigures
     counted: int | None
 
     @property
-    def audit(self) -> Audit:
+    def audit(self) -> AuditResult:
         """Return what the checks found."""
         return self.watched.audit
 
@@ -79,7 +80,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Head:
+class LiveHead:
     """How far a lake is, which is known before its ledger is read.
 
     ``height``, ``tick``: of the last commit; ``messages``: that were put into lanes; ``rate``: of these a second, over
@@ -92,7 +93,7 @@ class Head:
     rate: float | None = None
 
 
-class Live:
+class LiveLedger:
     """Follows a lake that may be running, or a ledger, until ``close``.
 
     Args:
@@ -107,21 +108,21 @@ class Live:
             it, as in a simulation of gossip.
     """
 
-    def __init__(self, place: str, sources: Sources = NOWHERE, seconds: float = SECONDS) -> None:
+    def __init__(self, place: str, sources: ModuleSources = NOWHERE, seconds: float = SECONDS) -> None:
         require_stored(place)
         self.place = place
-        self.opened: OpenedLake | None = open_lake(place, sources, Share()) if is_lake(place) else None
+        self.opened: OpenedLake | None = open_lake(place, sources, ReplayShare()) if is_lake(place) else None
         if self.opened is not None:
-            LakeLedger(self.opened.lake)  # says what has no ledger
+            LedgerDerivation(self.opened.lake)  # says what has no ledger
         self._seconds, self._sources = seconds, sources
         self._stop = threading.Event()
-        self._watch = LedgerWatch(place, NAMED, self._stop)
-        self._snapshot: Snapshot | None = None
-        self._seen: tuple[Watched, Ledger] | None = None
-        self._figures: tuple[Figures, int | None] | None = None
+        self._watch = LedgerWatch(place, NAMED_FINDINGS, self._stop)
+        self._snapshot: LedgerSnapshot | None = None
+        self._seen: tuple[WatchResult, Ledger] | None = None
+        self._figures: tuple[LedgerFigures, int | None] | None = None
         self._news = threading.Event()
         self._lock = threading.Lock()
-        self._head = Head()
+        self._head = LiveHead()
         self._past: deque[tuple[float, int]] = deque()
         self._began = time.monotonic()
         self._progress: tuple[str, int, int] | None = None
@@ -141,14 +142,14 @@ class Live:
         """End, and remove what was made for it."""
         self._stop.set()
         self._news.set()
-        until = time.monotonic() + ENDING
+        until = time.monotonic() + CLOSE_SECONDS
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(timeout=max(0.0, until - time.monotonic()))
         self._watch.close()
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LiveHead:
         """Return how far the lake is."""
         return self._head
 
@@ -169,29 +170,29 @@ class Live:
         return int(time.monotonic() - self._began)
 
     @property
-    def newest(self) -> Snapshot | None:
+    def newest(self) -> LedgerSnapshot | None:
         """Return what was seen last, None before anything was."""
         return self._snapshot
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> LedgerSnapshot:
         """Return what was seen last. Raises ``NothingYet``."""
         found = self._snapshot
         if found is None:
             raise NothingYet(self.failure or "the ledger is being read for the first time")
         return found
 
-    def read(self, work: Callable[[Snapshot], Result]) -> Result:
+    def read(self, work: Callable[[LedgerSnapshot], ReadResult]) -> ReadResult:
         """Return what ``work`` makes of what was seen last.
 
         Files of a ledger that is followed are merged now and then, and go; ``work`` is done again then, on what was
         seen since. Raises what it does.
         """
-        for tried in range(TRIES):
+        for tried in range(READ_TRIES):
             snapshot = self.snapshot()
             try:
                 return work(snapshot)
             except (LedgerDamaged, FilesMerged):
-                if tried == TRIES - 1 or not self._newer(snapshot.serial):
+                if tried == READ_TRIES - 1 or not self._newer(snapshot.serial):
                     raise
         raise AssertionError("unreachable")
 
@@ -212,7 +213,7 @@ class Live:
             work()
         except BaseException as error:
             self.broken = error
-            why = f"no longer followed: unexpected {type(error).__name__}: {readable(str(error))[:300]}"
+            why = f"no longer followed: unexpected {type(error).__name__}: {to_one_line(str(error))[:300]}"
             with self._lock:
                 self._failures = {"broken": why, **self._failures}
 
@@ -230,11 +231,10 @@ class Live:
 
     def _count(self) -> None:
         """Count the figures of what was read."""
-        from causeway.pipeline.ledger_figures import figures_of
-        from causeway.pipeline.ledger_kept import KeptShown
+        from causeway.analysis.stored_figures import FiguresCache, compute_figures
 
         done: Ledger | None = None
-        kept = KeptShown()
+        kept = FiguresCache()
         while not self._stop.is_set():
             self._news.wait()
             self._news.clear()
@@ -244,7 +244,7 @@ class Live:
             try:
                 with self._failing("count"):
                     told = self._told("rows counted")
-                    figures = figures_of(ledger, executor="in_process", progress=told, kept=kept)
+                    figures = compute_figures(ledger, executor="in_process", progress=told, kept=kept)
                     self._publish(figures=(figures, _place(watched)))
                     done = ledger
             finally:
@@ -253,14 +253,14 @@ class Live:
                     self._news.set()  # more came meanwhile, or it could not be read: files were merged
 
     def _publish(
-        self, *, seen: tuple[Watched, Ledger] | None = None, figures: tuple[Figures, int | None] | None = None
+        self, *, seen: tuple[WatchResult, Ledger] | None = None, figures: tuple[LedgerFigures, int | None] | None = None
     ) -> None:
         with self._lock:
             self._seen, self._figures = seen or self._seen, figures or self._figures
             if self._seen is None or self._figures is None:
                 return
             serial = 1 if self._snapshot is None else self._snapshot.serial + 1
-            self._snapshot = Snapshot(serial, self._seen[1], self._seen[0], *self._figures)
+            self._snapshot = LedgerSnapshot(serial, self._seen[1], self._seen[0], *self._figures)
             self._progress = None
 
     @contextlib.contextmanager
@@ -273,7 +273,7 @@ class Live:
         except (Stopped, FilesMerged):
             return
         except (CausewayError, OSError) as error:
-            why = self._gone() or readable(bad_place(error) or str(error))[:500]
+            why = self._gone() or to_one_line(describe_os_error(error) or str(error))[:500]
         with self._lock:
             others = {each: text for each, text in self._failures.items() if each != work}
             self._failures = others if why is None else {**others, work: why}
@@ -285,11 +285,11 @@ class Live:
             if is_lake(self.place) == (self.opened is not None):
                 return None
         except InvalidInput as error:
-            return f"{readable(str(error))[:400]}; shown is what was read last"
+            return f"{to_one_line(str(error))[:400]}; shown is what was read last"
         except OSError:
             return None
         now = "a ledger" if self.opened is not None else "a lake"
-        return f"{readable(self.place)[:400]}: {now} is there now, another thing than was opened; explore it anew"
+        return f"{to_one_line(self.place)[:400]}: {now} is there now, another thing than was opened; explore it anew"
 
     def _told(self, what: str) -> Callable[[int, int], None]:
         def told(done: int, of: int) -> None:
@@ -313,26 +313,26 @@ class Live:
 
     def _same(self, opened: OpenedLake) -> OpenedLake:
         """Return the lake; where another one is at its place now, that one."""
-        if Lake.at(self.place).identified().identity != opened.lake.identity:
-            self.opened = opened = open_lake(self.place, self._sources, Share())
+        if Lake.at(self.place).with_identity().identity != opened.lake.identity:
+            self.opened = opened = open_lake(self.place, self._sources, ReplayShare())
             self._past.clear()
         return opened
 
-    def _ahead(self, opened: OpenedLake) -> Head:
+    def _ahead(self, opened: OpenedLake) -> LiveHead:
         newest = opened.lake.newest()
         if newest is None:
-            return Head()
+            return LiveHead()
         now, messages = time.monotonic(), newest.totals.get("outbound", 0)
         self._past.append((now, messages))
-        while len(self._past) > 2 and now - self._past[1][0] >= SPAN:
+        while len(self._past) > 2 and now - self._past[1][0] >= RATE_SPAN:
             self._past.popleft()
         began, before = self._past[0]
         rate = (messages - before) / (now - began) if now - began > 0 else None
-        return Head(newest.last, newest.tick, messages, rate)
+        return LiveHead(newest.last, newest.tick, messages, rate)
 
 
-def _place(watched: Watched) -> int | None:
+def _place(watched: WatchResult) -> int | None:
     return watched.commit if watched.height is None else watched.height
 
 
-__all__ = ["Head", "Live", "NothingYet", "Snapshot"]
+__all__ = ["LedgerSnapshot", "LiveHead", "LiveLedger", "NothingYet"]

@@ -1,31 +1,356 @@
-"""The data of pages: the last look at a ledger, and the tables that several pages derive from it, once a look."""
+"""The data of pages: the last look at a ledger, and the tables that several pages derive from it, once a look.
+
+What pages read of a ledger as it was seen last: a lane, a message, a height, each without reading the whole.
+
+What goes from chain to chain, put together from lanes in columns: there may be hundreds of thousands of them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import stable_order
 
-from causeway.explorer.addresses import Lane
-from causeway.explorer.live import Snapshot
-from causeway.explorer.pairs import Pairs
-from causeway.explorer.reading import last_header, of_lane
-from causeway.ledger.schema import LANE
-from causeway.ledger.typed import plain_rows
-from causeway.network.opened import OpenedLake
-from causeway.pipeline.layout import LakeError
-from causeway.report.checked import findings_of_lanes
-from causeway.report.summary import summary_data
+from causeway.analysis.tracing import FOLLOWED_COLUMNS, MessageHistory, MessageTrace, message_histories, read_histories
+from causeway.core.arrow_types import to_python_rows
+from causeway.explorer.addresses import LaneNames, lane_address, page_address
+from causeway.explorer.live import LedgerSnapshot
+from causeway.ledger.row_order import SEGMENT_BITS, drop_repeats, message_bucket, sort_rows
+from causeway.ledger.schema import HEADERS_SCHEMA, LANE, LEDGER_SCHEMA, WATERMARKS_SCHEMA
+from causeway.ledger.search import (
+    Condition,
+    MessageKey,
+    TextPattern,
+    ValueRange,
+    find_related,
+    message_keys,
+    read_matching,
+    read_message_rows,
+)
+from causeway.ledger.store import Ledger
+from causeway.network.opened_lake import OpenedLake
+from causeway.report.elements import format_in_unit
+from causeway.report.matrix import MAX_CHAINS, OTHERS, UNSEEN, MatrixEnd, PairFigures
+from causeway.report.summary import count_lane_findings, summary_data
+from causeway.storage.layout import LakeError
+
+__all__ = [
+    "ChainPairs",
+    "LedgerView",
+    "PairSummary",
+    "PairWeight",
+    "height_events",
+    "height_headers",
+    "history_key",
+    "lane_watermarks",
+    "last_header_height",
+    "natural_key",
+    "outcome_delay",
+    "related_histories",
+    "select_lane",
+    "unnumbered_histories",
+    "window_histories",
+]
+
+MAX_ROWS = 20_000
+"""Rows of a window of a lane, or of a height, that are read at most."""
+
+LedgerRow = Mapping[str, Any]
 
 
-class View:
+def select_lane(table: pa.Table, lane: LaneNames) -> pa.Table:
+    """Return the rows of a table that are of a lane."""
+    kept = None
+    for name, value in zip(LANE, lane, strict=True):
+        column = table[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string())
+        own = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
+        kept = own if kept is None else pc.and_(kept, own)
+    return table.filter(kept)
+
+
+def window_histories(ledger: Ledger, lane: LaneNames, first: int, last: int) -> list[MessageHistory]:
+    """Return the lives of the messages of a lane with the indices from ``first`` to ``last``, both included, by index.
+
+    Read are the row groups that may have them. Raises ``LedgerDamaged``.
+    """
+    buckets = {
+        message_bucket(tuple(lane), segment << SEGMENT_BITS, None, ledger.buckets)
+        for segment in range(first >> SEGMENT_BITS, (last >> SEGMENT_BITS) + 1)
+    }
+    condition: dict[str, Any] = {name: (value,) for name, value in zip(LANE, lane, strict=True)}
+    condition["index"] = ValueRange(first, last)
+    parts = [LEDGER_SCHEMA.empty_table()]
+    for bucket in sorted(buckets):
+        for file in ledger.files("ledger", bucket):
+            parts.append(read_matching(ledger, file, condition, LEDGER_SCHEMA.names).cast(LEDGER_SCHEMA))
+    rows = _in_order(parts).slice(0, MAX_ROWS)
+    found = message_histories(rows, ledger.table("promises"))
+    return sorted(found, key=lambda life: life.index or 0)
+
+
+def unnumbered_histories(ledger: Ledger, lane: LaneNames, most: int) -> list[MessageKey]:
+    """Return messages of a lane that have no index, the first ones of its files. Raises ``LedgerDamaged``."""
+    condition: dict[str, Any] = {name: (value,) for name, value in zip(LANE, lane, strict=True)}
+    condition["index"] = (None,)
+    found: dict[MessageKey, None] = {}
+    for file in ledger.files("ledger"):
+        found |= dict.fromkeys(
+            message_keys(read_matching(ledger, file, condition, (*LANE, "index", "message_id"), most))
+        )
+        if len(found) >= most:
+            break
+    return [*found][:most]
+
+
+def related_histories(ledger: Ledger, key: MessageKey) -> MessageTrace:
+    """Return the life of a message and of those that belong to it. Raises ``InvalidInput`` where it is not there,
+    ``LedgerDamaged``."""
+    rows = read_message_rows(ledger, [key])
+    if not rows.num_rows:
+        raise InvalidInput("no such message")
+    keys = [*dict.fromkeys([key, *find_related(ledger, rows, FOLLOWED_COLUMNS)])]
+    found = read_histories(ledger, keys[:FOLLOWED_COLUMNS])
+    return MessageTrace(found.lives, found.headers, len(keys) - len(found.lives))
+
+
+def history_key(life: MessageHistory) -> MessageKey:
+    """Return what names a message."""
+    return MessageKey(life.lane, life.index, life.message_id if life.index is None else None)
+
+
+def outcome_delay(life: MessageHistory) -> str | None:
+    """Return the time until a message came to its outcome, in ticks where its steps have theirs."""
+    if life.duration_ticks is not None:
+        return format_in_unit(life.duration_ticks, "ticks")
+    return None if life.took is None else format_in_unit(life.took.total_seconds(), "seconds")
+
+
+def lane_watermarks(ledger: Ledger, lane: LaneNames) -> list[LedgerRow]:
+    """Return the last value of each watermark of a lane that counts, by chain and name. Raises ``LedgerDamaged``."""
+    condition: Condition = {name: (value,) for name, value in zip(LANE, lane, strict=True)}
+    newest: dict[tuple[str, str], LedgerRow] = {}
+    for file in ledger.files("watermarks"):
+        for row in to_python_rows(read_matching(ledger, file, condition, WATERMARKS_SCHEMA.names)):
+            if row["status"] is None:
+                key = row["chain"] or "", row["name"] or ""
+                before = newest.get(key)
+                if before is None or _place(row) >= _place(before):
+                    newest[key] = row
+    return [newest[key] for key in sorted(newest)]
+
+
+def height_headers(
+    ledger: Ledger, height: int, ticks: Collection[int], chain: str | None, most: int
+) -> list[LedgerRow]:
+    """Return the headers of a height, of all chains or one, those that count first of each.
+
+    Of a run the height is that of the network: of a chain that numbers its blocks otherwise, such as a subnet that a
+    split made, it is the last header that it made in the tick of the height. ``ticks``: those of the height, as far as
+    they are known; without any, the tick is that in which a chain first had a block of this number. Raises
+    ``LedgerDamaged``.
+    """
+    condition: dict[str, Any] = {} if chain is None else {"chain": (chain,)}
+    found = _headers(ledger, {**condition, "height": (height,)}, most)
+    now = {*ticks}
+    if height and not now:
+        all_chains = found if chain is None else _headers(ledger, {"height": (height,)}, most)
+        known = [row["tick"] for row in all_chains if row["tick"] is not None and row["status"] is None]
+        now = {min(known)} if known else set()
+    if height and now:
+        found = [row for row in found if row["status"] is not None or row["tick"] is None or row["tick"] in now]
+        own = {row["chain"] for row in found if row["status"] is None}
+        last: dict[str | None, LedgerRow] = {}
+        for row in _headers(ledger, {**condition, "tick": now, "height": ValueRange(1)}, most):
+            if row["status"] is None and row["chain"] not in own:
+                last[row["chain"]] = max(row, last.get(row["chain"], row), key=itemgetter("height"))
+        found += last.values()
+    seen: dict[tuple[Any, ...], LedgerRow] = {}
+    for row in found:
+        name = (row["chain"], row["hash"] or row["root"])
+        if name not in seen or (row["tick"] or 0) > (seen[name]["tick"] or 0):
+            seen[name] = row
+    return sorted(seen.values(), key=lambda row: (row["chain"] or "", row["status"] is not None, row["hash"] or ""))[
+        :most
+    ]
+
+
+def _headers(ledger: Ledger, condition: Condition, most: int) -> list[LedgerRow]:
+    found: list[LedgerRow] = []
+    for file in ledger.files("headers"):
+        found += to_python_rows(read_matching(ledger, file, condition, HEADERS_SCHEMA.names, most))
+        if len(found) >= most:
+            break
+    return found
+
+
+def height_events(ledger: Ledger, height: int, chain: str | None, most: int) -> tuple[list[LedgerRow], bool]:
+    """Return what happened to messages at a height, first to those in lanes, and whether that is all. Raises
+    ``LedgerDamaged``."""
+    condition: dict[str, Any] = {"height": (height,)}
+    if chain is not None:
+        condition["chain"] = (chain,)
+    names = [*LANE, "index", "message_id", "kind", "event", "chain", "tick", "sender", "receiver", "code", "detail"]
+    found: dict[tuple[Any, ...], LedgerRow] = {}
+    for lanes in (TextPattern(""), (None,)):
+        for file in ledger.files("ledger"):
+            if len(found) > most:
+                break
+            rows = to_python_rows(read_matching(ledger, file, {**condition, "lane": lanes}, names, most + 1))
+            found |= {tuple(row.values()): row for row in rows[: most + 1]}
+    ordered = sorted(
+        found.values(),
+        key=lambda row: (
+            *(row["lane"] is None, row["chain"] or "", *(row[name] or "" for name in LANE)),
+            *(row["index"] or 0, row["message_id"] or ""),
+        ),
+    )
+    return ordered[:most], len(found) <= most
+
+
+def last_header_height(ledger: Ledger) -> int | None:
+    """Return the last height of which a ledger has a header. Raises ``LedgerDamaged``."""
+    heights = [pc.max(ledger.read(file, ["height"])["height"]).as_py() for file in ledger.files("headers")]
+    return max((height for height in heights if height is not None), default=None)
+
+
+def _place(row: LedgerRow) -> tuple[int, int, int]:
+    return (row["height"] or 0, row["tick"] or 0, row["position"] or 0)
+
+
+def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
+    return drop_repeats(sort_rows(pa.concat_tables(parts).unify_dictionaries().combine_chunks()))
+
+
+PAIR_COLUMNS = ("source", "destination")
+
+PairWeight = tuple[int, int, int]
+"""Violations, pending messages, messages."""
+
+_SUMS = ("violated", "pending", "messages")
+
+
+@dataclass(frozen=True)
+class PairSummary:
+    """What goes from a chain to another one, None: not seen. ``latency``: of the slowest lane; ``href``: where its lane
+    is, or its lanes are listed."""
+
+    source: str | None
+    destination: str | None
+    lanes: int
+    messages: int
+    pending: int
+    violated: int
+    latency: float | None
+    href: str | None
+
+
+class ChainPairs:
+    """The lanes of a ledger by the chains between which they are. ``lanes``: a row a lane, with ``violated``."""
+
+    def __init__(self, lanes: pa.Table) -> None:
+        self._lanes = lanes
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """Return a row a pair: first those in which something is violated, then by pending, then by messages."""
+        wanted = [*((name, "sum") for name in _SUMS), ("delivery_p99", "max"), ("lane", "min"), ("protocol", "min")]
+        found = self._lanes.group_by([*PAIR_COLUMNS], use_threads=False).aggregate([*wanted, ([], "count_all")])
+        order = [(f"{name}_sum", "descending") for name in _SUMS] + [(name, "ascending") for name in PAIR_COLUMNS]
+        return found.sort_by(order)
+
+    @cached_property
+    def weights(self) -> Mapping[str, PairWeight]:
+        """Return how much goes from and to each chain, by name; first those in trouble, then those with most."""
+        parts = []
+        for name in PAIR_COLUMNS:
+            own = self.table.select([name, *(f"{each}_sum" for each in _SUMS)])
+            if name == "destination":  # what a chain sends to itself counts once
+                same = pc.fill_null(pc.equal(self.table["source"], self.table["destination"]), False)
+                own = own.filter(pc.invert(same))
+            parts.append(own.rename_columns(["chain", *_SUMS]))
+        whole = pa.concat_tables(parts)
+        whole = whole.filter(pc.is_valid(whole["chain"]))
+        found = whole.group_by("chain", use_threads=False).aggregate([(each, "sum") for each in _SUMS])
+        order = [*((f"{each}_sum", "descending") for each in _SUMS), ("chain", "ascending")]
+        found = found.sort_by(order)
+        columns = [found[name].to_pylist() for name in ("chain", *(f"{each}_sum" for each in _SUMS))]
+        return {
+            chain: (violated, pending, messages) for chain, violated, pending, messages in zip(*columns, strict=True)
+        }
+
+    def between(self, chains: Collection[str], most: int) -> tuple[list[PairSummary], int]:
+        """Return the first pairs of which both chains are among some, and how many there are of all pairs of which both
+        were seen."""
+        seen = pc.and_(pc.is_valid(self.table["source"]), pc.is_valid(self.table["destination"]))
+        both = self.table.filter(seen)
+        names = pa.array([*chains], pa.string())
+        inside = pc.and_(*(pc.is_in(both[name].cast(pa.string()), names) for name in PAIR_COLUMNS))
+        return [_pair(row) for row in both.filter(inside).slice(0, most).to_pylist()], both.num_rows
+
+    def one_sided(self, most: int) -> list[PairSummary]:
+        """Return the first pairs of which one chain was not seen."""
+        own = pc.xor(pc.is_null(self.table["source"]), pc.is_null(self.table["destination"]))
+        return [_pair(row) for row in self.table.filter(own).slice(0, most).to_pylist()]
+
+    def cells(self, most: int = MAX_CHAINS) -> Mapping[tuple[MatrixEnd, MatrixEnd], PairFigures]:
+        """Return the cells of the matrix: the first ``most`` chains have a row and column, the others one together."""
+        kept = [*self.weights] if len(self.weights) <= most else [*self.weights][: most - 1]
+        ends: list[MatrixEnd] = [*((0, chain) for chain in kept), UNSEEN, OTHERS]
+        codes = []
+        for name in PAIR_COLUMNS:
+            column = self.table[name].cast(pa.string())
+            code = np.asarray(pc.fill_null(pc.index_in(column, pa.array(kept, pa.string())), len(kept) + 1), np.int64)
+            codes.append(np.where(np.asarray(column.is_null()), len(kept), code))
+        if not len(codes[0]):
+            return {}
+        order = stable_order(codes[0].astype(np.uint64), codes[1].astype(np.uint64))
+        coded = self.table.append_column("from", pa.array(codes[0])).append_column("to", pa.array(codes[1]))
+        sums = [*((f"{name}_sum", "sum") for name in _SUMS), ("delivery_p99_max", "max"), ("count_all", "sum")]
+        alone = [(name, "min") for name in (*PAIR_COLUMNS, "lane_min", "protocol_min")]
+        folded = coded.take(pa.array(order)).group_by(["from", "to"], use_threads=False)
+        cells = {}
+        for row in folded.aggregate([*sums, *alone, ([], "count_all")]).to_pylist():
+            pair = (ends[row["from"]], ends[row["to"]])
+            others = OTHERS in pair
+            href = None if others else _href(row["count_all_sum"], *(row[f"{name}_min"] for name in _NAMES))
+            messages, pending, violated = (row[f"{name}_sum_sum"] or 0 for name in ("messages", "pending", "violated"))
+            latency = row["delivery_p99_max_max"]
+            cells[pair] = PairFigures(row["count_all_sum"], messages, pending, violated, 0, latency, href)
+        return cells
+
+
+_NAMES = ("protocol_min", "source", "destination", "lane_min")
+
+
+def _pair(row: Mapping[str, Any]) -> PairSummary:
+    figures = (row["count_all"], row["messages_sum"] or 0, row["pending_sum"] or 0, row["violated_sum"] or 0)
+    href = _href(row["count_all"], *(row[name] for name in _NAMES))
+    return PairSummary(row["source"], row["destination"], *figures, row["delivery_p99_max"], href)
+
+
+def _href(
+    lanes: int, protocol: str | None, source: str | None, destination: str | None, lane: str | None
+) -> str | None:
+    if lanes == 1:
+        return lane_address((protocol, source, destination, lane))
+    return page_address("/lanes", {"source": source, "destination": destination})
+
+
+class LedgerView:
     """A look at a ledger. ``opened``: the lake that it is of, None where it is a ledger."""
 
-    def __init__(self, snapshot: Snapshot, opened: OpenedLake | None) -> None:
+    def __init__(self, snapshot: LedgerSnapshot, opened: OpenedLake | None) -> None:
         self.snapshot, self.opened = snapshot, opened
         self.ledger, self.audit, self.figures = snapshot.ledger, snapshot.audit, snapshot.figures
 
@@ -47,7 +372,7 @@ class View:
     @cached_property
     def violated(self) -> Mapping[tuple[str | None, ...], int]:
         """Return the number of violations of each lane."""
-        return {lane: violated for lane, (violated, _) in findings_of_lanes(self.audit).items() if violated}
+        return {lane: violated for lane, (violated, _) in count_lane_findings(self.audit).items() if violated}
 
     @cached_property
     def lanes(self) -> pa.Table:
@@ -68,37 +393,37 @@ class View:
                     counts[rows[lane]] = count
         return found.append_column("violated", pa.array(counts, pa.int64()))
 
-    def lane(self, lane: Lane) -> dict[str, Any] | None:
+    def lane(self, lane: LaneNames) -> dict[str, Any] | None:
         """Return the figures of a lane, None where there is none."""
-        found = plain_rows(of_lane(self.lanes, lane))
+        found = to_python_rows(select_lane(self.lanes, lane))
         return found[0] if found else None
 
-    def of_pair(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
+    def pair_figures(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
         """Return the figures of the lanes between two chains; None: not seen."""
         found = self.lanes
         for name, value in (("source", source), ("destination", destination)):
             column = found[name]
             found = found.filter(pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False))
-        return plain_rows(found)
+        return to_python_rows(found)
 
     @cached_property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> ChainPairs:
         """Return the lanes by the chains between which they are."""
-        return Pairs(self.lanes)
+        return ChainPairs(self.lanes)
 
     @cached_property
     def chains(self) -> list[str]:
         """Return the names of all chains: those of the lake in its order, then others that the ledger names."""
         known = [] if self.opened is None else list(self.opened.names)
         seen = {*self.pairs.weights, *self.figures.chains["chain"].to_pylist()} - {None, *known}
-        return known + sorted(seen, key=natural)
+        return known + sorted(seen, key=natural_key)
 
     @cached_property
     def last_height(self) -> int | None:
         """Return the last height that was read, None where the ledger has no heights."""
-        return self.snapshot.height if self.opened is not None else last_header(self.ledger)
+        return self.snapshot.height if self.opened is not None else last_header_height(self.ledger)
 
-    def tick_of(self, height: int) -> int | None:
+    def height_tick(self, height: int) -> int | None:
         """Return the tick of a height of the lake, None where that is not known: of a ledger, or of a lake that cannot
         be read any more."""
         if self.opened is None or self.last_height is None or height > self.last_height:
@@ -109,10 +434,7 @@ class View:
             return None
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
+def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Order names as people do: numbers in them by their value."""
     parts = re.split(r"([0-9]{1,18})", text)
     return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
-
-
-__all__ = ["View", "natural"]

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read, written
+from causeway_proofs.jit import (
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    NOTHING,
+    ROWS,
+    ROWS_OUT,
+    compile_loop,
+    read_only_arrays,
+    writable_arrays,
+)
 
 GOOD, NOTHING_THERE, NEGATIVE, NO_NUMBER, TOO_LARGE = range(5)
 """What a text is as a number."""
 
-MOST_DIGITS = 78
+MAX_DIGITS = 78
 """Decimal digits of 2**256 - 1."""
 
 _PARTS = 8
@@ -23,11 +32,11 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _TEN = np.uint64(10)
 _BILLION = np.uint64(1_000_000_000)
-_WORDS = written("uint64", 2)
+_WORDS = writable_arrays("uint64", 2)
 
 
-@compiled(allocates=False)
-def scaled(parts: Any, used: Any, factor: Any, more: Any) -> bool:
+@compile_loop(allocates=False)
+def multiply_add(parts: Any, used: Any, factor: Any, more: Any) -> bool:
     """Multiply a number of 32-bit parts, add to it, and return whether it still fits into the ``used`` ones."""
     carry = more
     for part in range(used):
@@ -37,8 +46,8 @@ def scaled(parts: Any, used: Any, factor: Any, more: Any) -> bool:
     return bool(carry == 0)
 
 
-@compiled(allocates=False)
-def nibble(byte: Any) -> Any:
+@compile_loop(allocates=False)
+def hex_value(byte: Any) -> Any:
     """Return the value of a hexadecimal digit, 16 for any other byte."""
     if 48 <= byte <= 57:
         return byte - 48
@@ -49,25 +58,25 @@ def nibble(byte: Any) -> Any:
     return 16
 
 
-@compiled(allocates=False)
-def read_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
+@compile_loop(allocates=False)
+def parse_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
     """Read hexadecimal digits, at least one."""
     if start == stop:
         return NO_NUMBER
     for at in range(start, stop):
-        digit = nibble(data[at])
+        digit = hex_value(data[at])
         if digit == 16:
             return NO_NUMBER
-        if not scaled(parts, _PARTS, np.uint64(16), np.uint64(digit)):
+        if not multiply_add(parts, _PARTS, np.uint64(16), np.uint64(digit)):
             for rest in range(at + 1, stop):
-                if nibble(data[rest]) == 16:
+                if hex_value(data[rest]) == 16:
                     return NO_NUMBER
             return TOO_LARGE
     return GOOD
 
 
-@compiled(allocates=False)
-def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
+@compile_loop(allocates=False)
+def parse_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
     """Read decimal digits, at least one."""
     if start == stop:
         return NO_NUMBER
@@ -79,16 +88,16 @@ def read_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
             return NO_NUMBER
         group, scale, taken = group * _TEN + np.uint64(digit), scale * _TEN, taken + 1
         if taken == _GROUP:
-            fits = fits and scaled(parts, used, scale, group)
+            fits = fits and multiply_add(parts, used, scale, group)
             group, scale, taken = np.uint64(0), np.uint64(1), 0
             used = min(used + 1, _PARTS)
     if taken:
-        fits = fits and scaled(parts, used, scale, group)
+        fits = fits and multiply_add(parts, used, scale, group)
     return GOOD if fits else TOO_LARGE
 
 
-@compiled(allocates=False)
-def stripped(data: Any, at: Any, stop: Any) -> Any:
+@compile_loop(allocates=False)
+def strip_spaces(data: Any, at: Any, stop: Any) -> Any:
     """Return where a slice begins and ends without the white space around it."""
     while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
         at += 1
@@ -97,8 +106,8 @@ def stripped(data: Any, at: Any, stop: Any) -> Any:
     return at, stop
 
 
-@compiled(NOTHING, [BYTES, ROWS, ROWS, _WORDS, BYTES_OUT])
-def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> None:
+@compile_loop(NOTHING, [BYTES, ROWS, ROWS, _WORDS, BYTES_OUT])
+def parse_number_slices(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> None:
     """Read one number a slice: decimal digits, or ``0x`` and hexadecimal ones; a sign and spaces around are taken.
 
     ``words``: four a row, the least significant first. ``found``: what each text is; where it is no number that fits,
@@ -106,7 +115,7 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
     """
     parts = np.zeros(_PARTS, dtype=np.uint64)
     for row in range(len(starts)):
-        at, stop = stripped(data, starts[row], stops[row])
+        at, stop = strip_spaces(data, starts[row], stops[row])
         if 0 < stop - at <= _ONE_WORD:
             value, good = np.uint64(0), True
             for place in range(at, stop):
@@ -126,9 +135,9 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
                 negative = data[at] == 45
                 at += 1
             if stop - at >= 2 and data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88):
-                found[row] = read_hex(data, at + 2, stop, parts)
+                found[row] = parse_hex(data, at + 2, stop, parts)
             else:
-                found[row] = read_digits(data, at, stop, parts)
+                found[row] = parse_digits(data, at, stop, parts)
             if negative and found[row] != NO_NUMBER:
                 found[row] = NEGATIVE
         good = found[row] == GOOD
@@ -136,8 +145,8 @@ def read_numbers(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> 
             words[row, word] = parts[2 * word] | (parts[2 * word + 1] << _HALF) if good else np.uint64(0)
 
 
-@compiled(NOTHING, [read("uint64", 2), BYTES, written("uint64"), BYTES_OUT])
-def narrowed(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
+@compile_loop(NOTHING, [read_only_arrays("uint64", 2), BYTES, writable_arrays("uint64"), BYTES_OUT])
+def narrow_words(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
     """Give numbers of four words as one word each, 0 where they are not ``GOOD``, and what each is then."""
     for row in range(len(words)):
         narrow[row] = found[row]
@@ -146,14 +155,14 @@ def narrowed(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
         numbers[row] = words[row, 0] if narrow[row] == GOOD else np.uint64(0)
 
 
-@compiled(INT64, [_WORDS, BYTES, BYTES_OUT, ROWS_OUT])
-def write_numbers(words: Any, valid: Any, text: Any, offsets: Any) -> Any:
+@compile_loop(INT64, [_WORDS, BYTES, BYTES_OUT, ROWS_OUT])
+def format_numbers(words: Any, valid: Any, text: Any, offsets: Any) -> Any:
     """Write one number a row as decimal digits, nothing where it is not ``valid``; return how many bytes there are.
 
     ``text`` has room for ``MOST_DIGITS`` a row. ``offsets``: where each row begins, and at the end where all ends.
     """
     parts = np.zeros(_PARTS, dtype=np.uint64)
-    digits = np.zeros(MOST_DIGITS + _GROUP, dtype=np.uint8)
+    digits = np.zeros(MAX_DIGITS + _GROUP, dtype=np.uint8)
     at = 0
     for row in range(len(words)):
         offsets[row] = at

@@ -16,10 +16,10 @@ from enum import IntEnum, StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from causeway.ledger.schema import Event, Kind
+from causeway.ledger.schema import LedgerEvent, LedgerKind
 
 
-class Input(IntEnum):
+class OutcomeInput(IntEnum):
     """What changes the state of a message: its events, as the table has them.
 
     ``ERRED``: an answer, or an acknowledgement, with a code other than 0.
@@ -37,7 +37,7 @@ class Input(IntEnum):
     DROPPED = 9
 
 
-class State(IntEnum):
+class MessageState(IntEnum):
     """The state of a message.
 
     ``UNKNOWN``: no event of it counts; ``PENDING``: it was sent; ``DELIVERED``: it arrived; ``EXECUTED``, ``FAILED``:
@@ -63,24 +63,24 @@ class State(IntEnum):
     CONTRADICTED = 13
 
 
-_U, _P, _D, _E, _F, _A, _REF, _REJ, _RET, _RFD, _T, _DR, _DIS, _X = State
+_U, _P, _D, _E, _F, _A, _REF, _REJ, _RET, _RFD, _T, _DR, _DIS, _X = MessageState
 
-TRANSITIONS: dict[State, tuple[State, ...]] = {
+TRANSITIONS: dict[MessageState, tuple[MessageState, ...]] = {
     # sent, received, executed, failed, answered, erred, rejected, timed out, refunded, dropped
-    State.UNKNOWN: (_P, _D, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
-    State.PENDING: (_P, _D, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
-    State.DELIVERED: (_D, _D, _E, _F, _A, _REJ, _REJ, _X, _RFD, _DIS),
-    State.EXECUTED: (_E, _E, _E, _F, _A, _REJ, _REJ, _X, _RFD, _E),
-    State.FAILED: (_F, _F, _F, _F, _REJ, _REJ, _REJ, _X, _RFD, _F),
-    State.ANSWERED: (_A, _A, _A, _REJ, _A, _REJ, _REJ, _X, _RFD, _A),
-    State.REFUSED: (_REF, _REJ, _REJ, _REJ, _REJ, _REJ, _REF, _T, _RET, _REF),
-    State.REJECTED: (_REJ, _REJ, _REJ, _REJ, _REJ, _REJ, _REJ, _X, _RFD, _REJ),
-    State.RETURNED: (_RET, _RFD, _RFD, _RFD, _RFD, _RFD, _RET, _T, _RET, _RET),
-    State.REFUNDED: (_RFD, _RFD, _RFD, _RFD, _RFD, _RFD, _RFD, _X, _RFD, _RFD),
-    State.TIMED_OUT: (_T, _X, _X, _X, _X, _X, _T, _T, _T, _T),
-    State.DROPPED: (_DR, _DIS, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
-    State.DISCARDED: (_DIS, _DIS, _E, _F, _A, _REJ, _REJ, _X, _RFD, _DIS),
-    State.CONTRADICTED: (_X,) * len(Input),
+    MessageState.UNKNOWN: (_P, _D, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
+    MessageState.PENDING: (_P, _D, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
+    MessageState.DELIVERED: (_D, _D, _E, _F, _A, _REJ, _REJ, _X, _RFD, _DIS),
+    MessageState.EXECUTED: (_E, _E, _E, _F, _A, _REJ, _REJ, _X, _RFD, _E),
+    MessageState.FAILED: (_F, _F, _F, _F, _REJ, _REJ, _REJ, _X, _RFD, _F),
+    MessageState.ANSWERED: (_A, _A, _A, _REJ, _A, _REJ, _REJ, _X, _RFD, _A),
+    MessageState.REFUSED: (_REF, _REJ, _REJ, _REJ, _REJ, _REJ, _REF, _T, _RET, _REF),
+    MessageState.REJECTED: (_REJ, _REJ, _REJ, _REJ, _REJ, _REJ, _REJ, _X, _RFD, _REJ),
+    MessageState.RETURNED: (_RET, _RFD, _RFD, _RFD, _RFD, _RFD, _RET, _T, _RET, _RET),
+    MessageState.REFUNDED: (_RFD, _RFD, _RFD, _RFD, _RFD, _RFD, _RFD, _X, _RFD, _RFD),
+    MessageState.TIMED_OUT: (_T, _X, _X, _X, _X, _X, _T, _T, _T, _T),
+    MessageState.DROPPED: (_DR, _DIS, _E, _F, _A, _REJ, _REF, _T, _RET, _DR),
+    MessageState.DISCARDED: (_DIS, _DIS, _E, _F, _A, _REJ, _REJ, _X, _RFD, _DIS),
+    MessageState.CONTRADICTED: (_X,) * len(OutcomeInput),
 }
 """The state after an event, by the state before it (rows) and the event (columns, in the order of ``Input``)."""
 
@@ -114,103 +114,108 @@ UNSUCCESSFUL = (
 )
 """Outcomes of messages that did not succeed."""
 
-OUTCOME_OF: dict[State, Outcome] = {
-    State.UNKNOWN: Outcome.UNKNOWN,
-    State.PENDING: Outcome.PENDING,
-    State.DELIVERED: Outcome.DELIVERED,
-    State.EXECUTED: Outcome.DELIVERED,
-    State.FAILED: Outcome.FAILED,
-    State.ANSWERED: Outcome.ANSWERED,
-    State.REFUSED: Outcome.REJECTED,
-    State.REJECTED: Outcome.REJECTED,
-    State.RETURNED: Outcome.REFUNDED,
-    State.REFUNDED: Outcome.REFUNDED,
-    State.TIMED_OUT: Outcome.TIMED_OUT,
-    State.DROPPED: Outcome.DROPPED,
-    State.DISCARDED: Outcome.DROPPED,
-    State.CONTRADICTED: Outcome.CONTRADICTED,
+STATE_OUTCOMES: dict[MessageState, Outcome] = {
+    MessageState.UNKNOWN: Outcome.UNKNOWN,
+    MessageState.PENDING: Outcome.PENDING,
+    MessageState.DELIVERED: Outcome.DELIVERED,
+    MessageState.EXECUTED: Outcome.DELIVERED,
+    MessageState.FAILED: Outcome.FAILED,
+    MessageState.ANSWERED: Outcome.ANSWERED,
+    MessageState.REFUSED: Outcome.REJECTED,
+    MessageState.REJECTED: Outcome.REJECTED,
+    MessageState.RETURNED: Outcome.REFUNDED,
+    MessageState.REFUNDED: Outcome.REFUNDED,
+    MessageState.TIMED_OUT: Outcome.TIMED_OUT,
+    MessageState.DROPPED: Outcome.DROPPED,
+    MessageState.DISCARDED: Outcome.DROPPED,
+    MessageState.CONTRADICTED: Outcome.CONTRADICTED,
 }
 """The outcome of a message by its state; that of a call as ``call_outcomes`` says."""
 
-INPUT_OF: dict[Event, Input | None] = {
-    Event.SENT: Input.SENT,
-    Event.COMMITTED: Input.SENT,
-    Event.RELAYED: Input.SENT,
-    Event.RECEIVED: Input.RECEIVED,
-    Event.EXECUTED: Input.EXECUTED,
-    Event.ANSWERED: Input.ANSWERED,
-    Event.ACKNOWLEDGED: Input.ANSWERED,
-    Event.REJECTED: Input.REJECTED,
-    Event.TIMED_OUT: Input.TIMED_OUT,
-    Event.DROPPED: Input.DROPPED,
-    Event.COLLECTED: None,
-    Event.FINAL: None,
-    Event.REVERTED: None,
-    Event.OBSERVED: None,
-    Event.FAILED: Input.FAILED,
-    Event.REFUNDED: Input.REFUNDED,
-    Event.REDUNDANT: None,
-    Event.UPGRADED: None,
+EVENT_INPUTS: dict[LedgerEvent, OutcomeInput | None] = {
+    LedgerEvent.SENT: OutcomeInput.SENT,
+    LedgerEvent.COMMITTED: OutcomeInput.SENT,
+    LedgerEvent.RELAYED: OutcomeInput.SENT,
+    LedgerEvent.RECEIVED: OutcomeInput.RECEIVED,
+    LedgerEvent.EXECUTED: OutcomeInput.EXECUTED,
+    LedgerEvent.ANSWERED: OutcomeInput.ANSWERED,
+    LedgerEvent.ACKNOWLEDGED: OutcomeInput.ANSWERED,
+    LedgerEvent.REJECTED: OutcomeInput.REJECTED,
+    LedgerEvent.TIMED_OUT: OutcomeInput.TIMED_OUT,
+    LedgerEvent.DROPPED: OutcomeInput.DROPPED,
+    LedgerEvent.COLLECTED: None,
+    LedgerEvent.FINAL: None,
+    LedgerEvent.REVERTED: None,
+    LedgerEvent.OBSERVED: None,
+    LedgerEvent.FAILED: OutcomeInput.FAILED,
+    LedgerEvent.REFUNDED: OutcomeInput.REFUNDED,
+    LedgerEvent.REDUNDANT: None,
+    LedgerEvent.UPGRADED: None,
 }
 """What each event of the ledger is to the table; None: it changes no state. A reverted event is none."""
 
-ERROR_OF: dict[Event, Input] = {
-    Event.EXECUTED: Input.FAILED,
-    Event.ANSWERED: Input.ERRED,
-    Event.ACKNOWLEDGED: Input.ERRED,
+OUTCOME_ERRORS: dict[LedgerEvent, OutcomeInput] = {
+    LedgerEvent.EXECUTED: OutcomeInput.FAILED,
+    LedgerEvent.ANSWERED: OutcomeInput.ERRED,
+    LedgerEvent.ACKNOWLEDGED: OutcomeInput.ERRED,
 }
 """What the same is with a code other than 0."""
 
 
-def state_of(inputs: frozenset[Input] | set[Input]) -> State:
+def fold_events(inputs: frozenset[OutcomeInput] | set[OutcomeInput]) -> MessageState:
     """Fold a set of events into a state."""
-    state = State.UNKNOWN
+    state = MessageState.UNKNOWN
     for each in sorted(inputs):
         state = TRANSITIONS[state][each]
     return state
 
 
-AFTER = np.array([[int(after) for after in TRANSITIONS[state]] for state in State], np.int8)
+NEXT_STATES = np.array([[int(after) for after in TRANSITIONS[state]] for state in MessageState], np.int8)
 """``TRANSITIONS`` as an array: (state, event) -> state."""
 
 
 def _state_of_bits() -> npt.NDArray[np.int8]:
-    states = np.zeros(1 << len(Input), np.int8)
-    for each in Input:
+    states = np.zeros(1 << len(OutcomeInput), np.int8)
+    for each in OutcomeInput:
         # A set whose highest event is this one follows from the set without it.
-        states[1 << each : 1 << (each + 1)] = AFTER[states[: 1 << each], each]
+        states[1 << each : 1 << (each + 1)] = NEXT_STATES[states[: 1 << each], each]
     return states
 
 
-STATE_OF_BITS = _state_of_bits()
+STATES_BY_EVENT_BITS = _state_of_bits()
 """The state of each set of events: bit ``1 << Input`` stands for an event."""
 
-ARRIVED = 1 << Input.RECEIVED | 1 << Input.EXECUTED | 1 << Input.FAILED
+ARRIVED = 1 << OutcomeInput.RECEIVED | 1 << OutcomeInput.EXECUTED | 1 << OutcomeInput.FAILED
 """Events with which a message is known to have arrived, as bits."""
 
 EVENT_BITS = np.array(
     [
-        [0 if each is None else 1 << each for each in (INPUT_OF[event], ERROR_OF.get(event, INPUT_OF[event]))]
-        for event in Event
+        [
+            0 if each is None else 1 << each
+            for each in (EVENT_INPUTS[event], OUTCOME_ERRORS.get(event, EVENT_INPUTS[event]))
+        ]
+        for event in LedgerEvent
     ],
     np.int32,
 )
 """The bit of each event (rows, in the order of ``Event``), without and with an error code (columns)."""
 
 
-def bit_of(event: str, code: int | None, kind: str) -> int:
+def event_bit(event: str, code: int | None, kind: str) -> int:
     """Return the bit of one event of a message. An error code counts on requests: that of a response is its content."""
-    return int(EVENT_BITS[EVENTS.index(event), int(bool(code) and kind == Kind.REQUEST)])
+    return int(EVENT_BITS[EVENTS.index(event), int(bool(code) and kind == LedgerKind.REQUEST)])
 
 
-EVENTS = [event.value for event in Event]
+EVENTS = [event.value for event in LedgerEvent]
 
-_OUTCOME_OF_STATE = np.array([OUTCOMES.index(OUTCOME_OF[state]) for state in State], np.int8)
-_AWAITING = np.array([state in (State.DELIVERED, State.EXECUTED) for state in State])
-_OPEN = np.array([state in (State.PENDING, State.DELIVERED, State.EXECUTED) for state in State])
+_OUTCOME_OF_STATE = np.array([OUTCOMES.index(STATE_OUTCOMES[state]) for state in MessageState], np.int8)
+_AWAITING = np.array([state in (MessageState.DELIVERED, MessageState.EXECUTED) for state in MessageState])
+_OPEN = np.array(
+    [state in (MessageState.PENDING, MessageState.DELIVERED, MessageState.EXECUTED) for state in MessageState]
+)
 
 
-def outcomes_of(states: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+def message_outcomes(states: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     """Return the outcomes of messages (codes of ``OUTCOMES``) by their states."""
     return _OUTCOME_OF_STATE[states]
 
@@ -231,6 +236,21 @@ def call_outcomes(
 
 
 __all__ = [
-    "AFTER", "ARRIVED", "ERROR_OF", "EVENT_BITS", "INPUT_OF", "OUTCOMES", "OUTCOME_OF", "STATE_OF_BITS", "TRANSITIONS",
-    "UNSUCCESSFUL", "Input", "Outcome", "State", "bit_of", "call_outcomes", "outcomes_of", "state_of",
+    "ARRIVED",
+    "EVENT_BITS",
+    "EVENT_INPUTS",
+    "NEXT_STATES",
+    "OUTCOMES",
+    "OUTCOME_ERRORS",
+    "STATES_BY_EVENT_BITS",
+    "STATE_OUTCOMES",
+    "TRANSITIONS",
+    "UNSUCCESSFUL",
+    "MessageState",
+    "Outcome",
+    "OutcomeInput",
+    "call_outcomes",
+    "event_bit",
+    "fold_events",
+    "message_outcomes",
 ]  # fmt: skip

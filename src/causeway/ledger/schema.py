@@ -11,7 +11,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 
-class Kind(StrEnum):
+class LedgerKind(StrEnum):
     """What a message is."""
 
     REQUEST = "request"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     CONTROL = "control"
 
 
-class Event(StrEnum):
+class LedgerEvent(StrEnum):
     """What happened to a message.
 
     On the source: ``SENT``, ``COMMITTED`` (a root of that chain covers it), ``ACKNOWLEDGED`` (that it arrived, or its
@@ -54,7 +54,7 @@ class Event(StrEnum):
     UPGRADED = "upgraded"
 
 
-TAKEN_BACK = tuple(event.value for event in Event if event is not Event.REVERTED)
+REVERTED_EVENTS = tuple(event.value for event in LedgerEvent if event is not LedgerEvent.REVERTED)
 """What a ``reverted`` row may name."""
 
 
@@ -64,7 +64,7 @@ LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
 LANE = ("protocol", "source", "destination", "lane")
 """What names a lane: messages of one lane are numbered by ``index``."""
 
-STATED_BY = "causeway"
+REPORTER_COLUMN = "causeway"
 """Who states what a ledger has of a lake that Causeway ran."""
 
 STATEMENT = ("stated_by", "source_file", "source_row")
@@ -223,7 +223,7 @@ RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
 REVISION_SHIFT = 38
 """Heights of several revisions of a chain are compared as ``revision << 38 | height``."""
 
-MOST_HEIGHT, MOST_REVISION = (1 << REVISION_SHIFT) - 1, (1 << (64 - REVISION_SHIFT)) - 2
+MAX_HEIGHT, MAX_REVISION = (1 << REVISION_SHIFT) - 1, (1 << (64 - REVISION_SHIFT)) - 2
 """The greatest height beside a revision, and the greatest revision."""
 
 DECLARED, INFERRED = "declared", "inferred"

@@ -11,39 +11,39 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.document import validated
-from causeway.model.errors import InvalidInput
-from causeway.model.section import LAST_TICK
-from causeway.model.topology import Topology
-from causeway.model.traffic import Traffic
-from causeway.network.changes import Stage
-from causeway.network.scenario import Scenario
-from causeway.network.settings import NOTHING_INSTALLED
-from causeway.network.tasks import Session
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.layout import TRAFFIC
-from causeway.pipeline.record import Record
-from causeway.pipeline.schemas import TableSchemas
-from causeway.programs.catalogue import program_class
-from causeway.programs.own import give_to_workers
+from causeway.config.document import validate_document
+from causeway.config.section import LAST_TICK
+from causeway.config.topology import Topology
+from causeway.config.traffic import Traffic
+from causeway.programs.catalogue import find_program_class
 from causeway.programs.runner import Programs
-from causeway.protocols.changing import ChangingKernel
+from causeway.programs.user_modules import ship_to_workers
 from causeway.protocols.contract import AnyKernel
-from causeway.protocols.option_values import NANOSECONDS
-from causeway.protocols.registry import names
-from causeway.protocols.secrets import NONE, Secrets
+from causeway.protocols.registry import protocol_names
+from causeway.protocols.shared.option_values import NANOSECONDS
+from causeway.protocols.shared.reconfiguration import ChangingKernel
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.scenarios.changes import NetworkStage
+from causeway.scenarios.scenario import Scenario
+from causeway.scenarios.settings import NOTHING_INSTALLED
+from causeway.spark.tasks import Session
+from causeway.storage.external_input import InputRecord
+from causeway.storage.lake import Lake
+from causeway.storage.layout import TRAFFIC
+from causeway.storage.table_schemas import TableSchemas
+from causeway.tick.deployment import Deployment
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-MOST_CHAINS = 65_535
+MAX_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployedScenario:
     """A scenario made ready: ``deployment`` for the tasks, and what readers of the lake need to know (``about``)."""
 
     deployment: Deployment
@@ -51,7 +51,7 @@ class Deployed:
     about: Mapping[str, Any]
 
 
-def deploy(
+def deploy_scenario(
     scenario: Scenario,
     lake: str,
     session: Session | None,
@@ -60,7 +60,7 @@ def deploy(
     secrets: Secrets = NONE,
     *,
     prepared: bool = False,
-) -> Deployed:
+) -> DeployedScenario:
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
     ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
@@ -73,23 +73,25 @@ def deploy(
     traffic = scenario.traffic(folder, session, prepared=prepared)
     stages = scenario.stages(traffic)
     topology = stages[-1].topology
-    if topology.chains.num_rows > MOST_CHAINS:
+    if topology.chains.num_rows > MAX_CHAINS:
         count = topology.chains.num_rows
-        raise InvalidInput(f"{scenario.path}: chains: {count} chains, at most {MOST_CHAINS} are allowed")
-    kernel = kernel_of_stages(scenario, stages, secrets)
+        raise InvalidInput(f"{scenario.path}: chains: {count} chains, at most {MAX_CHAINS} are allowed")
+    kernel = build_staged_kernel(scenario, stages, secrets)
     _require_ticks(scenario, traffic, kernel.last_tick)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
         for place in sources.folders:
-            give_to_workers(session(), place)
+            ship_to_workers(session(), place)
     numbers = kernel.numbers()
     if buckets is None:
-        buckets = cut(kernel.weights(), scenario.network.partitions or buckets_for(traffic.rows_a_tick(), cores))
-    about = about_of(scenario, kernel, topology, buckets)
-    return Deployed(Deployment(kernel, traffic, buckets, numbers, Record(Lake.at(lake))), topology, about)
+        buckets = partition_chains(
+            kernel.weights(), scenario.network.partitions or choose_buckets(traffic.rows_a_tick(), cores)
+        )
+    about = describe_network(scenario, kernel, topology, buckets)
+    return DeployedScenario(Deployment(kernel, traffic, buckets, numbers, InputRecord(Lake.at(lake))), topology, about)
 
 
-def about_of(
+def describe_network(
     scenario: Scenario, kernel: AnyKernel, topology: Topology, buckets: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
     """Return what readers of a lake need to know of its network; ``buckets``: the cut of its chains."""
@@ -114,15 +116,15 @@ def about_of(
     }
 
 
-def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
+def build_kernel(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
     """Return the kernel of a scenario's protocol before any change; raises ``InvalidInput`` naming the option or
     program at fault."""
-    return kernel_of_stages(scenario, [Stage(0, topology, scenario.faults(topology))], secrets)
+    return build_staged_kernel(scenario, [NetworkStage(0, topology, scenario.faults(topology))], secrets)
 
 
-def kernel_of_stages(
+def build_staged_kernel(
     scenario: Scenario,
-    stages: Sequence[Stage],
+    stages: Sequence[NetworkStage],
     secrets: Secrets = NONE,
     *,
     known: Sequence[AnyKernel] = (),
@@ -131,7 +133,7 @@ def kernel_of_stages(
     """Return the kernel of a network that has ``stages``; raises as ``kernel_of`` does. ``known``: the kernels of the
     first stages, where they were made before; ``runner``: runs the programs."""
     _require_programs(scenario)
-    options = validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
+    options = validate_document(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
     kernels: list[AnyKernel] = list(known)
     programs: Programs | None = kernels[-1].programs if kernels else None  # type: ignore[attr-defined]
     for number, stage in enumerate(stages[len(kernels) :], len(kernels)):
@@ -148,7 +150,9 @@ def kernel_of_stages(
     return cast(AnyKernel, ChangingKernel(tuple(stage.tick for stage in stages), tuple(kernels)))
 
 
-def _kernel(scenario: Scenario, stage: Stage, programs: Programs, options: BaseModel, secrets: Secrets) -> AnyKernel:
+def _kernel(
+    scenario: Scenario, stage: NetworkStage, programs: Programs, options: BaseModel, secrets: Secrets
+) -> AnyKernel:
     made: AnyKernel = scenario.protocol.load_kernel()(
         topology=stage.topology,
         programs=programs,
@@ -156,7 +160,7 @@ def _kernel(scenario: Scenario, stage: Stage, programs: Programs, options: BaseM
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=stage.faults,
-        **({"secrets": secrets} if secrets.are_given else {}),
+        **({"secrets": secrets} if secrets.has_secrets else {}),
     )
     return made
 
@@ -167,13 +171,13 @@ def _require_programs(scenario: Scenario) -> None:
         if name == NOTHING_INSTALLED:
             continue
         try:
-            found = program_class(name)
+            found = find_program_class(name)
         except InvalidInput as error:
             raise type(error)(f"{scenario.path}: {key}: {error}") from error
         if found.certifies and not scenario.protocol.certifies_data:
             raise InvalidInput(
                 f'{scenario.path}: {key}: program "{name}" certifies data, which chains of the protocol '
-                f"{scenario.protocol.name} do not certify; those of {' and '.join(names('certifies_data'))} do"
+                f"{scenario.protocol.name} do not certify; those of {' and '.join(protocol_names('certifies_data'))} do"
             )
 
 
@@ -188,7 +192,7 @@ def _require_ticks(scenario: Scenario, traffic: Traffic, last: int) -> None:
         raise InvalidInput(f"{scenario.path}: {where} = {tick}: {text}")
 
 
-def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:
+def partition_chains(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:
     """Cut chains (positions) into at most ``count`` runs of neighbours of about equal weight."""
     chains = len(weights)
     count = max(1, min(count, chains))
@@ -205,9 +209,9 @@ ROWS_A_BUCKET = 10_000
 its own."""
 
 
-def buckets_for(rows_a_tick: float, cores: int) -> int:
+def choose_buckets(rows_a_tick: float, cores: int) -> int:
     """Return how many buckets are worth while for so many messages from users a tick, at most one a core."""
     return max(1, min(cores, int(rows_a_tick // ROWS_A_BUCKET)))
 
 
-__all__ = ["Deployed", "buckets_for", "cut", "deploy"]
+__all__ = ["DeployedScenario", "choose_buckets", "deploy_scenario", "partition_chains"]

@@ -1,4 +1,7 @@
-"""A network that runs: the object behind ``causeway run`` and behind a notebook."""
+"""A network that runs: the object behind ``causeway run`` and behind a notebook.
+
+The state of one program instance, read from the lake without Spark: for unit tests, and for a look.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +13,65 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.model.text import shown
-from causeway.model.topology import Topology
-from causeway.network.deploy import Deployed, cut, deploy
-from causeway.network.instances import program_state
-from causeway.network.replayed import Replayed, require_same_tables
-from causeway.network.scenario import Scenario, load_scenario
-from causeway.network.traffic_ticks import last_tick
-from causeway.pipeline.claim import Before, claim, withdraw
-from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor, run_task
-from causeway.pipeline.group import EACH_HEIGHT, CommitEvery, Group
-from causeway.pipeline.heights import next_tick, tick_after
-from causeway.pipeline.lake import Lake, LakeError, Manifest
-from causeway.pipeline.masters import cores_here
-from causeway.pipeline.reach import check_reachable, check_readable
-from causeway.pipeline.record import NOTHING, Outside, Record
-from causeway.pipeline.roots import root_of
-from causeway.pipeline.run import commit_genesis, run_group
-from causeway.pipeline.session import active_session, begin_session, open_session, prepare_workers, tasks_asked
-from causeway.protocols.secrets import NONE, Secrets
+from causeway.config.topology import Topology
+from causeway.core.text import format_value, suggest_known
+from causeway.network.deploy import DeployedScenario, deploy_scenario, partition_chains
+from causeway.network.replay import StateReplay, require_same_tables
+from causeway.programs.catalogue import find_program_class
+from causeway.programs.scalar import Program
+from causeway.programs.state_values import read_state_value
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.scenarios.scenario import Scenario, load_scenario
+from causeway.scenarios.traffic_sources import last_tick
+from causeway.spark.masters import available_cores
+from causeway.spark.session import active_session, open_session, prepare_workers, requested_tasks, start_session
+from causeway.storage.compaction import compact_logs, latest_compaction, remove_compacted, remove_uncommitted
+from causeway.storage.connectivity import check_reachable, check_readable
+from causeway.storage.external_input import NO_INPUT, ExternalInput, InputRecord
+from causeway.storage.lake import Lake, LakeError, Manifest
+from causeway.storage.reorgs import network_root
+from causeway.storage.writer_claim import FolderBeforeClaim, claim_lake, withdraw_claim
+from causeway.tick.deployment import EACH_HEIGHT, CommitEvery, Deployment, TickGroup, find_next_tick, next_height_tick
+from causeway.tick.executors import Executor, InProcessExecutor, SparkExecutor, run_task
+from causeway.tick.run import commit_genesis, run_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from causeway.pipeline.tables import LakeTables
+    from causeway.dataframes.lake_tables import LakeTables
 
-HASHING = "causeway.proofs.hashing.engines:prepare"
+
+def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str) -> Any:
+    """Return the state of the instance ``name`` at the last height of a commit: what a scalar program keeps, or the
+    columns of its row.
+
+    None where nothing is installed, or where the program is on no chain. Raises ``InvalidInput`` for an unknown name.
+    """
+    found = topology.programs.filter(pc.equal(topology.programs["name"], name)).to_pylist()
+    if not found:
+        raise InvalidInput(f"program: {suggest_known('program', name, topology.programs['name'].to_pylist())}")
+    program = found[0]["program"]
+    if program is None:
+        return None
+    for table in lake.state(manifest, f"program_{program}"):
+        rows = table.filter(pc.equal(table["program"], found[0]["number"])).to_pylist()
+        if rows:
+            scalar = issubclass(find_program_class(program), Program)
+            return read_state_value(rows[0]["state"])[0] if scalar else rows[0]
+    return None
+
+
+HASHING = "causeway_proofs.hashing.columns:load_engines"
 """What workers call before their first task: no tick of theirs waits for compiled code."""
 
 Progress = Callable[[Manifest], None]
 """Called after every commit, with its manifest: one height, or many that follow each other."""
 
 
-class Network:
+class LakeNetwork:
     """A network of chains on a lake.
 
     ``Network.from_scenario(path)`` makes a new one, ``resume=True`` goes on with the one that a lake holds. ``run``
@@ -79,12 +104,12 @@ class Network:
         self.lake = Lake.at(place)
         check_reachable(self.lake.storage)
         made = self._made_before(place, resume)
-        before = Before.of(self.lake.storage)
-        self._claim = claim(self.lake, waiting)
+        before = FolderBeforeClaim.of(self.lake.storage)
+        self._claim = claim_lake(self.lake, waiting)
         try:
             session = self._begin_spark() if scenario.network.executor == "spark" else None
-            cores = cores_here() if session is None else self._tasks()
-            self._deployed: Deployed = deploy(scenario, place, session, cores, made, secrets)
+            cores = available_cores() if session is None else self._tasks()
+            self._deployed: DeployedScenario = deploy_scenario(scenario, place, session, cores, made, secrets)
             self._check_cut(place)
             if made is not None:
                 require_same_tables(place, self.lake.about()["tables"], self._deployed.about["tables"])
@@ -93,13 +118,13 @@ class Network:
             self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
-            withdraw(self._claim, self.lake.storage, before)
+            withdraw_claim(self._claim, self.lake.storage, before)
             self._let_go()
             raise
 
     def _begin_spark(self) -> Callable[[], SparkSession]:
         """Let Java start, and return what waits for the session."""
-        begin_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
+        start_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
         if not self.lake.storage.is_local:
             check_readable(self.spark, self.lake.storage)
         return lambda: self.spark
@@ -112,7 +137,7 @@ class Network:
         prepare_workers(len(deployment.buckets), modules)
 
     def _tasks(self) -> int:
-        return tasks_asked(self.scenario.network.master, self.scenario.network.spark_settings)
+        return requested_tasks(self.scenario.network.master, self.scenario.network.spark_settings)
 
     def _made_before(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
         """Check the lake against what is asked; return how it cuts the chains, None when it is to be made."""
@@ -126,7 +151,7 @@ class Network:
         different = self.scenario.difference(about["scenario"])
         if different is not None:
             key, asked, made = different
-            text = f"{key} is {shown(asked)} in {self.scenario.path}, and was {shown(made)}"
+            text = f"{key} is {format_value(asked)} in {self.scenario.path}, and was {format_value(made)}"
             raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one: {text}")
         return tuple((first, end) for first, end in about["buckets"])
 
@@ -134,7 +159,7 @@ class Network:
         """Check that as many partitions are asked for as the lake has, or a number that gives as many buckets."""
         asked, deployment = self.scenario.network.partitions, self._deployed.deployment
         made = len(deployment.buckets)
-        if asked and asked != made and len(cut(deployment.kernel.weights(), asked)) != made:
+        if asked and asked != made and len(partition_chains(deployment.kernel.weights(), asked)) != made:
             raise LakeError(
                 f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume"
             )
@@ -169,7 +194,7 @@ class Network:
             topology = self._deployed.topology
             tables = {"chains": topology.chains, "programs": topology.programs, "registry": topology.moves}
             self.lake.create(self._deployed.about, tables)
-        self.lake = self.lake.identified()
+        self.lake = self.lake.with_identity()
         last = self.lake.last_height()
         if last < 0:
             remove_uncommitted(self.lake, last)
@@ -177,11 +202,11 @@ class Network:
         else:
             before = self._checked(self.lake.last_manifest())
             remove_uncommitted(self.lake, last)
-            tidy(self.lake, before)
+            remove_compacted(self.lake, before)
         # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
         since = before.tick + 1 if before.height else before.tick
-        self._begun = {unfinished: Record(self.lake).forget(since, unfinished)}
-        self._attempt: Outside = NOTHING
+        self._begun = {unfinished: InputRecord(self.lake).forget(since, unfinished)}
+        self._attempt: ExternalInput = NO_INPUT
         self._compacted = latest_compaction(self.lake, before)
         return before
 
@@ -226,7 +251,7 @@ class Network:
         """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are
         skipped.
         """
-        return next_tick(self._before.line, self._deployed.deployment.traffic)
+        return find_next_tick(self._before.line, self._deployed.deployment.traffic)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
@@ -237,7 +262,7 @@ class Network:
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
         while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
-            outside = self._begun.pop(tick, NOTHING)
+            outside = self._begun.pop(tick, NO_INPUT)
             self._commit(tick, outside, EACH_HEIGHT if outside else self.scenario.network.commits, limit)
             if progress is not None:
                 progress(self._before)
@@ -273,12 +298,12 @@ class Network:
         is ``recorded``; without either, what was recorded comes in where it was begun (``unfinished``). ``check``:
         is given the manifest before it is committed, and raises if it must not be.
         """
-        outside = self._begun.pop(tick, NOTHING)
+        outside = self._begun.pop(tick, NO_INPUT)
         if ingress is not None or carried is not None:
             if not self._recorded:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
-            outside = Record(self.lake).write(tick, ingress=ingress, carried=carried, **noted)
-            Record(self.lake).remove(self._attempt, outside)
+            outside = InputRecord(self.lake).write(tick, ingress=ingress, carried=carried, **noted)
+            InputRecord(self.lake).remove(self._attempt, outside)
             self._attempt = outside
         self._commit(tick, outside, EACH_HEIGHT, None, check)
         return self._before
@@ -286,19 +311,19 @@ class Network:
     def _commit(
         self,
         tick: int,
-        outside: Outside,
+        outside: ExternalInput,
         every: CommitEvery,
         until: int | None,
         check: Callable[[Manifest], None] | None = None,
     ) -> None:
         """Run the group of ticks that begins with ``tick`` and commit it."""
-        first = tick_after(self._before.line, tick, self._deployed.deployment.traffic, outside)
-        group = Group(first, outside, until, every)
+        first = next_height_tick(self._before.line, tick, self._deployed.deployment.traffic, outside)
+        group = TickGroup(first, outside, until, every)
         self._before = run_group(
             self._executor, self.lake, self._before, group, claim=self._claim, compacted=self._compacted, check=check
         )
-        self._attempt = NOTHING
-        self._compacted = compact(self.lake, self._before)
+        self._attempt = NO_INPUT
+        self._compacted = compact_logs(self.lake, self._before)
 
     @property
     def deployment(self) -> Deployment:
@@ -322,14 +347,14 @@ class Network:
     @property
     def tables(self) -> LakeTables:
         """Return the lake's tables as Spark DataFrames."""
-        from causeway.pipeline.tables import LakeTables
+        from causeway.dataframes.lake_tables import LakeTables
 
         return LakeTables(self.spark, self.lake, self._replayed.tables)
 
     @cached_property
-    def _replayed(self) -> Replayed:
+    def _replayed(self) -> StateReplay:
         """The states of heights that are in no file."""
-        return Replayed(self.lake, lambda: self.deployment)
+        return StateReplay(self.lake, lambda: self.deployment)
 
     @property
     def ledger(self) -> DataFrame:
@@ -361,21 +386,21 @@ class Network:
 
         Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
         """
-        from causeway.network.summary import summarised
+        from causeway.analysis.run_summary import summarize_run
 
-        with summarised(self.lake) as (_, found):
+        with summarize_run(self.lake) as (_, found):
             return found.plain()
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``roots.root_of``)."""
-        return root_of(self.lake, self._before)
+        return network_root(self.lake, self._before)
 
     def close(self) -> None:
         """Tidy the lake and let go of it, so that another run may write it; a temporary one is removed."""
         try:
             if self._temporary is None and self._claim.held and hasattr(self, "_compacted"):
                 self._claim.confirm()
-                tidy(self.lake, self._before)
+                remove_compacted(self.lake, self._before)
         finally:
             self._let_go()
 

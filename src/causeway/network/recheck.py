@@ -10,25 +10,25 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from causeway_proofs.errors import CausewayError, InvalidInput
 
-from causeway.audit.auditing import Audit, with_findings
+from causeway.audit.engine import AuditResult, add_findings
 from causeway.audit.findings import UNKNOWN, VIOLATED
-from causeway.audit.passing import LIMIT
-from causeway.model.errors import CausewayError, InvalidInput
-from causeway.network.again import ROOT, Again, Different, Range
-from causeway.network.again_processes import Asked, Done, run_in_processes
-from causeway.network.opened import OpenedLake, open_lake
-from causeway.network.replayed import MissingKeys, OtherTables, deployment_of, require_keys
-from causeway.network.tasks import Session, run_tasks
-from causeway.pipeline.heights import FIRST_HEIGHT
-from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.masters import cores_here
-from causeway.pipeline.rounds import states_of
+from causeway.audit.passes.bucket_pass import LIMIT
+from causeway.network.opened_lake import OpenedLake, open_lake
+from causeway.network.reexecution import ROOT_COLUMN, DifferingHeight, RangeResult, Reexecutor
+from causeway.network.reexecution_workers import AskForRange, RangeDone, run_in_processes
+from causeway.network.replay import MissingKeys, OtherTables, recorded_deployment, require_keys
 from causeway.programs.catalogue import ProgramNotFound
-from causeway.programs.sources import NOWHERE, Sources
-from causeway.protocols.secrets import NONE, Secrets
+from causeway.programs.user_modules import NOWHERE, ModuleSources
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.spark.masters import available_cores
+from causeway.spark.tasks import Session, run_tasks
+from causeway.storage.lake import Lake, Manifest
+from causeway.tick.deployment import FIRST_HEIGHT
+from causeway.tick.rounds import read_states
 
-Progress = Callable[[int, int], None]
+RecheckProgress = Callable[[int, int], None]
 """Called with how many heights are done, of how many."""
 
 RANGES = 4
@@ -43,12 +43,12 @@ WORTH_PROCESSES = 300_000
 STEPS = 8
 """How many times further back a range begins that failed again."""
 
-RunRanges = Callable[[Sequence[Asked]], Sequence[Range | CausewayError]]
+RunRanges = Callable[[Sequence[AskForRange]], Sequence[RangeResult | CausewayError]]
 """Executes ranges of heights, and returns what came of each."""
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecutedRange:
     """What came of executing the heights from ``first`` to ``last`` again.
 
     ``different``: the first height of each commit that comes out differently, ascending, and states in files that do;
@@ -58,11 +58,11 @@ class Executed:
 
     first: int
     last: int
-    different: tuple[Different, ...] = ()
+    different: tuple[DifferingHeight, ...] = ()
     unverified: tuple[tuple[int, int], ...] = ()
     other: str | None = None
 
-    def added_to(self, found: Audit, limit: int = LIMIT) -> Audit:
+    def merge_into(self, found: AuditResult, limit: int = LIMIT) -> AuditResult:
         """Return an audit of the lake to which this is added, as findings of the check ``headers``."""
         rows = [
             {"verdict": VIOLATED, "reason": each.reason, "event": each.place, "source": chain, "height": each.height}
@@ -79,16 +79,16 @@ class Executed:
             row |= {"check": "headers", "chain": row.get("source"), "index": row["height"]}
             row |= {"unit": "heights"} if "magnitude" in row else {}
         schema = pa.schema([field.with_nullable(True) for field in found.violations.schema][:-1])
-        return with_findings(found, pa.Table.from_pylist(rows, schema), limit)
+        return add_findings(found, pa.Table.from_pylist(rows, schema), limit)
 
 
-class Recheck:
+class LakeRecheck:
     """Computes again what a lake says of its heights; writes nothing.
 
     ``sources``: where programs of one's own come from.
     """
 
-    def __init__(self, opened: OpenedLake, sources: Sources = NOWHERE, secrets: Secrets = NONE) -> None:
+    def __init__(self, opened: OpenedLake, sources: ModuleSources = NOWHERE, secrets: Secrets = NONE) -> None:
         """``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; only
         executing needs them.
 
@@ -97,14 +97,16 @@ class Recheck:
         """
         self._opened, self._lake = opened, opened.lake
         self._sources, self._secrets = sources, secrets
-        self._deployment = deployment_of(self._lake, opened.about, sources, secrets, unsigned=True)
+        self._deployment = recorded_deployment(self._lake, opened.about, sources, secrets, unsigned=True)
 
     def roots(self, number: int) -> None:
         """Compute the roots of all chains from the state that the manifest of a number has, which is that of its last
         height. Raises ``LakeDamaged``, ``Freed``."""
-        states_of(self._deployment, self._lake, self._lake.numbered(number))
+        read_states(self._deployment, self._lake, self._lake.numbered(number))
 
-    def execute(self, first: int, last: int, progress: Progress = lambda done, of: None) -> Different | None:
+    def execute(
+        self, first: int, last: int, progress: RecheckProgress = lambda done, of: None
+    ) -> DifferingHeight | None:
         """Execute heights again, and return the first that comes out differently; otherwise as ``ranges``."""
         found = self.ranges(first, last, progress=progress).different
         return found[0] if found else None
@@ -116,8 +118,8 @@ class Recheck:
         *,
         processes: int | None = None,
         session: Session | None = None,
-        progress: Progress = lambda done, of: None,
-    ) -> Executed:
+        progress: RecheckProgress = lambda done, of: None,
+    ) -> ExecutedRange:
         """Execute heights again, each on top of what the one before it gave, in ranges that begin with a state in
         files. The result is the same in however many ranges, and whoever executes them.
 
@@ -157,29 +159,29 @@ class Recheck:
         if asked is not None:
             return asked
         work = sum(work for _, work in _works(self._lake, first, last))
-        return cores_here() if work >= WORTH_PROCESSES else 1
+        return available_cores() if work >= WORTH_PROCESSES else 1
 
-    def _runner(self, processes: int, session: Session | None, done: Done) -> RunRanges:
+    def _runner(self, processes: int, session: Session | None, done: RangeDone) -> RunRanges:
         about = {"uri": self._lake.storage.uri, "programs": self._sources.given}
         if session is not None:
             return lambda asked: run_tasks(partial(_task, about), asked, session)
         if processes > 1:
             return lambda asked: run_in_processes(about, asked, processes, done)
-        again = Again(self._deployment, self._lake)
+        again = Reexecutor(self._deployment, self._lake)
         return lambda asked: [again.run(first, last, wrong, done) for first, last, wrong in asked]
 
 
-def reexecute(
+def reexecute_lake(
     uri: str,
-    sources: Sources = NOWHERE,
+    sources: ModuleSources = NOWHERE,
     secrets: Secrets = NONE,
     *,
     first: int = 0,
     last: int | None = None,
     processes: int | None = None,
     session: Session | None = None,
-    progress: Progress = lambda done, of: None,
-) -> Executed:
+    progress: RecheckProgress = lambda done, of: None,
+) -> ExecutedRange:
     """Execute the heights of the lake at a path or URI again, by default all, as ``Recheck.ranges`` does; where that
     cannot be done since tables are others now, or keys or programs are missing, say so in the result. Otherwise raises
     as that does, and as ``open_lake``."""
@@ -187,22 +189,22 @@ def reexecute(
     end = opened.last_height() if last is None else last
     try:
         require_keys(opened.about, secrets)
-        again = Recheck(opened, sources, secrets)
+        again = LakeRecheck(opened, sources, secrets)
     except OtherTables as error:
-        return Executed(first, end, other=error.what)
+        return ExecutedRange(first, end, other=error.what)
     except (MissingKeys, ProgramNotFound) as error:
-        return Executed(first, end, other=str(error))
+        return ExecutedRange(first, end, other=str(error))
     return again.ranges(first, end, processes=processes, session=session, progress=progress)
 
 
-def _task(about: dict[str, Any], asked: Asked) -> Range | CausewayError:
+def _task(about: dict[str, Any], asked: AskForRange) -> RangeResult | CausewayError:
     return run_in_processes(about, [asked], 1, lambda heights: None)[0]
 
 
 class _Count:
     """Adds up how many heights are done, for any number of threads."""
 
-    def __init__(self, progress: Progress, of: int) -> None:
+    def __init__(self, progress: RecheckProgress, of: int) -> None:
         self._progress, self._of, self._done, self._lock = progress, of, 0, threading.Lock()
 
     def __call__(self, heights: int) -> None:
@@ -236,22 +238,24 @@ def _cut(lake: Lake, first: int, last: int, count: int) -> list[tuple[int, int]]
     return list(zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True))
 
 
-def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_once: bool) -> Executed:
+def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_once: bool) -> ExecutedRange:
     """Execute ranges; those again that began with a state in files which turned out to be wrong. ``at_once``: rounds
     may look at states long past, so that then all is executed from one state on."""
     first, last = cut[0][0], cut[-1][1]
     outcomes = [*run([(begin, end, ()) for begin, end in cut])]
     wrong: set[int] = set()
-    while more := set[int]().union(*(each.wrong for each in outcomes if isinstance(each, Range))) - wrong:
+    while more := set[int]().union(*(each.wrong for each in outcomes if isinstance(each, RangeResult))) - wrong:
         wrong |= more
         if at_once and len(cut) > 1:
             cut, outcomes = [(first, last)], [*run([(first, last, sorted(wrong))])]
             continue
-        again = [number for number, each in enumerate(outcomes) if not isinstance(each, Range) or each.began in wrong]
+        again = [
+            number for number, each in enumerate(outcomes) if not isinstance(each, RangeResult) or each.began in wrong
+        ]
         for number, each in zip(again, run([(*cut[number], sorted(wrong)) for number in again]), strict=True):
             outcomes[number] = each
     for number, each in enumerate(outcomes):
-        if not isinstance(each, Range):
+        if not isinstance(each, RangeResult):
             outcomes[number] = _from_before(lake, cut[number], wrong, run, each)
     found = []
     for each in outcomes:
@@ -260,21 +264,21 @@ def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_o
         found.append(each)
     different = {each for one in found for each in one.different}
     unverified = sorted(each for one in found for each in one.unverified)
-    in_order = sorted(different, key=lambda each: (each.height, each.what != ROOT, each.what, each.chains))
-    return Executed(first, last, tuple(in_order), tuple(unverified))
+    in_order = sorted(different, key=lambda each: (each.height, each.what != ROOT_COLUMN, each.what, each.chains))
+    return ExecutedRange(first, last, tuple(in_order), tuple(unverified))
 
 
 def _from_before(
     lake: Lake, heights: tuple[int, int], wrong: set[int], run: RunRanges, error: CausewayError
-) -> Range | CausewayError:
+) -> RangeResult | CausewayError:
     """Execute a range again that failed, perhaps because of the state in files that it began with: from one further
     back, and then from one still further."""
-    outcome: Range | CausewayError = error
+    outcome: RangeResult | CausewayError = error
     back, number = 1, lake.manifest(heights[0]).number
-    while not isinstance(outcome, Range) and back < STEPS * number:
+    while not isinstance(outcome, RangeResult) and back < STEPS * number:
         (outcome,) = run([(*heights, sorted({*wrong, *range(max(0, number - back), number)}))])
         back *= STEPS
     return outcome
 
 
-__all__ = ["Different", "Executed", "Progress", "Recheck", "reexecute"]
+__all__ = ["DifferingHeight", "ExecutedRange", "LakeRecheck", "RecheckProgress", "reexecute_lake"]

@@ -1,6 +1,6 @@
 """What runs on chains: the API to write a program, and the programs that come with Causeway."""
 
-from causeway.programs.catalogue import PROGRAMS, program_class
+from causeway.programs.catalogue import PROGRAMS, find_program_class
 from causeway.programs.scalar import BalanceOverflow, InsufficientFunds, Program, Reject
 from causeway.programs.vector import Effects, VectorProgram
 
@@ -12,5 +12,5 @@ __all__ = [
     "Program",
     "Reject",
     "VectorProgram",
-    "program_class",
+    "find_program_class",
 ]

@@ -12,15 +12,13 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, TypeAlias
 
-from causeway.model.errors import InvalidInput
-from causeway.programs.caller import Caller, PingPong
-from causeway.programs.certified_map import CertifiedMap
-from causeway.programs.echo import Echo, ScalarEcho
-from causeway.programs.fan_out import FanOut
-from causeway.programs.faulty import Faulty
+from causeway_proofs.errors import InvalidInput
+
+from causeway.programs.bundled.certified_map import CertifiedMap
+from causeway.programs.bundled.messaging import Caller, Echo, FanOut, Faulty, PingPong, ScalarEcho
+from causeway.programs.bundled.token_ledger import TokenLedger
+from causeway.programs.bundled.transfer import Transfer
 from causeway.programs.scalar import Program
-from causeway.programs.token_ledger import TokenLedger
-from causeway.programs.transfer import Transfer
 from causeway.programs.vector import VectorProgram
 
 PROGRAMS: dict[str, type[Program] | type[VectorProgram]] = {
@@ -46,7 +44,7 @@ _BOUND: ContextVar[Mapping[str, ProgramClass]] = ContextVar("bound", default=Map
 """Classes that were given as such, by the names that stand for them in one network."""
 
 
-def name_of_class(found: object, bound: dict[str, ProgramClass]) -> str:
+def register_class(found: object, bound: dict[str, ProgramClass]) -> str:
     """Return the name of a class in a network: its own in the catalogue, or ``module:Class``, and note in ``bound``
     whose it is there. Where another class has it, as one that a function makes anew, a number follows.
 
@@ -65,7 +63,7 @@ def name_of_class(found: object, bound: dict[str, ProgramClass]) -> str:
 
 
 @contextmanager
-def binding(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
+def bind_classes(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
     """Let names stand for the classes of a network in the body of a ``with`` statement."""
     token = _BOUND.set(bound)
     try:
@@ -74,7 +72,7 @@ def binding(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
         _BOUND.reset(token)
 
 
-def program_class(name: str) -> type[Program] | type[VectorProgram]:
+def find_program_class(name: str) -> type[Program] | type[VectorProgram]:
     """Return the class of a program: a name of the catalogue, or ``module:Class``.
 
     Raises ``ProgramNotFound``, ``InvalidInput``.

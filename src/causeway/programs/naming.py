@@ -21,7 +21,7 @@ class UnknownProgram(LookupError):
     """No program of the network has the name."""
 
 
-class Names(Protocol):
+class ProgramDirectory(Protocol):
     """The programs of a network by name."""
 
     def number_of(self, name: str) -> int:
@@ -72,26 +72,26 @@ def ref(name: str) -> dict[str, str]:
     return {REF: name}
 
 
-def refs_in(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def find_refs(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield the names of programs in options, each with its key (``a.b[2]``)."""
     if (name := _named(options)) is not None:
         yield key, name
     elif isinstance(options, Mapping):
         for part, under in options.items():
-            yield from refs_in(under, f"{key}.{part}" if key else str(part))
+            yield from find_refs(under, f"{key}.{part}" if key else str(part))
     elif isinstance(options, list | tuple):
         for place, under in enumerate(options):
-            yield from refs_in(under, f"{key}[{place}]")
+            yield from find_refs(under, f"{key}[{place}]")
 
 
-def resolved(options: Any, number_of: Callable[[str], int]) -> Any:
+def resolve_refs(options: Any, number_of: Callable[[str], int]) -> Any:
     """Return options with numbers in the place of names of programs."""
     if (name := _named(options)) is not None:
         return number_of(name)
     if isinstance(options, Mapping):
-        return {part: resolved(under, number_of) for part, under in options.items()}
+        return {part: resolve_refs(under, number_of) for part, under in options.items()}
     if isinstance(options, list | tuple):
-        return [resolved(under, number_of) for under in options]
+        return [resolve_refs(under, number_of) for under in options]
     return options
 
 

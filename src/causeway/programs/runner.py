@@ -10,23 +10,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.order import U64, groups_of, positions_in, stable_order
-from causeway.model.reject_codes import PortableCode
-from causeway.model.topology import Topology
-from causeway.programs.accounts import BALANCE, words_of
-from causeway.programs.catalogue import program_class
-from causeway.programs.failing import Raised, failure_text, raised_rows
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.vocabulary import PortableCode
+from causeway.programs.catalogue import find_program_class
 from causeway.programs.naming import NO_NAMES, ProgramNames
-from causeway.programs.options import read_only
-from causeway.programs.outputs import ASKED_COLUMNS, MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
+from causeway.programs.outputs import (
+    ASKED_COLUMNS,
+    BALANCE,
+    MESSAGE_COLUMNS,
+    NO_FAILURES,
+    ClassOutcome,
+    HandlerError,
+    balance_words,
+    failure_rows,
+    failure_text,
+    sort_by_production,
+)
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
+from causeway.programs.state_values import read_only
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.execution import ACCEPTED_SCHEMA, CERTIFIED_DATA_SCHEMA, Execution, by_program
+from causeway.protocols.shared.execution import ACCEPTED_SCHEMA, CERTIFIED_DATA_SCHEMA, Execution, program_reject_code
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1
@@ -40,7 +49,9 @@ class Programs:
     the state of what it was before.
     """
 
-    def __init__(self, topology: Topology, meaning: PortableCode = by_program, before: Programs | None = None) -> None:
+    def __init__(
+        self, topology: Topology, meaning: PortableCode = program_reject_code, before: Programs | None = None
+    ) -> None:
         self._meaning = meaning
         rows = topology.programs.select(["number", "program", "options", "balance"]).to_pylist()
         rows.sort(key=lambda row: int(row["number"]))
@@ -58,7 +69,7 @@ class Programs:
                 self._balances[int(row["number"])] = int(row["balance"])
         self._names = NO_NAMES
         for name in self.classes:
-            found = program_class(name)
+            found = find_program_class(name)
             if issubclass(found, VectorProgram):
                 ensure_rootable(name, found.schema)
             else:  # only handlers of single messages call by name
@@ -88,7 +99,7 @@ class Programs:
     def _runners(self) -> list[ScalarRunner | VectorRunner]:
         runners: list[ScalarRunner | VectorRunner] = []
         for name in self.classes:
-            program = program_class(name)
+            program = find_program_class(name)
             if issubclass(program, Program):
                 runners.append(ScalarRunner(program, self._options[name], self._names, self._meaning))
             else:
@@ -129,12 +140,12 @@ class Programs:
     def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
         """Return which of ``programs`` (of those that ``changed``) are to be installed, or have a state of another
         class than theirs."""
-        missing = positions_in(accounts["program"], programs) < 0
+        missing = find_positions(accounts["program"], programs) < 0
         elsewhere = np.zeros(len(programs), dtype=bool)
         classes = self._classes_of(programs)
         for place, name in enumerate(self.classes):
             if name in states and len(states[name]):
-                elsewhere |= (positions_in(states[name]["program"], programs) >= 0) & (classes != place)
+                elsewhere |= (find_positions(states[name]["program"], programs) >= 0) & (classes != place)
         return programs[missing | elsewhere]
 
     def brought_up(
@@ -144,9 +155,9 @@ class Programs:
 
         Raises ``InvalidInput`` when a program cannot make its state.
         """
-        missing = positions_in(accounts["program"], programs) < 0
+        missing = find_positions(accounts["program"], programs) < 0
         more, begun = self.genesis(programs[missing])
-        after = {name: by_program_number([states[name], begun[name]]) for name in self.classes}
+        after = {name: sort_by_program([states[name], begun[name]]) for name in self.classes}
         for name, runner in zip(self.classes, self._runners, strict=True):
             mine = programs[~missing & (self._classes_of(programs) == self.classes.index(name))]
             for other in self.classes:
@@ -161,15 +172,15 @@ class Programs:
                         f'program "{name}" has no state after "{other}": {failure_text(error)}'
                     ) from error
                 after[other] = after[other].filter(~moving)
-                after[name] = by_program_number([after[name], taken])
-        return by_program_number([accounts, more]), after
+                after[name] = sort_by_program([after[name], taken])
+        return sort_by_program([accounts, more]), after
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
         """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis.
 
         Raises ``InvalidInput`` when a program cannot make its first state.
         """
-        balances = [words_of(self._balances.get(number, 0)) for number in programs.tolist()]
+        balances = [balance_words(self._balances.get(number, 0)) for number in programs.tolist()]
         accounts = Frame(
             {
                 "program": programs,
@@ -194,26 +205,26 @@ class Programs:
 
         All of them are for programs that are installed.
         """
-        groups = groups_of(inputs["receiver"])
+        groups = group_rows(inputs["receiver"])
         classes = groups.spread(self._classes_of(inputs["receiver"][groups.starts]))
         after = dict(states)
         outputs: list[Frame] = []
         failed: list[Frame] = [NO_FAILURES]
-        raised: list[Raised] = []
+        raised: list[HandlerError] = []
         certified: list[Frame] = [empty_frame(CERTIFIED_DATA_SCHEMA)]
         accepted: list[Frame] = [empty_frame(ACCEPTED_SCHEMA)]
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
             mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
             name = self.classes[place]
-            outcome: Outcome = self._runners[place].run(mine, rows, accounts, after[name])
+            outcome: ClassOutcome = self._runners[place].run(mine, rows, accounts, after[name])
             accounts, after[name] = outcome.accounts, outcome.state
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
             raised.extend(outcome.raised)
             certified.append(outcome.certified)
             accepted.append(outcome.accepted)
-        produced = by_production(outputs)
+        produced = sort_by_production(outputs)
         raised.sort(key=lambda each: each.row)
         return Execution(
             produced=produced.select(MESSAGE_COLUMNS),
@@ -221,14 +232,14 @@ class Programs:
             failures=concat(failed),
             accounts=accounts,
             programs=after,
-            raised=raised_rows(raised),
+            raised=failure_rows(raised),
             asked=produced.select(ASKED_COLUMNS),
             certified=concat(certified),
             accepted=concat(accepted),
         )
 
 
-def by_program_number(parts: list[Frame]) -> Frame:
+def sort_by_program(parts: list[Frame]) -> Frame:
     """Return rows of several frames by program, the first one where the others have none."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
@@ -240,7 +251,7 @@ def by_program_number(parts: list[Frame]) -> Frame:
 def ensure_upgradable(was: str, now: str) -> None:
     """Check that a program can go on under another class with its state. Raises ``InvalidInput``: scalar programs keep
     what they will, vectorised ones a row of their schema."""
-    one, other = program_class(was), program_class(now)
+    one, other = find_program_class(was), find_program_class(now)
     scalar = issubclass(one, Program), issubclass(other, Program)
     if scalar == (True, True):
         return

@@ -5,6 +5,8 @@ dictionaries of these; anything else is refused);
 make calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and
 a request is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of
 sets.
+
+What a program may let its chain certify: a few bytes, mostly the digest of what it keeps.
 """
 
 from __future__ import annotations
@@ -15,12 +17,65 @@ from difflib import get_close_matches
 from operator import index
 from typing import Any, ClassVar
 
-from causeway.model.errors import InvalidInput
-from causeway.model.reject_codes import RejectCode
-from causeway.programs.certifying import ensure_certifiable
-from causeway.programs.kept import ensure_kept
-from causeway.programs.naming import NO_NAMES, Names
-from causeway.protocols.execution import REJECTED_BY_PROGRAM
+import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.frame import Frame, empty_frame
+from causeway.core.vocabulary import RejectCode
+from causeway.programs.naming import NO_NAMES, ProgramDirectory
+from causeway.programs.state_values import ensure_storable
+from causeway.protocols.shared.execution import CERTIFIED_DATA_SCHEMA, MAX_CERTIFIED_DATA_BYTES, REJECTED_BY_PROGRAM
+
+
+class CertifiedDataTooLong(ValueError):
+    """A program's certified data has more than 32 bytes."""
+
+
+class CertifiedDataNotDeclared(TypeError):
+    """A program sets certified data, and its class does not declare ``certifies = True``."""
+
+
+def ensure_certifiable(data: Any, declared: bool) -> None:
+    """Return when ``data`` may be certified for a program that has ``declared`` that it certifies data.
+
+    Raises:
+        CertifiedDataNotDeclared: it has not.
+        TypeError: ``data`` is no bytes.
+        CertifiedDataTooLong: it has more than 32 bytes.
+    """
+    _require(declared)
+    if not isinstance(data, bytes):
+        raise TypeError(f"certified data is {type(data).__name__}, allowed: bytes")
+    if len(data) > MAX_CERTIFIED_DATA_BYTES:
+        raise _too_long(len(data))
+
+
+def ensure_all_certifiable(data: pa.BinaryArray, declared: bool) -> None:
+    """Return when every one of ``data`` (not empty) may be certified; errors as of ``ensure_certifiable``."""
+    _require(declared)
+    longest = pc.max(pc.binary_length(data)).as_py()
+    if longest > MAX_CERTIFIED_DATA_BYTES:
+        raise _too_long(longest)
+
+
+def certified_rows(given: list[tuple[int, bytes]]) -> Frame:
+    """Return programs with what they set as certified data, in that order (``CERTIFIED_DATA_SCHEMA``)."""
+    if not given:
+        return empty_frame(CERTIFIED_DATA_SCHEMA)
+    numbers, data = zip(*given, strict=True)
+    columns = {"program": pa.array(numbers, pa.uint64()).to_numpy(), "data": pa.array(data, pa.binary())}
+    return Frame(columns, len(given))
+
+
+def _require(declared: bool) -> None:
+    if not declared:
+        raise CertifiedDataNotDeclared("the class of a program that sets certified data declares certifies = True")
+
+
+def _too_long(length: int) -> CertifiedDataTooLong:
+    return CertifiedDataTooLong(f"certified data has {length} bytes, at most {MAX_CERTIFIED_DATA_BYTES} are allowed")
+
 
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
@@ -152,7 +207,7 @@ class Context:
         notes: dict[int, Any],
         open_requests: dict[Ref, int],
         certifies: bool = False,
-        names: Names = NO_NAMES,
+        names: ProgramDirectory = NO_NAMES,
         accepted: dict[Ref, int] | None = None,
         at_hand: Ref | None = None,
     ) -> None:
@@ -214,7 +269,7 @@ class Context:
         if amount < 0:
             raise ValueError(f"amount {amount} is negative")
         method.encode()
-        ensure_kept(note, "note")
+        ensure_storable(note, "note")
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
         if amount > self.balance:

@@ -1,27 +1,34 @@
-"""Runs the scalar programs of a round: one handler call a message, state kept as canonical CBOR a program."""
+"""Runs the scalar programs of a round: one handler call a message, state kept as canonical CBOR a program.
+
+What handlers accepted of requests that stay open, as columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cbor2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import group_rows
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import Kind
-from causeway.model.order import groups_of
-from causeway.model.reject_codes import PortableCode
-from causeway.programs.acceptances import acceptance_rows
-from causeway.programs.accounts import BALANCE, balance_of, words_of
-from causeway.programs.certifying import certified_rows
-from causeway.programs.failing import Raised, failure_text, raised
-from causeway.programs.kept import ensure_kept, read_kept
-from causeway.programs.naming import NO_NAMES, Names
-from causeway.programs.options import NO_OPTIONS
-from causeway.programs.outputs import WORD, Outcome, failures, from_records
+from causeway.core.frame import Frame, empty_frame
+from causeway.core.vocabulary import Kind, PortableCode
+from causeway.programs.naming import NO_NAMES, ProgramDirectory
+from causeway.programs.outputs import (
+    BALANCE,
+    WORD,
+    ClassOutcome,
+    HandlerError,
+    balance_from_words,
+    balance_words,
+    describe_failure,
+    failure_frame,
+    failure_text,
+    from_records,
+)
 from causeway.programs.scalar import (
     Acceptance,
     Answer,
@@ -33,8 +40,28 @@ from causeway.programs.scalar import (
     Reject,
     Reply,
     Request,
+    certified_rows,
 )
-from causeway.protocols.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, by_program
+from causeway.programs.state_values import NO_OPTIONS, ensure_storable, read_state_value
+from causeway.protocols.shared.execution import (
+    ACCEPTED_SCHEMA,
+    HANDLER_FAILED,
+    REJECTED_BY_PROGRAM,
+    program_reject_code,
+)
+
+
+def acceptance_rows(found: Sequence[tuple[int, int, Acceptance]]) -> Frame:
+    """Return acceptances, each with the row of its input and its program, as rows (``ACCEPTED_SCHEMA``)."""
+    if not found:
+        return empty_frame(ACCEPTED_SCHEMA)
+    rows = []
+    for row, program, each in found:
+        sender, callback, _, deadline = each.ref
+        rows.append((row, program, sender, callback, deadline, *divmod(each.before, WORD), *divmod(each.after, WORD)))
+    columns = zip(ACCEPTED_SCHEMA, zip(*rows, strict=True), strict=True)
+    return Frame({field.name: np.array(column, field.type.to_pandas_dtype()) for field, column in columns}, len(rows))
+
 
 SCALAR_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
@@ -55,8 +82,8 @@ class ScalarRunner:
         self,
         program: type[Program],
         options: Mapping[int, Mapping[str, Any]],
-        names: Names = NO_NAMES,
-        meaning: PortableCode = by_program,
+        names: ProgramDirectory = NO_NAMES,
+        meaning: PortableCode = program_reject_code,
     ) -> None:
         self._program = program
         self._options = options
@@ -72,14 +99,14 @@ class ScalarRunner:
         """Return the state of ``instances`` (ascending), whose state under another class is ``before``."""
         blobs = []
         for number, blob in zip(instances.tolist(), before["state"].to_pylist(), strict=True):
-            state, *rest = read_kept(blob)
+            state, *rest = read_state_value(blob)
             blobs.append(_encode(self._instance(number).upgraded(state), *rest))
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def _instance(self, number: int) -> Program:
         return self._program(self._options.get(number, NO_OPTIONS))
 
-    def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
+    def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> ClassOutcome:
         """Run the inputs (one instance's are neighbours, in order).
 
         ``rows``: their rows in the whole round's inputs. ``accounts`` and ``state`` hold the rows of these
@@ -87,7 +114,7 @@ class ScalarRunner:
         """
         work = _Work(accounts, state, self._names, self._meaning)
         messages = _messages(inputs)
-        groups = groups_of(inputs["receiver"])
+        groups = group_rows(inputs["receiver"])
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
             number = int(inputs["receiver"][start])
             runner = _InstanceRun(self._instance(number), number, work)
@@ -100,7 +127,7 @@ class ScalarRunner:
 def _encode(
     state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, int], accepted: Mapping[Ref, int] | None = None
 ) -> bytes:
-    ensure_kept(state, "state")
+    ensure_storable(state, "state")
     content = [state, notes, open_requests, *([accepted] if accepted else [])]
     return cbor2.dumps(content, canonical=True)
 
@@ -118,7 +145,7 @@ def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
 class _Work:
     """The states of the instances as they are worked on, and what they produced so far."""
 
-    def __init__(self, accounts: Frame, state: Frame, names: Names, meaning: PortableCode) -> None:
+    def __init__(self, accounts: Frame, state: Frame, names: ProgramDirectory, meaning: PortableCode) -> None:
         self.accounts = accounts
         self.names = names
         self.meaning = meaning
@@ -129,17 +156,17 @@ class _Work:
         self.records: list[Mapping[str, Any]] = []
         self.failed_rows: list[int] = []
         self.failed_texts: list[str] = []
-        self.raised: list[Raised] = []
+        self.raised: list[HandlerError] = []
         self.certified: list[tuple[int, bytes]] = []
         self.accepted: list[tuple[int, int, Acceptance]] = []
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ClassOutcome:
         accounts = self.accounts.with_columns(
             next_callback=self.next_callback, **dict(zip(BALANCE, self.balance, strict=True))
         )
-        return Outcome(
+        return ClassOutcome(
             from_records(self.records),
-            failures(self.failed_rows, self.failed_texts),
+            failure_frame(self.failed_rows, self.failed_texts),
             accounts,
             Frame({"program": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
             tuple(self.raised),
@@ -161,11 +188,11 @@ class _InstanceRun:
         self._certified: bytes | None = None
         self._load()
         row = self._account_row
-        self._balance = balance_of(*(words[row] for words in work.balance))
+        self._balance = balance_from_words(*(words[row] for words in work.balance))
         self._next_callback = int(work.next_callback[row])
 
     def _load(self) -> None:
-        self._program.state, self._notes, self._open, *accepted = read_kept(self._blob)
+        self._program.state, self._notes, self._open, *accepted = read_state_value(self._blob)
         self._accepted: dict[Ref, int] = accepted[0] if accepted else {}
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
@@ -193,7 +220,7 @@ class _InstanceRun:
             self._undo(kind, callback, held)
             rejected = isinstance(error, Reject) and kind == Kind.REQUEST
             if not rejected:
-                self._work.raised.append(raised(row, self._handler(kind), error))
+                self._work.raised.append(describe_failure(row, self._handler(kind), error))
             if kind == Kind.REQUEST:
                 text = failure_text(error)
                 if rejected:
@@ -295,7 +322,7 @@ class _InstanceRun:
         work, row = self._work, self._account_row
         work.blobs[self._state_row] = self._blob
         work.next_callback[row] = self._next_callback
-        for words, word in zip(work.balance, words_of(self._balance), strict=True):
+        for words, word in zip(work.balance, balance_words(self._balance), strict=True):
             words[row] = word
         if self._certified is not None:
             work.certified.append((self._number, self._certified))

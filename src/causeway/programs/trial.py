@@ -14,21 +14,19 @@ from typing import Any
 import cbor2
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.errors import CausewayError, InvalidInput
 
-from causeway.model.errors import CausewayError, InvalidInput
-from causeway.model.frame import Frame
-from causeway.model.ledger import Kind
-from causeway.model.reject_codes import RejectCode
-from causeway.model.text import shown
-from causeway.programs.accounts import BALANCE, balance_of, words_of
-from causeway.programs.naming import UnknownProgram, resolved
-from causeway.programs.options import read_only
-from causeway.programs.outputs import WORD
+from causeway.core.frame import Frame
+from causeway.core.text import format_value
+from causeway.core.vocabulary import Kind, RejectCode
+from causeway.programs.naming import UnknownProgram, resolve_refs
+from causeway.programs.outputs import BALANCE, WORD, balance_from_words, balance_words
 from causeway.programs.scalar import Answer, Call, Ingress, Program, Reply, Request
 from causeway.programs.scalar_runner import ScalarRunner
+from causeway.programs.state_values import read_only
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, by_program
+from causeway.protocols.shared.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, program_reject_code
 
 FIRST_OF_OTHERS = 1_000
 """The number of the first other program that is named."""
@@ -68,11 +66,13 @@ class Trial:
     ) -> None:
         given_class: object = program
         if not (isinstance(given_class, type) and issubclass(given_class, Program | VectorProgram)):
-            raise InvalidInput(f"program: {shown(program)}: must be a subclass of cw.Program or cw.VectorProgram")
+            raise InvalidInput(
+                f"program: {format_value(program)}: must be a subclass of cw.Program or cw.VectorProgram"
+            )
         _check_amount("balance", balance)
         self._called = program.__name__
         self._names = _Others(number, programs or {})
-        given = {number: read_only(resolved(options or {}, self._names.number_of))}
+        given = {number: read_only(resolve_refs(options or {}, self._names.number_of))}
         self._scalar = issubclass(program, Program)
         self._runner: ScalarRunner | VectorRunner
         if issubclass(program, Program):
@@ -91,14 +91,14 @@ class Trial:
                 "next_callback": np.zeros(1, dtype=np.uint64),
                 **{
                     name: np.array([word], dtype=np.uint64)
-                    for name, word in zip(BALANCE, words_of(balance), strict=True)
+                    for name, word in zip(BALANCE, balance_words(balance), strict=True)
                 },
             }
         )
 
     def __repr__(self) -> str:
         """Return the class, the state and the balance, on one line."""
-        return f"<Trial of {self._called}: state {shown(self.state)}, balance {self.balance}>"
+        return f"<Trial of {self._called}: state {format_value(self.state)}, balance {self.balance}>"
 
     @property
     def state(self) -> Any:
@@ -111,7 +111,7 @@ class Trial:
     @property
     def balance(self) -> int:
         """Return the program's balance."""
-        return balance_of(*(self._account[name][0] for name in BALANCE))
+        return balance_from_words(*(self._account[name][0] for name in BALANCE))
 
     @property
     def certified_data(self) -> bytes | None:
@@ -138,7 +138,7 @@ class Trial:
     ) -> list[Answer | Call]:
         """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
         if not isinstance(call, Call):
-            raise InvalidInput(f"reply: {shown(call)}: must be a call that the program made")
+            raise InvalidInput(f"reply: {format_value(call)}: must be a call that the program made")
         _check_amount("refund", refund)
         number = _CODES[code] if isinstance(code, RejectCode) else code
         return self.turn([Reply(call.receiver, call.callback, payload, number, refund, None)])
@@ -182,12 +182,12 @@ class _Others:
 
 
 def _meaning(code: int, text: bytes) -> RejectCode:
-    return _MEANINGS.get(code, by_program(code, text))
+    return _MEANINGS.get(code, program_reject_code(code, text))
 
 
 def _check_amount(key: str, amount: object) -> None:
     if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount < 2**128:
-        raise InvalidInput(f"{key}: {shown(amount)}: must be from 0 to 2**128 - 1")
+        raise InvalidInput(f"{key}: {format_value(amount)}: must be from 0 to 2**128 - 1")
 
 
 Columns = tuple[Kind, int, int, str, bytes, int, int, int]

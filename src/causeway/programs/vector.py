@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, empty_frame, repeated_bytes, repeated_text
-from causeway.model.ledger import Kind
+from causeway.core.frame import Frame, empty_frame, repeat_bytes, repeat_text
+from causeway.core.vocabulary import Kind
 
 STATELESS = pa.schema([pa.field("program", pa.uint64(), nullable=False)])
 
@@ -92,11 +92,11 @@ def ensure_rootable(name: str, schema: pa.Schema) -> None:
 def _nothing(kind: pa.DataType, length: int) -> Any:
     """Return a column of zeros, or of empty text or bytes."""
     if pa.types.is_dictionary(kind):
-        return repeated_text("", length)
+        return repeat_text("", length)
     if pa.types.is_string(kind):
-        return repeated_text("", length).dictionary_decode()
+        return repeat_text("", length).dictionary_decode()
     if pa.types.is_binary(kind):
-        return repeated_bytes(b"", length)
+        return repeat_bytes(b"", length)
     return np.zeros(length, dtype=kind.to_pandas_dtype())
 
 

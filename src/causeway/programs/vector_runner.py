@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import U64, Rows, group_rows
 
-from causeway.model.deferred import Deferred
-from causeway.model.frame import Frame, concat, empty_frame, repeated
-from causeway.model.ledger import Kind
-from causeway.model.order import U64, Rows, groups_of
-from causeway.programs.accounts import settle
-from causeway.programs.certifying import ensure_all_certifiable
-from causeway.programs.failing import failure_text, raised
+from causeway.core.frame import DeferredColumn, Frame, concat, empty_frame, repeat_value
+from causeway.core.vocabulary import Kind
 from causeway.programs.outputs import (
     NO_FAILURES,
-    Outcome,
+    ClassOutcome,
     answer_rows,
-    at_once,
-    by_production,
-    failures,
+    describe_failure,
+    failure_frame,
+    failure_text,
+    immediate_answers,
+    settle,
+    sort_by_production,
 )
+from causeway.programs.scalar import ensure_all_certifiable
 from causeway.programs.vector import Effects, VectorProgram
-from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, HANDLER_FAILED
+from causeway.protocols.shared.execution import CERTIFIED_DATA_SCHEMA, HANDLER_FAILED
 
 
 class InvalidEffects(ValueError):
@@ -60,7 +60,7 @@ class VectorRunner:
         rows, for classes that keep the same columns."""
         return self._in_schema(instances, before)
 
-    def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
+    def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> ClassOutcome:
         """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
         try:
             shown = state.read_only()
@@ -73,12 +73,12 @@ class VectorRunner:
                 raise
             if len(inputs) == 1:
                 outcome = _failed(inputs, rows, accounts, state, error)
-                return replace(outcome, raised=(raised(int(rows[0]), self._program.handle, error),))
+                return replace(outcome, raised=(describe_failure(int(rows[0]), self._program.handle, error),))
         middle = _middle(inputs)
         first = self.run(inputs.slice(0, middle), rows[:middle], accounts, state)
         second = self.run(inputs.slice(middle, len(inputs)), rows[middle:], first.accounts, first.state)
-        return Outcome(
-            by_production([first.outputs, second.outputs]),
+        return ClassOutcome(
+            sort_by_production([first.outputs, second.outputs]),
             concat([first.failures, second.failures]),
             second.accounts,
             second.state,
@@ -143,7 +143,7 @@ def _ensure_rows(name: str, rows: Any, length: int) -> None:
         raise InvalidEffects(f"{name}: row must ascend")
 
 
-def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> Outcome:
+def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> ClassOutcome:
     """Return what the effects of a handler amount to; raise for effects that no handler may have."""
     parts = []
     answers, calls = _answers(inputs, effects.answers), _calls(inputs, effects.calls)
@@ -153,24 +153,26 @@ def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: 
     if calls is not None:
         requests, accounts = _requests(inputs, calls, accounts)
         parts.append(requests)
-    outputs = by_production(parts)
-    return Outcome(outputs.with_columns(row=rows[outputs["row"]]), NO_FAILURES, accounts, state)
+    outputs = sort_by_production(parts)
+    return ClassOutcome(outputs.with_columns(row=rows[outputs["row"]]), NO_FAILURES, accounts, state)
 
 
 def _middle(inputs: Frame) -> int:
     """Return where to part the inputs: between two instances if there are several, else between two messages."""
-    starts = groups_of(inputs["receiver"]).starts
+    starts = group_rows(inputs["receiver"]).starts
     return int(starts[len(starts) // 2]) if len(starts) > 1 else len(inputs) // 2
 
 
-def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: BaseException) -> Outcome:
+def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: BaseException) -> ClassOutcome:
     """Return the outcome of one message whose handler raised: a reject, or a failure; a refund is kept."""
     text = failure_text(error)
     if inputs["kind"][0] == Kind.REQUEST:
         payload = pa.array([text.encode()], pa.binary())
         answer = answer_rows(inputs, np.zeros(1, dtype=np.int64), HANDLER_FAILED, payload)
-        return Outcome(by_production([answer.with_columns(row=rows)]), NO_FAILURES, accounts, state)
-    return Outcome(by_production([]), failures([int(rows[0])], [text]), settle(accounts, inputs, None, None), state)
+        return ClassOutcome(sort_by_production([answer.with_columns(row=rows)]), NO_FAILURES, accounts, state)
+    return ClassOutcome(
+        sort_by_production([]), failure_frame([int(rows[0])], [text]), settle(accounts, inputs, None, None), state
+    )
 
 
 def _as_type(column: Any, kind: pa.DataType) -> Any:
@@ -191,7 +193,7 @@ def _as_type(column: Any, kind: pa.DataType) -> Any:
 def _bodies(effects: Frame) -> Any:
     """Return the payloads of effects; those taken over from the batch stay deferred."""
     column = effects.column("payload")
-    if isinstance(column, Deferred) and column.is_of(pa.binary()):
+    if isinstance(column, DeferredColumn) and column.is_of(pa.binary()):
         return column
     return _as_type(effects["payload"], pa.binary())
 
@@ -219,7 +221,7 @@ def _amounts(effects: Frame, prefix: str) -> dict[str, Any]:
     if f"{prefix}_low" not in effects:
         return {}
     low = _whole(effects[f"{prefix}_low"], np.uint64)
-    high = effects.get(f"{prefix}_high", repeated(np.uint64(0), len(low)))
+    high = effects.get(f"{prefix}_high", repeat_value(np.uint64(0), len(low)))
     return {f"{prefix}_high": _whole(high, np.uint64), f"{prefix}_low": low}
 
 
@@ -283,26 +285,26 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
     """Return the calls as requests with their callback ids, and the accounts with ``next_callback`` moved on."""
     rows, length = calls["row"], len(calls)
     sender = inputs["receiver"][rows]
-    groups = groups_of(sender)
+    groups = group_rows(sender)
     account = np.searchsorted(accounts["program"], sender[groups.starts])
     next_callback: U64 = accounts["next_callback"].copy()
     callback = groups.spread(next_callback[account]) + groups.ranks().astype(np.uint64)
     next_callback[account] += groups.counts.astype(np.uint64)
-    zero = repeated(np.uint64(0), length)
+    zero = repeat_value(np.uint64(0), length)
     requests = Frame(
         {
             "row": rows,
-            "kind": repeated(np.uint8(Kind.REQUEST), length),
+            "kind": repeat_value(np.uint8(Kind.REQUEST), length),
             "sender": sender,
             "receiver": calls["receiver"],
             "callback": callback,
             "amount_high": calls.get("amount_high", zero),
             "amount_low": calls.get("amount_low", zero),
-            "code": repeated(np.uint8(0), length),
-            "deadline": repeated(np.uint32(0), length),
+            "code": repeat_value(np.uint8(0), length),
+            "deadline": repeat_value(np.uint32(0), length),
             "method": calls["method"],
             "payload": calls.column("payload"),
-            **at_once(length),
+            **immediate_answers(length),
         },
         length,
     )

@@ -5,6 +5,8 @@ chain, so one call serves any set of chains; what happens on one never depends o
 
 A round has two steps. ``plan`` decides from small tables what to take and what must be read for it; the pipeline reads;
 ``round`` verifies what was read before it uses it, and may still refuse. A refusal is an event with its error's name.
+
+When a network's next round is due, for protocols that cannot tell exactly when what waits will move.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import U64
 
-from causeway.model.frame import Frame, empty_frame
-from causeway.model.order import U64
-from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.config.traffic import INGRESS_SCHEMA
+from causeway.core.frame import Frame, empty_frame
 
 Chains = npt.NDArray[np.uint32]
 """Positions of chains: rows in the kernel's list of chains, ascending."""
@@ -31,7 +33,7 @@ Hosts = npt.NDArray[np.int32]
 NO_HOST = -1
 
 
-class Shown(Enum):
+class Visibility(Enum):
     """Who else sees the rows of a state table at the next height."""
 
     NOBODY = "nobody"
@@ -54,11 +56,11 @@ class StateTable:
     order: tuple[str, ...]
     chains: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    shown: Shown = Shown.NOBODY
+    shown: Visibility = Visibility.NOBODY
     shown_to: str = "destination"
 
     @property
-    def owned_by_program(self) -> bool:
+    def belongs_to_program(self) -> bool:
         """Return whether a row belongs to the chain that hosts a program."""
         return self.owner in self.programs
 
@@ -182,7 +184,7 @@ class Plan(Generic[Content]):
 
 
 @dataclass(frozen=True)
-class Nearest(Generic[State]):
+class NearestState(Generic[State]):
     """What is at hand of chains at a height: their ``state`` then, or at an earlier height that none of them has
     abandoned since, and the ``rows`` of a log table of the heights after that one, with their ``height`` and ``tick``,
     by height, but for what was abandoned."""
@@ -212,7 +214,7 @@ class Inputs(Generic[State]):
     past: Mapping[int, State] = field(default_factory=dict)
     headers: Frame = field(default_factory=lambda: empty_frame(SEEN_HEADERS_SCHEMA))
     again: pa.Table = field(default_factory=INGRESS_SCHEMA.empty_table)
-    nearest: Mapping[str, Mapping[int, Nearest[State]]] = field(default_factory=dict)
+    nearest: Mapping[str, Mapping[int, NearestState[State]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -336,3 +338,35 @@ class Kernel(Protocol[State, Content]):
 
 AnyKernel = Kernel[Any, Any]
 """A kernel whose states and plans only it looks into."""
+
+
+QUIET_TICKS = 1_000
+"""After so many ticks in which nothing moved, nothing is expected to move of itself any more."""
+
+
+def next_wake_tick(tick: Tick, *, idle: bool, planned: int | None, pause: int | None = None) -> int | None:
+    """Return the next tick at which something happens of itself, None when nothing does any more.
+
+    ``idle``: nothing waits to move. ``planned``: the next tick at which something is planned (a fault, a move of a
+    program). ``pause``: the most ticks between two rounds as long as anything is still to come.
+    """
+    following = tick.tick + 1
+    if not idle:
+        return following
+    if pause is None or (planned is None and tick.coming is None):
+        return planned
+    return earliest(planned, max(following, tick.tick + pause))
+
+
+def earliest(*ticks: int | None) -> int | None:
+    """Return the earliest of ticks, or heights, of which each may be none; None where all are."""
+    return min((tick for tick in ticks if tick is not None), default=None)
+
+
+def idle_limit_tick(tick: Tick, *, settled: int, idle_limit: int = QUIET_TICKS) -> int:
+    """Return the tick from which on a round in which nothing moves is the last: what waits will not move any more.
+
+    ``settled``: the tick from which on nothing that is planned can still have an effect. ``idle_limit``: how many
+    rounds in which nothing moves there are before; more than what waits may rest, by a time-out at the latest.
+    """
+    return max(tick.quiet_since, settled) + idle_limit - 1

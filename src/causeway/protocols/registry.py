@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from causeway.model.errors import InvalidInput
+from causeway_proofs.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from causeway.model.topology import Topology
-    from causeway.protocols.faults import FaultSection
-    from causeway.protocols.semantics import Semantics
+    from causeway.config.topology import Topology
+    from causeway.protocols.shared.faults import FaultSection
+    from causeway.protocols.shared.semantics import Semantics
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ProtocolInfo:
     options: str
     asset: str
     reference: str = ""
-    semantics: str = "causeway.protocols.semantics:NONE"
+    semantics: str = "causeway.protocols.shared.semantics:NONE"
     kinds: str | None = None
     roles: tuple[str, ...] = ()
     completion: str | None = None
@@ -102,7 +102,7 @@ class ProtocolInfo:
 
     def fault_kinds(self) -> tuple[type[FaultSection], ...]:
         """Return the sections of all kinds of faults that this protocol has."""
-        from causeway.protocols.faults import FAULT_KINDS
+        from causeway.protocols.shared.faults import FAULT_KINDS
 
         if self.kinds is None:
             return FAULT_KINDS
@@ -143,7 +143,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             membership=True,
             roles=("system", "nns"),
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
-            loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
+            loops=("causeway_proofs.ic.message_loops", "causeway_proofs.ic.header_loops"),
             certifies_data=True,
             external=True,
             certifies=True,
@@ -167,7 +167,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             prover="causeway.proving.ibc.prover:PROVER",
             endpoint="causeway.service.ibc.endpoint:IbcEndpoint",
             relay="causeway.service.ibc.relay_process:RELAY",
-            carriers="causeway.service.ibc.carriers:summary",
+            carriers="causeway.service.ibc.summary:summary",
         ),
         ProtocolInfo(
             name="xdm",
@@ -183,24 +183,24 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             changes_programs=True,
             fixed_issue=True,
             roles=("consensus",),
-            completion="causeway.protocols.xdm.chains:complete",
+            completion="causeway.protocols.xdm.chains:add_consensus_chain",
             prover="causeway.proving.xdm.prover:PROVER",
             loops=(
-                "causeway.proofs.substrate.trie_loops",
-                "causeway.proofs.substrate.trie_heap_loops",
-                "causeway.proofs.substrate.trie_read_loops",
-                "causeway.proofs.substrate.many_loops",
-                "causeway.proofs.substrate.byte_loops",
-                "causeway.proofs.substrate.scale_read_loops",
-                "causeway.proofs.substrate.scale_write_loops",
-                "causeway.proofs.mmr.many_loops",
+                "causeway_proofs.substrate.trie_loops",
+                "causeway_proofs.substrate.trie_node_loops",
+                "causeway_proofs.substrate.trie_loops",
+                "causeway_proofs.substrate.proof_loops",
+                "causeway_proofs.substrate.byte_loops",
+                "causeway_proofs.substrate.scale_loops",
+                "causeway_proofs.substrate.scale_loops",
+                "causeway_proofs.mmr.column_loops",
             ),
             kinds="causeway.protocols.xdm.fault_kinds:FAULT_KINDS",
             external=True,
             signs=True,
             endpoint="causeway.service.xdm.endpoint:XdmEndpoint",
             relay="causeway.service.xdm.relay_process:RELAY",
-            carriers="causeway.service.xdm.carriers:summary",
+            carriers="causeway.service.xdm.summary:summary",
         ),
         ProtocolInfo(
             name="icmp",
@@ -208,26 +208,26 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             reference="docs/polkadot/networking/4-icmp.md of w3f/research at 055da200 (2019-11); "
             "paritytech/polkadot at 96f5dc51",
             kernel="causeway.protocols.registry:create_parachain_kernel",
-            options="causeway.protocols.icmp.options:IcmpOptions",
+            options="causeway.protocols.relay_chain.options:IcmpOptions",
             pool="pool",
             asset="units",
             semantics="causeway.protocols.icmp.semantics:SEMANTICS",
             changes_programs=True,
             roles=("relay",),
-            completion="causeway.protocols.icmp.chains:complete",
-            gossip="causeway.service.icmp.gossiping:GOSSIP",
+            completion="causeway.protocols.relay_chain.network:add_relay_chain",
+            gossip="causeway.gossip.processes.launcher:GOSSIP",
             endpoint="causeway.service.icmp.endpoint:IcmpEndpoint",
             apart="parachains share one relay chain, in one lake, and of two relay chains none trusts the other",
-            kinds="causeway.protocols.icmp.fault_kinds:FAULT_KINDS",
+            kinds="causeway.protocols.relay_chain.fault_kinds:FAULT_KINDS",
             prover="causeway.proving.icmp.prover:PROVER",
-            carriers="causeway.service.icmp.carriers:summary",
+            carriers="causeway.service.icmp.summary:summary",
             loops=(
-                "causeway.proofs.substrate.trie_loops",
-                "causeway.proofs.substrate.trie_heap_loops",
-                "causeway.proofs.substrate.trie_read_loops",
-                "causeway.proofs.substrate.byte_loops",
-                "causeway.proofs.substrate.scale_read_loops",
-                "causeway.proofs.substrate.scale_write_loops",
+                "causeway_proofs.substrate.trie_loops",
+                "causeway_proofs.substrate.trie_node_loops",
+                "causeway_proofs.substrate.trie_loops",
+                "causeway_proofs.substrate.byte_loops",
+                "causeway_proofs.substrate.scale_loops",
+                "causeway_proofs.substrate.scale_loops",
             ),
         ),
     )
@@ -239,11 +239,11 @@ _SIMULATIONS: dict[str, ProtocolInfo] = {
         ProtocolInfo(
             name="gossip",
             title="gossip of Polkadot's egress queues",
-            kernel="causeway.protocols.icmp.simulation.kernel:GossipKernel",
-            options="causeway.protocols.icmp.simulation.options:SimulationOptions",
+            kernel="causeway.gossip.simulation.kernel:GossipKernel",
+            options="causeway.gossip.simulation.options:SimulationOptions",
             asset="queues",
-            results="causeway.protocols.icmp.simulation.report:results",
-            shares_plot="causeway.protocols.icmp.simulation.plot:selfish_curves",
+            results="causeway.gossip.simulation.report:build_results",
+            shares_plot="causeway.gossip.simulation.plot:selfish_curves",
         ),
     )
 }
@@ -256,16 +256,16 @@ DEFAULT: Final = "ic"
 """The protocol of a scenario that names none."""
 
 
-def names(having: str | None = None) -> list[str]:
+def protocol_names(having: str | None = None) -> list[str]:
     """Return the names of all protocols, or of those that have a part or property (``prover``, ...)."""
     return sorted(name for name, info in _PROTOCOLS.items() if having is None or getattr(info, having))
 
 
-def protocol(name: str) -> ProtocolInfo:
+def find_protocol(name: str) -> ProtocolInfo:
     """Return the protocol of that name. Raises ``InvalidInput``."""
     found = _PROTOCOLS.get(name) or _SIMULATIONS.get(name)
     if found is None:
-        raise InvalidInput(f"protocol: {name} is unknown; allowed: {', '.join(names())}")
+        raise InvalidInput(f"protocol: {name} is unknown; allowed: {', '.join(protocol_names())}")
     return found
 
 
@@ -275,7 +275,7 @@ def first_format(name: object) -> int:
     return 0 if info is None else info.first_format
 
 
-def simulated(name: str) -> bool:
+def is_simulation(name: str) -> bool:
     """Return whether that is the name of a simulation, which a lake may say that it is of."""
     return name in _SIMULATIONS
 
@@ -287,12 +287,12 @@ def create_parachain_kernel(options: Any, **fields: Any) -> Any:
         options: ``IcmpOptions``.
         fields: The other fields of either kernel.
     """
-    kernel = "icmp.hrmp.kernel:HrmpKernel" if options.channels == "hrmp" else "icmp.kernel:IcmpKernel"
+    kernel = "hrmp.kernel:HrmpKernel" if options.channels == "hrmp" else "icmp.kernel:IcmpKernel"
     return _loaded(f"causeway.protocols.{kernel}")(options=options, **fields)
 
 
 @contextmanager
-def registered(info: ProtocolInfo) -> Iterator[ProtocolInfo]:
+def register_protocol(info: ProtocolInfo) -> Iterator[ProtocolInfo]:
     """Let a further protocol be known for the body of a ``with`` statement: one that is being developed or tested."""
     if info.name in _PROTOCOLS:
         raise InvalidInput(f"protocol: {info.name} is registered already")

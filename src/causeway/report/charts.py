@@ -3,6 +3,8 @@
 A chart is as wide as its page and its text never scales with it: positions along it are shares of its width, and lines
 lie in a picture of their own that is stretched. Every chart has a title, a tip at every interval (with the pointer, or
 with the arrow keys), and its figures as a table.
+
+Scales of charts: round numbers at an axis, in any unit, linear or logarithmic.
 """
 
 from __future__ import annotations
@@ -14,12 +16,167 @@ from itertools import pairwise
 
 from markupsafe import Markup, escape
 
-from causeway.report.scale import Scale, scale_of, time_label
-from causeway.report.svg import alone, element, number, path, share, tone_class
-from causeway.report.tables import Cell, Column, table
-from causeway.report.text import count, in_unit, plain, safe_name, time_text
+from causeway.report.elements import (
+    TableCell,
+    TableColumn,
+    escape_html,
+    format_bytes,
+    format_coordinate,
+    format_count,
+    format_in_unit,
+    format_narrow,
+    format_percent,
+    format_share,
+    format_time,
+    isolated_points,
+    parse_moment,
+    render_table,
+    safe_name,
+    svg_element,
+    svg_path,
+    tone_class,
+)
 
-MOST_POINTS = 256
+__all__ = [
+    "HEIGHT",
+    "LOG_FROM",
+    "MAX_POINTS",
+    "ChartBar",
+    "ChartScale",
+    "ChartSeries",
+    "axis_text",
+    "bar_chart",
+    "fit_scale",
+    "time_chart",
+    "time_label",
+]
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+_SECONDS = (
+    *(base * 10**power for power in (-6, -5, -4, -3, -2, -1) for base in (1, 2, 5)),
+    *(1, 2, 5, 10, 15, 30, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE),
+    *(_HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 5 * _DAY),
+)
+"""Round times; from days on the steps are those of numbers."""
+
+_DECADES_OF_SECONDS = (
+    *(10.0**power for power in range(-6, 2)),
+    *(_MINUTE, 10 * _MINUTE, _HOUR, 10 * _HOUR, _DAY, *(_DAY * 10.0**power for power in range(1, 9))),
+)
+
+_APART = 0.14
+"""Marks of a logarithmic scale are so far from each other, as a share of the height."""
+
+LOG_FROM = 100.0
+"""So many times the least value is the greatest where a scale is logarithmic."""
+
+
+@dataclass(frozen=True)
+class ChartScale:
+    """From values to shares of the height, 0 at the bottom. ``marks``: the round values that are named at the axis;
+    ``unit``: of the values."""
+
+    bottom: float
+    top: float
+    marks: tuple[float, ...]
+    unit: str
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """Return where a value is, from 0 to 1."""
+        if self.log:
+            value = max(value, self.bottom)
+            whole = math.log(self.top / self.bottom)
+            return min(max(math.log(value / self.bottom) / whole, 0.0), 1.0)
+        return min(max((value - self.bottom) / (self.top - self.bottom), 0.0), 1.0)
+
+    def label(self, value: float) -> str:
+        """Return how a mark is named."""
+        return axis_text(value, self.unit)
+
+
+def axis_text(value: float, unit: str) -> str:
+    """Return a round value as an axis names it."""
+    if unit == "seconds":
+        return _seconds_text(value)
+    if unit == "bytes":
+        return format_bytes(value).replace(".0 ", " ")
+    if unit == "share":
+        return format_percent(value)
+    return format_narrow(value)
+
+
+def _seconds_text(value: float) -> str:
+    for size, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (1.0, "s"), (1e-3, "ms")):
+        if value >= size:
+            return f"{format_narrow(value / size)} {name}"
+    return "0" if not value else f"{value * 1e6:.3g} µs"
+
+
+def fit_scale(values: Sequence[float], unit: str, *, marks: int = 4, log: bool | None = None) -> ChartScale:
+    """Return a scale that has all values.
+
+    Args:
+        values: finite, not below 0.
+        unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any other word.
+        marks: about so many round values are named.
+        log: None: logarithmic where the greatest value is ``LOG_FROM`` times the least that is not 0, and 0 is none.
+    """
+    top = max(values, default=0.0)
+    least = min((value for value in values if value > 0), default=0.0)
+    if log is None:
+        log = unit == "seconds" and least > 0 and top / least >= LOG_FROM and min(values) > 0
+    if log and least > 0 and top > least:
+        return _log_scale(least, top, unit)
+    if unit == "share":
+        top = 1.0 if top > 0.5 else top
+    if top <= 0:
+        top = 1.0
+    step = _step(top / marks, unit)
+    steps = max(1, math.ceil(top / step - 1e-9))
+    return ChartScale(0.0, step * steps, tuple(step * number for number in range(steps + 1)), unit)
+
+
+def _log_scale(least: float, top: float, unit: str) -> ChartScale:
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(top)) + 1)
+    decades = _DECADES_OF_SECONDS if unit == "seconds" else tuple(10.0**power for power in powers)
+    bottom = max((each for each in decades if each <= least), default=decades[0])
+    over = min((each for each in decades if each >= top), default=top)
+    whole = math.log(over / bottom)
+    marks: list[float] = []
+    for each in decades:
+        if bottom <= each <= over and (not marks or math.log(each / marks[-1]) / whole >= _APART):
+            marks.append(each)
+    return ChartScale(bottom, over, tuple(marks), unit, log=True)
+
+
+def _step(least: float, unit: str) -> float:
+    """Return the least round step that is not below ``least``."""
+    if unit == "seconds" and least < 5 * _DAY:
+        return next(step for step in _SECONDS if step >= least - 1e-12)
+    if unit == "seconds":
+        return _DAY * _step(least / _DAY, "count")
+    if unit == "bytes":
+        return float(2 ** max(0, math.ceil(math.log2(least) - 1e-9)))
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(base * power for base in (1, 2, 5, 10) if base * power >= least * (1 - 1e-9))
+    return max(step, 1.0) if unit in ("count", "ticks") else step
+
+
+def time_label(seconds: float, span: float) -> str:
+    """Return a time at an axis that is ``span`` seconds long."""
+    moment = parse_moment(seconds)
+    if span < 5 * _MINUTE:
+        return f"{moment:%H:%M:%S}"
+    if span < _DAY:
+        return f"{moment:%H:%M}"
+    if span < 5 * _DAY:
+        return f"{moment:%m-%d %H:%M}"
+    return moment.strftime("%Y-%m-%d").rjust(10, "0")
+
+
+MAX_POINTS = 256
 """Intervals of a chart; of more the neighbours have to be put together before."""
 
 HEIGHT, _TOP, _BOTTOM = 190, 14, 22
@@ -27,7 +184,7 @@ _WIDE = 1_000
 
 
 @dataclass(frozen=True)
-class Series:
+class ChartSeries:
     """A line of a chart: a value for each interval, None: not known. ``tone``: with which colour (``svg.TONES``)."""
 
     name: str
@@ -36,7 +193,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Bar:
+class ChartBar:
     """A row of bars: a label, a value and what is beside it. ``href``: where the label leads in the page."""
 
     label: str
@@ -49,7 +206,7 @@ class Bar:
 def time_chart(
     title: str,
     at: Sequence[float],
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     *,
     unit: str = "count",
     axis: str = "time",
@@ -73,78 +230,80 @@ def time_chart(
         ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` intervals.
     """
     cells = len(at) - 1
-    if not 1 <= cells <= MOST_POINTS or any(len(each.values) != cells for each in series):
-        raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MOST_POINTS + 1}")
+    if not 1 <= cells <= MAX_POINTS or any(len(each.values) != cells for each in series):
+        raise ValueError(f"{len(at)} edges: must be one more than values, and at most {MAX_POINTS + 1}")
     known = [value for each in series for value in each.values if value is not None]
-    scale = scale_of(known, unit)
+    scale = fit_scale(known, unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
     edges = [_along(edge - begin, span, log) for edge in at]
     tips = []
     for cell in range(cells):
         lines = [_interval(at[cell], at[cell + 1], axis)]
-        lines += [f"{each.name}: {in_unit(each.values[cell], unit)}" for each in series]
+        lines += [f"{each.name}: {format_in_unit(each.values[cell], unit)}" for each in series]
         tips.append("\n".join(lines))
     parts = [_grid(scale), _lines(series, edges, scale, filled=filled), _marks(scale)]
     parts += [_log_axis(span, axis) if log else _axis(begin, span, axis), _hits(edges, tips)]
-    first = Column("from", "time" if axis == "time" else "number")
-    columns = [first, *(Column(each.name, "number") for each in series)]
-    rows: list[list[Cell]] = []
+    first = TableColumn("from", "time" if axis == "time" else "number")
+    columns = [first, *(TableColumn(each.name, "number") for each in series)]
+    rows: list[list[TableCell]] = []
     for cell in range(cells):
-        rows.append([at[cell], *(in_unit(each.values[cell], unit) for each in series)])
+        rows.append([at[cell], *(format_in_unit(each.values[cell], unit) for each in series)])
     said = f"{note} " if note else ""
     logs = f"{said}The scale is logarithmic." if scale.log else note
-    return _figure(title, parts, _legend(series), logs, table(columns, rows, caption=title))
+    return _figure(title, parts, _legend(series), logs, render_table(columns, rows, caption=title))
 
 
-def bars(title: str, rows: Sequence[Bar], *, unit: str = "count", note: str | None = None) -> Markup:
+def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count", note: str | None = None) -> Markup:
     """Return horizontal bars with labels and figures; the longest is the greatest value."""
     most = max((each.value for each in rows), default=0.0) or 1.0
     lines = []
     for each in rows:
-        label = plain(safe_name(each.label))
+        label = escape_html(safe_name(each.label))
         if each.href is not None:
-            label = element("a", {"href": each.href}, label)
+            label = svg_element("a", {"href": each.href}, label)
         if each.hint is not None:
-            label += element("small", {}, plain(each.hint))
-        figure = element("td", {"class": "number"}, in_unit(each.value, unit))
-        head = element("th", {"scope": "row"}, label)
+            label += svg_element("small", {}, escape_html(each.hint))
+        figure = svg_element("td", {"class": "number"}, format_in_unit(each.value, unit))
+        head = svg_element("th", {"scope": "row"}, label)
         lines.append(
-            element("tr", {}, head + element("td", {"class": "bar"}, _bar(each.value / most, each.tone)) + figure)
+            svg_element(
+                "tr", {}, head + svg_element("td", {"class": "bar"}, _bar(each.value / most, each.tone)) + figure
+            )
         )
-    caption = element("caption", {}, [element("span", {"class": "chart-title"}, title), _note(note)])
-    return element("table", {"class": "bars"}, caption + element("tbody", {}, lines))
+    caption = svg_element("caption", {}, [svg_element("span", {"class": "chart-title"}, title), _note(note)])
+    return svg_element("table", {"class": "bars"}, caption + svg_element("tbody", {}, lines))
 
 
 def _bar(part: float, tone: str) -> Markup:
-    width = share(max(part, 0.004) if part else 0.0)
-    inside = element("rect", {"width": width, "height": "100%", "class": tone_class(tone)})
-    return element("svg", {"width": "100%", "height": 10, "aria-hidden": "true"}, inside)
+    width = format_share(max(part, 0.004) if part else 0.0)
+    inside = svg_element("rect", {"width": width, "height": "100%", "class": tone_class(tone)})
+    return svg_element("svg", {"width": "100%", "height": 10, "aria-hidden": "true"}, inside)
 
 
 def _plot_height() -> float:
     return HEIGHT - _TOP - _BOTTOM
 
 
-def _grid(scale: Scale) -> Markup:
+def _grid(scale: ChartScale) -> Markup:
     parts = []
     for mark in scale.marks:
-        y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
+        y = format_coordinate(_TOP + (1 - scale.share(mark)) * _plot_height())
         base = "base" if mark == scale.bottom else None
-        parts.append(element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
-    return element("g", {"class": "grid"}, parts)
+        parts.append(svg_element("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y, "class": base}))
+    return svg_element("g", {"class": "grid"}, parts)
 
 
-def _marks(scale: Scale) -> Markup:
+def _marks(scale: ChartScale) -> Markup:
     """Return the names of the lines of a grid; they stand above what is drawn."""
     parts = []
     for mark in scale.marks:
         if mark:
-            y = number(_TOP + (1 - scale.share(mark)) * _plot_height())
-            parts.append(element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
-    return element("g", {"class": "grid"}, parts)
+            y = format_coordinate(_TOP + (1 - scale.share(mark)) * _plot_height())
+            parts.append(svg_element("text", {"x": 0, "y": y, "dy": -3}, scale.label(mark)))
+    return svg_element("g", {"class": "grid"}, parts)
 
 
-def _lines(series: Sequence[Series], edges: Sequence[float], scale: Scale, *, filled: bool) -> Markup:
+def _lines(series: Sequence[ChartSeries], edges: Sequence[float], scale: ChartScale, *, filled: bool) -> Markup:
     height = _plot_height()
     middles = [_WIDE * (a + b) / 2 for a, b in pairwise(edges)]
     parts = []
@@ -154,12 +313,18 @@ def _lines(series: Sequence[Series], edges: Sequence[float], scale: Scale, *, fi
             for x, value in zip(middles, each.values, strict=True)
         ]
         if filled and not place:
-            parts.append(element("path", {"class": f"area {tone_class(each.tone)}", "d": _area(points, height)}))
-        parts.append(element("path", {"class": f"line {tone_class(each.tone)}", "d": path(points)}))
-        if spots := alone(points):
-            parts.append(element("path", {"class": f"line spots {tone_class(each.tone)}", "d": path(spots)}))
-    box = {"x": 0, "y": _TOP, "width": "100%", "height": number(height), "viewBox": f"0 0 {_WIDE} {number(height)}"}
-    return element("svg", {**box, "preserveAspectRatio": "none", "class": "lines", "aria-hidden": "true"}, parts)
+            parts.append(svg_element("path", {"class": f"area {tone_class(each.tone)}", "d": _area(points, height)}))
+        parts.append(svg_element("path", {"class": f"line {tone_class(each.tone)}", "d": svg_path(points)}))
+        if spots := isolated_points(points):
+            parts.append(svg_element("path", {"class": f"line spots {tone_class(each.tone)}", "d": svg_path(spots)}))
+    box = {
+        "x": 0,
+        "y": _TOP,
+        "width": "100%",
+        "height": format_coordinate(height),
+        "viewBox": f"0 0 {_WIDE} {format_coordinate(height)}",
+    }
+    return svg_element("svg", {**box, "preserveAspectRatio": "none", "class": "lines", "aria-hidden": "true"}, parts)
 
 
 def _area(points: Sequence[tuple[float, float] | None], height: float) -> str:
@@ -169,8 +334,11 @@ def _area(points: Sequence[tuple[float, float] | None], height: float) -> str:
         if point is not None:
             run.append(point)
         elif run:
-            inner = "L".join(f"{number(x)} {number(y)}" for x, y in run)
-            parts.append(f"M{number(run[0][0])} {number(height)}L{inner}L{number(run[-1][0])} {number(height)}Z")
+            inner = "L".join(f"{format_coordinate(x)} {format_coordinate(y)}" for x, y in run)
+            parts.append(
+                f"M{format_coordinate(run[0][0])} {format_coordinate(height)}L{inner}"
+                f"L{format_coordinate(run[-1][0])} {format_coordinate(height)}Z"
+            )
             run = []
     return "".join(parts)
 
@@ -179,9 +347,9 @@ def _axis(begin: float, span: float, axis: str) -> Markup:
     parts = []
     for quarter in range(5):
         at = begin + span * quarter / 4
-        text = time_label(at, span) if axis == "time" else f"{axis} {count(round(at))}"
+        text = time_label(at, span) if axis == "time" else f"{axis} {format_count(round(at))}"
         parts.append(_label(quarter / 4, text, wide=quarter % 2 == 1))
-    return element("g", {"class": "axis"}, parts)
+    return svg_element("g", {"class": "axis"}, parts)
 
 
 def _along(value: float, span: float, log: bool) -> float:
@@ -195,8 +363,10 @@ def _log_axis(span: float, axis: str) -> Markup:
     for place, at in enumerate(decades):
         where = _along(at, span, log=True)
         if where <= 0.98 and not (place == 1 and where < _CLOSE):
-            parts.append(_label(where, f"{axis} {count(round(at))}" if not place else count(round(at)), wide=False))
-    return element("g", {"class": "axis"}, parts)
+            parts.append(
+                _label(where, f"{axis} {format_count(round(at))}" if not place else format_count(round(at)), wide=False)
+            )
+    return svg_element("g", {"class": "axis"}, parts)
 
 
 _CLOSE = 0.15
@@ -205,43 +375,49 @@ _CLOSE = 0.15
 
 def _label(part: float, text: str, *, wide: bool) -> Markup:
     anchor = "start" if part < 0.02 else "end" if part > 0.98 else "middle"
-    place = {"x": share(part), "y": HEIGHT - 6, "text_anchor": anchor}
-    return element("text", {**place, "class": "axis-label wide-only" if wide else "axis-label"}, text)
+    place = {"x": format_share(part), "y": HEIGHT - 6, "text_anchor": anchor}
+    return svg_element("text", {**place, "class": "axis-label wide-only" if wide else "axis-label"}, text)
 
 
 def _hits(edges: Sequence[float], tips: Sequence[str]) -> Markup:
     boxes = []
     for place, tip in enumerate(tips):
-        box = {"x": share(edges[place]), "width": share(edges[place + 1] - edges[place]), "y": 0, "height": HEIGHT}
-        boxes.append(element("rect", box, element("title", {}, tip)))
-    return element("g", {"class": "hits"}, boxes)
+        box = {
+            "x": format_share(edges[place]),
+            "width": format_share(edges[place + 1] - edges[place]),
+            "y": 0,
+            "height": HEIGHT,
+        }
+        boxes.append(svg_element("rect", box, svg_element("title", {}, tip)))
+    return svg_element("g", {"class": "hits"}, boxes)
 
 
-def _legend(series: Sequence[Series]) -> Markup:
+def _legend(series: Sequence[ChartSeries]) -> Markup:
     if len(series) < 2:
         return Markup("")
-    items = [element("li", {"class": tone_class(each.tone)}, plain(each.name)) for each in series]
-    return element("ul", {"class": "legend"}, items)
+    items = [svg_element("li", {"class": tone_class(each.tone)}, escape_html(each.name)) for each in series]
+    return svg_element("ul", {"class": "legend"}, items)
 
 
 def _note(note: str | None) -> Markup:
-    return Markup("") if note is None else element("span", {"class": "note"}, note)
+    return Markup("") if note is None else svg_element("span", {"class": "note"}, note)
 
 
 def _figure(title: str, parts: Sequence[Markup], legend: Markup, note: str | None, figures: Markup) -> Markup:
-    drawn = element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
+    drawn = svg_element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
     keys = f"{title}: arrow keys show the figures"
-    plot = element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, drawn)
-    caption = element("figcaption", {}, [element("span", {"class": "chart-title"}, title), legend, _note(note)])
-    summary = element("summary", {}, escape("Figures as a table"))
-    return element("figure", {"class": "chart"}, [caption, plot, element("details", {}, [summary, figures])])
+    plot = svg_element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, drawn)
+    caption = svg_element("figcaption", {}, [svg_element("span", {"class": "chart-title"}, title), legend, _note(note)])
+    summary = svg_element("summary", {}, escape("Figures as a table"))
+    return svg_element("figure", {"class": "chart"}, [caption, plot, svg_element("details", {}, [summary, figures])])
 
 
 def _interval(begin: float, end: float, axis: str) -> str:
     if axis == "time":
-        return time_text(begin)
+        return format_time(begin)
     last = math.ceil(end) - 1
-    return f"{axis} {count(begin)}" if last <= begin else f"{axis}s {count(math.ceil(begin))} to {count(last)}"
-
-
-__all__ = ["HEIGHT", "MOST_POINTS", "Bar", "Series", "bars", "time_chart"]
+    return (
+        f"{axis} {format_count(begin)}"
+        if last <= begin
+        else f"{axis}s {format_count(math.ceil(begin))} to {format_count(last)}"
+    )

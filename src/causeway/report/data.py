@@ -1,28 +1,266 @@
-"""A report as plain data: ``causeway report --json`` prints it, and the pieces are drawn from it."""
+"""A report as plain data: ``causeway report --json`` prints it, and the pieces are drawn from it.
+
+The lanes of a ledger as plain data: those that are shown, the others together, and the matrix of chains.
+
+The messages that a report shows with their journeys: examples of findings, the slowest, the oldest pending.
+
+The data of a lake beside its ledger: settings, relayers, handlers that raised, chains that stopped.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.audit.auditing import Audit
-from causeway.audit.backlog import chains_shown
-from causeway.audit.plain import plain_row
-from causeway.figures.codes import FORGED_KIND, FROM_USERS
+from causeway.analysis.figures.outcomes import FORGED_KIND, FROM_USERS
+from causeway.analysis.tracing import history_to_dict
+from causeway.audit.backlog import chain_coverage
+from causeway.audit.engine import AuditResult
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
+from causeway.audit.json_output import row_to_json
+from causeway.core.arrow_types import to_python_rows
+from causeway.ledger.bucket_scan import PassProgressCallback, Steps
+from causeway.ledger.lake.ingest import is_lake
 from causeway.ledger.outcomes import UNSUCCESSFUL
 from causeway.ledger.schema import LANE
-from causeway.network.ledgers import OpenedLedger
-from causeway.pipeline.ledger_passes import Steps
-from causeway.pipeline.ledger_search import MessageKey
-from causeway.report.checked import findings_of_lanes
-from causeway.report.chosen import chosen_messages, key_of, message_of_finding
-from causeway.report.lanes import lanes_data
-from causeway.report.running import run_data
-from causeway.report.summary import over_time_data, rows_of, summary_data
+from causeway.ledger.search import MessageKey
+from causeway.network.opened_lake import open_lake
+from causeway.network.opened_ledger import OpenedLedger
+from causeway.network.run_records import carrier_summary, read_failures, stopped_chains
+from causeway.protocols.registry import find_protocol
+from causeway.report.findings import CHAIN_CHECKS
+from causeway.report.matrix import PairFigures, fold_matrix
+from causeway.report.summary import (
+    LaneKey,
+    count_lane_findings,
+    over_time_data,
+    rows_to_json,
+    summary_data,
+    worst_and_first,
+)
+
+__all__ = [
+    "FORMAT",
+    "MAX_LANES",
+    "MEASURES",
+    "OF_DELAYS",
+    "VERDICT_REASONS",
+    "choose_shading",
+    "chosen_messages",
+    "finding_message_key",
+    "lanes_data",
+    "report_data",
+    "row_message_key",
+    "run_data",
+]
+
+MAX_LANES = 150
+"""Lanes that are listed: first those with violations, then with most that is pending, then with most messages;
+what is in no lane is behind these."""
+
+MEASURES = ("delivery", "round_trip")
+"""Delays of lanes; the first that any lane has shades the matrix."""
+
+_ADDED = ("messages", "sent", "received", "pending", "in_flight")
+
+
+def lanes_data(
+    lanes: pa.Table, findings: Mapping[LaneKey, tuple[int, int]], wanted: Iterable[LaneKey] = (), shown: int = MAX_LANES
+) -> dict[str, Any]:
+    """Return the lanes. ``total`` and ``others`` do not count what is in no lane, which has a row of its own.
+
+    Args:
+        lanes: of ``figures.lanes.LANES_SCHEMA``.
+        findings: the numbers of violated and unknown ones of each lane.
+        wanted: lanes that are listed whatever they have, because others lead to them.
+        shown: so many are listed beside these.
+    """
+    keys: list[LaneKey] = [*zip(*(lanes[name].to_pylist() for name in LANE), strict=True)]
+    found = [findings.get(key, (0, 0)) for key in keys]
+    violated, unknown = (np.array([each[place] for each in found], np.int64) for place in (0, 1))
+    pending, messages = (lanes[name].to_numpy() for name in ("pending", "messages"))
+    nowhere = np.array([all(name is None for name in key[1:]) for key in keys], bool)
+    order = np.lexsort((np.arange(len(keys)), -messages, nowhere, -pending, -violated))
+    asked = set(wanted)
+    kept = sorted({*order[:shown].tolist(), *(row for row, key in enumerate(keys) if key in asked)})
+    rank = {row: place for place, row in enumerate(order.tolist())} if len(kept) < len(keys) else None
+    chosen = sorted(kept, key=lambda row: rank[row]) if rank is not None else order.tolist()
+    rows = [row_to_json(row) or {} for row in to_python_rows(lanes.take(pa.array(chosen, pa.int64())))]
+    for place, (row, number) in enumerate(zip(rows, chosen, strict=True)):
+        row |= {"ident": f"lane-{place + 1}", "violated": int(violated[number])}
+        row["unknown_findings"] = int(unknown[number])
+    left = np.ones(len(keys), bool)
+    left[chosen] = False
+    others = {name: int(lanes[name].to_numpy()[left].sum()) for name in _ADDED}
+    others |= {"lanes": int((left & ~nowhere).sum()), "violated": int(violated[left].sum())}
+    others["unknown_findings"] = int(unknown[left].sum())
+    measure, unit = choose_shading(lanes)
+    idents = {keys[number]: row["ident"] for row, number in zip(rows, chosen, strict=True)}
+    pairs = _pairs(lanes, keys, found, measure, idents)
+    return {
+        "total": int((~nowhere).sum()),
+        "latency": measure,
+        "unit": unit,
+        "chains": len({chain for key in keys for chain in key[1:3] if chain is not None}),
+        "rows": rows,
+        "others": others,
+        "matrix": [
+            {"source": [*source], "destination": [*destination], **vars(figures)}
+            for (source, destination), figures in sorted(fold_matrix(pairs).items())
+        ],
+    }
+
+
+def choose_shading(lanes: pa.Table) -> tuple[str | None, str]:
+    """Return which delay of lanes can be compared, and its unit: that of most lanes."""
+    for measure in MEASURES:
+        known = lanes.filter(lanes[f"{measure}_p99"].is_valid())
+        if known.num_rows:
+            units = sorted(known["unit"].drop_null().to_pylist())
+            return measure, max(dict.fromkeys(units), key=units.count, default="seconds")
+    return None, "seconds"
+
+
+def _pairs(
+    lanes: pa.Table,
+    keys: list[LaneKey],
+    findings: list[tuple[int, int]],
+    measure: str | None,
+    idents: Mapping[LaneKey, str],
+) -> dict[tuple[str | None, str | None], PairFigures]:
+    messages, pending = lanes["messages"].to_pylist(), lanes["pending"].to_pylist()
+    delays = [None] * len(keys) if measure is None else lanes[f"{measure}_p99"].to_pylist()
+    pairs: dict[tuple[str | None, str | None], PairFigures] = {}
+    for key, sent, open_, delay, (violated, unknown) in zip(keys, messages, pending, delays, findings, strict=True):
+        if all(name is None for name in key[1:]):
+            continue  # in no lane
+        href = f"#{idents[key]}" if key in idents else None
+        one = PairFigures(1, sent, open_, violated, unknown, delay, href)
+        pair = key[1], key[2]
+        pairs[pair] = pairs[pair] + one if pair in pairs else one
+    return pairs
+
+
+VERDICT_REASONS = {VIOLATED: 24, UNKNOWN: 12, NOTED: 6}
+OF_REASON, OF_DELAYS = 3, 6
+"""Messages that are shown: of the findings of each verdict, of each reason, of each kind of the worst delays."""
+
+_WHY = ("slowest_delivery", "slowest_round_trip", "oldest_pending")
+
+_NO_MESSAGE = ("headers", "watermarks")
+
+
+def row_message_key(row: Mapping[str, Any]) -> MessageKey | None:
+    """Return which message a row is about; None: about none."""
+    if row["index"] is None and row["message_id"] is None:
+        return None
+    lane = tuple(row[name] for name in LANE)
+    return MessageKey(lane, row["index"], row["message_id"] if row["index"] is None else None)
+
+
+def finding_message_key(row: Mapping[str, Any]) -> MessageKey | None:
+    """Return which message a finding is about; None: about a chain or a number of a lane."""
+    if row["check"] in _NO_MESSAGE or row["reason"] in CHAIN_CHECKS:
+        return None
+    return row_message_key(row)
+
+
+def chosen_messages(
+    opened: OpenedLedger,
+    checks: Sequence[Mapping[str, Any]],
+    worst: pa.Table,
+    progress: PassProgressCallback | None = None,
+) -> list[dict[str, Any]]:
+    """Return the messages with all of their events, and the reasons for which each is shown.
+
+    Args:
+        opened: the ledger.
+        checks: as of ``checked.checks_data``.
+        worst: of ``figures.worst``.
+        progress: is called with the number of messages that were looked up, and of all.
+    """
+    why: dict[MessageKey, list[dict[str, Any]]] = {}
+    of_findings = (each for verdict in VERDICT_REASONS for each in _of_findings(checks, verdict))
+    for key, reason in (*of_findings, *_of_delays(worst)):
+        why.setdefault(key, []).append(reason)
+    if progress is not None:
+        progress(0, len(why))
+    traced = opened.lives([*why])
+    if progress is not None:
+        progress(len(why), len(why))
+    lives = {MessageKey(life.lane, life.index, _name(life)): history_to_dict(life, traced) for life in traced.lives}
+    found = [(key, reasons) for key, reasons in why.items() if key in lives]
+    return [
+        {"ident": f"message-{number}", "why": reasons, **lives[key]}
+        for number, (key, reasons) in enumerate(found, start=1)
+    ]
+
+
+def _name(life: Any) -> str | None:
+    return life.message_id if life.index is None else None
+
+
+def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+    """Yield the findings of the first screen, then the first example of each reason, the second and so on, up to the
+    limit of the verdict."""
+    reasons: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    wanted: list[Mapping[str, Any]] = []
+    for check in checks:
+        own = [row for row in check["examples"] if row["verdict"] == verdict]
+        wanted += [row for _, row in worst_and_first(check, verdict)]
+        for row in own:
+            reasons.setdefault((row["check"], row["reason"]), []).append(row)
+    for place in range(OF_REASON):
+        wanted += [rows[place] for rows in reasons.values() if place < len(rows)]
+    left = VERDICT_REASONS[verdict]
+    for row in {id(row): row for row in wanted}.values():
+        key = finding_message_key(row)
+        if key is not None and left > 0:
+            left -= 1
+            yield key, {"kind": verdict, "finding": row}
+
+
+def _of_delays(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+    for kind in _WHY:
+        rows = worst.filter(pc.and_(pc.equal(worst["why"], kind), pc.less_equal(worst["rank"], OF_DELAYS)))
+        for row in rows.select([*LANE, "index", "message_id", "rank", "delay", "unit"]).to_pylist():
+            key = row_message_key(row)
+            if key is not None:
+                yield key, {"kind": kind, "rank": row["rank"], "delay": row["delay"], "unit": row["unit"]}
+
+
+def run_data(place: str) -> dict[str, Any] | None:
+    """Return the settings, the relayers and the failures of a run; None: the place is no lake of a run."""
+    if not is_lake(place):
+        return None
+    opened = open_lake(place)
+    if opened.lake.last_height() < 0:
+        return None
+    manifest = opened.manifest()
+    carriers = carrier_summary(opened.lake, manifest)
+    failed = read_failures(opened.lake, opened.topology)
+    return {
+        "protocol": opened.protocol,
+        "chains": len(opened.names),
+        "programs": len(opened.program_names),
+        "heights": manifest.height,
+        "ticks": manifest.tick + 1,
+        "at_rest": manifest.line.wake is None,
+        "seconds_per_tick": float(opened.about["seconds_per_tick"]),
+        "seed": opened.seed,
+        "carriers": [*carriers.lines],
+        "carriers_content": dict(carriers.content),
+        "handler_failures": {"count": failed.count, "first": [asdict(each) for each in failed.first]},
+        "stopped_chains": [asdict(each) for each in stopped_chains(opened.lake, manifest)],
+        "remark": find_protocol(opened.protocol).load_semantics().remark(opened.options),
+    }
+
 
 FORMAT = 2
 
@@ -52,7 +290,7 @@ def report_data(
     wanted = [tuple(each[name] for name in LANE) for each in messages]
     wanted += [tuple(row[name] for name in LANE) for check in found["checks"] for row in check["examples"]]
     wanted += [tuple(row[name] for name in LANE) for row in found["incomplete"]["rows"]]
-    lanes = lanes_data(figures.lanes, findings_of_lanes(audit), wanted)
+    lanes = lanes_data(figures.lanes, count_lane_findings(audit), wanted)
     _link(found, messages, lanes)
     return {
         "format": FORMAT,
@@ -100,12 +338,12 @@ def _input(figures: Any, opened: OpenedLedger) -> dict[str, Any]:
 def _link(found: Mapping[str, Any], messages: list[dict[str, Any]], lanes: Mapping[str, Any]) -> None:
     """Add the anchors of messages and lanes to the rows that name them."""
     of_lanes = {tuple(row[name] for name in LANE): row["ident"] for row in lanes["rows"]}
-    of_messages: dict[MessageKey | None, str] = {key_of(each): each["ident"] for each in messages}
+    of_messages: dict[MessageKey | None, str] = {row_message_key(each): each["ident"] for each in messages}
     named = [row for check in found["checks"] for row in (*check["examples"], check["first"], check["worst"]) if row]
     for row in named:
-        row["message_ident"] = of_messages.get(message_of_finding(row))
+        row["message_ident"] = of_messages.get(finding_message_key(row))
     if found["oldest_pending"] is not None:
-        found["oldest_pending"]["message_ident"] = of_messages.get(key_of(found["oldest_pending"]))
+        found["oldest_pending"]["message_ident"] = of_messages.get(row_message_key(found["oldest_pending"]))
     for row in (*named, *messages, *found["incomplete"]["rows"]):
         row["lane_ident"] = of_lanes.get(tuple(row[name] for name in LANE))
 
@@ -141,10 +379,10 @@ def _movements(fees: pa.Table) -> dict[str, Any]:
     return {"rows": rows, "more": max(0, len(ordered) - SHOWN_FEES)}
 
 
-def _completeness(opened: OpenedLedger, audit: Audit) -> dict[str, Any]:
+def _completeness(opened: OpenedLedger, audit: AuditResult) -> dict[str, Any]:
     """Return the coverage of each chain, the lanes with holes, and the records in quarantine."""
     observed = opened.observed.arrow()
-    chains = [vars(each) for each in chains_shown(audit, observed)]
+    chains = [vars(each) for each in chain_coverage(audit, observed)]
     chains.sort(key=lambda each: (-each["rows"], each["chain"]))
     sides = audit.completeness
     gaps = sides.filter(pc.or_(pc.not_equal(sides["missing"], pa.scalar(0, pa.uint64())), sides["one_sided"]))
@@ -158,17 +396,14 @@ def _completeness(opened: OpenedLedger, audit: Audit) -> dict[str, Any]:
         "rows": int(pc.sum(sides["rows"]).as_py() or 0),
         "unseen": {name: int(pc.sum(sides[name]).as_py() or 0) for name in tallies},
         "chains": {
-            "rows": [plain_row(each) for each in chains[:SHOWN_CHAINS]],
+            "rows": [row_to_json(each) for each in chains[:SHOWN_CHAINS]],
             "more": max(0, len(chains) - SHOWN_CHAINS),
         },
         "gaps": _bounded(gaps, SHOWN_WINDOWS),
-        "quarantine": rows_of(reasons.take(pc.sort_indices(reasons, in_order)).slice(0, SHOWN_CODES)),
+        "quarantine": rows_to_json(reasons.take(pc.sort_indices(reasons, in_order)).slice(0, SHOWN_CODES)),
         "windows": observed.num_rows,
     }
 
 
 def _bounded(table: pa.Table, most: int) -> dict[str, Any]:
-    return {"rows": rows_of(table.slice(0, most)), "more": max(0, table.num_rows - most)}
-
-
-__all__ = ["FORMAT", "report_data"]
+    return {"rows": rows_to_json(table.slice(0, most)), "more": max(0, table.num_rows - most)}

@@ -1,4 +1,7 @@
-"""The first screen: the verdict, the key figures, what the input lacks, and examples of findings."""
+"""The first screen: the verdict, the key figures, what the input lacks, and examples of findings.
+
+Backlog, traffic and latency over time.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,48 @@ from markupsafe import Markup
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
 from causeway.ledger.outcomes import UNSUCCESSFUL
-from causeway.report.checked import worst_and_first
-from causeway.report.findings import Anchors, Links, finding, linked
-from causeway.report.outcomes import BAD, word_of
-from causeway.report.page import Section, piece
-from causeway.report.svg import element
-from causeway.report.tables import Fact, facts
-from causeway.report.text import count, digits, in_unit, listed, many, name, plain
-from causeway.report.wording import promise_of, reason_in_words, title_of
+from causeway.report.charts import ChartSeries, axis_text, time_chart
+from causeway.report.elements import (
+    KeyFigure,
+    TableColumn,
+    count_words,
+    escape_html,
+    format_count,
+    format_in_unit,
+    format_name,
+    format_ticks,
+    group_digits,
+    list_words,
+    render_key_figures,
+    render_table,
+    svg_element,
+)
+from causeway.report.findings import (
+    FindingLinks,
+    PageAnchors,
+    check_promise,
+    check_title,
+    finding_sentence,
+    link_text,
+    reason_words,
+)
+from causeway.report.outcomes import BAD, outcome_series, outcome_word
+from causeway.report.page import PageSection, render_piece
+from causeway.report.summary import worst_and_first
 
-MOST_CARDS = 3
+__all__ = [
+    "GROUPS",
+    "MEASURES",
+    "describe_input",
+    "first_screen",
+    "headline",
+    "key_figures",
+    "overall_delay",
+    "time_section",
+    "verdict_section",
+]
+
+MAX_CARDS = 3
 """Cards that have room for two examples; of more each has one."""
 
 MEASURES = {"delivery": "Delivery", "round_trip": "Round trip", "service": "Service"}
@@ -32,14 +67,18 @@ GROUPS = ((VIOLATED, "Violations"), (UNKNOWN, "Unknown"), (NOTED, "Noted"))
 Data = Mapping[str, Any]
 
 
-def verdict_section(data: Data) -> Section:
+def verdict_section(data: Data) -> PageSection:
     """Return the first screen of a report. ``data``: of ``data.report_data``."""
     notices = [] if data["run"] is None or data["run"]["at_rest"] else ["The run is not finished: messages are due."]
-    return Section("verdict", None, first_screen(data, Anchors(), about_input(data), notices=notices))
+    return PageSection("verdict", None, first_screen(data, PageAnchors(), describe_input(data), notices=notices))
 
 
 def first_screen(
-    data: Data, links: Links, about: Sequence[Markup] = (), more: Sequence[Fact] = (), notices: Sequence[str] = ()
+    data: Data,
+    links: FindingLinks,
+    about: Sequence[Markup] = (),
+    more: Sequence[KeyFigure] = (),
+    notices: Sequence[str] = (),
 ) -> Markup:
     """Return the verdict, the key figures, the checks and examples of findings.
 
@@ -54,39 +93,39 @@ def first_screen(
         (verdict, title, [_card(each, verdict, links) for each in data["checks"] if each[verdict]])
         for verdict, title in GROUPS
     ]
-    return piece(
+    return render_piece(
         "verdict.html",
         data=data,
         about=about,
         title=headline(data["sentence"], data["verdict"]),
         lead=_lead(data),
-        facts=facts([*more, *key_figures(data, links)]),
-        groups=[(verdict, title, cards, len(cards) > MOST_CARDS) for verdict, title, cards in groups if cards],
-        notices=[*_notices(data, links), *(plain(each) for each in (*notices, *data["remarks"]))],
-        idle=listed([title_of(each["check"]) for each in data["checks"] if not _applies(each)]),
-        checks=[(links.check(each["check"]), title_of(each["check"]), each["verdict"]) for each in data["checks"]],
+        facts=render_key_figures([*more, *key_figures(data, links)]),
+        groups=[(verdict, title, cards, len(cards) > MAX_CARDS) for verdict, title, cards in groups if cards],
+        notices=[*_notices(data, links), *(escape_html(each) for each in (*notices, *data["remarks"]))],
+        idle=list_words([check_title(each["check"]) for each in data["checks"] if not _applies(each)]),
+        checks=[(links.check(each["check"]), check_title(each["check"]), each["verdict"]) for each in data["checks"]],
     )
 
 
 def headline(sentence: str, verdict: str) -> Markup:
     """Return a sentence that begins with its verdict, with the verdict in its colour."""
-    return element("em", {}, verdict) + element("span", {}, sentence.removeprefix(verdict))
+    return svg_element("em", {}, verdict) + svg_element("span", {}, sentence.removeprefix(verdict))
 
 
-def about_input(data: Data) -> list[Markup]:
+def describe_input(data: Data) -> list[Markup]:
     """Return what the input is: in a few words each."""
     input_, totals, run = data["input"], data["totals"], data["run"]
-    found = [element("strong", {}, name(data["lake"]))]
+    found = [svg_element("strong", {}, format_name(data["lake"]))]
     kinds = "a run of Causeway" if data["kind"] == "lake" else "recorded traffic"
-    protocols = Markup(", ").join(name(each, 24) for each in input_["protocols"][:4])
+    protocols = Markup(", ").join(format_name(each, 24) for each in input_["protocols"][:4])
     parts: list[Markup | str] = [kinds, protocols] if protocols else [kinds]
-    parts += [many(input_["chains"], "chain"), many(totals["lanes"], "lane")]
+    parts += [count_words(input_["chains"], "chain"), count_words(totals["lanes"], "lane")]
     if run is not None:
-        parts.append(many(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
+        parts.append(count_words(run["heights"], "height") + ("" if run["at_rest"] else " so far"))
     if totals["unit"] != "ticks" and totals["first_time"] is not None:
         first, last = (datetime.fromisoformat(totals[each]).date() for each in ("first_time", "last_time"))
         parts.append(f"{first}" if first == last else f"{first} to {last}")
-    return [*found, *(element("span", {}, plain(each)) for each in parts)]
+    return [*found, *(svg_element("span", {}, escape_html(each)) for each in parts)]
 
 
 def _applies(check: Data) -> bool:
@@ -96,71 +135,77 @@ def _applies(check: Data) -> bool:
 def _lead(data: Data) -> Markup:
     checks = [each for each in data["checks"] if _applies(each)]
     if not checks:
-        return plain("No check applies: the input has no messages.")
-    parts = [f"{many(len(checks), 'check')} of {many(data['totals']['messages'], 'message')}"]
+        return escape_html("No check applies: the input has no messages.")
+    parts = [f"{count_words(len(checks), 'check')} of {count_words(data['totals']['messages'], 'message')}"]
     for verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE):
         number = sum(each["verdict"] == verdict for each in checks)
         parts += [f"{number} {verdict.lower()}"] if number else []
     idle = len(data["checks"]) - len(checks)
     parts += [f"{idle} not applicable"] if idle else []
-    return plain(f"{parts[0]}: {', '.join(parts[1:])}.")
+    return escape_html(f"{parts[0]}: {', '.join(parts[1:])}.")
 
 
-def _notices(data: Data, links: Links) -> list[Markup]:
+def _notices(data: Data, links: FindingLinks) -> list[Markup]:
     """Return what the input lacks: records in quarantine, and lanes that it does not show as a whole."""
     found = []
     if data["quarantined"]:
         reason, most = next(iter(data["quarantined"].items()))
         total = sum(data["quarantined"].values())
-        why = f": {reason_in_words(reason)}" if most == total else f", most ({most:,}): {reason_in_words(reason)}"
-        found.append(element("b", {}, f"{many(total, 'record')} in quarantine") + plain(f"{why}."))
+        why = f": {reason_words(reason)}" if most == total else f", most ({most:,}): {reason_words(reason)}"
+        found.append(svg_element("b", {}, f"{count_words(total, 'record')} in quarantine") + escape_html(f"{why}."))
     incomplete = data["incomplete"]
     if incomplete["lanes"]:
-        head = element("b", {}, f"{many(incomplete['lanes'], 'lane')} incomplete")
-        lanes = Markup("; ").join(_incomplete(each, links) for each in incomplete["rows"][:MOST_LANES])
-        left = incomplete["lanes"] - min(incomplete["lanes"], MOST_LANES)
-        found.append(head + Markup(": ") + lanes + plain(f"; and {left:,} more." if left else "."))
+        head = svg_element("b", {}, f"{count_words(incomplete['lanes'], 'lane')} incomplete")
+        lanes = Markup("; ").join(_incomplete(each, links) for each in incomplete["rows"][:MAX_LANES])
+        left = incomplete["lanes"] - min(incomplete["lanes"], MAX_LANES)
+        found.append(head + Markup(": ") + lanes + escape_html(f"; and {left:,} more." if left else "."))
     return found
 
 
-MOST_LANES = 3
+MAX_LANES = 3
 """Incomplete lanes that the first screen names."""
 
 
-def _incomplete(lane: Data, links: Links) -> Markup:
-    ends = [name(lane[each], 20) for each in ("source", "destination") if lane[each] is not None]
-    own = [name(lane["lane"], 20)] if lane["lane"] is not None else []
-    text = Markup(" ").join([*([Markup(" \u2192 ").join(ends)] if ends else []), *own]) or plain("no lane")
-    reasons = ", ".join(f"{reason_in_words(each)} {number:,}" for each, number in [*lane["reasons"].items()][:2])
-    return linked(text, links.lane(lane)) + plain(f" ({reasons})")
+def _incomplete(lane: Data, links: FindingLinks) -> Markup:
+    ends = [format_name(lane[each], 20) for each in ("source", "destination") if lane[each] is not None]
+    own = [format_name(lane["lane"], 20)] if lane["lane"] is not None else []
+    text = Markup(" ").join([*([Markup(" \u2192 ").join(ends)] if ends else []), *own]) or escape_html("no lane")
+    reasons = ", ".join(f"{reason_words(each)} {number:,}" for each, number in [*lane["reasons"].items()][:2])
+    return link_text(text, links.lane(lane)) + escape_html(f" ({reasons})")
 
 
-def key_figures(data: Data, links: Links) -> list[Fact]:
+def key_figures(data: Data, links: FindingLinks) -> list[KeyFigure]:
     """Return the key figures: messages, backlog, delays, calls and missing messages."""
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
-    found = [Fact("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))]
+    found = [
+        KeyFigure("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))
+    ]
     oldest, pending = data["oldest_pending"], totals["pending"]
     note: Markup | str = "none without an outcome"
     if pending:
-        note = plain(f"no outcome yet; still in time: {_still_in_time(data):,}")
+        note = escape_html(f"no outcome yet; still in time: {_still_in_time(data):,}")
         if oldest is not None:
-            age = plain(f"oldest: {in_unit(oldest['delay'], oldest['unit'])}")
-            note = note + plain("; ") + linked(age, links.message(oldest))
-    found.append(Fact("Pending", _large(pending), note, UNKNOWN if pending else None, links.figure("pending")))
+            age = escape_html(f"oldest: {format_in_unit(oldest['delay'], oldest['unit'])}")
+            note = note + escape_html("; ") + link_text(age, links.message(oldest))
+    found.append(KeyFigure("Pending", _large(pending), note, UNKNOWN if pending else None, links.figure("pending")))
     for measure in ("delivery", "round_trip"):
-        row = delay_of_all(data, measure, unit)
+        row = overall_delay(data, measure, unit)
         if row is not None:
-            note = f"99 %: {in_unit(row['p99'], unit)}; longest: {in_unit(row['max'], unit)}"
+            note = f"99 %: {format_in_unit(row['p99'], unit)}; longest: {format_in_unit(row['max'], unit)}"
             title = f"{MEASURES[measure]}, median"
-            found.append(Fact(title, in_unit(row["p50"], unit), note, href=links.figure("delays")))
+            found.append(KeyFigure(title, format_in_unit(row["p50"], unit), note, href=links.figure("delays")))
     found += _calls(data["calls"], links)
     if totals.get("forged"):
-        found.append(Fact("Forged", _large(totals["forged"]), "sent by no program", VIOLATED, links.figure("calls")))
+        found.append(
+            KeyFigure("Forged", _large(totals["forged"]), "sent by no program", VIOLATED, links.figure("calls"))
+        )
     missing, one_sided = data["completeness"]["missing"], data["completeness"]["one_sided_lanes"]
-    sides = f"{many(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
+    sides = (
+        f"{count_words(one_sided, 'lane')} recorded at one end only" if one_sided else "all lanes recorded at both ends"
+    )
     sides = sides if totals["lanes"] else "no lanes"
     verdict = UNKNOWN if missing else None
-    found.append(Fact("Missing in the input", _large(missing), sides, verdict, links.figure("missing")))
+    found.append(KeyFigure("Missing in the input", _large(missing), sides, verdict, links.figure("missing")))
     return found
 
 
@@ -171,15 +216,15 @@ def _still_in_time(data: Data) -> int:
     return sum(each["findings"] for each in found if (each["verdict"], each["reason"]) in in_time)
 
 
-def _calls(calls: Data, links: Links) -> list[Fact]:
+def _calls(calls: Data, links: FindingLinks) -> list[KeyFigure]:
     """Return the number of answered calls, and the outcomes of the others."""
     ended = [(each, calls[each]) for each in UNSUCCESSFUL if calls.get(each)]
     if not calls.get("answered") and not ended:
         return []
-    parts = [(each in BAD, f"{number:,} {word_of(each)}") for each, number in ended]
-    words = [element("span", {"class": "outcome bad"}, text) if bad else plain(text) for bad, text in parts]
+    parts = [(each in BAD, f"{number:,} {outcome_word(each)}") for each, number in ended]
+    words = [svg_element("span", {"class": "outcome bad"}, text) if bad else escape_html(text) for bad, text in parts]
     note = Markup(", ").join(words) or "none failed"
-    return [Fact("Calls answered", count(calls.get("answered", 0)), note, href=links.figure("calls"))]
+    return [KeyFigure("Calls answered", format_count(calls.get("answered", 0)), note, href=links.figure("calls"))]
 
 
 def _sent_and_received(totals: Data) -> str:
@@ -192,31 +237,128 @@ def _sent_and_received(totals: Data) -> str:
 
 def _large(number: int) -> str | Markup:
     """Return a count that fits the width of a figure: a larger one is shortened, and its title has all of it."""
-    return count(number) if number < _FITS else digits(str(number), 1)
+    return format_count(number) if number < _FITS else group_digits(str(number), 1)
 
 
 _FITS = 10**9
 
 
-def delay_of_all(data: Data, measure: str, unit: str) -> Data | None:
+def overall_delay(data: Data, measure: str, unit: str) -> Data | None:
     """Return the delays of all lanes together, None where none is known."""
     rows = [each for each in data["latency"] if each["measure"] == measure and each["unit"] == unit]
     return rows[0] if rows else None
 
 
-def _card(check: Data, verdict: str, links: Links) -> dict[str, Any]:
+def _card(check: Data, verdict: str, links: FindingLinks) -> dict[str, Any]:
     reasons = [each for each in check["reasons"] if each["verdict"] == verdict]
     return {
         "href": links.check(check["check"]),
-        "title": title_of(check["check"]),
-        "promise": promise_of(check["check"]),
-        "reasons": [f"{reason_in_words(each['reason'])} {each['findings']:,}" for each in reasons],
+        "title": check_title(check["check"]),
+        "promise": check_promise(check["check"]),
+        "reasons": [f"{reason_words(each['reason'])} {each['findings']:,}" for each in reasons],
         "examples": [
-            (which if check[verdict] > 1 else "", finding(row, links)) for which, row in worst_and_first(check, verdict)
+            (which if check[verdict] > 1 else "", finding_sentence(row, links))
+            for which, row in worst_and_first(check, verdict)
         ],
     }
 
 
-__all__ = [
-    "GROUPS", "MEASURES", "about_input", "delay_of_all", "first_screen", "headline", "key_figures", "verdict_section",
-]  # fmt: skip
+def time_section(data: Data) -> PageSection | None:
+    """Return latency and backlog over time."""
+    charts = [*_flow_charts(data), *_latency_charts(data)]
+    if not charts:
+        return None
+    lead = "Messages sent, received and pending, and their delays."
+    return PageSection("time", "Over time", svg_element("div", {"class": "charts"}, charts), lead)
+
+
+def _edges(columns: Mapping[str, Sequence[Any]]) -> tuple[list[float], str]:
+    """Return the edges of bins, and what axis they are on."""
+    axis = columns["axis"][0]
+    begins = [float(each) for each in columns["begin"]]
+    width = float(columns["ticks" if axis == "tick" else "seconds"][0])
+    return [*begins, begins[-1] + width], axis
+
+
+def _flow_charts(data: Data) -> list[Markup]:
+    flow = data["backlog"]
+    if not flow["axis"]:
+        return []
+    at, axis = _edges(flow)
+    pending = [ChartSeries("pending", flow["pending"], "b")]
+    if flow["in_flight"] != flow["pending"]:
+        pending.append(ChartSeries("of which in flight", flow["in_flight"], "d"))
+    note = f"Messages pending at the end of each interval.{_unplaced(data, axis)}"
+    found = [time_chart("Backlog", at, pending, axis=axis, filled=True, note=note)]
+    moved = [ChartSeries("sent", flow["sent"], "a"), ChartSeries("received", flow["received"], "c")]
+    moved = [each for each in moved if any(each.values)] or moved[:1]
+    found.append(time_chart("Messages", at, moved, axis=axis, filled=True, note=_per(at, axis)))
+    unsuccessful = outcome_series(flow)
+    if unsuccessful:
+        note = f"{_per(at, axis)}{_beside_calls(data)}"
+        found.append(time_chart("Unsuccessful messages", at, unsuccessful, axis=axis, note=note))
+    return found
+
+
+def _beside_calls(data: Data) -> str:
+    """Return how many unsuccessful messages are no calls, but responses."""
+    others = sum(data["totals"].get(each, 0) - data["calls"].get(each, 0) for each in UNSUCCESSFUL)
+    return f" {count_words(others, 'response')} among them." if others > 0 else ""
+
+
+def _unplaced(data: Data, axis: str) -> str:
+    """Return how many messages are in no interval because their sending has no place on the axis."""
+    number = data["totals"]["unplaced"]
+    if not number:
+        return ""
+    return f" {count_words(number, 'message')} without a {axis} of sending left out of the charts."
+
+
+def _per(at: Sequence[float], axis: str) -> str:
+    """Return how long an interval is."""
+    width = at[-1] - at[-2]
+    if axis == "tick":
+        return "Per tick." if width == 1 else f"Per {format_ticks(width)}."
+    return f"Per {axis_text(width, 'seconds')}."
+
+
+def _latency_charts(data: Data) -> list[Markup]:
+    unit = data["totals"]["unit"] or "seconds"
+    found = [chart for measure in MEASURES if (chart := _delays_over_time(data, measure, unit)) is not None]
+    rows = [(title, overall_delay(data, measure, unit)) for measure, title in MEASURES.items()]
+    cells = [
+        [title, *(format_in_unit(row[each], unit) for each in ("p50", "p90", "p99", "max")), format_count(row["count"])]
+        for title, row in rows
+        if row is not None
+    ]
+    if cells:
+        columns = [TableColumn("delay")] + [
+            TableColumn(each, "number") for each in ("median", "90 %", "99 %", "longest", "messages")
+        ]
+        inner = render_table(columns, cells, caption="Latency", stacked=True)
+        head = [svg_element("p", {"class": "chart-title"}, "Latency"), svg_element("p", {"class": "note"}, _DELAYS)]
+        found.append(svg_element("div", {"class": "panel-box"}, [*head, inner]))
+    return found
+
+
+_DELAYS = "Delivery: sent to received. Round trip: sent to answered. Service: received to executed."
+
+_QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("longest", "max", "muted"))
+
+
+def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
+    """Return a chart of the delays that ended in each bin."""
+    over = data["latency_over_time"]
+    rows = [place for place, each in enumerate(over["measure"]) if each == measure and over["unit"][place] == unit]
+    if not rows:
+        return None
+    at, axis = _edges(data["backlog"])
+    places = {begin: place for place, begin in enumerate(at)}
+    values: dict[str, list[float | None]] = {each: [None] * (len(at) - 1) for _, each, _ in _QUANTILES}
+    for row in rows:
+        begin = over["begin"][row]
+        for each, column in values.items():
+            column[places[begin]] = over[each][row]
+    series = [ChartSeries(label, values[each], tone) for label, each, tone in _QUANTILES]
+    note = f"By the interval in which the delay ended. {_per(at, axis)}"
+    return time_chart(f"{MEASURES[measure]} over time", at, series, unit=unit, axis=axis, note=note)

@@ -9,24 +9,35 @@ from typing import Any
 
 from markupsafe import Markup
 
+from causeway.analysis.tracing import FAULT_REMARKS, TAKEN_BACK
 from causeway.audit.findings import UNKNOWN, VIOLATED
-from causeway.audit.lives import TAKEN_BACK, WRONG
-from causeway.report.outcomes import BAD_EVENTS, mark_of
-from causeway.report.svg import element, share, tone_class
-from causeway.report.text import digits, duration, listed, many, name, plain, ticks, time_text
+from causeway.report.elements import (
+    count_words,
+    escape_html,
+    format_duration,
+    format_name,
+    format_share,
+    format_ticks,
+    format_time,
+    group_digits,
+    list_words,
+    svg_element,
+    tone_class,
+)
+from causeway.report.outcomes import BAD_EVENTS, row_outcome_mark
 
 SHOWN_STEPS = 24
 """Steps of one message that are shown; of more the first ones and the last."""
 
-_NOTED = {**dict.fromkeys(WRONG, VIOLATED), TAKEN_BACK: UNKNOWN}
+_NOTED = {**dict.fromkeys(FAULT_REMARKS, VIOLATED), TAKEN_BACK: UNKNOWN}
 _LEGS = ("a", "b", "c", "d", "e", "f")
 
-Message = Mapping[str, Any]
+JourneyMessage = Mapping[str, Any]
 """A message as ``causeway trace --json`` prints it (``network.tracing.life_as_dict``)."""
 
 
-def journey(
-    message: Message,
+def draw_journey(
+    message: JourneyMessage,
     *,
     ident: str | None = None,
     why: Markup | str | None = None,
@@ -45,32 +56,34 @@ def journey(
     steps = message["events"]
     clock = _clock(steps)
     of = _lane(message, lane)
-    kind = element("span", {"class": "kind"}, message["kind"] + (":" if of else ""))
-    about = [kind, of, mark_of(message, verdict)]
-    head = [element("h4", {}, _title(message)), element("p", {"class": "ends"}, about)]
+    kind = svg_element("span", {"class": "kind"}, message["kind"] + (":" if of else ""))
+    about = [kind, of, row_outcome_mark(message, verdict)]
+    head = [svg_element("h4", {}, _title(message)), svg_element("p", {"class": "ends"}, about)]
     if why is not None:
-        head.insert(0, element("p", {"class": "why"}, why))
-    parts = [element("header", {}, head), _legs(steps, clock)]
+        head.insert(0, svg_element("p", {"class": "why"}, why))
+    parts = [svg_element("header", {}, head), _legs(steps, clock)]
     if pairs := _about(message):
         parts.append(pairs)
-    parts.append(element("ol", {"class": "steps"}, _steps(steps, clock)))
-    return element("article", {"class": "journey", "id": ident}, parts)
+    parts.append(svg_element("ol", {"class": "steps"}, _steps(steps, clock)))
+    return svg_element("article", {"class": "journey", "id": ident}, parts)
 
 
-def _title(message: Message) -> Markup:
+def _title(message: JourneyMessage) -> Markup:
     number = message["message_id"] if message["index"] is None else f"{message['index']}"
-    ends = [name(message["source"], 20), element("span", {"class": "to", "aria-label": "to"}, "\u2192")]
-    return Markup(" ").join([*ends, name(message["destination"], 20), element("b", {}, name(number, 24))])
+    ends = [format_name(message["source"], 20), svg_element("span", {"class": "to", "aria-label": "to"}, "\u2192")]
+    return Markup(" ").join(
+        [*ends, format_name(message["destination"], 20), svg_element("b", {}, format_name(number, 24))]
+    )
 
 
-def _lane(message: Message, ident: str | None) -> Markup:
+def _lane(message: JourneyMessage, ident: str | None) -> Markup:
     if message["lane"] is None:
         return Markup("")
-    of = name(message["lane"], 28)
-    return Markup("lane ") + (of if ident is None else element("a", {"href": f"#{ident}"}, of))
+    of = format_name(message["lane"], 28)
+    return Markup("lane ") + (of if ident is None else svg_element("a", {"href": f"#{ident}"}, of))
 
 
-def _about(message: Message) -> Markup:
+def _about(message: JourneyMessage) -> Markup:
     pairs = [
         ("id", message["message_id"] if message["index"] is not None else None),
         ("answers", message["answers"]),
@@ -78,12 +91,16 @@ def _about(message: Message) -> Markup:
         ("from", message["sender"]),
         ("to", message["receiver"]),
     ]
-    rows = [element("dt", {}, what) + element("dd", {}, name(value, 32)) for what, value in pairs if value is not None]
+    rows = [
+        svg_element("dt", {}, what) + svg_element("dd", {}, format_name(value, 32))
+        for what, value in pairs
+        if value is not None
+    ]
     if message["amount"] not in (None, "0"):
-        amount = digits(message["amount"])
-        asset = name(message["asset"], 24) if message["asset"] is not None else Markup("")
-        rows.append(element("dt", {}, "value") + element("dd", {}, amount + Markup(" ") + asset))
-    return element("dl", {"class": "about"}, rows) if rows else Markup("")
+        amount = group_digits(message["amount"])
+        asset = format_name(message["asset"], 24) if message["asset"] is not None else Markup("")
+        rows.append(svg_element("dt", {}, "value") + svg_element("dd", {}, amount + Markup(" ") + asset))
+    return svg_element("dl", {"class": "about"}, rows) if rows else Markup("")
 
 
 @dataclass(frozen=True)
@@ -92,22 +109,22 @@ class _Clock:
 
     first: int | None
 
-    def since(self, step: Message) -> float | None:
+    def since(self, step: JourneyMessage) -> float | None:
         """Return when a step was."""
         number: float | None = step["seconds"] if self.first is None else step["tick"] - self.first
         return number
 
     def text(self, since: float) -> str:
         """Return a time in words."""
-        return duration(since) if self.first is None else ticks(since)
+        return format_duration(since) if self.first is None else format_ticks(since)
 
 
-def _clock(steps: Sequence[Message]) -> _Clock:
+def _clock(steps: Sequence[JourneyMessage]) -> _Clock:
     seen = [step["tick"] for step in steps]
     return _Clock(None if not seen or None in seen else min(seen))
 
 
-def _legs(steps: Sequence[Message], clock: _Clock) -> Markup:
+def _legs(steps: Sequence[JourneyMessage], clock: _Clock) -> Markup:
     """Return the time from the first to the last step as one bar, a piece for each step that took some."""
     timed = [(since, step) for step in steps if (since := clock.since(step)) is not None]
     whole = max((since for since, _ in timed), default=0.0)
@@ -121,29 +138,31 @@ def _legs(steps: Sequence[Message], clock: _Clock) -> Markup:
             continue
         what = f"{_words(before['event'])} to {_words(after['event'])}: {clock.text(took)}"
         said.append(what)
-        box = {"x": share(begin / whole), "width": share(took / whole), "height": "100%"}
+        box = {"x": format_share(begin / whole), "width": format_share(took / whole), "height": "100%"}
         tone = tone_class(_LEGS[place % len(_LEGS)])
-        pieces.append(element("rect", {**box, "class": f"leg {tone}"}, element("title", {}, what)))
+        pieces.append(svg_element("rect", {**box, "class": f"leg {tone}"}, svg_element("title", {}, what)))
     if len(pieces) < 2:
         return Markup("")
     label = f"Where {clock.text(whole)} went: {'; '.join(said[:6])}"
-    return element("svg", {"class": "legs", "width": "100%", "height": 6, "role": "img", "aria-label": label}, pieces)
+    return svg_element(
+        "svg", {"class": "legs", "width": "100%", "height": 6, "role": "img", "aria-label": label}, pieces
+    )
 
 
-def _steps(steps: Sequence[Message], clock: _Clock) -> list[Markup]:
-    found = together(steps)
+def _steps(steps: Sequence[JourneyMessage], clock: _Clock) -> list[Markup]:
+    found = group_steps(steps)
     half = SHOWN_STEPS // 2
     left_out = len(found) - SHOWN_STEPS
     chosen = found if left_out <= 0 else [*found[:half], *found[-half:]]
     items = [_step(each, clock) for each in chosen]
     if left_out > 0:
-        items.insert(half, element("li", {"class": "left-out"}, f"{many(left_out, 'more step')}"))
+        items.insert(half, svg_element("li", {"class": "left-out"}, f"{count_words(left_out, 'more step')}"))
     return items
 
 
-def together(steps: Sequence[Message]) -> list[list[Message]]:
+def group_steps(steps: Sequence[JourneyMessage]) -> list[list[JourneyMessage]]:
     """Return steps, those of one place and transaction that follow each other together."""
-    found: list[list[Message]] = []
+    found: list[list[JourneyMessage]] = []
     for step in steps:
         if found and not step["notes"] and not found[-1][-1]["notes"] and _same_place(found[-1][-1], step):
             found[-1].append(step)
@@ -155,40 +174,42 @@ def together(steps: Sequence[Message]) -> list[list[Message]]:
 _PLACE = ("chain", "height", "tick", "time", "transaction", "code", "detail")
 
 
-def _same_place(one: Message, other: Message) -> bool:
+def _same_place(one: JourneyMessage, other: JourneyMessage) -> bool:
     return all(one[name_] == other[name_] for name_ in _PLACE)
 
 
-def _step(steps: Sequence[Message], clock: _Clock) -> Markup:
+def _step(steps: Sequence[JourneyMessage], clock: _Clock) -> Markup:
     """Return steps of one place as one."""
     step = steps[0]
-    notes = [element("span", {"class": f"step-note {_NOTED.get(note, '')}"}, note) for note in step["notes"]]
-    event = element("b", {}, listed([_words(each["event"]) for each in steps]))
-    where = Markup("") if step["chain"] is None else Markup(" on ") + name(step["chain"], 24)
-    block = Markup("") if step["height"] is None else plain(f", block {step['height']:,}")
+    notes = [svg_element("span", {"class": f"step-note {_NOTED.get(note, '')}"}, note) for note in step["notes"]]
+    event = svg_element("b", {}, list_words([_words(each["event"]) for each in steps]))
+    where = Markup("") if step["chain"] is None else Markup(" on ") + format_name(step["chain"], 24)
+    block = Markup("") if step["height"] is None else escape_html(f", block {step['height']:,}")
     since = clock.since(step)
     after = f"+{clock.text(since)}" if since else ""
     details = []
     if step["tick"] is not None:
-        details.append(element("span", {}, f"tick {step['tick']:,}"))
+        details.append(svg_element("span", {}, f"tick {step['tick']:,}"))
     elif step["time"] is not None:
-        details.append(element("time", {"datetime": step["time"]}, time_text(step["time"])))
+        details.append(svg_element("time", {"datetime": step["time"]}, format_time(step["time"])))
     if step["transaction"] is not None:
-        details.append(element("span", {"class": "code"}, name(step["transaction"], 28)))
+        details.append(svg_element("span", {"class": "code"}, format_name(step["transaction"], 28)))
     for root in step["roots"][:1]:
-        details.append(element("span", {"class": "code"}, Markup("root ") + name(root, 16)))
+        details.append(svg_element("span", {"class": "code"}, Markup("root ") + format_name(root, 16)))
     because = [step["detail"]] if step["detail"] else []
     because += [f"code {step['code']}"] if step["code"] else []
     if because:
-        details.append(element("span", {}, plain(", ".join(because))))
-    what = element("p", {}, [event, where, block, *notes])
-    more = element("p", {"class": "details"}, Markup(" ").join(details))
+        details.append(svg_element("span", {}, escape_html(", ".join(because))))
+    what = svg_element("p", {}, [event, where, block, *notes])
+    more = svg_element("p", {"class": "details"}, Markup(" ").join(details))
     bad = any(_NOTED.get(note) == VIOLATED for note in step["notes"]) or step["event"] in BAD_EVENTS
-    return element("li", {"class": "bad" if bad else None}, [element("span", {"class": "after"}, after), what, more])
+    return svg_element(
+        "li", {"class": "bad" if bad else None}, [svg_element("span", {"class": "after"}, after), what, more]
+    )
 
 
 def _words(event: str) -> str:
     return event.replace("_", " ")
 
 
-__all__ = ["SHOWN_STEPS", "Message", "journey", "together"]
+__all__ = ["SHOWN_STEPS", "JourneyMessage", "draw_journey", "group_steps"]

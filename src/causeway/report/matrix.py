@@ -9,10 +9,17 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from causeway.report.svg import element
-from causeway.report.text import count, in_unit, many, name, narrow, plain
+from causeway.report.elements import (
+    count_words,
+    escape_html,
+    format_count,
+    format_in_unit,
+    format_name,
+    format_narrow,
+    svg_element,
+)
 
-MOST_CHAINS = 24
+MAX_CHAINS = 24
 """Chains that have a row and a column of their own; the others are one together."""
 
 LEVELS = 7
@@ -20,7 +27,7 @@ LEVELS = 7
 
 
 @dataclass(frozen=True)
-class Figures:
+class PairFigures:
     """What the lanes from a chain to another one come to: ``latency``: of the slowest lane, None: not known;
     ``href``: where the lanes are listed."""
 
@@ -32,9 +39,9 @@ class Figures:
     latency: float | None = None
     href: str | None = None
 
-    def __add__(self, other: Figures) -> Figures:
+    def __add__(self, other: PairFigures) -> PairFigures:
         known = [each for each in (self.latency, other.latency) if each is not None]
-        return Figures(
+        return PairFigures(
             self.lanes + other.lanes,
             self.messages + other.messages,
             self.open + other.open,
@@ -46,34 +53,34 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Measure:
+class ShadingMeasure:
     """What shades the matrix: its name, tone, and what the figure of a cell is. ``root``: as of ``level``."""
 
     ident: str
     title: str
     tone: str
-    figure: Callable[[Figures], float | None]
+    figure: Callable[[PairFigures], float | None]
     root: bool = True
 
 
 MEASURES = (
-    Measure("violated", "Violations", "bad", lambda each: each.violated),
-    Measure("open", "Backlog", "warn", lambda each: each.open),
-    Measure("latency", "Latency", "b", lambda each: each.latency, root=False),
-    Measure("messages", "Messages", "a", lambda each: each.messages),
+    ShadingMeasure("violated", "Violations", "bad", lambda each: each.violated),
+    ShadingMeasure("open", "Backlog", "warn", lambda each: each.open),
+    ShadingMeasure("latency", "Latency", "b", lambda each: each.latency, root=False),
+    ShadingMeasure("messages", "Messages", "a", lambda each: each.messages),
 )
 
-End = tuple[int, str]
+MatrixEnd = tuple[int, str]
 """A row or column: 0 and the name of a chain; ``UNSEEN``, ``OTHERS``. No chain's name is taken for one of these."""
 
 UNSEEN, OTHERS = (1, "not seen"), (2, "others")
 
-Pairs = Mapping[tuple[str | None, str | None], Figures]
-Cells = Mapping[tuple[End, End], Figures]
+PairCells = Mapping[tuple[str | None, str | None], PairFigures]
+MatrixCells = Mapping[tuple[MatrixEnd, MatrixEnd], PairFigures]
 
 
-def matrix(
-    cells: Cells,
+def draw_matrix(
+    cells: MatrixCells,
     *,
     ident: str = "matrix",
     shown: str | None = None,
@@ -97,16 +104,16 @@ def matrix(
     for each in measures:
         own = f"{ident}-{each.ident}"
         mark = {"type": "radio", "name": ident, "id": own, "value": each.ident}
-        box = element("input", {**mark, "checked": "checked" if each.ident == first else None})
-        choices.append(box + element("label", {"for": own}, each.title))
-    legend = element("legend", {"class": "quiet"}, "Shaded by")
-    parts = [element("fieldset", {"class": "choices"}, [legend, *choices])]
+        box = svg_element("input", {**mark, "checked": "checked" if each.ident == first else None})
+        choices.append(box + svg_element("label", {"for": own}, each.title))
+    legend = svg_element("legend", {"class": "quiet"}, "Shaded by")
+    parts = [svg_element("fieldset", {"class": "choices"}, [legend, *choices])]
     said = [_Said(each, latency, unit) for each in measures]
     parts += [_panel(each, sources, destinations, cells) for each in said]
-    return element("div", {"class": "matrix"}, parts)
+    return svg_element("div", {"class": "matrix"}, parts)
 
 
-def folded(pairs: Pairs, most: int = MOST_CHAINS) -> dict[tuple[End, End], Figures]:
+def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEnd, MatrixEnd], PairFigures]:
     """Return figures by (source, destination), None being not seen, as cells of a matrix with at most ``most`` rows:
     first of the chains with violations, then with backlog, then with messages; the others are one together."""
     weights: dict[str | None, list[int]] = {}
@@ -120,17 +127,17 @@ def folded(pairs: Pairs, most: int = MOST_CHAINS) -> dict[tuple[End, End], Figur
     )
     kept = set(ordered if len(ordered) <= most else ordered[: most - 1])
 
-    def end(chain: str | None) -> End:
+    def end(chain: str | None) -> MatrixEnd:
         return OTHERS if chain not in kept else UNSEEN if chain is None else (0, chain)
 
-    cells: dict[tuple[End, End], Figures] = {}
+    cells: dict[tuple[MatrixEnd, MatrixEnd], PairFigures] = {}
     for (source, destination), found in pairs.items():
         cell = end(source), end(destination)
-        cells[cell] = cells.get(cell, Figures()) + found
+        cells[cell] = cells.get(cell, PairFigures()) + found
     return cells
 
 
-def _in_order(end: End) -> tuple[int, list[tuple[int, int, str]]]:
+def _in_order(end: MatrixEnd) -> tuple[int, list[tuple[int, int, str]]]:
     """Order names as people do: numbers in them by their value."""
     parts = re.split(r"([0-9]{1,18})", end[1])
     return end[0], [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
@@ -140,50 +147,54 @@ def _in_order(end: End) -> tuple[int, list[tuple[int, int, str]]]:
 class _Said:
     """A measure and how its figures are shown."""
 
-    of: Measure
+    of: ShadingMeasure
     latency: str
     unit: str
 
     def text(self, figure: float) -> str:
-        return in_unit(figure, self.unit) if self.of.ident == "latency" else narrow(figure)
+        return format_in_unit(figure, self.unit) if self.of.ident == "latency" else format_narrow(figure)
 
 
-def _panel(said: _Said, sources: Sequence[End], destinations: Sequence[End], cells: Cells) -> Markup:
+def _panel(said: _Said, sources: Sequence[MatrixEnd], destinations: Sequence[MatrixEnd], cells: MatrixCells) -> Markup:
     measure = said.of
     figures = {place: figure for place, found in cells.items() if (figure := measure.figure(found))}
     most = max(figures.values(), default=0.0)
-    corner = element("td", {"class": "corner"}, "from ↓ to →")
-    heads = [element("th", {"scope": "col"}, element("span", {}, _chain(each))) for each in destinations]
-    lines = [element("thead", {}, element("tr", {}, [corner, *heads]))]
+    corner = svg_element("td", {"class": "corner"}, "from ↓ to →")
+    heads = [svg_element("th", {"scope": "col"}, svg_element("span", {}, _chain(each))) for each in destinations]
+    lines = [svg_element("thead", {}, svg_element("tr", {}, [corner, *heads]))]
     for source in sources:
-        row = [element("th", {"scope": "row"}, _chain(source))]
+        row = [svg_element("th", {"scope": "row"}, _chain(source))]
         row += [_square(said, cells.get((source, each)), most) for each in destinations]
-        lines.append(element("tr", {}, row))
+        lines.append(svg_element("tr", {}, row))
     titled = f"{measure.title} of lanes: rows are sources, columns destinations"
     if measure.ident == "latency":
         titled += f" ({said.latency}, of the slowest lane)"
-    caption = element("caption", {"class": "quiet"}, titled)
-    inner = element("table", {"class": f"heat tone-{measure.tone}"}, [caption, *lines])
+    caption = svg_element("caption", {"class": "quiet"}, titled)
+    inner = svg_element("table", {"class": f"heat tone-{measure.tone}"}, [caption, *lines])
     scroll = {"tabindex": 0, "role": "region", "aria-label": titled}
-    return element("div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(said, most)])
+    return svg_element("div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(said, most)])
 
 
-def _square(said: _Said, found: Figures | None, most: float) -> Markup:
+def _square(said: _Said, found: PairFigures | None, most: float) -> Markup:
     if found is None:
-        return element("td", {"class": "blank"}, Markup(""))
+        return svg_element("td", {"class": "blank"}, Markup(""))
     figure = said.of.figure(found)
-    tip = [many(found.lanes, "lane"), many(found.messages, "message"), f"{count(found.open)} pending"]
-    tip += [many(found.violated, "violation")] if found.violated else []
-    tip += [f"{said.latency}: {in_unit(found.latency, said.unit)}"] if found.latency is not None else []
-    text = plain(said.text(figure) if figure else "·")
+    tip = [
+        count_words(found.lanes, "lane"),
+        count_words(found.messages, "message"),
+        f"{format_count(found.open)} pending",
+    ]
+    tip += [count_words(found.violated, "violation")] if found.violated else []
+    tip += [f"{said.latency}: {format_in_unit(found.latency, said.unit)}"] if found.latency is not None else []
+    text = escape_html(said.text(figure) if figure else "·")
     if found.href is not None:
-        text = element("a", {"href": found.href}, text)
-    return element(
-        "td", {"class": f"heat-{level(figure or 0, most, root=said.of.root)}", "title": ", ".join(tip)}, text
+        text = svg_element("a", {"href": found.href}, text)
+    return svg_element(
+        "td", {"class": f"heat-{shade_level(figure or 0, most, root=said.of.root)}", "title": ", ".join(tip)}, text
     )
 
 
-def level(figure: float, most: float, *, root: bool = True) -> int:
+def shade_level(figure: float, most: float, *, root: bool = True) -> int:
     """Return the shade of a figure, 0 for nothing. ``root``: by its root, so that small ones are told from none."""
     if figure <= 0:
         return 0
@@ -192,15 +203,27 @@ def level(figure: float, most: float, *, root: bool = True) -> int:
 
 
 def _legend(said: _Said, most: float) -> Markup:
-    squares = [element("i", {"class": f"heat-{each} tone-{said.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)]
-    ends = plain("0"), plain(said.text(most))
-    return element("p", {"class": "heat-legend", "aria-hidden": "true"}, [ends[0], *squares, ends[1]])
+    squares = [
+        svg_element("i", {"class": f"heat-{each} tone-{said.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)
+    ]
+    ends = escape_html("0"), escape_html(said.text(most))
+    return svg_element("p", {"class": "heat-legend", "aria-hidden": "true"}, [ends[0], *squares, ends[1]])
 
 
-def _chain(end: End) -> Markup:
-    return name(end[1], 20) if end[0] == 0 else element("em", {}, end[1])
+def _chain(end: MatrixEnd) -> Markup:
+    return format_name(end[1], 20) if end[0] == 0 else svg_element("em", {}, end[1])
 
 
 __all__ = [
-    "LEVELS", "MEASURES", "MOST_CHAINS", "OTHERS", "UNSEEN", "Cells", "Figures", "Pairs", "folded", "level", "matrix",
+    "LEVELS",
+    "MAX_CHAINS",
+    "MEASURES",
+    "OTHERS",
+    "UNSEEN",
+    "MatrixCells",
+    "PairCells",
+    "PairFigures",
+    "draw_matrix",
+    "fold_matrix",
+    "shade_level",
 ]  # fmt: skip

@@ -9,10 +9,9 @@ from markupsafe import Markup
 
 from causeway.audit.findings import VIOLATED
 from causeway.ledger.outcomes import UNSUCCESSFUL, Outcome
-from causeway.ledger.schema import LANE, Event
-from causeway.report.charts import Bar, Series, bars
-from causeway.report.svg import element, tone_class
-from causeway.report.text import plain
+from causeway.ledger.schema import LANE, LedgerEvent
+from causeway.report.charts import ChartBar, ChartSeries, bar_chart
+from causeway.report.elements import escape_html, svg_element, tone_class
 
 FORGED = "forged"
 """The outcome of a message that its sender never sent, and the ``detail`` of its ``sent`` row."""
@@ -20,39 +19,39 @@ FORGED = "forged"
 BAD = (FORGED, Outcome.FAILED, Outcome.DROPPED, Outcome.CONTRADICTED)
 """Outcomes that are shown as bad wherever they stand."""
 
-BAD_EVENTS = (Event.DROPPED, Event.FAILED)
+BAD_EVENTS = (LedgerEvent.DROPPED, LedgerEvent.FAILED)
 """Events that are shown as bad."""
 
 
-class Look(NamedTuple):
+class OutcomeStyle(NamedTuple):
     """How an outcome is shown: the ``form`` is read without colours, the ``tone`` is one of ``svg.TONES``."""
 
     form: str
     tone: str
 
 
-LOOKS: dict[str, Look] = {
-    Outcome.ANSWERED: Look("done", "good"),
-    Outcome.DELIVERED: Look("arrived", "a"),
-    Outcome.PENDING: Look("waiting", "warn"),
-    Outcome.REJECTED: Look("over", "d"),
-    Outcome.REFUNDED: Look("over", "b"),
-    Outcome.TIMED_OUT: Look("over", "e"),
-    Outcome.FAILED: Look("broken", "bad-2"),
-    Outcome.DROPPED: Look("broken", "bad"),
-    Outcome.CONTRADICTED: Look("broken", "bad-3"),
-    FORGED: Look("broken", "bad"),
-    Outcome.UNKNOWN: Look("absent", "muted"),
+OUTCOME_STYLES: dict[str, OutcomeStyle] = {
+    Outcome.ANSWERED: OutcomeStyle("done", "good"),
+    Outcome.DELIVERED: OutcomeStyle("arrived", "a"),
+    Outcome.PENDING: OutcomeStyle("waiting", "warn"),
+    Outcome.REJECTED: OutcomeStyle("over", "d"),
+    Outcome.REFUNDED: OutcomeStyle("over", "b"),
+    Outcome.TIMED_OUT: OutcomeStyle("over", "e"),
+    Outcome.FAILED: OutcomeStyle("broken", "bad-2"),
+    Outcome.DROPPED: OutcomeStyle("broken", "bad"),
+    Outcome.CONTRADICTED: OutcomeStyle("broken", "bad-3"),
+    FORGED: OutcomeStyle("broken", "bad"),
+    Outcome.UNKNOWN: OutcomeStyle("absent", "muted"),
 }
 """The look of each outcome, in the order in which they are shown."""
 
-IN_A_FINDING = Look("broken", "bad")
+FINDING_WORDS = OutcomeStyle("broken", "bad")
 """The look of a message that a violation is about."""
 
 _OF_LIFE = {"received": Outcome.DELIVERED, "executed": Outcome.DELIVERED}
 
 
-def outcome_of(life: Mapping[str, Any]) -> str:
+def row_outcome(life: Mapping[str, Any]) -> str:
     """Return the outcome (a key of ``LOOKS``) of a message.
 
     Args:
@@ -64,15 +63,15 @@ def outcome_of(life: Mapping[str, Any]) -> str:
     found = _OF_LIFE.get(word, word.replace(" ", "_"))
     if found == Outcome.ANSWERED and life["kind"] != "request":
         return Outcome.DELIVERED  # a response needs no answer: its acknowledgement says that it arrived
-    return found if found in LOOKS else Outcome.UNKNOWN
+    return found if found in OUTCOME_STYLES else Outcome.UNKNOWN
 
 
-def word_of(outcome: str) -> str:
+def outcome_word(outcome: str) -> str:
     """Return the word of an outcome."""
     return outcome.replace("_", " ")
 
 
-def mark(outcome: str, text: str | None = None, verdict: str | None = None) -> Markup:
+def outcome_mark(outcome: str, text: str | None = None, verdict: str | None = None) -> Markup:
     """Return an outcome with its form and colour.
 
     Args:
@@ -80,39 +79,59 @@ def mark(outcome: str, text: str | None = None, verdict: str | None = None) -> M
         text: instead of its word.
         verdict: of the findings about the message, if there are any.
     """
-    look = IN_A_FINDING if verdict == VIOLATED else LOOKS[outcome]
-    sign = element("i", {"class": f"mark {look.form} {tone_class(look.tone)}", "aria-hidden": "true"})
+    look = FINDING_WORDS if verdict == VIOLATED else OUTCOME_STYLES[outcome]
+    sign = svg_element("i", {"class": f"mark {look.form} {tone_class(look.tone)}", "aria-hidden": "true"})
     bad = " bad" if look.form == "broken" else ""
-    return element("span", {"class": f"outcome{bad}"}, sign + element("span", {}, plain(text or word_of(outcome))))
+    return svg_element(
+        "span", {"class": f"outcome{bad}"}, sign + svg_element("span", {}, escape_html(text or outcome_word(outcome)))
+    )
 
 
-def mark_of(life: Mapping[str, Any], verdict: str | None = None) -> Markup:
+def row_outcome_mark(life: Mapping[str, Any], verdict: str | None = None) -> Markup:
     """Return the outcome of a message, with its form and colour.
 
     Args:
         life: as of ``network.tracing.life_as_dict``.
         verdict: of the findings about the message, if there are any.
     """
-    outcome, said = outcome_of(life), life["outcome"]
+    outcome, said = row_outcome(life), life["outcome"]
     if outcome == FORGED:
-        return mark(outcome, f"{FORGED}, {said}", verdict)
+        return outcome_mark(outcome, f"{FORGED}, {said}", verdict)
     in_lane = any(life[name] is not None for name in LANE[1:])  # a message of a user is in none, and no chain sends it
     more = outcome == Outcome.UNKNOWN or ":" in said or ("; " in said and in_lane)
-    return mark(outcome, said if more else None, verdict)
+    return outcome_mark(outcome, said if more else None, verdict)
 
 
 def outcome_bars(title: str, counts: Mapping[str, int]) -> Markup:
     """Return counts of outcomes as bars."""
-    rows = [Bar(word_of(each), counts[each], tone=look.tone) for each, look in LOOKS.items() if counts.get(each)]
-    return bars(title, rows)
+    rows = [
+        ChartBar(outcome_word(each), counts[each], tone=look.tone)
+        for each, look in OUTCOME_STYLES.items()
+        if counts.get(each)
+    ]
+    return bar_chart(title, rows)
 
 
-def outcome_series(values: Mapping[str, Sequence[float | None]]) -> list[Series]:
+def outcome_series(values: Mapping[str, Sequence[float | None]]) -> list[ChartSeries]:
     """Return the unsuccessful outcomes that occur as lines of a chart, from values by outcome."""
-    return [Series(word_of(each), values[each], LOOKS[each].tone) for each in UNSUCCESSFUL if any(values.get(each, ()))]
+    return [
+        ChartSeries(outcome_word(each), values[each], OUTCOME_STYLES[each].tone)
+        for each in UNSUCCESSFUL
+        if any(values.get(each, ()))
+    ]
 
 
 __all__ = [
-    "BAD", "BAD_EVENTS", "FORGED", "IN_A_FINDING", "LOOKS", "Look", "mark", "mark_of", "outcome_bars",
-    "outcome_of", "outcome_series", "word_of",
+    "BAD",
+    "BAD_EVENTS",
+    "FINDING_WORDS",
+    "FORGED",
+    "OUTCOME_STYLES",
+    "OutcomeStyle",
+    "outcome_bars",
+    "outcome_mark",
+    "outcome_series",
+    "outcome_word",
+    "row_outcome",
+    "row_outcome_mark",
 ]  # fmt: skip

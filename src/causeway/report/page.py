@@ -14,10 +14,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from causeway.audit.verdict import Verdict
-from causeway.report.tables import shape, verdict_class
-from causeway.report.text import count, in_unit, many, name, time_text
+from causeway.report.elements import (
+    count_words,
+    format_count,
+    format_in_unit,
+    format_name,
+    format_time,
+    verdict_class,
+    verdict_shape,
+)
 
-MADE_BY = "Causeway report"
+GENERATOR = "Causeway report"
 """What says in a document that it is one of these."""
 
 _TEMPLATES = "templates"
@@ -35,7 +42,7 @@ SCRIPT = _content("page.js")
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of a page. ``ident``: its anchor; ``title``: None: it has none of its own and is not in the navigation;
     ``lead``: a sentence below the title."""
 
@@ -45,9 +52,9 @@ class Section:
     lead: str | None = None
 
 
-def page(
+def render_page(
     title: str,
-    sections: Sequence[Section],
+    sections: Sequence[PageSection],
     *,
     verdict: str | None = None,
     foot: Sequence[str] = (),
@@ -64,7 +71,7 @@ def page(
         head: more elements of the head.
         policy: whether the document states its content security policy itself; a server sends it as a header instead.
     """
-    return rendered(
+    return render_template(
         "page.html",
         title=title,
         sections=sections,
@@ -75,7 +82,7 @@ def page(
         style=Markup(STYLE),
         script=Markup(SCRIPT),
         icon=_icon(verdict),
-        made_by=MADE_BY,
+        made_by=GENERATOR,
     )
 
 
@@ -88,22 +95,29 @@ def content_security_policy(*, live: bool = False) -> str:
     return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])
 
 
-def rendered(template: str, **content: Any) -> str:
+def render_template(template: str, **content: Any) -> str:
     """Return a template of this package, filled; what is not ``Markup`` is escaped."""
-    return environment().get_template(template).render(**content)
+    return template_environment().get_template(template).render(**content)
 
 
-def piece(template: str, **content: Any) -> Markup:
+def render_piece(template: str, **content: Any) -> Markup:
     """Return a template as a piece of a page."""
-    return Markup(rendered(template, **content))
+    return Markup(render_template(template, **content))
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """Return the templates of this package, which escape all text."""
     loader = PackageLoader("causeway.report", _TEMPLATES)
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters |= {"name": name, "count": count, "many": many, "in_unit": in_unit, "time": time_text, "shape": shape}
+    found.filters |= {
+        "name": format_name,
+        "count": format_count,
+        "many": count_words,
+        "in_unit": format_in_unit,
+        "time": format_time,
+        "shape": verdict_shape,
+    }
     found.filters["verdict_class"] = verdict_class
     return found
 
@@ -132,13 +146,13 @@ def _icon(verdict: str | None) -> str:
 
 
 __all__ = [
-    "MADE_BY",
+    "GENERATOR",
     "SCRIPT",
     "STYLE",
-    "Section",
+    "PageSection",
     "content_security_policy",
-    "environment",
-    "page",
-    "piece",
-    "rendered",
+    "render_page",
+    "render_piece",
+    "render_template",
+    "template_environment",
 ]

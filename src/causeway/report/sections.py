@@ -1,23 +1,349 @@
-"""The report: its sections, made of pieces, and the whole page."""
+"""The report: its sections, made of pieces, and the whole page.
+
+The outcomes of messages, and the value that moved with them.
+
+The coverage of the input.
+
+The lanes as a matrix, and the worst as a table.
+"""
 
 from __future__ import annotations
 
 from markupsafe import Markup
 
+from causeway.audit.findings import UNKNOWN, VIOLATED
 from causeway.audit.verdict import Verdict
-from causeway.report.compared import compare_page, compare_section
-from causeway.report.ended import outcomes_section, value_section
-from causeway.report.findings import Anchors, finding
-from causeway.report.first_screen import GROUPS, Data, verdict_section
-from causeway.report.journey import journey
-from causeway.report.over_time import time_section
-from causeway.report.page import Section, page, piece
-from causeway.report.shown_input import completeness_section
-from causeway.report.shown_lanes import lanes_section
-from causeway.report.svg import element
-from causeway.report.tables import badge
-from causeway.report.text import in_unit, many, plain, safe_name
-from causeway.report.wording import phrase, promise_of, reason_in_words, title_of
+from causeway.report.comparison import compare_page, compare_section
+from causeway.report.elements import (
+    TableColumn,
+    count_words,
+    escape_html,
+    format_in_unit,
+    format_name,
+    group_digits,
+    list_words,
+    render_table,
+    safe_name,
+    svg_element,
+    verdict_badge,
+)
+from causeway.report.findings import (
+    PageAnchors,
+    check_promise,
+    check_title,
+    finding_phrase,
+    finding_sentence,
+    reason_words,
+)
+from causeway.report.first_screen import GROUPS, MEASURES, Data, time_section, verdict_section
+from causeway.report.journey import draw_journey
+from causeway.report.matrix import PairFigures, draw_matrix
+from causeway.report.outcomes import OUTCOME_STYLES, outcome_bars, outcome_mark
+from causeway.report.page import PageSection, render_page, render_piece
+
+__all__ = [
+    "checks_section",
+    "compare_page",
+    "compare_section",
+    "completeness_section",
+    "lanes_section",
+    "messages_section",
+    "outcomes_section",
+    "report_page",
+    "report_sections",
+    "run_section",
+    "time_section",
+    "value_section",
+    "verdict_section",
+]
+
+_SUMMED = ("sent", "received", "fees", "refunded", "pending")
+
+ABROAD = ("chain", "other")
+"""Columns of the table ``abroad``: the chain of an asset, and the chain where it is."""
+
+
+def outcomes_section(data: Data) -> PageSection | None:
+    """Return the outcomes of messages, by code and reason."""
+    totals, codes = data["totals"], data["outcomes"]
+    ends = {each: totals[each] for each in OUTCOME_STYLES if totals.get(each)}
+    if not ends:
+        return None
+    calls = data["calls"]
+    others = {each: number - calls.get(each, 0) for each, number in ends.items()}
+    if calls and any(others.values()):
+        drawn = outcome_bars("Calls", calls) + outcome_bars("Responses", others)
+    else:
+        drawn = outcome_bars("Messages", ends)
+    columns = [
+        TableColumn("outcome"),
+        TableColumn("kind"),
+        TableColumn("code", "number"),
+        TableColumn("reason", "name"),
+        TableColumn("messages", "number"),
+        TableColumn("example", "name"),
+    ]
+    rows = [
+        [
+            *(
+                outcome_mark(row["outcome"]),
+                row["kind"],
+                f"{row['code']}" if row["code"] else "",
+                row["detail"] or None,
+            ),
+            row["messages"],
+            _example(row),
+        ]
+        for row in codes["rows"]
+    ]
+    listed = render_table(columns, rows, caption="Outcomes by code", more=codes["more"], stacked=True)
+    body = svg_element("div", {"class": "panel-box"}, drawn) + svg_element("h3", {}, "By code and reason") + listed
+    return PageSection("outcomes", "Outcomes", body, _apart(totals))
+
+
+_APART = {"from_users": "from users", "control": "of the protocol", "forged": "forged"}
+"""What is no message between programs, and counted apart."""
+
+
+def _apart(totals: Data) -> str | None:
+    parts = [f"{totals[each]:,} {words}" for each, words in _APART.items() if totals.get(each)]
+    return f"Messages that are counted apart: {list_words(parts)}." if parts else None
+
+
+def _example(row: Data) -> Markup:
+    number = row["message_id"] if row["index"] is None else str(row["index"])
+    if number is None:
+        return Markup("")
+    ends = [format_name(row[each], 16) for each in ("source", "destination") if row[each] is not None]
+    lane = [] if row["lane"] is None or row["index"] is None else [escape_html("lane ") + format_name(row["lane"], 16)]
+    way = [Markup(" \u2192 ").join(ends)] if ends else []
+    return Markup(", ").join([*way, *lane, format_name(number, 24)])
+
+
+def value_section(data: Data) -> PageSection | None:
+    """Return movements of value by reason, fees among them, and the sums by lane."""
+    value = data["value"]
+    parts = [*_movements(value), *_sums(value), *_abroad(value)]
+    lead = "Value that moved with the messages: exact, in the smallest units of each asset."
+    return PageSection("value", "Value", Markup("").join(parts), lead) if parts else None
+
+
+def _movements(value: Data) -> list[Markup]:
+    found = value["movements"]
+    if not found["rows"]:
+        return []
+    columns = [
+        TableColumn("reason", "name"),
+        TableColumn("asset", "name"),
+        TableColumn("fee"),
+        TableColumn("movements", "number"),
+    ]
+    columns += [TableColumn("amount", "number")]
+    rows = [
+        [row["why"], row["asset"], "fee" if row["is_fee"] else None, row["movements"], group_digits(row["amount"])]
+        for row in found["rows"]
+    ]
+    caption = "Movements of value by reason"
+    listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [svg_element("h3", {}, "Movements and fees"), listed]
+
+
+def _sums(value: Data) -> list[Markup]:
+    found = value["sums"]
+    if not found["rows"]:
+        return []
+    columns = [
+        TableColumn("from", "name"),
+        TableColumn("to", "name"),
+        TableColumn("lane", "name"),
+        TableColumn("asset", "name"),
+    ]
+    columns += [TableColumn("difference", "number"), *(TableColumn(each, "number") for each in _SUMMED)]
+    rows = [
+        [
+            *(row["source"] or "?", row["destination"], row["lane"], row["asset"], group_digits(row["difference"])),
+            *(group_digits(row[each]) if row[each] != "0" else None for each in _SUMMED),
+        ]
+        for row in found["rows"]
+    ]
+    off = value["not_equal"]
+    said = f"{count_words(off, 'sum')} with a difference." if off else "No differences."
+    note = f"{said} Difference = sent - received - fees - refunded - pending."
+    caption = "Sums by lane and asset"
+    listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [svg_element("h3", {}, caption), svg_element("p", {"class": "note"}, note), listed]
+
+
+def _abroad(value: Data) -> list[Markup]:
+    found = value["abroad"]
+    if not found["rows"]:
+        return []
+    columns = [
+        TableColumn("chain", "name"),
+        TableColumn("abroad", "name"),
+        TableColumn("asset", "name"),
+        TableColumn("left", "number"),
+    ]
+    columns += [TableColumn("came back", "number")]
+    rows = [
+        [*(row[each] for each in ABROAD), row["asset"], group_digits(row["left"]), group_digits(row["back"])]
+        for row in found["rows"]
+    ]
+    caption = "Value that left chains for others"
+    listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
+    return [svg_element("h3", {}, "Abroad"), listed]
+
+
+_COVERED = "share of the time between the first and the last window that windows cover"
+
+
+def completeness_section(data: Data) -> PageSection:
+    """Return the coverage of each chain, the lanes with holes, and the records in quarantine."""
+    found = data["completeness"]
+    chains, gaps = found["chains"], found["gaps"]
+    items = [svg_element("li", {}, escape_html(each)) for each in _remarks(found)]
+    parts = [svg_element("ul", {"class": "remarks"}, items), svg_element("h3", {}, "Chains")]
+    titles = (("chain", "name"), ("rows", "number"), ("last height", "number"), ("last time", "time"))
+    columns = [*(TableColumn(*each) for each in titles), TableColumn("covered", "number", _COVERED)]
+    rows = [
+        [row["chain"], row["rows"], row["last_height"], row["last_time"], format_in_unit(row["covered"], "share")]
+        for row in chains["rows"]
+    ]
+    parts.append(
+        render_table(columns, rows, caption="Coverage of each chain", more=chains["more"], stacked=True, tall=True)
+    )
+    if gaps["rows"]:
+        columns = [
+            TableColumn("from", "name"),
+            TableColumn("to", "name"),
+            TableColumn("lane", "name"),
+            TableColumn("side"),
+        ]
+        columns += [*(TableColumn(each, "number") for each in ("rows", "missing", "in runs")), TableColumn("other end")]
+        rows = [
+            [
+                *(row["source"] or "?", row["destination"], row["lane"], row["side"], row["rows"]),
+                *(row["missing"] or None, row["missing_runs"] or None, "not seen" if row["one_sided"] else None),
+            ]
+            for row in gaps["rows"]
+        ]
+        parts.append(svg_element("h3", {}, "Holes"))
+        parts.append(
+            render_table(columns, rows, caption="Lanes with holes", more=gaps["more"], stacked=True, tall=True)
+        )
+    return PageSection("completeness", "Input", Markup("").join(parts), "What the input covers, and what it lacks.")
+
+
+def _remarks(found: Data) -> list[str]:
+    said = [
+        f"{count_words(found['missing'], 'message')} missing between the first and the last number sent "
+        "of numbered lanes.",
+        f"{count_words(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} recorded at one end only.",
+        f"{count_words(found['windows'], 'window')} of coverage.",
+    ]
+    said += [
+        f"{count_words(number, 'row')} {each.replace('_', ' ')}." for each, number in found["unseen"].items() if number
+    ]
+    for row in found["quarantine"]:
+        field = safe_name(row["field"] or "record")
+        said.append(f"{count_words(row['count_all'], 'record')} in quarantine: {field}: {reason_words(row['reason'])}.")
+    return said
+
+
+def lanes_section(data: Data) -> PageSection | None:
+    """Return the lanes as a matrix, and a table of the worst."""
+    lanes = data["lanes"]
+    if not lanes["rows"]:
+        return None
+    unit, measure = lanes["unit"], lanes["latency"]
+    cells = {
+        (tuple(each["source"]), tuple(each["destination"])): PairFigures(
+            *(each[field] for field in ("lanes", "messages", "open", "violated", "unknown", "latency", "href"))
+        )
+        for each in lanes["matrix"]
+    }
+    said = f"{MEASURES[measure].lower()}, 99 %" if measure is not None else "latency"
+    parts = [draw_matrix(cells, latency=said, unit=unit)] if len(cells) > 1 else []
+    parts.append(_lanes_table(lanes, measure, unit))
+    between = "of" if lanes["chains"] == 1 else "between"
+    among = f"{count_words(data['totals']['lanes'], 'lane')} {between} {count_words(lanes['chains'], 'chain')}"
+    lead = f"{among}."
+    return PageSection("lanes", "Lanes", Markup("").join(parts), lead)
+
+
+def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
+    columns = [
+        TableColumn("from", "name"),
+        TableColumn("to", "name"),
+        TableColumn("lane", "name"),
+        TableColumn("protocol", "name"),
+    ]
+    columns += [TableColumn("messages", "number"), TableColumn("pending", "number", "sent, without an outcome")]
+    columns += [
+        TableColumn("oldest", "number", "age of the oldest pending message at the end of what the input covers")
+    ]
+    delay = "" if measure is None else f"{MEASURES[measure].lower()} "
+    columns += [
+        TableColumn("fees", "number"),
+        TableColumn(f"{delay}median", "number"),
+        TableColumn(f"{delay}99 %", "number"),
+        TableColumn("violations", "number"),
+        TableColumn("unknown", "number", "findings that a hole in the input may explain"),
+    ]
+    rows = []
+    for each in lanes["rows"]:
+        age = each["oldest_pending_ticks"] if unit == "ticks" else each["oldest_pending_seconds"]
+        delays = [None, None] if measure is None else [each[f"{measure}_p50"], each[f"{measure}_p99"]]
+        rows.append(
+            [
+                *(_source(each), each["destination"], each["lane"], each["protocol"], each["messages"]),
+                *(each["pending"] or None, None if age is None else format_in_unit(age, unit)),
+                None if each["fees"] in (None, "0") else group_digits(each["fees"]),
+                *(None if delay is None else format_in_unit(delay, unit) for delay in delays),
+                verdict_badge(VIOLATED, f"{each['violated']:,}") if each["violated"] else None,
+                verdict_badge(UNKNOWN, f"{each['unknown_findings']:,}") if each["unknown_findings"] else None,
+            ]
+        )
+    others = lanes["others"]
+    idents = [each["ident"] for each in lanes["rows"]]
+    caption = "Lanes, by violations, then pending, then messages"
+    listed = render_table(columns, rows, caption=caption, idents=idents, stacked=True, tall=True)
+    box = {
+        "class": "filter",
+        "type": "search",
+        "data-filter": "lanes-table",
+        "placeholder": "Filter lanes",
+        "hidden": "",
+    }
+    field = Markup("")
+    if len(rows) > 8:
+        field = svg_element("input", {**box, "aria-label": "Filter the lanes that are listed"})
+        in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
+        besides = " and what is in no lane" if in_none else ""
+        said = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
+        field += svg_element("p", {"class": "note scrolls"}, said)
+    rest = Markup("")
+    if others["lanes"]:
+        said = f"{count_words(others['lanes'], 'more lane')} not listed: {count_words(others['messages'], 'message')}, "
+        rest = svg_element(
+            "p",
+            {"class": "note"},
+            said + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.",
+        )
+    return svg_element("h3", {}, "Lane by lane") + field + svg_element("div", {"id": "lanes-table"}, listed) + rest
+
+
+def _source(lane: Data) -> str | Markup:
+    """Return the source of a lane; messages in no lane have none."""
+    if _is_in_no_lane(lane):
+        return svg_element("em", {}, "in no lane")
+    return lane["source"] or "?"
+
+
+def _is_in_no_lane(lane: Data) -> bool:
+    """Return whether a row is that of the messages without a lane."""
+    return all(lane[each] is None for each in ("source", "destination", "lane"))
+
 
 _WHY = {
     "slowest_delivery": "slowest delivery",
@@ -31,10 +357,10 @@ _FOOT = "Times are UTC, by the clocks of the chains. A finding that a hole in th
 def report_page(data: Data) -> str:
     """Return the report as one HTML document. ``data``: of ``data.report_data``."""
     title = f"{safe_name(data['lake'])}: {data['verdict']}"
-    return page(title, report_sections(data), verdict=data["verdict"], foot=[_FOOT])
+    return render_page(title, report_sections(data), verdict=data["verdict"], foot=[_FOOT])
 
 
-def report_sections(data: Data) -> list[Section]:
+def report_sections(data: Data) -> list[PageSection]:
     """Return the sections of a report, without empty ones."""
     found = [
         verdict_section(data),
@@ -51,7 +377,7 @@ def report_sections(data: Data) -> list[Section]:
     return [each for each in found if each is not None]
 
 
-def messages_section(data: Data) -> Section | None:
+def messages_section(data: Data) -> PageSection | None:
     """Return messages with their journeys: examples of findings, the slowest, the oldest pending."""
     if not data["messages"]:
         return None
@@ -60,52 +386,45 @@ def messages_section(data: Data) -> Section | None:
     for each in data["messages"]:
         first = each["why"][0]["kind"]
         why = Markup("; ").join(_why(reason) for reason in each["why"][:3])
-        card = journey(each, ident=each["ident"], why=why, lane=each["lane_ident"], verdict=first)
+        card = draw_journey(each, ident=each["ident"], why=why, lane=each["lane_ident"], verdict=first)
         groups.setdefault(titles.get(first, "Slowest"), []).append(card)
     parts = []
     for title, items in groups.items():
-        parts += [element("h3", {}, title), element("div", {"class": "journeys"}, items)]
+        parts += [svg_element("h3", {}, title), svg_element("div", {"class": "journeys"}, items)]
     lead = "Examples of findings, the slowest and the oldest pending messages, with their events."
-    return Section("messages", "Messages", Markup("").join(parts), lead)
+    return PageSection("messages", "Messages", Markup("").join(parts), lead)
 
 
 def _why(reason: Data) -> Markup:
     if "finding" in reason:
         row = reason["finding"]
-        return badge(row["verdict"], title_of(row["check"])) + plain(f" {phrase(row)}")
+        return verdict_badge(row["verdict"], check_title(row["check"])) + escape_html(f" {finding_phrase(row)}")
     place = "" if reason["rank"] == 1 else f" ({reason['rank']}.)"
-    return plain(f"{_WHY[reason['kind']]}{place}: {in_unit(reason['delay'], reason['unit'] or 'seconds')}")
+    return escape_html(f"{_WHY[reason['kind']]}{place}: {format_in_unit(reason['delay'], reason['unit'] or 'seconds')}")
 
 
 _ORDER = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.NOT_APPLICABLE)
 
 
-def checks_section(data: Data) -> Section:
+def checks_section(data: Data) -> PageSection:
     """Return every check with its promise, its verdict, its reasons and examples."""
     found = []
     for check in sorted(data["checks"], key=lambda each: _ORDER.index(each["verdict"])):
         idle = None
         if check["verdict"] == Verdict.NOT_APPLICABLE:
             idle = "no lane promises it" if check["promised"] else "the input has no such rows"
-        reasons = [(each["verdict"], reason_in_words(each["reason"]), each["findings"]) for each in check["reasons"]]
-        examples = [finding(row, Anchors()) for row in check["examples"]]
-        found.append({**check, "title": title_of(check["check"]), "promise": promise_of(check["check"]),
+        reasons = [(each["verdict"], reason_words(each["reason"]), each["findings"]) for each in check["reasons"]]
+        examples = [finding_sentence(row, PageAnchors()) for row in check["examples"]]
+        found.append({**check, "title": check_title(check["check"]), "promise": check_promise(check["check"]),
                       "found": examples, "words": reasons, "idle": idle})  # fmt: skip
     lead = "A finding is a violation only if the input shows it, and unknown if a hole in the input may explain it."
-    return Section("checks", "Checks", piece("checks.html", checks=found, badge=badge), lead)
+    return PageSection("checks", "Checks", render_piece("checks.html", checks=found, badge=verdict_badge), lead)
 
 
-def run_section(data: Data) -> Section | None:
+def run_section(data: Data) -> PageSection | None:
     """Return the relayers, the failures and the settings of a run of Causeway."""
     run = data["run"]
     if run is None:
         return None
-    lead = f"Protocol {safe_name(run['protocol'])}, {many(run['heights'], 'height')}."
-    return Section("run", "Run", piece("run.html", run=run), lead)
-
-
-__all__ = [
-    "checks_section", "compare_page", "compare_section", "completeness_section", "lanes_section", "messages_section",
-    "outcomes_section", "report_page", "report_sections", "run_section", "time_section", "value_section",
-    "verdict_section",
-]  # fmt: skip
+    lead = f"Protocol {safe_name(run['protocol'])}, {count_words(run['heights'], 'height')}."
+    return PageSection("run", "Run", render_piece("run.html", run=run), lead)

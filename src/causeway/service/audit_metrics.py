@@ -15,10 +15,17 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.audit.backlog import ChainShown, LaneBacklog, backlogs, chains_shown, lanes_seen, one_sided
-from causeway.audit.gathered import VERDICTS
-from causeway.model.text import escaped
-from causeway.pipeline.ledger_watch import Watched
+from causeway.audit.backlog import (
+    ChainCoverage,
+    LaneBacklog,
+    chain_coverage,
+    count_lanes,
+    count_one_sided_lanes,
+    lane_backlogs,
+)
+from causeway.audit.incremental.watch import WatchResult
+from causeway.audit.passes.results import VERDICTS
+from causeway.core.text import escape_controls
 
 MOST_LANES = 100
 MOST_CHAINS = 100
@@ -66,7 +73,7 @@ CHAIN_GAUGES = (
 
 
 @dataclass(frozen=True)
-class Shown:
+class AuditSnapshot:
     """What is told: the last look that showed something.
 
     ``rows``: of the ledger; ``findings``: by check, verdict and reason; ``examined``: by check; ``lanes``: as
@@ -80,7 +87,7 @@ class Shown:
     findings: dict[Key, int]
     examined: dict[str, int]
     lanes: Sequence[LaneBacklog]
-    chains: Sequence[ChainShown]
+    chains: Sequence[ChainCoverage]
     seen: int
     one_sided: int
     unread: int
@@ -89,26 +96,26 @@ class Shown:
     totals: dict[Key, int] = field(default_factory=dict)
 
 
-def shown_by(watched: Watched, checks: Collection[str]) -> Shown:
+def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapshot:
     """Return what is told of a look. ``checks``: the names of those that are asked for."""
     audit = watched.audit
-    chains = chains_shown(audit, watched.observed)
-    lanes = backlogs(audit, chains, watched.promises)
+    chains = chain_coverage(audit, watched.observed)
+    lanes = lane_backlogs(audit, chains, watched.promises)
     found = [check for name, check in audit.checks.items() if name in checks]
-    return Shown(
+    return AuditSnapshot(
         *(watched.commit, watched.height),
         sum(audit.completeness["rows"].to_pylist()),
         {(check.name, *key): count for check in found for key, count in check.reasons.items()},
         {check.name: check.examined for check in found},
-        in_order(lanes),
+        order_lanes(lanes),
         sorted(chains, key=lambda chain: -chain.rows),
-        *(lanes_seen(audit), one_sided(audit)),
+        *(count_lanes(audit), count_one_sided_lanes(audit)),
         *(len(watched.unread), watched.behind, watched.counts.get("quarantined", 0)),
         {(check.name, verdict): getattr(check, verdict) for check in found for verdict in VERDICTS},
     )
 
 
-def in_order(lanes: Collection[LaneBacklog]) -> list[LaneBacklog]:
+def order_lanes(lanes: Collection[LaneBacklog]) -> list[LaneBacklog]:
     """Return lanes as they are shown: some whose oldest message is the most overdue, then those with the most that
     waits."""
     late = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
@@ -123,11 +130,11 @@ class AuditCollector(Collector):
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._told: tuple[Shown, list[Metric]] | None = None
+        self._told: tuple[AuditSnapshot, list[Metric]] | None = None
         self._up, self._looks, self._failures = 0, 0, 0
         self._last = 0.0
 
-    def show(self, shown: Shown | None) -> None:
+    def show(self, shown: AuditSnapshot | None) -> None:
         """Take what a look showed; None: nothing was new."""
         self._looks, self._up, self._last = self._looks + 1, 1, self._now()
         if shown is not None:
@@ -151,7 +158,7 @@ class AuditCollector(Collector):
             yield from metrics
             yield from self._chains(shown.chains)
 
-    def _chains(self, chains: Sequence[ChainShown]) -> Iterable[Metric]:
+    def _chains(self, chains: Sequence[ChainCoverage]) -> Iterable[Metric]:
         keys: list[Key] = [(_label(chain.chain),) for chain in chains[:MOST_CHAINS]]
         keys += [(OTHERS,)] * (len(chains) - len(keys))
         now = self._now()
@@ -160,7 +167,7 @@ class AuditCollector(Collector):
             yield _labelled(name, text, ["chain"], _together(keys, values, together))
 
 
-def _of_look(shown: Shown) -> Iterable[Metric]:
+def _of_look(shown: AuditSnapshot) -> Iterable[Metric]:
     """Yield what is the same until the next look."""
     yield _gauge("commit", "The last commit of the ledger that was read.", shown.commit)
     if shown.height is not None:
@@ -198,7 +205,7 @@ def _of_lanes(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
         yield _labelled(name, text, LANE_LABELS, _together(keys, values, together))
 
 
-def _of_chain(chain: ChainShown, of: str, now: float) -> float | None:
+def _of_chain(chain: ChainCoverage, of: str, now: float) -> float | None:
     at = None if chain.last_time is None else _seconds(chain.last_time)
     if of == "at":
         return at
@@ -220,7 +227,7 @@ def _together(
 
 
 def _label(name: str | None) -> str:
-    return "" if name is None else escaped(name[:MOST_CHARACTERS])
+    return "" if name is None else escape_controls(name[:MOST_CHARACTERS])
 
 
 def _seconds(at: datetime) -> float:
@@ -238,4 +245,4 @@ def _labelled(name: str, text: str, labels: Sequence[str], values: Any) -> Metri
     return metric
 
 
-__all__ = ["MOST_CHAINS", "MOST_LANES", "AuditCollector", "Shown", "in_order", "shown_by"]
+__all__ = ["MOST_CHAINS", "MOST_LANES", "AuditCollector", "AuditSnapshot", "order_lanes", "take_snapshot"]

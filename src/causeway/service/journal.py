@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from causeway.model.errors import InvalidInput
+from causeway_proofs.errors import InvalidInput
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """Names of levels, and what they are to ``logging``; ``none`` says nothing at all."""
@@ -47,7 +47,7 @@ class Journal(Protocol):
         ...
 
 
-class Lines:
+class LineJournal:
     """A journal that writes lines to standard error as it is then. ``who``: the command; ``level``: see
     ``level_of``."""
 
@@ -75,7 +75,7 @@ class Lines:
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
-        pairs = "".join(f" {name}={value_text(value)}" for name, value in members.items())
+        pairs = "".join(f" {name}={format_value(value)}" for name, value in members.items())
         try:
             sys.stderr.write(f"{stamp} {level:<7} {self._who} {event}{pairs}\n")
             sys.stderr.flush()
@@ -83,11 +83,11 @@ class Lines:
             self._level = logging.CRITICAL + 1  # nobody reads any more: carrying messages goes on
 
 
-SILENT = Lines("", logging.CRITICAL + 1)
+SILENT = LineJournal("", logging.CRITICAL + 1)
 """A journal that nobody reads."""
 
 
-def level_of(name: str, *, terminal: bool) -> int:
+def parse_level(name: str, *, terminal: bool) -> int:
     """Return the least level that is written. ``terminal``: whether a person watches, who is shown progress otherwise:
     ``auto`` then leaves warnings and errors, else all but ``debug``.
 
@@ -103,7 +103,7 @@ def level_of(name: str, *, terminal: bool) -> int:
     return LEVELS[name]
 
 
-def value_text(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return how a line shows a value."""
     text = str(value)
     if len(text) > MAX_VALUE_CHARACTERS:

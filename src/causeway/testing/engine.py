@@ -2,11 +2,13 @@
 
 All that a test does is written into the scenario: what it sends as a script, all else as ``[[changes]]``. So the file
 or the lake that comes of it runs again, anywhere, to the same roots.
+
+The traffic of a network in memory: what its scenario sends, and what a test sends while it runs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -17,29 +19,78 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import stable_order
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import empty_frame
-from causeway.model.text import shown
-from causeway.model.topology import Topology
-from causeway.network.changes import Progress
-from causeway.network.deploy import about_of, kernel_of_stages
-from causeway.network.scenario import Scenario, scenario_from
-from causeway.network.traffic_settings import NoTrafficSection, ScriptSection
-from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.heights import next_tick
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.memory import Memory
-from causeway.programs.catalogue import ProgramClass, binding
-from causeway.programs.own import look_beside
+from causeway.config.topology import Topology
+from causeway.config.traffic import INGRESS_SCHEMA
+from causeway.core.frame import empty_frame
+from causeway.core.text import format_value
+from causeway.network.deploy import build_staged_kernel, describe_network
+from causeway.programs.catalogue import ProgramClass, bind_classes
 from causeway.programs.runner import Programs
-from causeway.protocols.changing import ChangingKernel
+from causeway.programs.user_modules import allow_scenario_folder
 from causeway.protocols.contract import AnyKernel
-from causeway.protocols.execution import program_frames
-from causeway.testing.log import Log, Place
-from causeway.testing.tracing import Round, TracedPrograms, handled_in, listening
-from causeway.testing.traffic import LiveTraffic
+from causeway.protocols.shared.execution import program_frames
+from causeway.protocols.shared.reconfiguration import ChangingKernel
+from causeway.scenarios.changes import StageProgress
+from causeway.scenarios.scenario import Scenario, scenario_from
+from causeway.scenarios.traffic_settings import NoTrafficSection, ScriptSection
+from causeway.scenarios.traffic_sources import ScenarioTraffic
+from causeway.storage.lake import Lake
+from causeway.testing.log import IngressPosition, MessageLog
+from causeway.testing.tracing import TracedPrograms, TracedRound, handled_messages, listen_to_programs
+from causeway.tick.deployment import Deployment, find_next_tick
+from causeway.tick.memory import MemoryNetwork
+
+
+class LiveTraffic:
+    """What comes from outside: the rows of ``base``, and behind them, on every chain, those that were added."""
+
+    def __init__(self, base: ScenarioTraffic) -> None:
+        self._base = base
+        self._rows: dict[int, list[dict[str, Any]]] = {}
+        self._ticks: list[int] = []
+        self._counts: dict[tuple[int, int], int] = {}
+
+    def add(self, tick: int, row: dict[str, Any]) -> int:
+        """Add a row (``INGRESS_SCHEMA``) for a tick that has not run; return its position, from 1, among what comes to
+        its chain in that tick."""
+        if tick not in self._rows:
+            self._rows[tick] = []
+            insort(self._ticks, tick)
+        self._rows[tick].append(row)
+        place = tick, row["chain"]
+        if place not in self._counts:
+            self._counts[place] = len(self._base.rows(tick, np.array([row["chain"]], dtype=np.uint64)))
+        self._counts[place] += 1
+        return self._counts[place]
+
+    def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
+        """Return the rows of ``tick`` for ``chains``, by chain."""
+        rows = self._base.rows(tick, chains)
+        added = [row for row in self._rows.get(tick, ()) if row["chain"] in chains]
+        if not added:
+            return rows
+        rows = pa.concat_tables([rows, pa.Table.from_pylist(added, schema=INGRESS_SCHEMA)])
+        return rows.take(pa.array(stable_order(rows["chain"].to_numpy())))
+
+    def next_tick(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` with any row, None when there is none."""
+        place = bisect_left(self._ticks, tick)
+        added = self._ticks[place] if place < len(self._ticks) else None
+        known = self._base.next_tick(tick)
+        return min((each for each in (added, known) if each is not None), default=None)
+
+    def copy(self) -> LiveTraffic:
+        """Return traffic of the same rows, to which others can be added."""
+        other = LiveTraffic(self._base)
+        other._rows = {tick: list(rows) for tick, rows in self._rows.items()}
+        other._ticks, other._counts = list(self._ticks), dict(self._counts)
+        return other
+
 
 Document = dict[str, Any]
 
@@ -75,19 +126,19 @@ class _Running:
 class Engine:
     """A network of a scenario in memory. ``clock``: the next tick; all before it have run."""
 
-    def __init__(self, running: _Running, memory: Memory, traffic: LiveTraffic) -> None:
+    def __init__(self, running: _Running, memory: MemoryNetwork, traffic: LiveTraffic) -> None:
         """For ``begun`` and ``copy``."""
         self._running, self.memory, self.traffic = running, memory, traffic
         self.clock = 0
         self.sends: list[Document] = []
-        self._rounds: dict[int, Round] = {}
+        self._rounds: dict[int, TracedRound] = {}
         self._changed: int | None = None
-        self._log: tuple[int, Log] | None = None
+        self._log: tuple[int, MessageLog] | None = None
         self._lock = RLock()
         self.bound: dict[str, ProgramClass] = {}
         self.twice = True
         self.origin = object()
-        self._begun: Progress | None = None
+        self._begun: StageProgress | None = None
 
     @classmethod
     def begun(cls, document: Document, path: str, bound: Mapping[str, ProgramClass] = MappingProxyType({})) -> Engine:
@@ -98,18 +149,18 @@ class Engine:
         if not isinstance(scenario.document.traffic, NoTrafficSection | ScriptSection):
             source = scenario.document.traffic.source
             raise InvalidInput(f"{path}: traffic.source: {source}: a network in memory has none, or a script")
-        look_beside(path)
+        allow_scenario_folder(path)
         base = scenario.traffic()
         stages = scenario.stages(base)
         topology = stages[-1].topology
         if topology.external:
             raise InvalidInput(f"{path}: chains: a network in memory runs all of its chains")
         traffic = LiveTraffic(base)
-        with binding(bound):
-            kernel = kernel_of_stages(scenario, stages, runner=TracedPrograms)
+        with bind_classes(bound):
+            kernel = build_staged_kernel(scenario, stages, runner=TracedPrograms)
             numbers = kernel.numbers()
             deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
-            engine = cls(_Running(document, scenario, topology), Memory.begun(deployment), traffic)
+            engine = cls(_Running(document, scenario, topology), MemoryNetwork.begun(deployment), traffic)
         engine.bound.update(bound)
         return engine
 
@@ -146,16 +197,16 @@ class Engine:
         return self.memory.deployment.kernel
 
     @property
-    def log(self) -> Log:
+    def log(self) -> MessageLog:
         """Return what happened to every message up to the last height."""
         numbers = self.memory.deployment.numbers
         if self._log is None:
-            self._log = 0, Log({int(number): position for position, number in enumerate(numbers)})
+            self._log = 0, MessageLog({int(number): position for position, number in enumerate(numbers)})
             self._log[1].begin(self.memory.made[0])
         height, log = self._log
         for following in range(height + 1, self.memory.line.height + 1):
             made = self.memory.made[following]
-            log.take(made, self.traffic.rows(made.tick.tick, numbers), handled_in(self._rounds[following]))
+            log.take(made, self.traffic.rows(made.tick.tick, numbers), handled_messages(self._rounds[following]))
         self._log = self.memory.line.height, log
         return log
 
@@ -163,7 +214,7 @@ class Engine:
 
     def due(self) -> int | None:
         """Return the next tick at which anything happens, None when nothing will of itself."""
-        due = next_tick(self.memory.line, self.traffic)
+        due = find_next_tick(self.memory.line, self.traffic)
         if self._changed is not None:
             due = self._changed if due is None else min(due, self._changed)
         return due if due is None else max(due, self.clock)
@@ -173,7 +224,7 @@ class Engine:
         tick = self.due()
         if tick is None or (until is not None and tick >= until):
             return False
-        with self._alone(), binding(self.bound), listening(twice=self.twice) as found:
+        with self._alone(), bind_classes(self.bound), listen_to_programs(twice=self.twice) as found:
             self.memory.run(tick)
         self._rounds[self.memory.line.height] = found
         self.clock, self._changed = tick + 1, None
@@ -188,12 +239,12 @@ class Engine:
 
     # ---- what a test does
 
-    def send(self, section: Document, row: Document) -> Place:
+    def send(self, section: Document, row: Document) -> IngressPosition:
         """Send a message in the next tick: ``row`` (``INGRESS_SCHEMA``), as ``section`` says in a scenario."""
         with self._alone():
             position = self.traffic.add(self.clock, row)
             self.sends.append({"tick": self.clock, **section})
-        return Place(self.clock, row["chain"], position)
+        return IngressPosition(self.clock, row["chain"], position)
 
     def change(self, make: Callable[[Document], None]) -> None:
         """Change the network from the next tick on: ``make`` adds to the keys of a change (``[[changes]]``).
@@ -218,8 +269,8 @@ class Engine:
         begun = scenario.progress(base, min(place, len(changes)), self._begun) if changes else None
         stages = scenario.progress(base, len(changes), begun).stages
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
-        with self._alone(), binding(self.bound):
-            kernel = kernel_of_stages(scenario, stages, known=known[: place + 1], runner=TracedPrograms)
+        with self._alone(), bind_classes(self.bound):
+            kernel = build_staged_kernel(scenario, stages, known=known[: place + 1], runner=TracedPrograms)
             kernels = kernel.kernels if isinstance(kernel, ChangingKernel) else (kernel,)
             self._bring_up(kernels[min(place + 1, len(kernels) - 1)])
         self._running, self._begun = _Running(document, scenario, stages[-1].topology), begun
@@ -311,7 +362,7 @@ class Engine:
         """Write a lake of all heights, which must not exist; return it. Raises ``LakeError``."""
         scenario = scenario_from(self.document(), self.scenario.path)
         deployment, topology = self.memory.deployment, self.topology
-        about = about_of(scenario, deployment.kernel, topology, deployment.buckets)
+        about = describe_network(scenario, deployment.kernel, topology, deployment.buckets)
         tables: Mapping[str, pa.Table] = {
             "chains": topology.chains,
             "programs": topology.programs,
@@ -330,4 +381,4 @@ def _words(section: Any) -> str:
     if not isinstance(section, Mapping):
         return str(section)
     first, *others = section.items()
-    return " ".join([str(first[1]), *(f"{key}={shown(value)}" for key, value in others)])
+    return " ".join([str(first[1]), *(f"{key}={format_value(value)}" for key, value in others)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from causeway.model.errors import CausewayError
-from causeway.model.reject_codes import RejectCode
-from causeway.model.text import start_of
+from causeway_proofs.errors import CausewayError
+
+from causeway.core.text import truncate_text
+from causeway.core.vocabulary import RejectCode
 
 
 class NoAnswer(CausewayError):
@@ -28,7 +29,7 @@ class Rejected(CausewayError):
     ``text``: of the reject."""
 
     def __init__(self, call: str, reject: RejectCode, code: int, text: str) -> None:
-        super().__init__(f"{call}: rejected, {reject.name} (code {code}): {start_of(text)}")
+        super().__init__(f"{call}: rejected, {reject.name} (code {code}): {truncate_text(text)}")
         self.call, self.reject, self.code, self.text = call, reject, code, text
 
     def __reduce__(self) -> tuple[type[Rejected], tuple[str, RejectCode, int, str]]:

@@ -1,4 +1,7 @@
-"""What a test holds of a message that it has sent."""
+"""What a test holds of a message that it has sent.
+
+What a test may say of ticks and rounds.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from causeway.model.ledger import Kind
-from causeway.model.reject_codes import RejectCode
-from causeway.model.text import start_of
-from causeway.programs.scalar import InsufficientFunds
-from causeway.testing.checked import bounded
-from causeway.testing.errors import NoAnswer, Rejected, Undone
-from causeway.testing.log import Log, Message, Place, Refused, answer_to
-from causeway.testing.timeline import Names
-from causeway.testing.tracing import Key
+from causeway_proofs.errors import InvalidInput
 
-PATIENCE = 200
+from causeway.core.text import format_value, truncate_text
+from causeway.core.vocabulary import Kind, RejectCode
+from causeway.programs.scalar import InsufficientFunds
+from causeway.protocols.shared.block_numbers import LAST_TICK
+from causeway.testing.errors import NoAnswer, Rejected, Undone
+from causeway.testing.log import IngressPosition, LoggedMessage, MessageLog, RefusedMessage, answer_key
+from causeway.testing.messages import TimelineNames
+from causeway.testing.tracing import TracedKey
+
+__all__ = ["LAST_TICK", "require_bounded"]
+
+
+def require_bounded(key: str, value: object, *, least: int, most: int = LAST_TICK) -> None:
+    """Check that ``value``, of what ``key`` names, is a whole number from ``least`` to ``most``. Raises
+    ``InvalidInput``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{key}: {format_value(value)}: must be a whole number")
+    if not least <= value <= most:
+        raise InvalidInput(f"{key}: {format_value(value)}: must be from {least} to {most}")
+
+
+DEFAULT_ROUNDS = 200
 """Rounds that are run for an answer, at most, unless a test says otherwise."""
 
 ROUNDS = 2_000
@@ -24,25 +40,25 @@ ROUNDS = 2_000
 
 
 @dataclass(frozen=True)
-class Record:
+class SentRecord:
     """What a test has sent: where it came in, and in words."""
 
-    place: Place
+    place: IngressPosition
     text: str
 
 
-class Home(Protocol):
+class HomeNetwork(Protocol):
     """The network in which a message was sent."""
 
-    def _holds(self, record: Record) -> bool:
+    def _holds(self, record: SentRecord) -> bool:
         """Return whether it has a message."""
         ...
 
-    def _read_log(self) -> Log:
+    def _read_log(self) -> MessageLog:
         """Return what happened to all messages up to now."""
         ...
 
-    def _names(self) -> Names:
+    def _names(self) -> TimelineNames:
         """Return what numbers are called."""
         ...
 
@@ -59,11 +75,11 @@ class Home(Protocol):
         ...
 
 
-class Sent:
+class SentMessage:
     """A message from a user to a program (``Network.send``). It has no answer: what came of it is in the program's
     state."""
 
-    def __init__(self, network: Home, record: Record) -> None:
+    def __init__(self, network: HomeNetwork, record: SentRecord) -> None:
         """For ``Network``."""
         self._network, self.record = network, record
 
@@ -78,7 +94,7 @@ class Sent:
         found = self._found()
         if found is None:
             return "waiting"
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedMessage):
             return "refused"
         if found.handled is None:
             return "lost" if found.is_lost else "waiting"
@@ -93,7 +109,7 @@ class Sent:
     def reason(self) -> str:
         """Return why it was refused or failed; empty where it was not."""
         found = self._found()
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedMessage):
             return f"{found.reason} (code {found.code})" if found.code else found.reason
         if found is not None and found.handled is not None:
             return found.handled.raised or ""
@@ -103,40 +119,40 @@ class Sent:
     def reject(self) -> RejectCode | None:
         """Return what it means that it was refused, whatever the protocol; None where it was not."""
         found = self._found()
-        return self._network._names().refusal(found) if isinstance(found, Refused) else None
+        return self._network._names().refusal(found) if isinstance(found, RefusedMessage) else None
 
     def trace(self) -> str:
         """Return what happened to it, and to all messages that were made for it, as a timeline."""
         found, names = self._found(), self._network._names()
         if found is None:
             return f"{self.record.text}: waits for tick {self.record.place.tick}"
-        if isinstance(found, Refused):
+        if isinstance(found, RefusedMessage):
             return f"tick {self.record.place.tick}  {self.record.text}  refused: {self.reason}"
         return names.timeline(self._log.tree(self._start()), self._log)
 
-    def _start(self) -> Key:
+    def _start(self) -> TracedKey:
         """Return the message with which its timeline begins: where there is one, it was found."""
         found = self._found()
-        assert isinstance(found, Message), "asked of a message that is in the log"
+        assert isinstance(found, LoggedMessage), "asked of a message that is in the log"
         return self._root() or found.key
 
     def cause(self) -> str:
         """Return the first handler that raised on it or on a message that was made for it; empty where none did."""
-        if not isinstance(self._found(), Message):
+        if not isinstance(self._found(), LoggedMessage):
             return ""
-        return self._network._names().cause_in([message for _, message in self._log.tree(self._start())])
+        return self._network._names().find_cause([message for _, message in self._log.tree(self._start())])
 
-    def _root(self) -> Key | None:
+    def _root(self) -> TracedKey | None:
         """Return the message with which its timeline begins, None for itself."""
         return None
 
     @property
-    def _log(self) -> Log:
+    def _log(self) -> MessageLog:
         if not self._network._holds(self.record):
             raise Undone(f"{self.record.text}: was sent after the snapshot that its network was put back to")
         return self._network._read_log()
 
-    def _found(self) -> Message | Refused | None:
+    def _found(self) -> LoggedMessage | RefusedMessage | None:
         log = self._log
         found = log.users.get(self.record.place)
         return log.messages[found] if isinstance(found, tuple) else found
@@ -159,7 +175,7 @@ class Result:
         return self.code == 0
 
 
-class Asked(Sent):
+class SentCall(SentMessage):
     """A call of a program (``Network.call``)."""
 
     @property
@@ -181,21 +197,21 @@ class Asked(Sent):
     def answer(self) -> Result | None:
         """Return the answer, data or a reject; None as long as there is none. Nothing is run for it."""
         request = self._request()
-        message = None if request is None else self._log.answer_of(request)
+        message = None if request is None else self._log.find_answer(request)
         if message is None or message.content is None or message.at is None:
             return None
         content = message.content
         reject = self._network._meaning(content.code, content.payload) if content.code else None
         return Result(content.payload, content.code, reject, content.amount, message.at)
 
-    def wait(self, ticks: int = PATIENCE) -> Result:
+    def wait(self, ticks: int = DEFAULT_ROUNDS) -> Result:
         """Run the network until the answer is there, and return it, data or a reject.
 
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` when none comes: it was refused, lost, the network
         is at rest without it, or it takes longer.
         """
         __tracebackhide__ = True
-        bounded("ticks", ticks, least=0)
+        require_bounded("ticks", ticks, least=0)
         at_rest = self._network._run_until(lambda: self.done, ticks)
         result = self.answer
         if result is not None:
@@ -206,11 +222,11 @@ class Asked(Sent):
             why = f"{cause}; {why}" if (cause := self.cause()) else why
             why += self._waits()
         else:
-            why = f"{status}{': ' + start_of(self.reason) if self.reason else ''}"
+            why = f"{status}{': ' + truncate_text(self.reason) if self.reason else ''}"
             why += self._waits() if status == "lost" else ""
         raise NoAnswer(f"{self.record.text}: {why}", status, self.reject, self.trace())
 
-    def result(self, ticks: int = PATIENCE) -> bytes:
+    def result(self, ticks: int = DEFAULT_ROUNDS) -> bytes:
         """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""
         __tracebackhide__ = True
         result = self.wait(ticks)
@@ -239,8 +255,10 @@ class Asked(Sent):
     def _waits(self) -> str:
         """Return what happened last to a call that has no answer, and the faults that act."""
         request = self._request()
-        keys = [] if request is None else [request, answer_to(request)]
-        last = self._network._names().last_of(self._log.messages[key] for key in keys if key in self._log.messages)
+        keys = [] if request is None else [request, answer_key(request)]
+        last = self._network._names().describe_last(
+            self._log.messages[key] for key in keys if key in self._log.messages
+        )
         acting = self._network._acting()
         return (f"; {last}" if last else "") + (f"; faults that act: {', '.join(acting)}" if acting else "")
 
@@ -248,24 +266,24 @@ class Asked(Sent):
     def _is_unpaid(self) -> bool:
         """Return whether the caller has less than the call carries."""
         found = self._found()
-        handled = found.handled if isinstance(found, Message) else None
+        handled = found.handled if isinstance(found, LoggedMessage) else None
         return handled is not None and (handled.raised or "").startswith(f"{InsufficientFunds.__name__}: ")
 
     def trace(self) -> str:
         """Return what happened to it, and to all messages that were made for it, as a timeline."""
         found = self._found()
-        if isinstance(found, Message) and self.status == "failed":
-            return f"tick {found.at}  {self.record.text}  failed: {start_of(self.reason)}"
+        if isinstance(found, LoggedMessage) and self.status == "failed":
+            return f"tick {found.at}  {self.record.text}  failed: {truncate_text(self.reason)}"
         return super().trace()
 
-    def _root(self) -> Key | None:
+    def _root(self) -> TracedKey | None:
         """Return the call, not what tells its caller to make it."""
         return self._request()
 
-    def _request(self) -> Key | None:
+    def _request(self) -> TracedKey | None:
         """Return the request that its caller made for it."""
         found = self._found()
-        if not isinstance(found, Message) or found.handled is None:
+        if not isinstance(found, LoggedMessage) or found.handled is None:
             return None
         made = [key for key, _ in found.handled.made if key.kind == Kind.REQUEST]
         return made[0] if made else None

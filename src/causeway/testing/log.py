@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import REVERTED, Event, Kind, Via
-from causeway.model.value import COSTS, Asset, Holder, Why
-from causeway.pipeline.reading import Made
+from causeway.core.frame import Frame
+from causeway.core.vocabulary import COSTS, REVERTED, Asset, Event, Kind, ValueHolder, ValueReason, Via
 from causeway.programs.outputs import WORD
-from causeway.testing.tracing import Content, Handled, Key, messages_of
+from causeway.testing.tracing import HandledMessage, TracedContent, TracedKey, iterate_messages
+from causeway.tick.reading import CommittedHeight
 
 IDENTITY = ("kind", "sender", "receiver", "callback")
 
@@ -23,7 +22,7 @@ PROTOCOL = 2**64 - 1
 """The number of both ends of what a protocol sends for itself, such as that a channel opens: no message of programs."""
 
 
-class Place(NamedTuple):
+class IngressPosition(NamedTuple):
     """Where a message from a user came in: the tick, the number of the chain, and its position there, from 1."""
 
     tick: int
@@ -32,7 +31,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Happened:
+class MessageEvents:
     """What happened to a message at a height. ``chain``: a position; ``events``: a set of ``Event``."""
 
     height: int
@@ -43,7 +42,7 @@ class Happened:
     reason: str
 
 
-class Tried(NamedTuple):
+class DiscardedHandlings(NamedTuple):
     """Handlings of a message of which nothing counts, because its handler raised and its chain refused it: how often,
     at which tick first and last, and how it ``raised`` then."""
 
@@ -54,18 +53,18 @@ class Tried(NamedTuple):
 
 
 @dataclass
-class Message:
+class LoggedMessage:
     """One message. ``content``: None as long as nobody has made or read it; ``cause``: the message for which it was
     made; ``handled``: what came of it once its program has handled it, and ``at`` which tick; ``tried``: how that went
     wrong before."""
 
-    key: Key
-    content: Content | None = None
-    cause: Key | None = None
-    happened: list[Happened] = field(default_factory=list)
-    handled: Handled | None = None
+    key: TracedKey
+    content: TracedContent | None = None
+    cause: TracedKey | None = None
+    happened: list[MessageEvents] = field(default_factory=list)
+    handled: HandledMessage | None = None
     at: int | None = None
-    tried: Tried | None = None
+    tried: DiscardedHandlings | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -74,30 +73,30 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedMessage:
     """A message from a user that came into no queue, and why."""
 
     code: int
     reason: str
 
 
-class Log:
+class MessageLog:
     """The messages of a network, height by height."""
 
     def __init__(self, positions: Mapping[int, int]) -> None:
         """``positions``: of chains, by their numbers."""
         self._positions = positions
-        self.messages: dict[Key, Message] = {}
-        self._owned: set[Key] = set()
+        self.messages: dict[TracedKey, LoggedMessage] = {}
+        self._owned: set[TracedKey] = set()
         self.issued: dict[int, int] = {}
         self._costs: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self.users: dict[Place, Key | Refused] = {}
-        self.refused: list[Message] = []
+        self.users: dict[IngressPosition, TracedKey | RefusedMessage] = {}
+        self.refused: list[LoggedMessage] = []
         self.undone: list[tuple[int, int, int]] = []
-        self._waiting: dict[_Said, list[Place]] = {}
-        self._taken: list[tuple[Place, _Said, int, int]] = []
+        self._waiting: dict[_Said, list[IngressPosition]] = {}
+        self._taken: list[tuple[IngressPosition, _Said, int, int]] = []
 
-    def take(self, made: Made, ingress: pa.Table, handled: Mapping[Key, Handled]) -> None:
+    def take(self, made: CommittedHeight, ingress: pa.Table, handled: Mapping[TracedKey, HandledMessage]) -> None:
         """Take a height: what was made, what users sent in its tick, and what programs handled."""
         events = made.logs["events"]
         rows = list(_events(events, made))
@@ -111,7 +110,7 @@ class Log:
             if one.raised is not None and key not in seen:
                 tick, before = made.tick.tick, message.tried
                 times, first = (0, tick) if before is None else before[:2]
-                message.tried = Tried(times + 1, first, tick, one.raised)
+                message.tried = DiscardedHandlings(times + 1, first, tick, one.raised)
                 continue
             message.content, message.handled, message.at = one.content, one, made.tick.tick
             for other, content in one.made:
@@ -123,32 +122,32 @@ class Log:
         for chain, why, giver, taker, amount in _movements(made):
             if why in COSTS:
                 paid = self._costs.setdefault((chain, made.tick.height), [])
-                paid += [(giver[1], amount)] if giver[0] == Holder.ACCOUNT else []
-                paid += [(taker[1], -amount)] if taker[0] == Holder.ACCOUNT else []
+                paid += [(giver[1], amount)] if giver[0] == ValueHolder.ACCOUNT else []
+                paid += [(taker[1], -amount)] if taker[0] == ValueHolder.ACCOUNT else []
         self._users(made.tick.tick, ingress, rows)
         for key, happened, _ in rows:
             if key.kind == Kind.INGRESS and key in handled and Event.EXECUTED in happened.events:
                 self._user(key, handled[key].content, happened)
 
-    def copy(self) -> Log:
+    def copy(self) -> MessageLog:
         """Return a log of the same heights that takes others by itself. Messages are shared until something happens to
         them."""
-        other = Log(self._positions)
+        other = MessageLog(self._positions)
         other.messages, other.users = dict(self.messages), dict(self.users)
         other.issued, other.refused, other.undone = dict(self.issued), list(self.refused), list(self.undone)
         other._costs = {place: list(paid) for place, paid in self._costs.items()}
         other._waiting = {said: list(places) for said, places in self._waiting.items()}
         other._taken = list(self._taken)
-        self._owned, other._owned = set[Key](), set[Key]()
+        self._owned, other._owned = set[TracedKey](), set[TracedKey]()
         return other
 
-    def begin(self, made: Made) -> None:
+    def begin(self, made: CommittedHeight) -> None:
         """Take what was made at genesis: what accounts of programs were issued, where the protocol says so."""
         for _, why, _, taker, amount in _movements(made):
-            if why == Why.ISSUED and taker[0] == Holder.ACCOUNT:
+            if why == ValueReason.ISSUED and taker[0] == ValueHolder.ACCOUNT:
                 self.issued[taker[1]] = self.issued.get(taker[1], 0) + amount
 
-    def costs_of(self, program: int) -> int:
+    def program_costs(self, program: int) -> int:
         """Return what a program has paid for messages and holds as deposits, less what it got back."""
         return sum(
             amount
@@ -158,37 +157,37 @@ class Log:
             if payer == program
         )
 
-    def is_undone(self, happened: Happened) -> bool:
+    def is_reverted(self, happened: MessageEvents) -> bool:
         """Return whether a fork took back what happened."""
         return self._is_abandoned(happened.chain, happened.height)
 
     def _is_abandoned(self, chain: int, height: int) -> bool:
         return any(chain == other and first <= height <= last for other, first, last in self.undone)
 
-    def answer_of(self, key: Key) -> Message | None:
+    def find_answer(self, key: TracedKey) -> LoggedMessage | None:
         """Return the answer to a request, None as long as there is none that its program has handled."""
-        message = self.messages.get(answer_to(key))
+        message = self.messages.get(answer_key(key))
         return message if message is not None and message.handled is not None else None
 
-    def is_lost(self, key: Key) -> bool:
+    def is_lost(self, key: TracedKey) -> bool:
         """Return whether a request, or its answer, was dropped."""
-        both = (key, answer_to(key))
+        both = (key, answer_key(key))
         return any(self.messages[each].is_lost for each in both if each in self.messages)
 
-    def roots(self, hidden: Collection[Key] = ()) -> list[Key]:
+    def roots(self, hidden: Collection[TracedKey] = ()) -> list[TracedKey]:
         """Return the messages that were made for no other; in the place of those that are ``hidden`` those that were
         made for them."""
         found = [
             key
             for key, message in self.messages.items()
-            if message.cause is None and key not in hidden and self.asked_by(key) not in self.messages
+            if message.cause is None and key not in hidden and self.find_request(key) not in self.messages
         ]
         handled = [self.messages[key].handled for key in hidden if key in self.messages]
         return found + [key for one in handled if one is not None for key, _ in one.made]
 
-    def tree(self, root: Key) -> Iterator[tuple[int, Message]]:
+    def tree(self, root: TracedKey) -> Iterator[tuple[int, LoggedMessage]]:
         """Yield a message and all that were made for it, and so on, each with its depth."""
-        stack, seen = [(0, root)], set[Key]()
+        stack, seen = [(0, root)], set[TracedKey]()
         while stack:
             depth, key = stack.pop()
             message = self.messages.get(key)
@@ -197,44 +196,44 @@ class Log:
             seen.add(key)
             yield depth, message
             made = [] if message.handled is None else [other for other, _ in message.handled.made]
-            answer = answer_to(key)
+            answer = answer_key(key)
             if answer in self.messages and self.messages[answer].cause is None:
                 made.append(answer)  # the protocol's own
             stack += [(depth + 1, other) for other in reversed(made)]
 
-    def is_of_protocol(self, key: Key) -> bool:
+    def is_protocol_answer(self, key: TracedKey) -> bool:
         """Return whether a message is an answer that no program made."""
         message = self.messages.get(key)
         return key.kind == Kind.RESPONSE and message is not None and message.cause is None
 
-    def asked_by(self, key: Key) -> Key | None:
+    def find_request(self, key: TracedKey) -> TracedKey | None:
         """Return the request that a response answers."""
         if key.kind != Kind.RESPONSE:
             return None
-        return Key(int(Kind.REQUEST), key.receiver, key.sender, key.callback)
+        return TracedKey(int(Kind.REQUEST), key.receiver, key.sender, key.callback)
 
-    def _message(self, key: Key) -> Message:
+    def _message(self, key: TracedKey) -> LoggedMessage:
         """Return a message to which something happens: one that no copy of the log has."""
         if key not in self._owned:
             known = self.messages.get(key)
-            fresh = Message(key) if known is None else replace(known, happened=list(known.happened))
+            fresh = LoggedMessage(key) if known is None else replace(known, happened=list(known.happened))
             self.messages[key] = fresh
             self._owned.add(key)
         return self.messages[key]
 
-    def _outbound(self, made: Made) -> None:
+    def _outbound(self, made: CommittedHeight) -> None:
         """Take the messages that came into lanes."""
         rows = made.outbound
         if not len(rows):
             return
         source = rows["source"].tolist()
-        for (key, content), chain in zip(messages_of(rows), source, strict=True):
+        for (key, content), chain in zip(iterate_messages(rows), source, strict=True):
             if key.sender == key.receiver == PROTOCOL:
                 continue
             message = self._message(key)
             message.content = content if message.content is None else message.content
             tick = made.tick
-            message.happened.append(Happened(tick.height, tick.tick, chain, Event.COMMITTED, content.code, ""))
+            message.happened.append(MessageEvents(tick.height, tick.tick, chain, Event.COMMITTED, content.code, ""))
 
     def _users(self, tick: int, ingress: pa.Table, rows: Sequence[_Row]) -> None:
         """Take what users sent: refused messages are named by their position among what came to the chain, the others
@@ -246,16 +245,16 @@ class Log:
         columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender", "method", "payload"))
         for chain, *said in zip(*columns, strict=True):
             place[chain] = place.get(chain, 0) + 1
-            where = Place(tick, chain, place[chain])
+            where = IngressPosition(tick, chain, place[chain])
             found = refused.get((self._positions[chain], place[chain]))
             if found is not None:
                 happened, key = found
-                self.users[where] = Refused(happened.code, happened.reason)
-                self.refused.append(Message(key, Content(said[2], said[3], 0, 0), happened=[happened]))
+                self.users[where] = RefusedMessage(happened.code, happened.reason)
+                self.refused.append(LoggedMessage(key, TracedContent(said[2], said[3], 0, 0), happened=[happened]))
             else:
                 self._waiting.setdefault(tuple(said), []).append(where)
 
-    def _user(self, key: Key, content: Content, happened: Happened) -> None:
+    def _user(self, key: TracedKey, content: TracedContent, happened: MessageEvents) -> None:
         """Find out which message from a user was executed: of those that say the same, the first that waits."""
         said = key.receiver, key.sender, content.method, content.payload
         waiting = self._waiting.get(said)
@@ -273,19 +272,19 @@ class Log:
             insort(self._waiting[said], place)
 
 
-def answer_to(key: Key) -> Key:
+def answer_key(key: TracedKey) -> TracedKey:
     """Return what names the answer to a request; to what is none, nothing."""
     kind = Kind.RESPONSE if key.kind == Kind.REQUEST else Kind.CONTROL
-    return Key(int(kind), key.receiver, key.sender, key.callback)
+    return TracedKey(int(kind), key.receiver, key.sender, key.callback)
 
 
 _Said = tuple[Any, ...]
 """What a message from a user says: receiver, sender, method, payload."""
 
-_Row = tuple[Key, Happened, int | None]
+_Row = tuple[TracedKey, MessageEvents, int | None]
 
 
-def _events(rows: Frame, made: Made) -> Iterator[_Row]:
+def _events(rows: Frame, made: CommittedHeight) -> Iterator[_Row]:
     """Yield the event rows of a height: whose message, what happened, and of a user's message that came into no queue
     its position among what came to the chain."""
     reasons = rows["reason"].to_pylist()
@@ -296,15 +295,15 @@ def _events(rows: Frame, made: Made) -> Iterator[_Row]:
     ):
         if kind == Kind.CONTROL or sender == receiver == PROTOCOL:
             continue
-        happened = Happened(tick.height, tick.tick, chain, Event(events), code, reason)
+        happened = MessageEvents(tick.height, tick.tick, chain, Event(events), code, reason)
         refused = kind == Kind.INGRESS and via == Via.INGRESS and Event.REJECTED in happened.events
-        yield Key(kind, sender, receiver, callback), happened, index if refused else None
+        yield TracedKey(kind, sender, receiver, callback), happened, index if refused else None
 
 
 _Purse = tuple[int, int]
 
 
-def _movements(made: Made) -> Iterator[tuple[int, int, _Purse, _Purse, int]]:
+def _movements(made: CommittedHeight) -> Iterator[tuple[int, int, _Purse, _Purse, int]]:
     """Yield the movements of value of a height, where its protocol logs them: chain, why, from whom, to whom, how
     much."""
     ends = ("from_holder", "from_number", "to_holder", "to_number")

@@ -1,4 +1,7 @@
-"""A network in memory that a test builds, talks to, breaks and looks into: ``causeway.Network``."""
+"""A network in memory that a test builds, talks to, breaks and looks into: ``causeway.Network``.
+
+What the fixtures of the pytest plugin are, for tests that say the types of their arguments.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +12,51 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import cbor2
 import numpy as np
+from causeway_proofs.errors import InvalidInput, describe_os_error
 
-from causeway.model.errors import InvalidInput, bad_place
-from causeway.model.reject_codes import RejectCode
-from causeway.model.text import shown, unknown
-from causeway.network.scenario import document_of
-from causeway.programs.accounts import BALANCE, balance_of
-from causeway.programs.catalogue import ProgramClass, binding, program_class
+from causeway.core.text import format_value, suggest_known
+from causeway.core.vocabulary import RejectCode
+from causeway.programs.catalogue import ProgramClass, bind_classes, find_program_class
+from causeway.programs.outputs import BALANCE, balance_from_words
 from causeway.programs.scalar import Program
-from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.registry import DEFAULT
-from causeway.testing import toml
-from causeway.testing.asking import Asking
-from causeway.testing.checked import LAST_TICK, bounded
-from causeway.testing.deploys import CALLER_BALANCE, CALLERS, Deploy, chain_sections, names_of, program_sections
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.scenarios.scenario import read_scenario_document
+from causeway.testing import declarations
+from causeway.testing.actions import SendingNetwork
+from causeway.testing.declarations import (
+    CALLER_BALANCE,
+    CALLERS,
+    Deploy,
+    Fault,
+    MessageKind,
+    MessageStatus,
+    ProtocolName,
+    RejectName,
+    chain_sections,
+    plain_chain_names,
+    program_sections,
+)
 from causeway.testing.engine import Document, Engine
 from causeway.testing.errors import NoAnswer
-from causeway.testing.faults import Fault
-from causeway.testing.handles import PATIENCE, ROUNDS, Sent
-from causeway.testing.tables import KINDS, STATUSES, Messages, rows_of
-from causeway.testing.timeline import is_numbered
-from causeway.testing.touched import note
-from causeway.testing.words import MessageKind, MessageStatus, ProtocolName, RejectName
+from causeway.testing.handles import DEFAULT_ROUNDS, LAST_TICK, ROUNDS, SentMessage, require_bounded
+from causeway.testing.messages import KINDS, STATUSES, Messages, build_rows, is_number_name
+from causeway.testing.recent_networks import note_network
 
 if TYPE_CHECKING:
     from causeway.network import network as lakes
 
-HERE = "cw.Network"
+__all__ = ["ForkNetwork", "MakeNetwork", "Network", "Snapshot"]
+
+CURRENT_FOLDER = "cw.Network"
 """What stands in the place of a file in errors about what a test says."""
 
 
-class Network(Asking):
+class Network(SendingNetwork):
     """A network of chains in the memory of this process, at the tick that comes next (``now``).
 
     It runs the kernels that ``causeway run`` runs. The same calls give the same roots.
@@ -75,27 +88,27 @@ class Network(Asking):
         faults = list(faults)
         for key, value in (("options", options), *((f"faults[{place}]", one) for place, one in enumerate(faults))):
             if value is not None and not isinstance(value, Mapping):
-                raise InvalidInput(f"{key}: {shown(value)}: must be a table (a dict)")
+                raise InvalidInput(f"{key}: {format_value(value)}: must be a table (a dict)")
         sections = chain_sections(chains)
         bound: dict[str, ProgramClass] = {}
         document: Document = {
             "network": {"protocol": protocol, "seed": seed, "seconds_per_tick": seconds_per_tick},
             "options": dict(options or {}),
             "chains": sections,
-            "programs": program_sections(programs, names_of(sections), callers, bound),
+            "programs": program_sections(programs, plain_chain_names(sections), callers, bound),
         }
         if skip:
             document["transport"] = {"skip": skip}
         if found := [dict(fault) for fault in faults]:
             document["faults"] = found
-        self._begin(Engine.begun(document, HERE, bound))
+        self._begin(Engine.begun(document, CURRENT_FOLDER, bound))
         self._engine.twice = run_twice
 
     @classmethod
     def in_memory(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Self:
         """Return the network of a scenario file whose traffic, if any, is a script. ``overrides``: dotted keys of the
         file with TOML values. Raises ``InvalidInput``."""
-        document = document_of(path, overrides)
+        document = read_scenario_document(path, overrides)
         network = cls.__new__(cls)
         network._begin(Engine.begun(document, str(path)))
         return network
@@ -108,11 +121,11 @@ class Network(Asking):
         lake: str | None = None,
         resume: bool = False,
         waiting: Callable[[], None] = lambda: None,
-    ) -> lakes.Network:
+    ) -> lakes.LakeNetwork:
         """Return a network of a scenario file on a lake, as ``causeway run`` runs it (on Spark, unless it says
         otherwise): any traffic, any size, and no test's hand in it. ``lake``: a folder or URI; without one a temporary
         folder. ``resume``: go on with the one that it holds. ``waiting``: as of that class. Raises ``InvalidInput``."""
-        from causeway.network.network import Network as OnLake
+        from causeway.network.network import LakeNetwork as OnLake
 
         return OnLake.from_scenario(path, overrides, lake=lake, resume=resume, waiting=waiting)
 
@@ -142,8 +155,8 @@ class Network(Asking):
                 continue
             schema = self._engine.kernel.tables()[name].schema
             (row,) = frame.filter(found).to_table(schema).to_pylist()
-            with binding(self._engine.bound):
-                scalar = issubclass(program_class(name.removeprefix(PROGRAM_TABLE)), Program)
+            with bind_classes(self._engine.bound):
+                scalar = issubclass(find_program_class(name.removeprefix(PROGRAM_TABLE)), Program)
             return cbor2.loads(row["state"])[0] if scalar else row
         return None
 
@@ -165,14 +178,14 @@ class Network(Asking):
     def fees(self, program: str) -> int:
         """Return what a program has paid for messages, and for what is held for it, by the rules of its protocol.
         Raises ``InvalidInput`` for an unknown name."""
-        return self._engine.log.costs_of(self._program(program, "program"))
+        return self._engine.log.program_costs(self._program(program, "program"))
 
     def account(self, program: str) -> int:
         """Return what the account of a program holds on its chain. 0 where nothing is installed. Raises
         ``InvalidInput`` for an unknown name."""
         accounts = self._engine.memory.frames["accounts"]
         found = accounts.filter(accounts["program"] == np.uint64(self._program(program, "program")))
-        return balance_of(*(found[name][0] for name in BALANCE)) if len(found) else 0
+        return balance_from_words(*(found[name][0] for name in BALANCE)) if len(found) else 0
 
     def messages(
         self,
@@ -193,13 +206,13 @@ class Network(Asking):
         asked = {name: value for name, value in wanted.items() if value is not None}
         for name, known in (("kind", KINDS), ("status", STATUSES), ("reject", [code.name for code in RejectCode])):
             if name in asked and asked[name] not in known:
-                raise InvalidInput(f"messages: {name}: {unknown(name, asked[name], known)}")
+                raise InvalidInput(f"messages: {name}: {suggest_known(name, asked[name], known)}")
         for name in ("sender", "receiver"):
-            if name in asked and asked[name] not in self._numbers() and not is_numbered(asked[name]):
-                raise InvalidInput(f"messages: {name}: {unknown('program', asked[name], self._numbers())}")
+            if name in asked and asked[name] not in self._numbers() and not is_number_name(asked[name]):
+                raise InvalidInput(f"messages: {name}: {suggest_known('program', asked[name], self._numbers())}")
         if since is not None:
-            bounded("messages: since", since, least=0)
-        return Messages(rows_of(self._engine.log, self._names(), self._askings(), asked, since))
+            require_bounded("messages: since", since, least=0)
+        return Messages(build_rows(self._engine.log, self._names(), self._askings(), asked, since))
 
     def trace(self) -> str:
         """Return what happened to all messages as a timeline, and what was changed meanwhile."""
@@ -216,8 +229,8 @@ class Network(Asking):
 
     def tick(self, ticks: int = 1) -> int:
         """Let ticks pass, and return the one that comes next. Ticks in which nothing happens cost nothing."""
-        bounded("tick", ticks, least=0, most=LAST_TICK - self.now)
-        note(self)
+        require_bounded("tick", ticks, least=0, most=LAST_TICK - self.now)
+        note_network(self)
         self._engine.advance(ticks)
         return self.now
 
@@ -231,9 +244,9 @@ class Network(Asking):
         runs. Raises ``InvalidInput``."""
         given: object = seconds
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
-            raise InvalidInput(f"advance: seconds: {shown(seconds)}: must be a number, and not below 0")
+            raise InvalidInput(f"advance: seconds: {format_value(seconds)}: must be a number, and not below 0")
         ticks = math.ceil(Fraction(str(seconds)) / self._seconds_per_tick())
-        bounded("advance: ticks", ticks, least=0, most=LAST_TICK - self.now)
+        require_bounded("advance: ticks", ticks, least=0, most=LAST_TICK - self.now)
         return self.tick(ticks)
 
     def _seconds_per_tick(self) -> Fraction:
@@ -248,28 +261,28 @@ class Network(Asking):
         """
         __tracebackhide__ = True
         if ticks is not None:
-            bounded("run: ticks", ticks, least=0)
-        bounded("run: rounds", rounds, least=1)
-        note(self)
+            require_bounded("run: ticks", ticks, least=0)
+        require_bounded("run: rounds", rounds, least=1)
+        note_network(self)
         for _ in range(rounds):
             if not self._engine.step(ticks):
                 return self.height
         if self._engine.due() is None:
             return self.height
-        moved = self._names().moved_last(self._engine.log)
+        moved = self._names().last_active_messages(self._engine.log)
         raise NoAnswer(
             f"run: {rounds} rounds have run, and the network is not at rest: {moved}", "pending", trace=self.trace()
         )
 
-    def until(self, predicate: Callable[[Network], object], *, ticks: int = PATIENCE) -> int:
+    def until(self, predicate: Callable[[Network], object], *, ticks: int = DEFAULT_ROUNDS) -> int:
         """Run until ``predicate`` of this network is true, and return the tick that comes next.
 
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` where it does not become true.
         """
         __tracebackhide__ = True
         if not callable(predicate):
-            raise InvalidInput(f"until: {shown(predicate)}: must be a function of the network")
-        bounded("until: ticks", ticks, least=0)
+            raise InvalidInput(f"until: {format_value(predicate)}: must be a function of the network")
+        require_bounded("until: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
         if not predicate(self):
             why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
@@ -278,13 +291,13 @@ class Network(Asking):
             )
         return self.now
 
-    def await_all(self, *, ticks: int = PATIENCE) -> list[Sent]:
+    def await_all(self, *, ticks: int = DEFAULT_ROUNDS) -> list[SentMessage]:
         """Run until everything that was sent and called has come to its end, and return all of that.
 
         ``ticks``: rounds that are run, at most. Raises ``NoAnswer``, which names what has not.
         """
         __tracebackhide__ = True
-        bounded("await_all: ticks", ticks, least=0)
+        require_bounded("await_all: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: not self._still_open(), ticks)
         open_ones = self._still_open()
         left = [handle.record.text for handle in open_ones]
@@ -306,7 +319,7 @@ class Network(Asking):
         """Put the network back to what it was. What was sent since never was. Raises ``InvalidInput`` for a snapshot of
         another network; one of the network that this is a fork of is as good as its own."""
         if not isinstance(snapshot, Snapshot):
-            raise InvalidInput(f"restore: {shown(snapshot)}: must be what snapshot() of this network gave")
+            raise InvalidInput(f"restore: {format_value(snapshot)}: must be what snapshot() of this network gave")
         if snapshot.engine.origin is not self._engine.origin:
             raise InvalidInput(f"restore: a snapshot of another network ({snapshot.engine.scenario.network.protocol})")
         self._engine = snapshot.engine.copy()
@@ -331,7 +344,7 @@ class Network(Asking):
         """Return a fork."""
         return self.fork()
 
-    def of(self, handle: Sent) -> Any:
+    def of(self, handle: SentMessage) -> Any:
         """Return what a message that was sent in another network is in this one, a copy of it. Raises
         ``InvalidInput``."""
         found = next((own for own in self._handles if own.record == handle.record), None)
@@ -352,22 +365,22 @@ class Network(Asking):
 
     def scenario(self) -> str:
         """Return the scenario of all that was done, as the text of a file: ``causeway run`` runs it again."""
-        return toml.text_of(self._engine.document())
+        return declarations.format_toml(self._engine.document())
 
     def write_scenario(self, path: str | os.PathLike[str]) -> None:
         """Write ``scenario`` to a file. Raises ``InvalidInput`` where that cannot be written."""
         try:
             Path(path).write_text(self.scenario())
         except OSError as error:
-            raise InvalidInput(f"write_scenario: {bad_place(error) or error}") from None
+            raise InvalidInput(f"write_scenario: {describe_os_error(error) or error}") from None
 
     def summary(self) -> dict[str, Any]:
         """Return how the calls ended, and the verdict of the audit, as ``causeway run`` prints them."""
-        from causeway.network.summary import summarised
+        from causeway.analysis.run_summary import summarize_run
 
         with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
             lake = self._engine.write(os.path.join(folder, "lake"))
-            with summarised(lake) as (_, found):
+            with summarize_run(lake) as (_, found):
                 return found.plain()
 
     def close(self) -> None:
@@ -386,7 +399,7 @@ class Snapshot:
     """What a network was when it was taken."""
 
     engine: Engine
-    handles: tuple[Sent, ...]
+    handles: tuple[SentMessage, ...]
     faults: tuple[Fault, ...]
 
     def __repr__(self) -> str:
@@ -394,4 +407,26 @@ class Snapshot:
         return f"<Snapshot at tick {self.engine.clock}, height {self.engine.memory.line.height}>"
 
 
-__all__ = ["Network", "Snapshot"]
+class MakeNetwork(Protocol):
+    """The fixture ``causeway_network``: makes networks as ``Network`` does, under the protocol of the test."""
+
+    def __call__(
+        self,
+        chains: int | Iterable[str | Mapping[str, Any]] = 2,
+        programs: Iterable[Deploy] = (),
+        *,
+        protocol: ProtocolName = ...,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        faults: Iterable[Mapping[str, Any]] = (),
+        skip: float = 0.0,
+        seconds_per_tick: float = 1.0,
+        callers: int | None = CALLER_BALANCE,
+        run_twice: bool = True,
+    ) -> Network:
+        """Return a network; arguments as of ``Network``."""
+        ...
+
+
+ForkNetwork: TypeAlias = Callable[[Callable[[MakeNetwork], Network]], Network]
+"""The fixture ``causeway_fork``: gives a fork of the network that a function builds, which it calls once."""

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from causeway.testing.touched import Touched, watching
+from causeway.testing.recent_networks import RecentNetworks, watch_networks
 
 if TYPE_CHECKING:
-    from causeway.testing.making import ForkNetwork, MakeNetwork
-    from causeway.testing.network import Network
+    from causeway.testing.network import ForkNetwork, MakeNetwork, Network
 
 MARK = "causeway"
 FIXTURE = "causeway_network"
 PROTOCOL = "causeway_protocol"
 ALL = "all"
 
-_TOUCHED = pytest.StashKey[Touched]()
+_TOUCHED = pytest.StashKey[RecentNetworks]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,14 +38,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     mark = metafunc.definition.get_closest_marker(MARK)
     try:
-        protocols = None if mark is None else asked_protocols(mark)
+        protocols = None if mark is None else marked_protocols(mark)
     except ValueError as error:
         pytest.fail(f"{metafunc.definition.nodeid}: {error}", pytrace=False)
     if protocols is not None:
         metafunc.parametrize(PROTOCOL, protocols, indirect=True)
 
 
-def asked_protocols(mark: pytest.Mark) -> list[str] | None:
+def marked_protocols(mark: pytest.Mark) -> list[str] | None:
     """Return the protocols that a mark names, None where it names none. Raises ``ValueError``."""
     unknown = sorted(set(mark.kwargs) - {"protocols", "options"})
     if mark.args or unknown:
@@ -58,9 +57,9 @@ def asked_protocols(mark: pytest.Mark) -> list[str] | None:
 
 def _protocols(asked: object) -> list[str]:
     """Return the names of protocols that a mark asks for."""
-    from causeway.protocols.registry import names
+    from causeway.protocols.registry import protocol_names
 
-    known = names()
+    known = protocol_names()
     if asked == ALL:
         return known
     if isinstance(asked, str):
@@ -126,7 +125,8 @@ def causeway_fork(
     a module, protocol and options of the mark; so it must be the same function each time, and make nothing but the
     network. Raises ``InvalidInput`` where it returns something else.
     """
-    from causeway.model.errors import InvalidInput
+    from causeway_proofs.errors import InvalidInput
+
     from causeway.testing.network import Network
 
     options = repr(_options(request).get(causeway_protocol))
@@ -146,7 +146,7 @@ def causeway_fork(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Watch which networks a test uses, its fixtures included, however they were made."""
-    with watching() as touched:
+    with watch_networks() as touched:
         item.stash[_TOUCHED] = touched
         return (yield)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from causeway_proofs.errors import NotProven
+from causeway_proofs.ic.bls import _GENERATOR, _hash_to_point, key_point, signature_point
+from causeway_proofs.ic.errors import InvalidSignature
 from py_arkworks_bls12381 import GT
-
-from causeway.proofs.errors import NotProven
-from causeway.proofs.ic.bls import _GENERATOR, _hash_to_point, key_point, signature_point
-from causeway.proofs.ic.errors import InvalidSignature
 
 
 def aggregate_signatures(signatures: Sequence[bytes]) -> bytes:

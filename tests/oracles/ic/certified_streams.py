@@ -6,20 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.certificate import certification_message
+from causeway_proofs.ic.certified_streams import NoStreamForSubnet, require_order, run_begin, run_end
+from causeway_proofs.ic.hash_tree import HashTree, NestedTree, Path, build_tree, digest
+from causeway_proofs.ic.lookup import prune
+from causeway_proofs.ic.primitives import CURRENT, CertificationVersion, encode_leb128
+from causeway_proofs.ic.slice import HEIGHT, METADATA, Certification, CertifiedStreamSlice
+from causeway_proofs.ic.slice_payload import STREAMS, SlicePayload
+from causeway_proofs.ic.stream_header import decode_stream_header
+from causeway_proofs.ic.stream_tree import StreamTree
+from causeway_proofs.ic.witness import encode_witness
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.ic.certificate import certification_message
-from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, build_tree, digest
-from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.offered_streams import NoStreamForSubnet, require_order, run_begin, run_end
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.slice import CertifiedStreamSlice
-from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
-from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
-from causeway.proofs.ic.stream_header import decode_stream_header
-from causeway.proofs.ic.stream_tree import StreamTree
-from causeway.proofs.ic.versions import CURRENT, CertificationVersion
-from causeway.proofs.ic.witness import encode_witness
 from tests.oracles.ic.mixed_tree import split_hash_tree
 from tests.oracles.ic.streams import streams_tree, streams_witness
 
@@ -50,7 +48,7 @@ class CertifiedStreams:
     def __init__(
         self,
         streams: Mapping[bytes, StoredStream],
-        contents: LabeledTree,
+        contents: NestedTree,
         height: int,
         sign: Callable[[bytes], bytes],
         version: CertificationVersion = CURRENT,
@@ -117,7 +115,7 @@ class CertifiedStreams:
         return CertifiedStreamSlice(payload, witness, self.certification)
 
 
-def state_of(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> HashTree:
+def state_of(streams: Mapping[bytes, StoredStream], contents: NestedTree) -> HashTree:
     """Return the tree of a state of ``contents`` and streams, these pruned; without streams there is no such label.
 
     Raises:
@@ -129,7 +127,7 @@ def state_of(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> Ha
     return build_tree({**contents, STREAMS: streams_tree(roots)} if roots else contents)
 
 
-def height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:
+def height_witness(state: HashTree, contents: NestedTree, height: int) -> bytes | None:
     """Return the encoded witness of ``metadata / height`` in ``state``; None if ``contents`` do not have that height
     there."""
     metadata = contents.get(METADATA)

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causeway.proofs.ic.cbor import (
-    Fields,
-    read_item,
-    require_same,
-    require_unsigned,
-    write_item,
-)
-from causeway.proofs.ic.cycles import cycles_item, funds_item, read_cycles, read_funds
-from causeway.proofs.ic.errors import DecodeError
-from causeway.proofs.ic.messages import (
+from causeway_proofs.ic.errors import DecodeError
+from causeway_proofs.ic.messages import (
     Payload,
     Refund,
     RejectContext,
@@ -30,8 +22,19 @@ from causeway.proofs.ic.messages import (
     _request_item,
     _response_item,
 )
-from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
-from causeway.proofs.ic.versions import CURRENT, CertificationVersion
+from causeway_proofs.ic.packed_cbor import (
+    Fields,
+    cycles_item,
+    funds_item,
+    read_cycles,
+    read_funds,
+    read_item,
+    require_same,
+    require_unsigned,
+    write_item,
+)
+from causeway_proofs.ic.primitives import CURRENT, CertificationVersion
+from causeway_proofs.ic.state_columns import SystemMetadata, encode_system_metadata
 
 SUBNET_METRICS = ("num_canisters", "canister_state_bytes", "consumed_cycles_total", "update_transactions_total")
 

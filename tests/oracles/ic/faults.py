@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.ic.errors import WitnessPruningFailed
-from causeway.proofs.ic.slice_columns import SliceFault
-from causeway.proofs.ic.stream_paths import _TEXTS as PATH_TEXTS
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.ic.errors import WitnessPruningFailed
+from causeway_proofs.ic.slice_columns import _TEXTS as PATH_TEXTS
+from causeway_proofs.ic.slice_columns import SliceFault
 
 _TEXTS = {
     SliceFault.OUTSIDE: "the messages are not inside of the stream that the header tells of",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from causeway.proofs.ic.errors import InconsistentHashTrees
-from causeway.proofs.ic.hash_tree import Fork, HashTree, Labeled, Pruned, digest
+from causeway_proofs.ic.errors import InconsistentHashTrees
+from causeway_proofs.ic.hash_tree import Fork, HashTree, Labeled, Pruned, digest
 
 
 def merge(one: HashTree, other: HashTree) -> HashTree:

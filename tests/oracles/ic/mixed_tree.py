@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from causeway.proofs.ic import hash_tree
-from causeway.proofs.ic.digests import fork_digest, labeled_digest
-from causeway.proofs.ic.errors import DecodeError, path_text
-from causeway.proofs.ic.labeled_tree import LabeledTree, Leaf, SubTree
-from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
+from causeway_proofs.ic import hash_tree
+from causeway_proofs.ic.errors import DecodeError, path_text
+from causeway_proofs.ic.hash_tree import fork_digest, labeled_digest
+from causeway_proofs.ic.witness import (
+    KNOWN,
+    LabeledTree,
+    SubTree,
+    TreeLeaf,
+    Witness,
+    WitnessFork,
+    WitnessNode,
+    WitnessPruned,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +67,12 @@ def split_hash_tree(tree: hash_tree.HashTree) -> tuple[LabeledTree, Witness]:
                 made.append(_labeled(label, made[taken]))
                 taken += 1
             case hash_tree.Leaf(value):
-                made.append(_Split(KNOWN, Leaf(value)))
+                made.append(_Split(KNOWN, TreeLeaf(value)))
             case hash_tree.Empty():
                 made.append(_Split(KNOWN, SubTree({})))
             case hash_tree.Pruned(digest):
-                made.append(_Split(Pruned(digest)))
-    if isinstance(made[-1].witness, Pruned):
+                made.append(_Split(WitnessPruned(digest)))
+    if isinstance(made[-1].witness, WitnessPruned):
         raise DecodeError("the hash tree holds no data")
     return made[-1].tree(), made[-1].witness
 
@@ -72,9 +80,9 @@ def split_hash_tree(tree: hash_tree.HashTree) -> tuple[LabeledTree, Witness]:
 def _fork(left: _Split, right: _Split) -> _Split:
     if left.whole is not None or right.whole is not None:
         raise DecodeError("the hash tree has a leaf or an empty map under a fork, without a label")
-    if isinstance(left.witness, Pruned) and isinstance(right.witness, Pruned):
-        return _Split(Pruned(fork_digest(left.witness.digest, right.witness.digest)))
-    witness = Fork(left.witness, right.witness)
+    if isinstance(left.witness, WitnessPruned) and isinstance(right.witness, WitnessPruned):
+        return _Split(WitnessPruned(fork_digest(left.witness.digest, right.witness.digest)))
+    witness = WitnessFork(left.witness, right.witness)
     if not left.children or not right.children:
         some = left if left.children else right
         return _Split(witness, None, some.children, some.first, some.last)
@@ -87,6 +95,6 @@ def _fork(left: _Split, right: _Split) -> _Split:
 
 
 def _labeled(label: bytes, below: _Split) -> _Split:
-    if isinstance(below.witness, Pruned):
-        return _Split(Pruned(labeled_digest(label, below.witness.digest)))
-    return _Split(Node(label, below.witness), None, {label: below.tree()}, label, label)
+    if isinstance(below.witness, WitnessPruned):
+        return _Split(WitnessPruned(labeled_digest(label, below.witness.digest)))
+    return _Split(WitnessNode(label, below.witness), None, {label: below.tree()}, label, label)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.proofs.errors import OverLimit
-from causeway.proofs.ic.stream_paths import MAX_STEPS, Step
+from causeway_proofs.errors import OverLimit
+from causeway_proofs.ic.slice_columns import MAX_STEPS, Step
 
 
 def encode_path(below: Sequence[Step], above: Sequence[Step]) -> bytes:

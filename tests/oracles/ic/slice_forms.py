@@ -11,20 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from causeway_proofs.errors import MalformedProof
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.ic.digest_columns import LEFT, RIGHT
+from causeway_proofs.ic.errors import MissingHeader, MissingStream, MissingStreams, WitnessPruningFailed
+from causeway_proofs.ic.primitives import CURRENT, CertificationVersion
+from causeway_proofs.ic.slice import Certification, CertifiedStreamSlice
+from causeway_proofs.ic.slice_columns import MOST_MESSAGES, SliceFault, Step, decode_path, path_witness
+from causeway_proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, SlicePayload, index_label
+from causeway_proofs.ic.stream_header import StreamHeader, decode_stream_header
+from causeway_proofs.ic.witness import KNOWN, Witness, WitnessFork, WitnessKnown, WitnessNode, WitnessPruned
+from causeway_proofs.merkle_forest import side_positions
 
-from causeway.proofs.errors import MalformedProof
-from causeway.proofs.forest import side_positions
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.ic.digest_columns import LEFT, RIGHT
-from causeway.proofs.ic.errors import MissingHeader, MissingStream, MissingStreams, WitnessPruningFailed
-from causeway.proofs.ic.slice import CertifiedStreamSlice
-from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.slice_columns import MOST_MESSAGES, SliceFault
-from causeway.proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, SlicePayload, index_label
-from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
-from causeway.proofs.ic.stream_paths import Step, decode_path, witness_along
-from causeway.proofs.ic.versions import CURRENT, CertificationVersion
-from causeway.proofs.ic.witness import KNOWN, Fork, Known, Node, Pruned, Witness
 from tests.oracles.ic.faults import slice_error
 from tests.oracles.ic.paths import encode_path
 
@@ -66,16 +64,16 @@ def to_certified_slice(
         path = decode_path(row.path)
     except MalformedProof as error:
         raise WitnessPruningFailed(str(error)) from error
-    stream: Witness = Node(HEADER, KNOWN)
+    stream: Witness = WitnessNode(HEADER, KNOWN)
     size = header.end - header.begin
     siblings = _siblings(row, header)
     if row.messages:
         first, count = row.begin - header.begin, len(row.messages)
         labels = [index_label(index) for index in range(row.begin, row.begin + count)]
-        stream = Fork(stream, Node(MESSAGES, _run_witness(labels, first, size, siblings)))
+        stream = WitnessFork(stream, WitnessNode(MESSAGES, _run_witness(labels, first, size, siblings)))
     elif size:
-        stream = Fork(stream, Pruned(siblings[0]))
-    return CertifiedStreamSlice(payload, witness_along(path, row.destination, stream), certification)
+        stream = WitnessFork(stream, WitnessPruned(siblings[0]))
+    return CertifiedStreamSlice(payload, path_witness(path, row.destination, stream), certification)
 
 
 def from_certified_slice(certified: CertifiedStreamSlice) -> SliceRow:
@@ -97,13 +95,18 @@ def from_certified_slice(certified: CertifiedStreamSlice) -> SliceRow:
     size = payload.header.end - payload.header.begin
     siblings: list[bytes] = []
     match stream.sub_witness:
-        case Node(label, Known()) if label == HEADER and not payload.messages and size == 0:
+        case WitnessNode(label, WitnessKnown()) if label == HEADER and not payload.messages and size == 0:
             pass
-        case Fork(Node(label, Known()), Pruned(digest)) if label == HEADER and not payload.messages and size > 0:
+        case WitnessFork(WitnessNode(label, WitnessKnown()), WitnessPruned(digest)) if (
+            label == HEADER and not payload.messages and size > 0
+        ):
             siblings.append(digest)
-        case Fork(Node(label, Known()), Node(other, run)) if (label, other) == (HEADER, MESSAGES):
+        case WitnessFork(WitnessNode(label, WitnessKnown()), WitnessNode(other, run)) if (label, other) == (
+            HEADER,
+            MESSAGES,
+        ):
             siblings += _siblings_of(run, payload, size)
-        case Fork(Node(label), _) | Node(label) if label == HEADER:
+        case WitnessFork(WitnessNode(label), _) | WitnessNode(label) if label == HEADER:
             raise WitnessPruningFailed("the witness has more or less of the stream than the slice")
         case _:
             raise MissingHeader("the witness does not begin with the header of the stream")
@@ -134,31 +137,31 @@ def _sides(first: int, count: int, size: int) -> list[tuple[int, bool]]:
 
 def _run_witness(labels: Sequence[bytes], first: int, size: int, siblings: Sequence[bytes]) -> Witness:
     """Return the witness of a run of a map's children, from the digests beside it."""
-    nodes: list[Witness] = [Node(label, KNOWN) for label in labels]
+    nodes: list[Witness] = [WitnessNode(label, KNOWN) for label in labels]
     left = dict(zip(_sides(first, len(labels), size), siblings, strict=True))
     level = 0
     while left or len(nodes) > 1:
         for right in (False, True):
             digest = left.pop((level, right), None)
             if digest is not None:
-                nodes.insert(len(nodes) if right else 0, Pruned(digest))
-        paired: list[Witness] = [Fork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
+                nodes.insert(len(nodes) if right else 0, WitnessPruned(digest))
+        paired: list[Witness] = [WitnessFork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
         # An odd last node stands at the end of its level: it moves up.
         nodes = paired + nodes[2 * len(paired) :]
         level += 1
     return nodes[0]
 
 
-def _descend(witness: Witness) -> tuple[list[Step], Node]:
+def _descend(witness: Witness) -> tuple[list[Step], WitnessNode]:
     """Return the only child of a map that a witness knows, and the forks above it, from the child upwards."""
     steps: list[Step] = []
     while True:
         match witness:
-            case Node() as node:
+            case WitnessNode() as node:
                 return steps[::-1], node
-            case Fork(Pruned(digest), inner):
+            case WitnessFork(WitnessPruned(digest), inner):
                 steps.append((LEFT, digest))
-            case Fork(inner, Pruned(digest)):
+            case WitnessFork(inner, WitnessPruned(digest)):
                 steps.append((RIGHT, digest))
             case _:
                 raise WitnessPruningFailed("the witness knows more than one stream, or none")
@@ -180,12 +183,12 @@ def _siblings_of(run: Witness, payload: SlicePayload, size: int) -> list[bytes]:
         node, low, high, level, right = stack.pop()
         outside = high <= first or last <= low
         match node:
-            case Pruned(digest) if outside:
+            case WitnessPruned(digest) if outside:
                 found[level, right] = digest
-            case Node(label, Known()) if high - low == 1 and not outside:
+            case WitnessNode(label, WitnessKnown()) if high - low == 1 and not outside:
                 if label != index_label(payload.header.begin + low):
                     raise WitnessPruningFailed(f"the witness has {label.hex()} where message {low} of the stream is")
-            case Fork(one, other) if high - low > 1 and not outside:
+            case WitnessFork(one, other) if high - low > 1 and not outside:
                 level = (high - low - 1).bit_length() - 1
                 middle = low + (1 << level)
                 stack += ((one, low, middle, level, False), (other, middle, high, level, True))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from causeway.proofs.ic.labeled_tree import LabeledTree
-from causeway.proofs.ic.slice import CertifiedStreamSlice
-from causeway.proofs.ic.slice_certification import (
-    Certification,
-)
-from causeway.proofs.ic.slice_payload import read_payload
-from causeway.proofs.ic.versions import CURRENT, CertificationVersion
-from causeway.proofs.ic.witness import (
-    Witness,
-)
+from causeway_proofs.ic.primitives import CURRENT, CertificationVersion
+from causeway_proofs.ic.slice import Certification, CertifiedStreamSlice
+from causeway_proofs.ic.slice_payload import read_payload
+from causeway_proofs.ic.witness import LabeledTree, Witness
 
 
 def build_certified_stream_slice(

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-
-from causeway.model.errors import InvalidInput
-from causeway.model.order import U64, Groups
-from causeway.proofs.hashing import Digests
-from causeway.proofs.ic.digest_columns import (
-    fork_roots,
-    indexed_digests,
-    leaf_digests,
-)
-from causeway.proofs.ic.hash_tree import HashTree, Pruned, build_tree, digest
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.stream_tree import roots_of_streams
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import Digests
+from causeway_proofs.ic.digest_columns import fork_roots, indexed_digests, leaf_digests
+from causeway_proofs.ic.hash_tree import HashTree, Pruned, build_tree, digest
+from causeway_proofs.ic.lookup import prune
+from causeway_proofs.ic.stream_tree import roots_of_streams
+from causeway_proofs.order import U64, Groups
 
 
 def streams_tree(roots: Mapping[bytes, bytes]) -> HashTree:

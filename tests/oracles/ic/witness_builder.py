@@ -6,10 +6,18 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from causeway.proofs.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
-from causeway.proofs.ic.errors import InconsistentPartialTree
-from causeway.proofs.ic.labeled_tree import LabeledTree, Leaf, SubTree
-from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
+from causeway_proofs.ic.errors import InconsistentPartialTree
+from causeway_proofs.ic.hash_tree import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
+from causeway_proofs.ic.witness import (
+    KNOWN,
+    LabeledTree,
+    SubTree,
+    TreeLeaf,
+    Witness,
+    WitnessFork,
+    WitnessNode,
+    WitnessPruned,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ def digest_tree(tree: LabeledTree) -> DigestedTree:
     for place in reversed(range(len(found))):
         node, parent, label = found[place]
         own = below.pop(place, {})
-        if isinstance(node, Leaf):
+        if isinstance(node, TreeLeaf):
             digested = DigestedTree(leaf_digest(node.value), None, (), ())
         else:
             digested = _subtree(dict(reversed(own.items())))
@@ -72,7 +80,7 @@ def build_witness(full_tree: DigestedTree, partial_tree: LabeledTree) -> Witness
     """
     found: list[tuple[DigestedTree, LabeledTree, int, tuple[bytes, ...]]] = [(full_tree, partial_tree, -1, ())]
     for place, (full, part, _, path) in enumerate(found):
-        if isinstance(part, Leaf) != (full.children is None) or (full.labels and not _children(part)):
+        if isinstance(part, TreeLeaf) != (full.children is None) or (full.labels and not _children(part)):
             raise InconsistentPartialTree("the full tree has something else there", path)
         for label, child in _children(part).items():
             if full.children is None or label not in full.children:
@@ -86,12 +94,12 @@ def build_witness(full_tree: DigestedTree, partial_tree: LabeledTree) -> Witness
         witness = _fork_tree(full, known) if known else KNOWN
         if parent >= 0:
             position = bisect_left(found[parent][0].labels, path[-1])
-            below.setdefault(parent, {})[position] = Node(path[-1], witness)
+            below.setdefault(parent, {})[position] = WitnessNode(path[-1], witness)
     return witness
 
 
 def _children(tree: LabeledTree) -> Mapping[bytes, LabeledTree]:
-    return {} if isinstance(tree, Leaf) else tree.children
+    return {} if isinstance(tree, TreeLeaf) else tree.children
 
 
 def _fork_tree(full: DigestedTree, known: dict[int, Witness]) -> Witness:
@@ -105,7 +113,7 @@ def _fork_tree(full: DigestedTree, known: dict[int, Witness]) -> Witness:
             if sibling >= len(level):
                 above[position // 2] = witness
                 continue
-            other = known.get(sibling) or Pruned(level[sibling])
-            above[position // 2] = Fork(witness, other) if position < sibling else Fork(other, witness)
+            other = known.get(sibling) or WitnessPruned(level[sibling])
+            above[position // 2] = WitnessFork(witness, other) if position < sibling else WitnessFork(other, witness)
         known = above
     return known[0]

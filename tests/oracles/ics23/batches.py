@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from causeway.proofs.errors import MalformedProof, OverLimit
-from causeway.proofs.ics23.batch import entries_of, paths_of
-from causeway.proofs.ics23.existence import Existence
-from causeway.proofs.ics23.non_existence import Absence
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.limits import MAX_PROOF_BYTES
-from causeway.proofs.wire.ics23_pb2 import (
+from causeway_proofs.errors import MalformedProof, OverLimit
+from causeway_proofs.ics23.batch import batch_entries, entry_paths
+from causeway_proofs.ics23.existence import Absence, Existence
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.limits import MAX_PROOF_BYTES
+from causeway_proofs.wire.ics23_pb2 import (
     BatchEntry,
     BatchProof,
     CommitmentProof,
@@ -88,9 +87,9 @@ def decompress(proof: CommitmentProof, limit: int = MAX_PROOF_BYTES) -> Commitme
     """
     if not is_compressed(proof):
         return proof
-    entries = entries_of(proof)
-    lengths = {id(step): step.ByteSize() for entry in entries for path in paths_of(entry) for step in path}
-    length = sum(lengths[id(step)] for entry in entries for path in paths_of(entry) for step in path)
+    entries = batch_entries(proof)
+    lengths = {id(step): step.ByteSize() for entry in entries for path in entry_paths(entry) for step in path}
+    length = sum(lengths[id(step)] for entry in entries for path in entry_paths(entry) for step in path)
     if length > limit:
         raise OverLimit(f"the steps of the batch have {length} bytes in plain form, at most {limit} are written")
     return CommitmentProof(batch=BatchProof(entries=[_batch_entry(entry) for entry in entries]))
@@ -105,7 +104,7 @@ def combine_proofs(proofs: Iterable[CommitmentProof]) -> CommitmentProof:
     """
     entries: list[BatchEntry] = []
     for proof in proofs:
-        entries.extend(_batch_entry(entry) for entry in entries_of(proof))
+        entries.extend(_batch_entry(entry) for entry in batch_entries(proof))
     return compress(CommitmentProof(batch=BatchProof(entries=entries)))
 
 

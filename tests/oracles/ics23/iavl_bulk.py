@@ -11,8 +11,8 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
+from causeway_proofs.ics23.entries import Entries
 
-from causeway.proofs.ics23.entries import Entries
 from tests.oracles.ics23.iavl_tree import IavlNodes
 
 

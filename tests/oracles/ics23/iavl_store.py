@@ -12,30 +12,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from causeway.proofs.hashing import (
-    DIGEST_BYTES,
-    Digests,
-    HashFunction,
-    binary_rows,
-    digest_in_pieces,
-    digest_values,
-)
-from causeway.proofs.ics23.columns import (
+from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_chunks, digest_values
+from causeway_proofs.ics23.entries import (
+    Entries,
     Mask,
     Part,
-    choice,
-    delimited,
-    joined,
-    lengths_of,
-    spread,
+    StoreError,
+    UnknownKey,
+    concat_columns,
+    place_values,
+    prefix_lengths,
+    require_ascending,
+    take_values,
     uvarints,
+    value_lengths,
 )
-from causeway.proofs.ics23.entries import Entries, StoreError, UnknownKey, require_ascending
-from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.ics23.store_proofs import INNER_HEAD, PATH, ProvableStore
-from causeway.proofs.merkle import EMPTY_ROOT
-from causeway.proofs.varints import uvarint
+from causeway_proofs.ics23.store_proofs import INNER_HEAD, PATH, ProvableStore
+from causeway_proofs.merkle import EMPTY_ROOT, Positions
+from causeway_proofs.varints import uvarint
+
 from tests.oracles.ics23.iavl_bulk import ascending_tree
 from tests.oracles.ics23.iavl_tree import NONE, IavlEditor, IavlNodes
 
@@ -207,9 +202,9 @@ class IavlStore:
 
         def preimages(start: int, stop: int) -> pa.BinaryArray:
             hashed = binary_rows(digest_values(HashFunction.SHA256, values[start:stop]))
-            return joined(head, *delimited(keys[start:stop]), CHILD_HEAD, hashed)
+            return concat_columns(head, *prefix_lengths(keys[start:stop]), CHILD_HEAD, hashed)
 
-        return digest_in_pieces(HashFunction.SHA256, len(leaves), preimages)
+        return digest_chunks(HashFunction.SHA256, len(leaves), preimages)
 
     def _inner_digests(self, height: int, size: Positions, left: Positions, right: Positions) -> Digests:
         head, version = uvarint(2 * height), uvarint(2 * self.version)
@@ -219,9 +214,11 @@ class IavlStore:
             children[:, :, 0] = DIGEST_BYTES
             children[:, 0, 1:] = self._digests.take(left[start:stop], axis=0)
             children[:, 1, 1:] = self._digests.take(right[start:stop], axis=0)
-            return joined(head, varints(size[start:stop]), version, binary_rows(children.reshape(stop - start, -1)))
+            return concat_columns(
+                head, varints(size[start:stop]), version, binary_rows(children.reshape(stop - start, -1))
+            )
 
-        return digest_in_pieces(HashFunction.SHA256, len(size), preimages)
+        return digest_chunks(HashFunction.SHA256, len(size), preimages)
 
 
 class IavlVersion(ProvableStore):
@@ -286,8 +283,8 @@ class IavlVersion(ProvableStore):
     def leaf_ops(self, positions: Positions) -> Part:
         """Return the leaves' LeafOps, which differ in the version at the end of the prefix."""
         version = varints(_view(self._nodes.version)[self._leaves(positions)] if len(positions) else positions)
-        prefix_length = lengths_of(version) + len(LEAF_HEIGHT_AND_SIZE)
-        return joined(
+        prefix_length = value_lengths(version) + len(LEAF_HEIGHT_AND_SIZE)
+        return concat_columns(
             binary_rows((prefix_length + len(LEAF_OP_HEAD) + 1).astype(np.uint8).reshape(-1, 1)),
             LEAF_OP_HEAD,
             binary_rows(prefix_length.astype(np.uint8).reshape(-1, 1)),
@@ -327,8 +324,10 @@ class IavlVersion(ProvableStore):
         """Return the ``path`` fields of one step, empty where it is not ``present``."""
         nodes = self._nodes
         node, goes_right = node[present], goes_right[present]
-        numbers = joined(*(varints(_view(column)[node]) for column in (nodes.height, nodes.size, nodes.version)))
-        prefix_length = lengths_of(numbers) + np.where(goes_right, 2 + DIGEST_BYTES, 1)
+        numbers = concat_columns(
+            *(varints(_view(column)[node]) for column in (nodes.height, nodes.size, nodes.version))
+        )
+        prefix_length = value_lengths(numbers) + np.where(goes_right, 2 + DIGEST_BYTES, 1)
         suffix_length = np.where(goes_right, 0, 3 + DIGEST_BYTES)
         head = np.empty((len(node), 6), dtype=np.uint8)
         head[:, 0] = PATH[0]
@@ -337,14 +336,14 @@ class IavlVersion(ProvableStore):
         head[:, 5] = prefix_length
         sibling = np.where(goes_right, _view(nodes.left)[node], _view(nodes.right)[node])
         side = goes_right.astype(np.int64)
-        fields = joined(
+        fields = concat_columns(
             binary_rows(head),
             numbers,
-            choice([RIGHT_SIBLING, CHILD_HEAD], side),
+            take_values([RIGHT_SIBLING, CHILD_HEAD], side),
             binary_rows(self._digests.take(sibling, axis=0)),
-            choice([b"", CHILD_HEAD], side),
+            take_values([b"", CHILD_HEAD], side),
         )
-        return spread(fields, present)
+        return place_values(fields, present)
 
 
 def _view(column: array[int]) -> npt.NDArray[Any]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-
-from causeway.proofs.ics23.columns import delimited, joined
-from causeway.proofs.ics23.entries import UnknownKey, sorted_entries
-from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.ics23.simple_store import SimpleStore
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.varints import uvarint
+from causeway_proofs.ics23.entries import UnknownKey, concat_columns, prefix_lengths, sorted_entries
+from causeway_proofs.ics23.simple_store import SimpleStore
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.merkle import Positions
+from causeway_proofs.varints import uvarint
 
 PROOFS = b"\x0a"
 """Tag of MerkleProof.proofs: the proof in the store first, then that of the store."""
@@ -83,4 +81,4 @@ class MultiStore:
         return self.names.prove_existence(name.encode())
 
     def _chained(self, first: pa.BinaryArray, second: bytes) -> pa.BinaryArray:
-        return joined(PROOFS, *delimited(first), PROOFS + uvarint(len(second)) + second)
+        return concat_columns(PROOFS, *prefix_lengths(first), PROOFS + uvarint(len(second)) + second)

@@ -12,14 +12,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_pairs, digest_values
-from causeway.proofs.ics23.columns import Mask, Part, choice, sparse
-from causeway.proofs.ics23.entries import EmptyKey, EmptyValue, Entries, StoreError, ranks, refuse_empty
-from causeway.proofs.ics23.levels import Positions
-from causeway.proofs.ics23.simple_store import STEP_LEFT, STEP_RIGHT
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.merkle import LEAF_PREFIX, hash_pairs
+from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_pairs, digest_values
+from causeway_proofs.ics23.entries import (
+    EmptyKey,
+    EmptyValue,
+    Entries,
+    Mask,
+    Part,
+    StoreError,
+    place_rows,
+    ranks,
+    refuse_empty,
+    take_values,
+)
+from causeway_proofs.ics23.simple_store import STEP_LEFT, STEP_RIGHT
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.merkle import LEAF_PREFIX, Positions, hash_pairs
 
 SMT_LEAF_OP = bytes.fromhex("09 0801 1001 1801 2a0100")
 """LeafOp of SmtSpec, its length in front."""
@@ -111,7 +119,7 @@ class SmtStore(ProvableStore):
             digests[sibling < 0] = 0
             kind = np.full(len(positions), 2)
             kind[present] = 1 - _bit(self._ways, inside, depth - 1)
-            steps.append((choice([STEP_LEFT, STEP_RIGHT, b""], kind), sparse(digests, present)))
+            steps.append((take_values([STEP_LEFT, STEP_RIGHT, b""], kind), place_rows(digests, present)))
         return steps
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.proofs.substrate.errors import FailedToDecode
-from causeway.proofs.xdm.types import XDM_TYPES
+from causeway_proofs.substrate.errors import FailedToDecode
+from causeway_proofs.xdm.messages import XDM_TYPES
 
 STATES = ("Initiated", "Open", "Closed")
 

@@ -7,16 +7,7 @@ from itertools import pairwise
 from tests.spec.audit.answering import asked, earlier, first_answers, names_asked, responses
 from tests.spec.audit.causal import causal_order
 from tests.spec.audit.delivery import agreement, deadline, delivery
-from tests.spec.audit.ledger import (
-    Finding,
-    Lane,
-    Ledger,
-    Message,
-    Row,
-    before,
-    lane_of,
-    place,
-)
+from tests.spec.audit.ledger import Finding, Lane, Ledger, Message, Row, before, lane_of, place
 from tests.spec.audit.stated import headers, watermarks
 from tests.spec.audit.value import Paid, backing, key_of_message, paid_of_unsent, payments, payments_covered
 

@@ -20,10 +20,10 @@ tests import it.
 | guarantees | all of these together |
 """
 
-from .accounts import Accounts
-from .beyond import IBCcleanup, IBCtimeout, close, disconnect, shut_down
-from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
-from .errors import (
+from tests.spec.ibc.accounts import Accounts
+from tests.spec.ibc.beyond import IBCcleanup, IBCtimeout, close, disconnect, shut_down
+from tests.spec.ibc.calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
+from tests.spec.ibc.errors import (
     AdvanceBackwards,
     AlreadyRegistered,
     CallNotOffered,
@@ -59,7 +59,7 @@ from .errors import (
     UnsupportedType,
     WrongChain,
 )
-from .events import (
+from tests.spec.ibc.events import (
     Abandoned,
     Acked,
     Cleaned,
@@ -78,15 +78,15 @@ from .events import (
     TimedOut,
     Written,
 )
-from .headers import Header, Proof, bisect, signed_header, valid_by_validators, validators_hash
-from .keys import HEAD, TAIL, key, key_b, parse, readings_b
-from .network import Network
-from .options import Options
-from .programs import Accept, Answer, Call, Ingress, Reply, Request, RequestKey
-from .queue import Queue
-from .relayers import Relayer, Submission, View
-from .tree import simple_root
-from .values import (
+from tests.spec.ibc.headers import Header, Proof, bisect, signed_header, valid_by_validators, validators_hash
+from tests.spec.ibc.keys import HEAD, TAIL, key, key_b, parse, readings_b
+from tests.spec.ibc.network import Network
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.programs import Accept, Answer, Call, Ingress, Reply, Request, RequestKey
+from tests.spec.ibc.queue import Queue
+from tests.spec.ibc.relayers import Relayer, Submission, View
+from tests.spec.ibc.tree import simple_root
+from tests.spec.ibc.values import (
     Packet,
     Receipt,
     decode_packet,
@@ -96,7 +96,7 @@ from .values import (
     encode_receipt,
     encode_state,
 )
-from .zone import (
+from tests.spec.ibc.zone import (
     LATER,
     NOOP,
     Arrived,

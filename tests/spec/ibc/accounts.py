@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .events import Funded, OutOfFunds
+from tests.spec.ibc.events import Funded, OutOfFunds
 
 HEADERS = ("updateHeader", "submitMisbehaviour")
 """Calls that cost the fee of a header."""

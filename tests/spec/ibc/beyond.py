@@ -1,7 +1,7 @@
 """IBCtimeout (X-1), IBCcleanup (X-2), disconnection (X-5)."""
 
-from .calls import DISCONNECT, push_packet, settle
-from .errors import (
+from tests.spec.ibc.calls import DISCONNECT, push_packet, settle
+from tests.spec.ibc.errors import (
     CallNotOffered,
     CleanupBackwards,
     InvalidProof,
@@ -14,20 +14,11 @@ from .errors import (
     ReceiptExists,
     TimeoutNotReached,
 )
-from .events import Abandoned, Cleaned, TimedOut
-from .headers import Proof, proves
-from .keys import HEAD, TAIL, parse
-from .values import TIMEOUT, Packet, Receipt, decode_packet, decode_state
-from .zone import (
-    SUCCESS_,
-    Zone,
-    check_proof,
-    ensure,
-    expired,
-    for_this_chain,
-    registered,
-    trusted_header,
-)
+from tests.spec.ibc.events import Abandoned, Cleaned, TimedOut
+from tests.spec.ibc.headers import Proof, proves
+from tests.spec.ibc.keys import HEAD, TAIL, parse
+from tests.spec.ibc.values import TIMEOUT, Packet, Receipt, decode_packet, decode_state
+from tests.spec.ibc.zone import SUCCESS_, Zone, check_proof, ensure, expired, for_this_chain, registered, trusted_header
 
 
 def IBCtimeout(S: Zone, A: str, M: Proof, relayer: str = "") -> str:

@@ -1,6 +1,6 @@
 """IBCsend (3.2), IBCreceive (3.3), IBCreceipt (3.4), the second call of X-9, and X-6 where they differ by it."""
 
-from .errors import (
+from tests.spec.ibc.errors import (
     ConnectionFrozen,
     HandlerFault,
     InvalidPacket,
@@ -14,10 +14,10 @@ from .errors import (
     UnregisteredDestination,
     UnsupportedType,
 )
-from .events import Acked, Received, Sent, Written, digest
-from .headers import Proof
-from .keys import parse
-from .values import (
+from tests.spec.ibc.events import Acked, Received, Sent, Written, digest
+from tests.spec.ibc.headers import Proof
+from tests.spec.ibc.keys import parse
+from tests.spec.ibc.values import (
     HANDLER_FAILED,
     SUCCESS,
     TIMEOUT,
@@ -29,7 +29,7 @@ from .values import (
     encode_packet,
     encode_receipt,
 )
-from .zone import (
+from tests.spec.ibc.zone import (
     LATER,
     NOOP,
     SUCCESS_,

@@ -3,15 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .calls import DISCONNECT
-from .errors import SpecError
-from .events import Acked, Cleaned, Frozen, HeaderAdded, Received, Recovered, Refused, Root, Row, Sent, TimedOut
-from .invariants import Packet, Settled, results, table
-from .keys import parse
-from .options import Options
-from .queue import Queue
-from .record import Record
-from .values import TIMEOUT
+from tests.spec.ibc.calls import DISCONNECT
+from tests.spec.ibc.errors import SpecError
+from tests.spec.ibc.events import (
+    Acked,
+    Cleaned,
+    Frozen,
+    HeaderAdded,
+    Received,
+    Recovered,
+    Refused,
+    Root,
+    Row,
+    Sent,
+    TimedOut,
+)
+from tests.spec.ibc.invariants import Packet, Settled, results, table
+from tests.spec.ibc.keys import parse
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.queue import Queue
+from tests.spec.ibc.record import Record
+from tests.spec.ibc.values import TIMEOUT
 
 Proven = Received | Acked | TimedOut | Cleaned
 

@@ -1,17 +1,17 @@
 """All that 1.2 and section 5 promise, on the record of a network, the oracle's or another engine's."""
 
-from .accounts import funds_conserved
-from .clients import x1_limits, x3_x4_x11_clients
-from .invariants import (
+from tests.spec.ibc.accounts import funds_conserved
+from tests.spec.ibc.clients import x1_limits, x3_x4_x11_clients
+from tests.spec.ibc.invariants import (
     c1_to_c5_causality,
     g1_exactly_once_in_order,
     g2_authenticity,
     g4_atomic,
     g10_failures_are_results,
 )
-from .network import Network
-from .record import Record, record_of
-from .states import conserved, g5_immutable, g6_destination, g7_isolation, g8_bounds, g9_relay_neutrality
+from tests.spec.ibc.network import Network
+from tests.spec.ibc.record import Record, record_of
+from tests.spec.ibc.states import conserved, g5_immutable, g6_destination, g7_isolation, g8_bounds, g9_relay_neutrality
 
 
 def of_block(record: Record) -> list[str]:

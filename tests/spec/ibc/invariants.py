@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from .events import Abandoned, Acked, Cleaned, Received, Refused, Root, Row, Sent, TimedOut, Written
-from .values import TIMEOUT
+from tests.spec.ibc.events import Abandoned, Acked, Cleaned, Received, Refused, Root, Row, Sent, TimedOut, Written
+from tests.spec.ibc.values import TIMEOUT
 
 Packet = tuple[str, str, int]
 """(source, destination, index)."""

@@ -2,7 +2,7 @@
 
 import re
 
-from .errors import MalformedKey
+from tests.spec.ibc.errors import MalformedKey
 
 ID = re.compile(r"[A-Za-z0-9._+#\[\]<>-]{1,64}")
 PURPOSES = ("send", "receipt")

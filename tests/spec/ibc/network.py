@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from .accounts import Accounts
-from .beyond import IBCcleanup, IBCtimeout
-from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
-from .errors import SpecError, UnregisteredDestination
-from .events import Refused, Rejected, Row
-from .headers import Header, Proof, Stores, Trust, Valid
-from .options import Options
-from .programs import (
+from tests.spec.ibc.accounts import Accounts
+from tests.spec.ibc.beyond import IBCcleanup, IBCtimeout
+from tests.spec.ibc.calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
+from tests.spec.ibc.errors import SpecError, UnregisteredDestination
+from tests.spec.ibc.events import Refused, Rejected, Row
+from tests.spec.ibc.headers import Header, Proof, Stores, Trust, Valid
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.programs import (
     CALL,
     App,
     Ingress,
@@ -26,11 +26,20 @@ from .programs import (
     take_ingress,
     take_local,
 )
-from .queue import Queue, Store
-from .relayers import Relay, Submission, View
-from .tree import simple_root
-from .values import REJECTED
-from .zone import NOOP, SUCCESS_, Zone, begin_block, commit_block, registerChain, submitMisbehaviour, updateHeader
+from tests.spec.ibc.queue import Queue, Store
+from tests.spec.ibc.relayers import Relay, Submission, View
+from tests.spec.ibc.tree import simple_root
+from tests.spec.ibc.values import REJECTED
+from tests.spec.ibc.zone import (
+    NOOP,
+    SUCCESS_,
+    Zone,
+    begin_block,
+    commit_block,
+    registerChain,
+    submitMisbehaviour,
+    updateHeader,
+)
 
 UNPAID = "Unpaid"
 """What comes of a call that is not made, since its fee cannot be paid."""

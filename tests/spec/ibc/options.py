@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .keys import MAX_U64
+from tests.spec.ibc.keys import MAX_U64
 
 Switch = Literal["off", "on"]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .errors import InvalidPacket
-from .events import Failed
-from .values import HANDLER_FAILED, NO_SUCH_PROGRAM, PERMISSION, REJECTED, SUCCESS, Receipt
-from .zone import LATER, Arrived, Handler, Zone, transaction
+from tests.spec.ibc.errors import InvalidPacket
+from tests.spec.ibc.events import Failed
+from tests.spec.ibc.values import HANDLER_FAILED, NO_SUCH_PROGRAM, PERMISSION, REJECTED, SUCCESS, Receipt
+from tests.spec.ibc.zone import LATER, Arrived, Handler, Zone, transaction
 
 CALL = "call"
 """The request/reply module's type: declared on all zones, for all modules."""

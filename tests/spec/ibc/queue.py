@@ -1,8 +1,8 @@
 """Queue (2.2): a window on an infinite array, kept in a store under the keys of 2.3."""
 
-from .errors import AdvanceBackwards
-from .keys import HEAD, MAX_U64, TAIL, Place, key
-from .values import decode_state, encode_state
+from tests.spec.ibc.errors import AdvanceBackwards
+from tests.spec.ibc.keys import HEAD, MAX_U64, TAIL, Place, key
+from tests.spec.ibc.values import decode_state, encode_state
 
 Store = dict[bytes, bytes]
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from .accounts import Balance, balances
-from .events import Row
-from .network import Network
-from .options import Options
-from .programs import Reply
-from .queue import Store
+from tests.spec.ibc.accounts import Balance, balances
+from tests.spec.ibc.events import Row
+from tests.spec.ibc.network import Network
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.programs import Reply
+from tests.spec.ibc.queue import Store
 
 
 @dataclass(frozen=True)

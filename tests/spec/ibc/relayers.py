@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from .headers import Header, Proof
-from .keys import HEAD, TAIL, key
-from .options import Options
-from .queue import Queue, Store
-from .values import decode_packet
-from .zone import Zone, expired
+from tests.spec.ibc.headers import Header, Proof
+from tests.spec.ibc.keys import HEAD, TAIL, key
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.queue import Queue, Store
+from tests.spec.ibc.values import decode_packet
+from tests.spec.ibc.zone import Zone, expired
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,15 @@
 A network's zones make their blocks together: a state of height h is visible to others from height h + 1.
 """
 
-from .calls import DISCONNECT
-from .errors import MalformedKey, SpecError
-from .events import Abandoned, Cleaned, Received, Sent, digest
-from .invariants import Settled, table
-from .keys import parse
-from .programs import decode_envelope, decode_result
-from .queue import Queue, Store
-from .record import Record
-from .values import decode_packet, decode_receipt, decode_state
+from tests.spec.ibc.calls import DISCONNECT
+from tests.spec.ibc.errors import MalformedKey, SpecError
+from tests.spec.ibc.events import Abandoned, Cleaned, Received, Sent, digest
+from tests.spec.ibc.invariants import Settled, table
+from tests.spec.ibc.keys import parse
+from tests.spec.ibc.programs import decode_envelope, decode_result
+from tests.spec.ibc.queue import Queue, Store
+from tests.spec.ibc.record import Record
+from tests.spec.ibc.values import decode_packet, decode_receipt, decode_state
 
 
 def g5_immutable(record: Record) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from hashlib import sha256
 
-from .keys import varint
+from tests.spec.ibc.keys import varint
 
 
 def simple_root(entries: Mapping[bytes, bytes]) -> bytes:

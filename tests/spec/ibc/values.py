@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from .errors import InvalidPacket, MalformedKey
-from .keys import MAX_U64, bytes_field, fields, fixed64_field, is_id, number_field, u64be
+from tests.spec.ibc.errors import InvalidPacket, MalformedKey
+from tests.spec.ibc.keys import MAX_U64, bytes_field, fields, fixed64_field, is_id, number_field, u64be
 
 SUCCESS, UNKNOWN_TYPE, TIMEOUT, HANDLER_FAILED, PERMISSION = 0, 1, 2, 3, 4
 REJECTED, NO_SUCH_PROGRAM = 16, 17

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .errors import (
+from tests.spec.ibc.errors import (
     AlreadyRegistered,
     ClientExpired,
     ConnectionFrozen,
@@ -21,13 +21,13 @@ from .errors import (
     UnregisteredSender,
     WrongChain,
 )
-from .events import Frozen, HeaderAdded, Recovered, Root, Row
-from .headers import Header, Proof, Stores, Trust, Valid, proves
-from .keys import is_id
-from .options import Options
-from .queue import Queue, Store
-from .tree import simple_root
-from .values import Packet
+from tests.spec.ibc.events import Frozen, HeaderAdded, Recovered, Root, Row
+from tests.spec.ibc.headers import Header, Proof, Stores, Trust, Valid, proves
+from tests.spec.ibc.keys import is_id
+from tests.spec.ibc.options import Options
+from tests.spec.ibc.queue import Queue, Store
+from tests.spec.ibc.tree import simple_root
+from tests.spec.ibc.values import Packet
 
 SUCCESS_: Final = "Success"
 NOOP: Final = "NoOp"

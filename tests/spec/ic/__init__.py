@@ -22,8 +22,8 @@ docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 | events, guarantees, value, accounts | 1.1; 1.2 over the log; G9 over the log; 1.2 and 1.3 over states and log |
 """
 
-from .coordination import Batch, Ignored, StateManager, one_round, process_batch
-from .errors import (
+from tests.spec.ic.coordination import Batch, Ignored, StateManager, one_round, process_batch
+from tests.spec.ic.errors import (
     ContradictoryIndices,
     EmptySlice,
     IndexOverflow,
@@ -44,12 +44,12 @@ from .errors import (
     UnexpectedSignals,
     UnknownSubnet,
 )
-from .events import Event
-from .execution import Accept, Behaviour, Call, CertifiedData, Effect, Reply, RequestKey, execute
-from .ids import canister_bytes, canister_text, draw, subnet_bytes
-from .induction import DecodedBatch, map_valid_xnet_messages, pre_process, queue_index, substream_id
-from .judge import Judgement, judge, sender_class, valid_sender
-from .messages import (
+from tests.spec.ic.events import Event
+from tests.spec.ic.execution import Accept, Behaviour, Call, CertifiedData, Effect, Reply, RequestKey, execute
+from tests.spec.ic.ids import canister_bytes, canister_text, draw, subnet_bytes
+from tests.spec.ic.induction import DecodedBatch, map_valid_xnet_messages, pre_process, queue_index, substream_id
+from tests.spec.ic.judge import Judgement, judge, sender_class, valid_sender
+from tests.spec.ic.messages import (
     ACCEPT,
     NON_EXISTENT_CANISTER,
     REJECT,
@@ -62,12 +62,12 @@ from .messages import (
     Verdict,
     message_id,
 )
-from .network import network_round, offered_slices
-from .options import Limit, Options, deployed_profile
-from .payloads import check_payload, get_xnet_payload, validate_xnet_payload
-from .queues import Queue, clear, clear_map, delete, delete_map, new_queue, push, push_map
-from .routing import filter, non_existent_canister_replies, post_process, routing_order
-from .slices import (
+from tests.spec.ic.network import network_round, offered_slices
+from tests.spec.ic.options import Limit, Options, deployed_profile
+from tests.spec.ic.payloads import check_payload, get_xnet_payload, validate_xnet_payload
+from tests.spec.ic.queues import Queue, clear, clear_map, delete, delete_map, new_queue, push, push_map
+from tests.spec.ic.routing import filter, non_existent_canister_replies, post_process, routing_order
+from tests.spec.ic.slices import (
     StreamSlice,
     check_slice,
     expected_indexes,
@@ -75,7 +75,7 @@ from .slices import (
     slice_indexes,
     state_and_payload_indexes,
 )
-from .state import CanonicalState, Registry, Stream, expected_index, genesis, move_canisters
+from tests.spec.ic.state import CanonicalState, Registry, Stream, expected_index, genesis, move_canisters
 
 __all__ = [
     "ACCEPT",

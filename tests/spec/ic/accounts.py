@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .events import Event
-from .guarantees import received, strays
-from .ids import CanisterId, SubnetId
-from .messages import ACCEPT, CanisterMessage, Request, cycles_of, message_id
-from .options import Options
-from .state import CallId, CanonicalState, Registry, expected_index
-from .value import Value
+from tests.spec.ic.events import Event
+from tests.spec.ic.guarantees import received, strays
+from tests.spec.ic.ids import CanisterId, SubnetId
+from tests.spec.ic.messages import ACCEPT, CanisterMessage, Request, cycles_of, message_id
+from tests.spec.ic.options import Options
+from tests.spec.ic.state import CallId, CanonicalState, Registry, expected_index
+from tests.spec.ic.value import Value
 
 States = Mapping[SubnetId, CanonicalState]
 

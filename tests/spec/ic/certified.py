@@ -9,8 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .encoding import CURRENT, METADATA_SUBTREE, Header, decoded_header, decoded_message, encoded_header, leb128
-from .errors import (
+from tests.spec.ic.encoding import (
+    CURRENT,
+    METADATA_SUBTREE,
+    Header,
+    decoded_header,
+    decoded_message,
+    encoded_header,
+    leb128,
+)
+from tests.spec.ic.errors import (
     InvalidDestination,
     InvalidSignature,
     InvalidSliceBegin,
@@ -18,11 +26,11 @@ from .errors import (
     NoStreamForSubnet,
     SerializationError,
 )
-from .hash_tree import LabeledTree, Path, Witness, at_path, pruned, recomputed, root_of, witness_of
-from .ids import SubnetId, subnet_bytes
-from .messages import CanisterMessage
-from .state import SubstreamId
-from .tree import index_label, stream_label
+from tests.spec.ic.hash_tree import LabeledTree, Path, Witness, at_path, pruned, recomputed, root_of, witness_of
+from tests.spec.ic.ids import SubnetId, subnet_bytes
+from tests.spec.ic.messages import CanisterMessage
+from tests.spec.ic.state import SubstreamId
+from tests.spec.ic.tree import index_label, stream_label
 
 SIGNATURE = 48
 

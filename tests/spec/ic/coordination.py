@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .certified import CertifiedState, certify
-from .encoding import version_number
-from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
-from .events import Event, canister_event
-from .execution import Behaviour, execute
-from .ids import SubnetId
-from .induction import DecodedBatch, append_to_stream, pre_process
-from .messages import CanisterMessage, Ingress
-from .options import Options
-from .routing import post_process
-from .slices import XNetPayload, decoded_payload
-from .state import CanonicalState, Registry
-from .tree import FULL, METADATA, state_tree, stream_label
+from tests.spec.ic.certified import CertifiedState, certify
+from tests.spec.ic.encoding import version_number
+from tests.spec.ic.errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
+from tests.spec.ic.events import Event, canister_event
+from tests.spec.ic.execution import Behaviour, execute
+from tests.spec.ic.ids import SubnetId
+from tests.spec.ic.induction import DecodedBatch, append_to_stream, pre_process
+from tests.spec.ic.messages import CanisterMessage, Ingress
+from tests.spec.ic.options import Options
+from tests.spec.ic.routing import post_process
+from tests.spec.ic.slices import XNetPayload, decoded_payload
+from tests.spec.ic.state import CanonicalState, Registry
+from tests.spec.ic.tree import FULL, METADATA, state_tree, stream_label
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import cbor2
 
-from .errors import SerializationError
-from .ids import CanisterId, canister_bytes
-from .messages import CanisterMessage, Reason, Request, Response
+from tests.spec.ic.errors import SerializationError
+from tests.spec.ic.ids import CanisterId, canister_bytes
+from tests.spec.ic.messages import CanisterMessage, Reason, Request, Response
 
 Rejects = tuple[tuple[int, Reason], ...]
 """(index, reason), ascending."""

@@ -49,9 +49,19 @@ The order of the list is the order in the round (`step` of 1.1).
 from dataclasses import dataclass, field
 from typing import Any
 
-from .ids import CanisterId, SubnetId
-from .messages import CanisterMessage, Ingress, Message, MessageId, Response, User, cycles_of, kind, message_id
-from .queues import StreamIndex
+from tests.spec.ic.ids import CanisterId, SubnetId
+from tests.spec.ic.messages import (
+    CanisterMessage,
+    Ingress,
+    Message,
+    MessageId,
+    Response,
+    User,
+    cycles_of,
+    kind,
+    message_id,
+)
+from tests.spec.ic.queues import StreamIndex
 
 
 @dataclass(frozen=True)

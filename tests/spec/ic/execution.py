@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .errors import InvariantViolation
-from .events import Event, canister_event, ingress_event
-from .ids import CanisterId, canister_text
-from .messages import (
+from tests.spec.ic.errors import InvariantViolation
+from tests.spec.ic.events import Event, canister_event, ingress_event
+from tests.spec.ic.ids import CanisterId, canister_text
+from tests.spec.ic.messages import (
     MAX_TEXT,
     CanisterMessage,
     Ingress,
@@ -18,9 +18,9 @@ from .messages import (
     cut,
     reject_response,
 )
-from .options import Options
-from .queues import QueueIndex, delete_map, new_queue, push_map
-from .state import CallId, CanonicalState, InHand, QueueName, Registry
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import QueueIndex, delete_map, new_queue, push_map
+from tests.spec.ic.state import CallId, CanonicalState, InHand, QueueName, Registry
 
 MAX_CYCLES = 2**128 - 1
 """What a message carries, and what an answer may bring a balance up to. A refund may bring it beyond."""

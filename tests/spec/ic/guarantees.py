@@ -4,13 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .events import Event
-from .ids import SubnetId
-from .messages import CanisterMessage, MessageId, Request, Response
-from .options import Options
-from .payloads import Proposal
-from .slices import subnet_of
-from .state import Registry
+from tests.spec.ic.events import Event
+from tests.spec.ic.ids import SubnetId
+from tests.spec.ic.messages import CanisterMessage, MessageId, Request, Response
+from tests.spec.ic.options import Options
+from tests.spec.ic.payloads import Proposal
+from tests.spec.ic.slices import subnet_of
+from tests.spec.ic.state import Registry
 
 Place = tuple[SubnetId, SubnetId, Any, int]
 """(source, destination, substream, index) of a message in a stream."""

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import SerializationError
+from tests.spec.ic.errors import SerializationError
 
 LabeledTree = bytes | Mapping[bytes, Any]
 Witness = tuple[Any, ...]

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from .errors import InvariantViolation
-from .events import Event, canister_event, ingress_event
-from .ids import SubnetId
-from .judge import LATE_RESPONSE, Judgement, judge, unwanted
-from .messages import (
+from tests.spec.ic.errors import InvariantViolation
+from tests.spec.ic.events import Event, canister_event, ingress_event
+from tests.spec.ic.ids import SubnetId
+from tests.spec.ic.judge import LATE_RESPONSE, Judgement, judge, unwanted
+from tests.spec.ic.messages import (
     ACCEPT,
     CanisterMessage,
     Ingress,
@@ -20,8 +20,8 @@ from .messages import (
     reject_of,
     reject_response,
 )
-from .options import Options
-from .queues import (
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import (
     Index,
     Queue,
     QueueIndex,
@@ -35,8 +35,8 @@ from .queues import (
     rank,
     successor,
 )
-from .slices import SliceName, StreamSlice, ascending_names, at, explicit_signals, included, subnet_of
-from .state import (
+from tests.spec.ic.slices import SliceName, StreamSlice, ascending_names, at, explicit_signals, included, subnet_of
+from tests.spec.ic.state import (
     CanonicalState,
     QueueName,
     Registry,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .ids import CanisterId, SubnetId
-from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Request, Response, Verdict
-from .options import Options
-from .queues import StreamIndex
-from .state import CallId, CanonicalState, Registry
+from tests.spec.ic.ids import CanisterId, SubnetId
+from tests.spec.ic.messages import ACCEPT, REJECT, CanisterMessage, Reason, Request, Response, Verdict
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import StreamIndex
+from tests.spec.ic.state import CallId, CanonicalState, Registry
 
 LATE_RESPONSE = "late_response"
 

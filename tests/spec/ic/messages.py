@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from .ids import CanisterId, canister_text
+from tests.spec.ic.ids import CanisterId, canister_text
 
 MESSAGE_OVERHEAD = 256
 """D-3."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from .certified import CertifiedStreamSlice, encode_certified_stream_slice
-from .coordination import certified_state, one_round
-from .encoding import version_number
-from .errors import (
+from tests.spec.ic.certified import CertifiedStreamSlice, encode_certified_stream_slice
+from tests.spec.ic.coordination import certified_state, one_round
+from tests.spec.ic.encoding import version_number
+from tests.spec.ic.errors import (
     ContradictoryIndices,
     IndexOverflow,
     InvalidSliceBegin,
@@ -17,15 +17,15 @@ from .errors import (
     SliceError,
     SpecError,
 )
-from .events import Event, canister_event
-from .execution import Behaviour
-from .ids import CanisterId, SubnetId
-from .induction import DecodedBatch, refused_ingress
-from .messages import CanisterMessage, Ingress, RejectCode
-from .options import Options
-from .payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, propose, size_at
-from .removal import end_canisters
-from .slices import (
+from tests.spec.ic.events import Event, canister_event
+from tests.spec.ic.execution import Behaviour
+from tests.spec.ic.ids import CanisterId, SubnetId
+from tests.spec.ic.induction import DecodedBatch, refused_ingress
+from tests.spec.ic.messages import CanisterMessage, Ingress, RejectCode
+from tests.spec.ic.options import Options
+from tests.spec.ic.payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, propose, size_at
+from tests.spec.ic.removal import end_canisters
+from tests.spec.ic.slices import (
     AnySlice,
     SliceName,
     StreamSlice,
@@ -42,7 +42,7 @@ from .slices import (
     subnet_of,
     substream_of,
 )
-from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters
+from tests.spec.ic.state import CanonicalState, Registry, ascending_subnets, install, move_canisters
 
 
 def never_withheld(source: SubnetId, destination: SubnetId) -> bool:

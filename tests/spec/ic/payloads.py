@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from .certified import CertifiedStreamSlice, altered, exchanged, read_payload, take_prefix
-from .encoding import version_number
-from .errors import ContradictoryIndices, PayloadTooLarge, SliceError
-from .ids import SubnetId
-from .options import Options
-from .queues import postfix
-from .sizes import count_bytes
-from .slices import (
+from tests.spec.ic.certified import CertifiedStreamSlice, altered, exchanged, read_payload, take_prefix
+from tests.spec.ic.encoding import version_number
+from tests.spec.ic.errors import ContradictoryIndices, PayloadTooLarge, SliceError
+from tests.spec.ic.ids import SubnetId
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import postfix
+from tests.spec.ic.sizes import count_bytes
+from tests.spec.ic.slices import (
     AnySlice,
     Expected,
     SliceName,
@@ -26,7 +26,7 @@ from .slices import (
     is_empty,
     subnet_of,
 )
-from .state import CanonicalState, Registry, ascending_subnets
+from tests.spec.ic.state import CanonicalState, Registry, ascending_subnets
 
 LEAST_BYTES = 1024
 """With less room than this no messages are added to a payload (X-5), unless it is empty."""

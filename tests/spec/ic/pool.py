@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .certified import (
+from tests.spec.ic.certified import (
     CertifiedStreamSlice,
     decode_certified_stream,
     garbage_collect,
     read_payload,
     take_prefix,
 )
-from .encoding import CURRENT, MAX_U64
-from .errors import InvalidAppend, TakeBeforeSliceBegin
-from .hash_tree import Witness
-from .ids import SubnetId
-from .sizes import certified_bytes
-from .tree import index_label
+from tests.spec.ic.encoding import CURRENT, MAX_U64
+from tests.spec.ic.errors import InvalidAppend, TakeBeforeSliceBegin
+from tests.spec.ic.hash_tree import Witness
+from tests.spec.ic.ids import SubnetId
+from tests.spec.ic.sizes import certified_bytes
+from tests.spec.ic.tree import index_label
 
 Pool = dict[SubnetId, CertifiedStreamSlice]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .errors import IndexOverflow, NotInQueue
+from tests.spec.ic.errors import IndexOverflow, NotInQueue
 
 T = TypeVar("T")
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from .events import Event, canister_event, ingress_event
-from .ids import CanisterId, canister_text
-from .induction import answer_call, append_to_stream
-from .messages import RejectCode, Request, Response, reject_response
-from .options import Options
-from .queues import flat_elements
-from .routing import made_smaller
-from .state import CanonicalState, Registry, remove
+from tests.spec.ic.events import Event, canister_event, ingress_event
+from tests.spec.ic.ids import CanisterId, canister_text
+from tests.spec.ic.induction import answer_call, append_to_stream
+from tests.spec.ic.messages import RejectCode, Request, Response, reject_response
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import flat_elements
+from tests.spec.ic.routing import made_smaller
+from tests.spec.ic.state import CanonicalState, Registry, remove
 
 CAUSE = "canister_removed"
 

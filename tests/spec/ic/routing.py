@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .events import Event, canister_event
-from .ids import CanisterId, SubnetId, draw
-from .induction import answer_call, append_to_stream, without_output
-from .messages import (
+from tests.spec.ic.events import Event, canister_event
+from tests.spec.ic.ids import CanisterId, SubnetId, draw
+from tests.spec.ic.induction import answer_call, append_to_stream, without_output
+from tests.spec.ic.messages import (
     NON_EXISTENT_CANISTER,
     CanisterMessage,
     RejectCode,
@@ -16,9 +16,9 @@ from .messages import (
     payload_size,
     reject_response,
 )
-from .options import Options
-from .queues import Queue, QueueIndex, delete_map, flat_elements
-from .state import CanonicalState, QueueName, Registry, Stream
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import Queue, QueueIndex, delete_map, flat_elements
+from tests.spec.ic.state import CanonicalState, QueueName, Registry, Stream
 
 OutputQueues = Mapping[QueueName, Queue[CanisterMessage]]
 SubnetAssignment = Mapping[CanisterId, SubnetId]

@@ -4,12 +4,12 @@ from the bytes of its header and messages."""
 
 from collections.abc import Sequence
 
-from .certified import CertifiedStreamSlice, read_payload
-from .encoding import CURRENT, encoded_header, encoded_message
-from .messages import CanisterMessage
-from .queues import StreamIndex
-from .slices import AnySlice, StreamSlice, at
-from .state import SubstreamId
+from tests.spec.ic.certified import CertifiedStreamSlice, read_payload
+from tests.spec.ic.encoding import CURRENT, encoded_header, encoded_message
+from tests.spec.ic.messages import CanisterMessage
+from tests.spec.ic.queues import StreamIndex
+from tests.spec.ic.slices import AnySlice, StreamSlice, at
+from tests.spec.ic.state import SubstreamId
 
 SIGNATURE = 48
 

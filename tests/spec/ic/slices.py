@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from . import certified
-from .certified import CertifiedStreamSlice
-from .encoding import CURRENT, version_number
-from .errors import (
+from tests.spec.ic import certified
+from tests.spec.ic.certified import CertifiedStreamSlice
+from tests.spec.ic.encoding import CURRENT, version_number
+from tests.spec.ic.errors import (
     ContradictoryIndices,
     DecodeError,
     EmptySlice,
@@ -28,11 +28,11 @@ from .errors import (
     UnexpectedSignals,
     UnknownSubnet,
 )
-from .ids import SubnetId, subnet_bytes
-from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict
-from .options import Options
-from .queues import StreamIndex, concatenate, maximum, successor
-from .state import (
+from tests.spec.ic.ids import SubnetId, subnet_bytes
+from tests.spec.ic.messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict
+from tests.spec.ic.options import Options
+from tests.spec.ic.queues import StreamIndex, concatenate, maximum, successor
+from tests.spec.ic.state import (
     CanonicalState,
     Registry,
     SubstreamId,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from .errors import InvariantViolation
-from .ids import CanisterId, SubnetId, subnet_bytes
-from .messages import CanisterMessage, Ingress, Reason, Verdict
-from .queues import Queue, QueueIndex, StreamIndex
+from tests.spec.ic.errors import InvariantViolation
+from tests.spec.ic.ids import CanisterId, SubnetId, subnet_bytes
+from tests.spec.ic.messages import CanisterMessage, Ingress, Reason, Verdict
+from tests.spec.ic.queues import Queue, QueueIndex, StreamIndex
 
 SubstreamId = tuple[()] | CanisterId
 QueueName = tuple[CanisterId, CanisterId]

@@ -17,7 +17,7 @@ label is that id followed by the id of the canister that names the substream.
 from collections.abc import Mapping
 from typing import Any
 
-from .encoding import (
+from tests.spec.ic.encoding import (
     CURRENT,
     LOOPBACK_NOT_CERTIFIED,
     METADATA_SUBTREE,
@@ -26,9 +26,9 @@ from .encoding import (
     encoded_metadata,
     leb128,
 )
-from .hash_tree import LabeledTree, root_of
-from .ids import SubnetId, canister_bytes, subnet_bytes
-from .state import CanonicalState, SubstreamId, expected_index, rejects_of, stream_begin, stream_end
+from tests.spec.ic.hash_tree import LabeledTree, root_of
+from tests.spec.ic.ids import SubnetId, canister_bytes, subnet_bytes
+from tests.spec.ic.state import CanonicalState, SubstreamId, expected_index, rejects_of, stream_begin, stream_end
 
 FULL, METADATA = "Full", "Metadata"
 

@@ -4,10 +4,10 @@ cycles; an event of a message has those that it carries)."""
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from .events import Event
-from .ids import CanisterId
-from .judge import LATE_RESPONSE
-from .messages import MessageId
+from tests.spec.ic.events import Event
+from tests.spec.ic.ids import CanisterId
+from tests.spec.ic.judge import LATE_RESPONSE
+from tests.spec.ic.messages import MessageId
 
 LOST = {
     "sender_mismatch",

@@ -14,11 +14,11 @@ Decisions.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from .errors import IcmpError, ensure
-from .events import Ingress
-from .relay import Egress, Hash, Mark, ParaId, Receipt
-from .runtime import Runtime, ingress, upper
-from .trie import R
+from tests.spec.icmp.errors import IcmpError, ensure
+from tests.spec.icmp.events import Ingress
+from tests.spec.icmp.relay import Egress, Hash, Mark, ParaId, Receipt
+from tests.spec.icmp.runtime import Runtime, ingress, upper
+from tests.spec.icmp.trie import R
 
 Lists = Sequence[tuple[int, Sequence[tuple[ParaId, Sequence[bytes]]]]]
 Messages = Sequence[tuple[ParaId, bytes]]

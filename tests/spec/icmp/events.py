@@ -16,7 +16,7 @@ node read: G7), `Reported` (packets that are no queues and cost their sender: 3.
 from dataclasses import dataclass
 from typing import Literal
 
-from .relay import Egress, Hash, Mark, ParaId
+from tests.spec.icmp.relay import Egress, Hash, Mark, ParaId
 
 Ingress = tuple[tuple[int, tuple[tuple[ParaId, Hash], ...]], ...]
 """A list of the runtime: (block number, pairs)."""

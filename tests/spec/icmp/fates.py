@@ -7,8 +7,8 @@ was deregistered, or had its watermark moved past it.
 
 from typing import Literal, NamedTuple
 
-from .history import History
-from .relay import Hash, ParaId
+from tests.spec.icmp.history import History
+from tests.spec.icmp.relay import Hash, ParaId
 
 Fate = Literal["consumed", "unrouted", "gone"]
 

@@ -6,9 +6,9 @@ runtime's lists are held against them. Recursion is the text's; so long chains a
 
 from collections.abc import Mapping, Sequence, Set
 
-from .errors import IcmpError
-from .relay import Block, Hash, Mark, ParaId, Relay
-from .trie import R
+from tests.spec.icmp.errors import IcmpError
+from tests.spec.icmp.relay import Block, Hash, Mark, ParaId, Relay
+from tests.spec.icmp.trie import R
 
 Posted = Mapping[tuple[Hash, ParaId, ParaId], Sequence[bytes]]
 Queues = dict[ParaId, Sequence[bytes]]

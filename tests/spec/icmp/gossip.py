@@ -41,10 +41,10 @@ Decisions.
 
 from collections.abc import Collection, Sequence
 
-from .candidates import Found, collect, missing
-from .events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Read, Row, Verdict
-from .gossip_pool import Taken, earned, end, propagate, push, put, report, send, take
-from .node import (
+from tests.spec.icmp.candidates import Found, collect, missing
+from tests.spec.icmp.events import Fetch, Got, Heads, Ingress, Leaf, NodeId, Read, Row, Verdict
+from tests.spec.icmp.gossip_pool import Taken, earned, end, propagate, push, put, report, send, take
+from tests.spec.icmp.node import (
     Chain,
     Label,
     Node,
@@ -59,11 +59,11 @@ from .node import (
     near,
     topic_of,
 )
-from .options import MAX_CHAIN_HEADS
-from .packets import REPUTATION, Declaration, Envelope, Garbled, Out, Subscriptions, Wanted
-from .reconcile import Ask, More, Sketch, difference, shared, sketch
-from .relay import Block, Hash, ParaId
-from .trie import R, topics
+from tests.spec.icmp.options import MAX_CHAIN_HEADS
+from tests.spec.icmp.packets import REPUTATION, Declaration, Envelope, Garbled, Out, Subscriptions, Wanted
+from tests.spec.icmp.reconcile import Ask, More, Sketch, difference, shared, sketch
+from tests.spec.icmp.relay import Block, Hash, ParaId
+from tests.spec.icmp.trie import R, topics
 
 # 3.5
 

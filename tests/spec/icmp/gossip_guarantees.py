@@ -17,11 +17,11 @@ Decisions.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from .events import Fetch, Got, Heads, Leaf, NodeId, Peer, Pool, Queue, Read, Row, Sent
-from .history import Finding, History, Record, once, unchecked, violated
-from .options import MAX_CHAIN_HEADS, Options
-from .relay import Hash, ParaId
-from .trie import topics
+from tests.spec.icmp.events import Fetch, Got, Heads, Leaf, NodeId, Peer, Pool, Queue, Read, Row, Sent
+from tests.spec.icmp.history import Finding, History, Record, once, unchecked, violated
+from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
+from tests.spec.icmp.relay import Hash, ParaId
+from tests.spec.icmp.trie import topics
 
 Key = tuple[Hash, Hash]
 

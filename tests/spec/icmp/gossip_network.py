@@ -19,15 +19,15 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 
-from .candidates import Found
-from .events import NodeId, Row
-from .gossip_nodes import AnyNodes, Client, Nodes, Said
-from .network import Network
-from .node import topic_of
-from .options import Options
-from .packets import Envelope, Out, Packet
-from .relay import Hash, ParaId
-from .trie import H, u32
+from tests.spec.icmp.candidates import Found
+from tests.spec.icmp.events import NodeId, Row
+from tests.spec.icmp.gossip_nodes import AnyNodes, Client, Nodes, Said
+from tests.spec.icmp.network import Network
+from tests.spec.icmp.node import topic_of
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Envelope, Out, Packet
+from tests.spec.icmp.relay import Hash, ParaId
+from tests.spec.icmp.trie import H, u32
 
 Latency = Callable[[NodeId, NodeId], int]
 Loss = Callable[[NodeId, NodeId], bool]

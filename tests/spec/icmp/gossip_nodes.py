@@ -7,18 +7,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from . import gossip, gossip_pool
-from .candidates import Found
-from .errors import IcmpError
-from .events import Ingress, NodeId
-from .gossip_step import Arrived, take_in
-from .node import Key, Node, Unrouted
-from .options import Options
-from .packets import Envelope, Garbled, Out, Packet, Wanted
-from .relay import GENESIS, Block, Hash, ParaId
-from .runtime import Runtime, egress, ingress
-from .trie import R
-from .wire import decode
+from tests.spec.icmp import gossip, gossip_pool
+from tests.spec.icmp.candidates import Found
+from tests.spec.icmp.errors import IcmpError
+from tests.spec.icmp.events import Ingress, NodeId
+from tests.spec.icmp.gossip_step import Arrived, take_in
+from tests.spec.icmp.node import Key, Node, Unrouted
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.packets import Envelope, Garbled, Out, Packet, Wanted
+from tests.spec.icmp.relay import GENESIS, Block, Hash, ParaId
+from tests.spec.icmp.runtime import Runtime, egress, ingress
+from tests.spec.icmp.trie import R
+from tests.spec.icmp.wire import decode
 
 Said = Packet | tuple[Hash, bytes]
 """A packet, or a topic with raw bytes."""

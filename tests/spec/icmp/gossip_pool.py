@@ -6,12 +6,12 @@ Decisions: those of `gossip`.
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from .events import NodeId, Peer, Pool, Reported, Sent
-from .network import messages_hash
-from .node import Chain, Key, Node, PeerState, allowed, listed
-from .packets import REPUTATION, Declaration, Envelope, Out, Packet, Subscriptions, size
-from .reconcile import FIRST_CAPACITY, sketch
-from .relay import Hash
+from tests.spec.icmp.events import NodeId, Peer, Pool, Reported, Sent
+from tests.spec.icmp.network import messages_hash
+from tests.spec.icmp.node import Chain, Key, Node, PeerState, allowed, listed
+from tests.spec.icmp.packets import REPUTATION, Declaration, Envelope, Out, Packet, Subscriptions, size
+from tests.spec.icmp.reconcile import FIRST_CAPACITY, sketch
+from tests.spec.icmp.relay import Hash
 
 
 def send(node: Node, chain: Chain, now: int, out: Out, k: NodeId, t: Hash, root: Hash) -> None:

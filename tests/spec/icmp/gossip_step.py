@@ -17,12 +17,12 @@ Decisions.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import gossip, gossip_pool
-from .events import NodeId
-from .node import Chain, Label, Node
-from .packets import Declaration, Envelope, Garbled, Out, Packet, Subscriptions
-from .reconcile import Ask, More, Sketch
-from .relay import Block, Hash
+from tests.spec.icmp import gossip, gossip_pool
+from tests.spec.icmp.events import NodeId
+from tests.spec.icmp.node import Chain, Label, Node
+from tests.spec.icmp.packets import Declaration, Envelope, Garbled, Out, Packet, Subscriptions
+from tests.spec.icmp.reconcile import Ask, More, Sketch
+from tests.spec.icmp.relay import Block, Hash
 
 
 @dataclass

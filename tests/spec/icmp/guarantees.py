@@ -7,10 +7,10 @@ They know nothing of how lists are made. G7, G8 and the second half of G4 (pools
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from .events import Consumed, Included, Ingress
-from .history import Finding, History, Record, once, unchecked, violated
-from .relay import Hash, ParaId
-from .trie import EMPTY_ROOT, H
+from tests.spec.icmp.events import Consumed, Included, Ingress
+from tests.spec.icmp.history import Finding, History, Record, once, unchecked, violated
+from tests.spec.icmp.relay import Hash, ParaId
+from tests.spec.icmp.trie import EMPTY_ROOT, H
 
 
 def own_chains(h: History) -> Iterator[tuple[tuple[Hash, ...], ParaId, list[Included]]]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .events import Called, Consumed, Included, Lists, Queue, RelayRow, Row
-from .options import Options
-from .relay import Hash, Mark, ParaId
+from tests.spec.icmp.events import Called, Consumed, Included, Lists, Queue, RelayRow, Row
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.relay import Hash, Mark, ParaId
 
 Status = Literal["violated", "unchecked"]
 

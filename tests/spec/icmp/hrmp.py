@@ -30,7 +30,7 @@ Decisions where X-6 is silent.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from .trie import H, scale_bytes, u32
+from tests.spec.icmp.trie import H, scale_bytes, u32
 
 ParaId = int
 Pair = tuple[ParaId, ParaId]

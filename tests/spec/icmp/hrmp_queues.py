@@ -23,8 +23,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .hrmp import FIRST_HEAD, Channel, Pair, ParaId, next_head
-from .trie import compact, scale_bytes
+from tests.spec.icmp.hrmp import FIRST_HEAD, Channel, Pair, ParaId, next_head
+from tests.spec.icmp.trie import compact, scale_bytes
 
 MESSAGES = b"\x01"
 SUSPEND, RESUME = b"\x02\x00", b"\x02\x01"

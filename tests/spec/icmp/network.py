@@ -10,12 +10,12 @@ with the error of 3.4 before the runtime sees it, unless `attested` says otherwi
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .candidates import Candidate, Lists, Messages, collect, egress_queues, egress_roots, validate
-from .events import Consumed, Included, Queue, Refused, Row
-from .options import Options
-from .relay import GENESIS, Block, Hash, Mark, ParaId, Receipt, block_on
-from .runtime import Call, Runtime, include_valid, ingress
-from .trie import H, R, u32
+from tests.spec.icmp.candidates import Candidate, Lists, Messages, collect, egress_queues, egress_roots, validate
+from tests.spec.icmp.events import Consumed, Included, Queue, Refused, Row
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.relay import GENESIS, Block, Hash, Mark, ParaId, Receipt, block_on
+from tests.spec.icmp.runtime import Call, Runtime, include_valid, ingress
+from tests.spec.icmp.trie import H, R, u32
 
 
 def messages_hash(messages: Sequence[bytes]) -> Hash:

@@ -29,10 +29,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from .events import NodeId
-from .options import MAX_CHAIN_HEADS, Options
-from .relay import Block, Hash, ParaId
-from .trie import topics
+from tests.spec.icmp.events import NodeId
+from tests.spec.icmp.options import MAX_CHAIN_HEADS, Options
+from tests.spec.icmp.relay import Block, Hash, ParaId
+from tests.spec.icmp.trie import topics
 
 Key = tuple[Hash, Hash]
 """Topic and root."""

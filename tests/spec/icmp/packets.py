@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .events import NodeId, Row
-from .node import Label
-from .reconcile import Ask, More, Sketch
-from .relay import Hash, ParaId
+from tests.spec.icmp.events import NodeId, Row
+from tests.spec.icmp.node import Label
+from tests.spec.icmp.reconcile import Ask, More, Sketch
+from tests.spec.icmp.relay import Hash, ParaId
 
 REPUTATION = {"good": 50, "UnexpectedQueue": -100, "RootMismatch": -150, "BadNeighborPacket": -300, "Malformed": -500}
 """X-1. RootMismatch is per message, of at least one (D-14)."""

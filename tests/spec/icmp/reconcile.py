@@ -16,10 +16,10 @@ Decisions.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from .events import NodeId
-from .node import Chain, Key, Label, Node, common, subscribed
-from .relay import Hash
-from .trie import H
+from tests.spec.icmp.events import NodeId
+from tests.spec.icmp.node import Chain, Key, Label, Node, common, subscribed
+from tests.spec.icmp.relay import Hash
+from tests.spec.icmp.trie import H
 
 FIRST_CAPACITY = 4
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .trie import H, u32
+from tests.spec.icmp.trie import H, u32
 
 Hash = bytes
 ParaId = int

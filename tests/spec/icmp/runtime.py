@@ -20,11 +20,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .errors import IcmpError, ensure
-from .events import Called, Included, Ingress, Lists, Refused, RelayRow, Row
-from .options import Options
-from .relay import GENESIS, Block, Hash, Mark, ParaId, Receipt, Relay
-from .trie import EMPTY_ROOT
+from tests.spec.icmp.errors import IcmpError, ensure
+from tests.spec.icmp.events import Called, Included, Ingress, Lists, Refused, RelayRow, Row
+from tests.spec.icmp.options import Options
+from tests.spec.icmp.relay import GENESIS, Block, Hash, Mark, ParaId, Receipt, Relay
+from tests.spec.icmp.trie import EMPTY_ROOT
 
 
 @dataclass(frozen=True)

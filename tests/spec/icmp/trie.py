@@ -6,7 +6,7 @@ The trie is built from the definition: sort by nibbles, split where keys part. N
 import hashlib
 from collections.abc import Sequence
 
-from .options import Options
+from tests.spec.icmp.options import Options
 
 Nibbles = tuple[int, ...]
 LEAF, BRANCH, BRANCH_WITH_VALUE = 0b01, 0b10, 0b11

@@ -6,10 +6,10 @@ shortest form, bytes that are left over, and every other kind of packet are Malf
 not the wire's to say (3.6).
 """
 
-from .errors import ensure
-from .packets import Declaration, Envelope
-from .relay import Hash
-from .trie import compact, scale_bytes
+from tests.spec.icmp.errors import ensure
+from tests.spec.icmp.packets import Declaration, Envelope
+from tests.spec.icmp.relay import Hash
+from tests.spec.icmp.trie import compact, scale_bytes
 
 NEIGHBOR, V1, PARACHAIN_MESSAGES = 1, 1, 3
 

@@ -2,11 +2,20 @@
 
 from dataclasses import replace
 
-from .errors import XdmError
-from .keys import blake2b
-from .options import U128, U256
-from .state import Account, ChainNode, Channel, ChannelState, Handler, note_transfer_out, subtract, transaction
-from .values import (
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.options import U128, U256
+from tests.spec.xdm.state import (
+    Account,
+    ChainNode,
+    Channel,
+    ChannelState,
+    Handler,
+    note_transfer_out,
+    subtract,
+    transaction,
+)
+from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
     ChannelClose,

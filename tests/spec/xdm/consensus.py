@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from .errors import XdmError
-from .events import Event
-from .keys import blake2b
-from .state import ChainNode, settle, transaction
-from .values import Chain, Receipt, encode_receipt
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.state import ChainNode, settle, transaction
+from tests.spec.xdm.values import Chain, Receipt, encode_receipt
 
 NOTHING: tuple[frozenset[Chain], frozenset[Chain]] = (frozenset(), frozenset())
 

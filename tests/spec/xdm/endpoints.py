@@ -3,12 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .channels import credit, send_message, withdraw
-from .errors import DispatchError, XdmError
-from .relay import OverWeight
-from .scale import Reader, blob, u128
-from .state import Account, ChainNode, note_claimed, note_rejected, note_transfer_in, note_transfer_out, transaction
-from .values import Chain, EndpointRequest, encode_chain, read_chain
+from tests.spec.xdm.channels import credit, send_message, withdraw
+from tests.spec.xdm.errors import DispatchError, XdmError
+from tests.spec.xdm.relay import OverWeight
+from tests.spec.xdm.scale import Reader, blob, u128
+from tests.spec.xdm.state import (
+    Account,
+    ChainNode,
+    note_claimed,
+    note_rejected,
+    note_transfer_in,
+    note_transfer_out,
+    transaction,
+)
+from tests.spec.xdm.values import Chain, EndpointRequest, encode_chain, read_chain
 
 TRANSPORTER = 1
 

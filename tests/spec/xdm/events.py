@@ -12,7 +12,7 @@ its call). A deposit's moves are (held, released, burned).
 
 from dataclasses import dataclass
 
-from .values import Chain
+from tests.spec.xdm.values import Chain
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .events import Event
-from .values import CONSENSUS, Chain
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.values import CONSENSUS, Chain
 
 Place = tuple[Chain, Chain, int, int]
 """(chain, foreign, channel, nonce)."""

@@ -4,8 +4,8 @@ import hashlib
 
 import xxhash
 
-from .scale import little, u256
-from .values import Chain, encode_chain
+from tests.spec.xdm.scale import little, u256
+from tests.spec.xdm.values import Chain, encode_chain
 
 
 def twox128(text: str) -> bytes:

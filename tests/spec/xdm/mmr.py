@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from Crypto.Hash import keccak
 
-from .errors import XdmError
-from .values import MmrProof
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.values import MmrProof
 
 
 def keccak256(data: bytes) -> bytes:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from .channels import apply_allowlist_updates, close_exhausted
-from .consensus import (
+from tests.spec.xdm.channels import apply_allowlist_updates, close_exhausted
+from tests.spec.xdm.consensus import (
     NOTHING,
     confirm_receipts,
     prove_fraud,
@@ -25,22 +25,31 @@ from .consensus import (
     submit_receipt,
     with_parent,
 )
-from .endpoints import TRANSPORTER, Program, Transporter
-from .errors import XdmError
-from .events import Event
-from .guarantees import Record
-from .keys import blake2b
-from .mmr import Mmr, keccak256
-from .options import Options
-from .programs import Programs
-from .proofs import Kind
-from .relay import refuse, submit, validate
-from .relayers import Relayer
-from .responses import pay_operators
-from .scale import little
-from .state import Account, ChainNode, Handler, State, View, issuance, storage
-from .trie import Trie
-from .values import CONSENSUS, Bundle, Chain, CrossDomainMessage, MmrLeaf, Receipt, decode_xdm, encode_leaf
+from tests.spec.xdm.endpoints import TRANSPORTER, Program, Transporter
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.guarantees import Record
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.mmr import Mmr, keccak256
+from tests.spec.xdm.options import Options
+from tests.spec.xdm.programs import Programs
+from tests.spec.xdm.proofs import Kind
+from tests.spec.xdm.relay import refuse, submit, validate
+from tests.spec.xdm.relayers import Relayer
+from tests.spec.xdm.responses import pay_operators
+from tests.spec.xdm.scale import little
+from tests.spec.xdm.state import Account, ChainNode, Handler, State, View, issuance, storage
+from tests.spec.xdm.trie import Trie
+from tests.spec.xdm.values import (
+    CONSENSUS,
+    Bundle,
+    Chain,
+    CrossDomainMessage,
+    MmrLeaf,
+    Receipt,
+    decode_xdm,
+    encode_leaf,
+)
 
 PROGRAM = 7
 Call = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -22,10 +22,10 @@ not open any more.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .channels import credit, has_room, new_outbox_message, send_message
-from .errors import DispatchError, XdmError
-from .scale import Reader, blob, little, u128
-from .state import (
+from tests.spec.xdm.channels import credit, has_room, new_outbox_message, send_message
+from tests.spec.xdm.errors import DispatchError, XdmError
+from tests.spec.xdm.scale import Reader, blob, little, u128
+from tests.spec.xdm.state import (
     Account,
     ChainNode,
     Channel,
@@ -37,7 +37,7 @@ from .state import (
     subtract,
     transaction,
 )
-from .values import Chain, CollectedFee, EndpointCall, EndpointRequest
+from tests.spec.xdm.values import Chain, CollectedFee, EndpointCall, EndpointRequest
 
 PROGRAMS = 2
 ACCEPTED = b"\2"

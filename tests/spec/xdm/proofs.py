@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from .errors import XdmError
-from .keys import confirmed_key, outbox_key, responses_key
-from .mmr import keccak256, root_of
-from .state import ChainNode
-from .trie import read_storage
-from .values import (
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.keys import confirmed_key, outbox_key, responses_key
+from tests.spec.xdm.mmr import keccak256, root_of
+from tests.spec.xdm.state import ChainNode
+from tests.spec.xdm.trie import read_storage
+from tests.spec.xdm.values import (
     CONSENSUS,
     Chain,
     ConsensusProof,

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from .channels import close_locally
-from .errors import DispatchError, XdmError, custom, dispatch
-from .keys import blake2b
-from .options import U128, U256
-from .proofs import Kind, message_root, read_message, verify_mmr
-from .responses import acknowledge, prepare_response, process_response, result_of, set_open
-from .state import ChainNode, Channel, ChannelState, Early, note_transfer_in, transaction
-from .values import (
+from tests.spec.xdm.channels import close_locally
+from tests.spec.xdm.errors import DispatchError, XdmError, custom, dispatch
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.options import U128, U256
+from tests.spec.xdm.proofs import Kind, message_root, read_message, verify_mmr
+from tests.spec.xdm.responses import acknowledge, prepare_response, process_response, result_of, set_open
+from tests.spec.xdm.state import ChainNode, Channel, ChannelState, Early, note_transfer_in, transaction
+from tests.spec.xdm.values import (
     TAG_CLOSE,
     TAG_OPEN,
     Chain,

@@ -8,22 +8,14 @@ deployed cache of its own progress too; a fork clears it.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .keys import confirmed_key, outbox_key, responses_key
-from .options import CHANNELS_A_BLOCK, NONCES_A_CHANNEL
-from .state import ChainNode, State
-from .values import (
-    CONSENSUS,
-    Chain,
-    ConsensusProof,
-    CrossDomainMessage,
-    Proof,
-    Tag,
-    encode_xdm,
-)
+from tests.spec.xdm.keys import confirmed_key, outbox_key, responses_key
+from tests.spec.xdm.options import CHANNELS_A_BLOCK, NONCES_A_CHANNEL
+from tests.spec.xdm.state import ChainNode, State
+from tests.spec.xdm.values import CONSENSUS, Chain, ConsensusProof, CrossDomainMessage, Proof, Tag, encode_xdm
 
 if TYPE_CHECKING:
-    from .network import Network, Snapshot
-    from .proofs import Kind
+    from tests.spec.xdm.network import Network, Snapshot
+    from tests.spec.xdm.proofs import Kind
 
 
 def prove(

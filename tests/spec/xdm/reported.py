@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 
-from .guarantees import Place, Record, Side, mirror, place, rows, side
-from .values import Chain
+from tests.spec.xdm.guarantees import Place, Record, Side, mirror, place, rows, side
+from tests.spec.xdm.values import Chain
 
 
 def waiting_calls(record: Record) -> list[tuple[Chain, bytes | None, int | None]]:

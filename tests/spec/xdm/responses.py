@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from .channels import credit
-from .errors import XdmError, name_of
-from .keys import blake2b
-from .state import ChainNode, ChannelState, Early, subtract, transaction
-from .values import (
+from tests.spec.xdm.channels import credit
+from tests.spec.xdm.errors import XdmError, name_of
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.state import ChainNode, ChannelState, Early, subtract, transaction
+from tests.spec.xdm.values import (
     TAG_OPEN,
     Chain,
     ChannelClose,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from .errors import XdmError
+from tests.spec.xdm.errors import XdmError
 
 T = TypeVar("T")
 

@@ -6,12 +6,22 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
-from .errors import DispatchError, XdmError
-from .events import Event
-from .keys import channel_key, confirmed_key, outbox_key, responses_key
-from .options import U128, Options
-from .scale import little, option, u128, u256
-from .values import CONSENSUS, Chain, EndpointRequest, Key, Message, Receipt, Tag, encode_message, encode_receipt
+from tests.spec.xdm.errors import DispatchError, XdmError
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.keys import channel_key, confirmed_key, outbox_key, responses_key
+from tests.spec.xdm.options import U128, Options
+from tests.spec.xdm.scale import little, option, u128, u256
+from tests.spec.xdm.values import (
+    CONSENSUS,
+    Chain,
+    EndpointRequest,
+    Key,
+    Message,
+    Receipt,
+    Tag,
+    encode_message,
+    encode_receipt,
+)
 
 Account = bytes
 K = TypeVar("K")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .errors import XdmError
-from .keys import blake2b
-from .scale import Reader, blob, little
-from .values import StorageProof
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.keys import blake2b
+from tests.spec.xdm.scale import Reader, blob, little
+from tests.spec.xdm.values import StorageProof
 
 Nibbles = tuple[int, ...]
 EMPTY_ROOT = blake2b(b"\0")

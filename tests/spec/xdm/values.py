@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .errors import FIELDS, DispatchError, XdmError
-from .scale import Reader, blob, compact, little, option, u128, u256, vec
+from tests.spec.xdm.errors import FIELDS, DispatchError, XdmError
+from tests.spec.xdm.scale import Reader, blob, compact, little, option, u128, u256, vec
 
 Chain = int
 CONSENSUS = -1

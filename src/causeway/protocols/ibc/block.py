@@ -2,48 +2,218 @@
 
 Every step is a function of the state and of what the step before gave; the steps and their order are those of
 ``docs/protocols/ibc.md``, "One block of one zone".
+
+The handlers of a block: each program runs over what it is given, in the block's order (IBC reference 3.3, 3.4).
+
+Outcomes for a packet: its receipt at once, without a program; handled, with an answer now or later; handled, and undone
+because it failed (G10), or because it has no answer where that is not allowed. For an answer: its packet ends; or its
+handler failed, and nothing of it happened (``HandlerFault``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from causeway_proofs.order import Rows, find_positions, group_rows, stable_order
 
-from causeway.model.frame import Frame, concat, repeated, repeated_bytes
-from causeway.model.intervals import Intervals
-from causeway.model.joins import lookup, over, stretches
-from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
-from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.core.frame import Frame, concat, repeat_bytes, repeat_text, repeat_value
+from causeway.core.joins import Intervals, expand_ranges, lookup_rows, merge_ranges
+from causeway.core.vocabulary import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.protocols.contract import Inputs
-from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ibc.answers import answers_by_slot, carried_whole, receipt_codes
-from causeway.protocols.ibc.backing_off import remember
-from causeway.protocols.ibc.carrying import own_share
+from causeway.protocols.ibc.calls.receive import result_codes
+from causeway.protocols.ibc.calls.recovery import recover
+from causeway.protocols.ibc.calls.send import send
+from causeway.protocols.ibc.calls.submission import RelayPlan, process_submissions
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.delays import with_known
-from causeway.protocols.ibc.disconnecting import ended, is_final
-from causeway.protocols.ibc.entries import entry_digests
-from causeway.protocols.ibc.evidence import weigh
-from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
-from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
-from causeway.protocols.ibc.messages.send import send
-from causeway.protocols.ibc.notices import notice_rows
+from causeway.protocols.ibc.disconnection import disconnect, end_connections, is_final
+from causeway.protocols.ibc.events import zone_event_rows
+from causeway.protocols.ibc.program_inputs import (
+    ARRIVAL_COLUMNS,
+    ReceiptCode,
+    answers_by_slot,
+    ingress_arrivals,
+    is_installed_locally,
+    receipt_codes,
+    receipt_texts,
+    restore_identities,
+    truncate_receipts,
+)
 from causeway.protocols.ibc.progress import Pair
-from causeway.protocols.ibc.pushing import push, with_ready
-from causeway.protocols.ibc.recovering import recover
+from causeway.protocols.ibc.queue_entries import entry_digests, push, update_ready
+from causeway.protocols.ibc.relay.backoff import record_backoffs
+from causeway.protocols.ibc.relay.delays import record_known_headers
+from causeway.protocols.ibc.relay.evidence import verify_proofs
+from causeway.protocols.ibc.relay.submissions import select_own_share
 from causeway.protocols.ibc.state import (
     RECEIPT,
     SEND,
     SLOTS_SCHEMA,
     STATE_TABLES,
     State,
-    answering,
     connection_rows,
     lanes_of,
+    reverse_lanes,
 )
-from causeway.protocols.ibc.submitting import RelayPlan, take_submissions
-from causeway.protocols.messages import LANE, LANE_COLUMNS, NO_QUEUE
+from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.shared.execution import Execution
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE
+
+PUSHED = [*LANE, *MESSAGE_COLUMNS, "of_program"]
+"""What is pushed to a queue, and whether a program made it."""
+
+CODES = np.array(list(ReceiptCode))
+NAMES = [code.name for code in ReceiptCode]
+
+
+@dataclass(frozen=True)
+class ExecutionResult:
+    """What came of the handlers.
+
+    ``state``: with the programs after. ``produced``: message columns, in the order of the arrivals that they came of.
+    ``handled``: packets that programs have taken; ``immediate``: receipts (``PUSHED`` and ``index``) of the others.
+    ``settled``: answers whose packets have ended.
+    """
+
+    state: State
+    produced: Frame
+    handled: Frame
+    immediate: Frame
+    settled: Frame
+
+
+@dataclass(frozen=True)
+class AnswerHandlersRaised:
+    """Answers (lane, ``index``) at which handlers raised: they must not have come."""
+
+    answers: Frame
+
+
+def run_handlers(
+    state: State, packets: Frame, answers: Frame, local: Frame, users: Frame, context: Context, log: EventLog
+) -> ExecutionResult | AnswerHandlersRaised:
+    """Run the programs over a block's packets and answers by ``sequence``, then local messages, then those of users.
+
+    Where a handler of an answer raises, nothing else is known yet: the calls of the block have to be made again without
+    that one. The answer to a packet that the zone has forged in the name of a program that it does not have ends the
+    packet, and nobody hears it; that to a final packet, too.
+    """
+    codes = result_codes(packets, state, context)
+    served = (codes == 0) & ~is_final(packets)
+    while True:
+        handled = packets.filter(served).with_columns(via=np.uint8(Via.LANE))
+        heard = answers.filter(is_installed_locally(answers, state, context))
+        from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, heard)])
+        by_sequence = stable_order(from_afar["sequence"].view(np.uint64))
+        from_afar = from_afar.take(by_sequence)
+        arrivals = concat([part.select(ARRIVAL_COLUMNS) for part in (from_afar, local, users)])
+        order = stable_order(arrivals["receiver"])
+        inputs = arrivals.take(order)
+        outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
+        failed = order[outcome.failures["row"]]
+        of_answers = _remote_answers(arrivals.take(failed))
+        if of_answers.any():
+            at = _remote_answers(inputs.take(outcome.raised["row"]))
+            log.failures(inputs, outcome.raised.filter(at), inputs["destination"])
+            return AnswerHandlersRaised(arrivals.take(failed[of_answers]).select(LANE_COLUMNS))
+        silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
+        if silent.any():
+            unanswered = np.flatnonzero(served)[silent]
+            codes[unanswered], served[unanswered] = ReceiptCode.HANDLER_FAILED, False
+            continue
+        break
+    _log(arrivals, failed, outcome, log)
+    log.failures(inputs, outcome.raised, inputs["destination"])
+    _log_unheard(answers.filter(~is_installed_locally(answers, state, context)), log)
+    produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
+    after = state.with_programs(outcome.accounts, outcome.programs)
+    finals = packets.filter(is_final(packets) & (codes == 0))
+    after = disconnect(after, finals["destination"], finals["source"])
+    # The receipts of packets that no program handles; each leaves an event that says why, if not final.
+    packets = packets.filter(~served)
+    codes = codes[~served]
+    # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
+    rejected = ~is_final(packets)
+    names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
+    where = {"chain": packets["destination"], "code": codes, "via": Via.LANE, "reason": names}
+    bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
+    log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
+    immediate = protocol_answers(packets, codes).select([*PUSHED, "index"])
+    return ExecutionResult(after, produced, handled, immediate, answers)
+
+
+def _remote_answers(arrivals: Frame) -> np.ndarray:
+    """Return which arrivals are answers from another zone: when their handler raises, the packet stays (3.4)."""
+    return np.asarray((arrivals["kind"] == Kind.RESPONSE) & (arrivals["source"] != arrivals["destination"]))
+
+
+def _silent(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
+    """Return which packets have no answer where they must have one at once (``acknowledgements = synchronous``).
+
+    ``rows``: of each packet among the arrivals; ``order``: of each input. Only an answer that the packet's own run
+    made counts: a later one is late, in the same block too.
+    """
+    if context.options.acknowledgements == "asynchronous" or len(handled) == 0:
+        return np.zeros(len(handled), dtype=bool)
+    packet = np.full(len(order), -1, dtype=np.int64)
+    packet[rows] = np.arange(len(handled))
+    packet = packet[order[outcome.origins]]
+    given = np.flatnonzero((outcome.produced["kind"] == Kind.RESPONSE) & (packet >= 0))
+    asked = packet[given]
+    for one, other in (("receiver", "sender"), ("sender", "receiver"), ("callback", "callback")):
+        own = outcome.produced[one][given] == handled[other][asked]
+        given, asked = given[own], asked[own]
+    silent = np.ones(len(handled), dtype=bool)
+    silent[asked] = False
+    return silent
+
+
+def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> None:
+    bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
+    bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
+    of_user = arrivals["source"] == NO_CHAIN
+    position = np.where(of_user, arrivals["callback"], arrivals["index"])
+    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
+    # A time-out came over no lane: it is what the absence of a receipt means. Its index is that of our own packet.
+    timed_out = arrivals["via"] == Via.TIMEOUT
+    nowhere = of_user | timed_out
+    ends = {name: np.where(nowhere, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
+    substream = np.where(timed_out, np.uint64(SEND), arrivals["substream"])
+    rows = arrivals.with_columns(**ends, substream=substream)
+    log.add(event_rows(rows, bits, on_lane=True, queue_index=position, **where))
+    if len(failed):
+        rows = arrivals.take(failed)
+        reason = outcome.failures["text"].dictionary_encode()
+        where = {"chain": rows["destination"], "code": ReceiptCode.HANDLER_FAILED, "reason": reason}
+        log.add(event_rows(rows, Event.REJECTED, queue_index=rows["index"], **where))
+
+
+def _log_unheard(answers: Frame, log: EventLog) -> None:
+    """Leave an event for each answer to a packet that no program here sent: the zone itself has forged it."""
+    bits = np.full(len(answers), int(Event.RECEIVED | Event.DROPPED), dtype=np.uint16)
+    final = is_final(answers)
+    bits[final] = int(Event.RECEIVED)
+    where = {"chain": answers["destination"], "code": answers["code"], "via": answers["via"]}
+    reason = names_column(["", ReceiptCode.NO_PROGRAM.name], ~final)
+    # A time-out came over no lane: it is logged with that of the packet.
+    timed_out, packets = answers["via"] == Via.TIMEOUT, reverse_lanes(answers, SEND)
+    rows = answers.with_columns(**{name: np.where(timed_out, packets[name], answers[name]) for name in LANE})
+    log.add(event_rows(rows, bits, on_lane=True, queue_index=rows["index"], reason=reason, **where))
+
+
+def protocol_answers(requests: Frame, codes: np.ndarray) -> Frame:
+    """Return the answers that the protocol itself gives to requests; all that was attached goes back."""
+    length, lanes = len(requests), reverse_lanes(requests, RECEIPT)
+    return requests.with_columns(
+        **{name: lanes[name] for name in LANE},
+        kind=np.where(is_final(requests), requests["kind"], np.uint8(Kind.RESPONSE)),
+        sender=requests["receiver"],
+        receiver=requests["sender"],
+        code=codes.astype(np.uint8),
+        method=repeat_text("", length),
+        payload=receipt_texts(requests, codes),
+        of_program=repeat_value(np.bool_(False), length),
+    )
 
 
 def process_block(
@@ -61,12 +231,15 @@ def process_block(
     users = ingress_arrivals(inputs.ingress, inputs.carried, state, context, log)
     calls, unserved = _local_arrivals(local, state)
     if context.options.relay.users or context.options.relay.sponsored:
-        plan = replace(plan, submissions=own_share(plan.submissions, offered, inputs.own, context))
+        plan = replace(plan, submissions=select_own_share(plan.submissions, offered, inputs.own, context))
     # What the proofs of a block amount to; `messages`: the entries that they cover, by lane and index.
     leaves = entry_digests(offered, context.zones, context.tick_ns)[1]
-    evidence, raising = weigh(plan.submissions, plan.provable.proofs, offered, leaves, context), dict[Pair, Intervals]()
+    evidence, raising = (
+        verify_proofs(plan.submissions, plan.provable.proofs, offered, leaves, context),
+        dict[Pair, Intervals](),
+    )
     while True:
-        after, accepted = take_submissions(
+        after, accepted = process_submissions(
             state, plan, offered, inputs.headers, context, evidence=evidence, raising=raising
         )
         entries = accepted.entries
@@ -75,18 +248,18 @@ def process_block(
         answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, inputs.own)
         after = after.trimmed(local)
         taken = run_handlers(after, packets, answers, calls, users, context, log)
-        if isinstance(taken, Handled):
+        if isinstance(taken, ExecutionResult):
             break
         # Where the program that waits for an answer raises, the call is refused (3.4), and all behind it is judged by
         # that: the same block from the same state, which gives the same but for this.
         _note(taken.answers, raising, ordered)
     if accepted.notices:
-        log.add(notice_rows(accepted.notices))
+        log.add(zone_event_rows(accepted.notices))
     accepted.fees.log(log)
     if len(accepted.cleaned):
         # What came of the handlers without receipts below the heads of their queues.
         immediate = taken.immediate
-        passed = immediate["index"] < taken.state.queues.count_of("begin", immediate)
+        passed = immediate["index"] < taken.state.queues.read_counters("begin", immediate)
         taken = replace(taken, handled=_not_below_head(taken.handled, taken.state), immediate=immediate.filter(~passed))
     state = _popped(taken.state, taken.settled, log)
     # Leave an event for each of our packets that ended without a receipt.
@@ -98,13 +271,17 @@ def process_block(
     )
     if len(late):
         where = {"chain": late["destination"], "queue_index": late["index"]}
-        log.add(event_rows(packets, Event.TIMED_OUT, code=Code.TIMEOUT, **where))
+        log.add(event_rows(packets, Event.TIMED_OUT, code=ReceiptCode.TIMEOUT, **where))
     sent, receipts, slots = _outgoing(state, taken, context, log)
-    state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds), own)
+    state, own = end_connections(
+        replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds), own
+    )
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
-    state = with_ready(replace(state, slots=slots), before, ordered)
-    state = remember(with_known(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context)
+    state = update_ready(replace(state, slots=slots), before, ordered)
+    state = record_backoffs(
+        record_known_headers(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context
+    )
     # The state without the runs that nobody will ask for: popped packets and local messages, and receipts that the
     # destination has processed, as far as relayers saw.
     queues, connections = state.queues.counters, state.connections
@@ -120,7 +297,7 @@ def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None
     must not have been tried."""
     answers = in_lane_order(answers)
     if ordered:
-        answers = answers.take(groups_of(*(answers[name] for name in LANE)).starts)
+        answers = answers.take(group_rows(*(answers[name] for name in LANE)).starts)
     columns = (answers[name].tolist() for name in ("destination", "source", "index"))
     for chain, counterparty, index in zip(*columns, strict=True):
         raising.setdefault((chain, counterparty), Intervals()).add(index, index + 1)
@@ -136,9 +313,9 @@ def _with_tails(state: State, packets: Frame) -> State:
     if len(packets) == 0:
         return state
     packets = in_lane_order(packets.select(LANE_COLUMNS))
-    groups = groups_of(*(packets[name] for name in LANE))
+    groups = group_rows(*(packets[name] for name in LANE))
     last = packets.take(groups.starts + groups.counts - 1)
-    queues = state.queues.extend(answering(last, RECEIPT), last["index"] + np.uint64(1))
+    queues = state.queues.extend(reverse_lanes(last, RECEIPT), last["index"] + np.uint64(1))
     return replace(state, queues=queues)
 
 
@@ -148,14 +325,14 @@ def _cleaned(state: State, cleaned: Frame) -> State:
         return state
     # A queue may be cleaned more than once: the last goes furthest.
     cleaned = cleaned.take(stable_order(*(cleaned[name] for name in (*LANE, "end"))))
-    groups = groups_of(*(cleaned[name] for name in LANE))
+    groups = group_rows(*(cleaned[name] for name in LANE))
     last = cleaned.take(groups.starts + groups.counts - 1)
-    lanes, to = answering(last, RECEIPT), last["end"]
+    lanes, to = reverse_lanes(last, RECEIPT), last["end"]
     state = replace(state, queues=state.queues.advance(lanes, to), leaves=state.leaves.advance(lanes, to))
     return replace(
         state,
         slots=_not_below_head(state.slots, state),
-        receipts=state.receipts.filter(state.receipts["index"] >= state.queues.count_of("begin", state.receipts))
+        receipts=state.receipts.filter(state.receipts["index"] >= state.queues.read_counters("begin", state.receipts))
         if len(state.receipts)
         else state.receipts,
     )
@@ -163,7 +340,7 @@ def _cleaned(state: State, cleaned: Frame) -> State:
 
 def _not_below_head(packets: Frame, state: State) -> Frame:
     """Return the packets (lane or ends, ``index``) whose receipts are not below the heads of their queues."""
-    return packets.filter(packets["index"] >= state.queues.count_of("begin", answering(packets, RECEIPT)))
+    return packets.filter(packets["index"] >= state.queues.read_counters("begin", reverse_lanes(packets, RECEIPT)))
 
 
 def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
@@ -171,19 +348,19 @@ def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
 
     Who asked whom is taken from our own packets, ``recalled``.
     """
-    row, index = over(expired["begin"], expired["end"])
+    row, index = expand_ranges(expired["begin"], expired["end"])
     late = expired.select([*LANE, "sequence"]).take(row).with_columns(index=index)
     timed_out = own_packets(recalled, late)
     late = timed_out.with_columns(
         **{name: late[name] for name in (*LANE_COLUMNS, "sequence")},
-        code=repeated(np.uint8(Code.TIMEOUT), len(index)),
-        payload=repeated_bytes(b"", len(index)),
-        via=repeated(np.uint8(Via.TIMEOUT), len(index)),
+        code=repeat_value(np.uint8(ReceiptCode.TIMEOUT), len(index)),
+        payload=repeat_bytes(b"", len(index)),
+        via=repeat_value(np.uint8(Via.TIMEOUT), len(index)),
     )
     own = own_packets(recalled, receipts)
     parts = [
-        with_own_identity(receipts.with_columns(via=repeated(np.uint8(Via.LANE), len(receipts))), own),
-        with_own_identity(late, timed_out),
+        restore_identities(receipts.with_columns(via=repeat_value(np.uint8(Via.LANE), len(receipts))), own),
+        restore_identities(late, timed_out),
     ]
     return concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in parts])
 
@@ -192,17 +369,17 @@ def own_packets(recalled: Frame, answers: Frame) -> Frame:
     """Return our own packets that answers (lane, ``index``) are to, row by row."""
     if len(answers) == 0:
         return recalled.slice(0, 0)
-    asked = answering(answers, SEND).with_columns(index=answers["index"])
-    return recalled.take(lookup(recalled, asked, LANE_COLUMNS, ordered=False))
+    asked = reverse_lanes(answers, SEND).with_columns(index=answers["index"])
+    return recalled.take(lookup_rows(recalled, asked, LANE_COLUMNS, ordered=False))
 
 
 def _popped(state: State, answers: Frame, log: EventLog) -> State:
     """Return the state without the packets that ended: a row of ``answers`` for each."""
     if len(answers) == 0:
         return state
-    packets = answering(answers, SEND).with_columns(index=answers["index"])
+    packets = reverse_lanes(answers, SEND).with_columns(index=answers["index"])
     rows = in_lane_order(packets)
-    at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
+    at, first, end = merge_ranges(rows["index"], *(rows[name] for name in LANE))
     log.collected(rows.select(LANE).take(at), COLLECTED_MESSAGES, first, end)
     return replace(state, leaves=state.leaves.delete(packets)).trimmed(packets)
 
@@ -214,15 +391,15 @@ def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:
     rejected = local["queue_index"] == np.uint64(NO_QUEUE)
     via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
     arrivals = local.with_columns(via=via).take(order)
-    installed = positions_in(state.accounts["program"], arrivals["receiver"]) >= 0
+    installed = find_positions(state.accounts["program"], arrivals["receiver"]) >= 0
     nobody = ~installed & (arrivals["kind"] == Kind.REQUEST)
     unserved = arrivals.filter(nobody) if nobody.any() else arrivals.slice(0, 0)
-    codes = np.full(len(unserved), Code.NO_PROGRAM, dtype=np.uint8)
-    answers = as_answers(unserved, codes)
+    codes = np.full(len(unserved), ReceiptCode.NO_PROGRAM, dtype=np.uint8)
+    answers = protocol_answers(unserved, codes)
     return arrivals.filter(~nobody), answers.select(PUSHED)
 
 
-def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> tuple[Frame, Frame, Frame]:
+def _outgoing(state: State, taken: ExecutionResult, context: Context, log: EventLog) -> tuple[Frame, Frame, Frame]:
     """Return packets and local messages to push, receipts with their indices, and the slots still without an answer."""
     produced = taken.produced
     requests = produced.filter(produced["kind"] == Kind.REQUEST)
@@ -243,7 +420,7 @@ def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> 
     receipts = receipts.with_columns(
         code=receipt_codes(receipts["code"]), of_program=np.ones(len(receipts), dtype=bool)
     )
-    receipts = carried_whole(receipts, context)
+    receipts = truncate_receipts(receipts, context)
     slots = slots.take(stable_order(*(slots[name] for name in STATE_TABLES["slots"].order)))
     pushed = concat([sent.select(PUSHED), local.select(PUSHED)])
     return pushed, receipts.select([*PUSHED, "index"]), slots

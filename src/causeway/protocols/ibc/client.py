@@ -3,23 +3,42 @@ X-4).
 
 The rule itself is the light client's of ``proofs/tendermint``; here are the trust sets of many connections as
 columns.
+
+Headers that were verified, or that are a zone's own: decoded once, however many zones they are submitted to.
+
+Nothing that is only offered is kept: whoever submits junk takes no memory for longer than a block.
+
+Trust sets of connections as rows of one trust table (IBC reference X-4).
+
+The validators of zones: which are in force at which height, and their keys (IBC reference 2.5, X-4).
+
+Without ``rotation`` a zone has one set for ever. With it, every so many blocks some members give their seats to new
+ones: the seats have an order, drawn from the network's seed, and it goes round in that order. So any height's set
+follows from the height alone.
+
+These are for simulations: whoever knows the seed knows the keys. Of a zone that is served, or that another lake runs,
+the options list the public keys (``validator_keys``), and the secret ones are read from files.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-
-from causeway.model.frame import Frame, concat
-from causeway.model.joins import codes
-from causeway.model.order import U64, groups_of, stable_order
-from causeway.proofs.errors import NotProven
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.tendermint.errors import (
+from cachetools import LRUCache
+from causeway_proofs.errors import InvalidInput, NotProven
+from causeway_proofs.hashing import DIGEST_BYTES, Digests
+from causeway_proofs.order import U64, group_rows, stable_order
+from causeway_proofs.steps import Step
+from causeway_proofs.tendermint.building import SignedSeries, create_validators
+from causeway_proofs.tendermint.commit import Commit, verify_signatures
+from causeway_proofs.tendermint.header import (
     ClientExpired,
     ConnectionFrozen,
     InvalidHeader,
@@ -27,13 +46,24 @@ from causeway.proofs.tendermint.errors import (
     MissingHeader,
     NeedIntermediateHeader,
 )
-from causeway.proofs.tendermint.light_client import LightClient, Status
-from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, is_over
-from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
+from causeway_proofs.tendermint.light_client import ClientStatus, LightClient, TrustSet
+from causeway_proofs.tendermint.trust import (
+    HeaderUpdate,
+    Misbehaviour,
+    SignatureCheck,
+    TrustedHeader,
+    TrustOptions,
+    decode_header_update,
+    is_period_over,
+)
+from causeway_proofs.tendermint.validators import PublicKey, SigningKey, Validator, ValidatorSet
+
+from causeway.core.frame import Frame, concat
+from causeway.core.joins import encode_keys
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.kept_headers import keep_header, read_header, read_own_header, signatures_of
-from causeway.protocols.ibc.leaves import row_of
+from causeway.protocols.ibc.leaves import find_row
+from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.state import (
     CONNECTION,
     FROZEN,
@@ -44,8 +74,273 @@ from causeway.protocols.ibc.state import (
     connection_rows,
     is_frozen,
 )
-from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
-from causeway.protocols.ibc.validator_sets import series_of_zone, validators_of_zone
+from causeway.protocols.shared.secrets import Secrets
+
+KEPT_BYTES = 2 << 20
+"""Bytes of headers that are kept: about 1,700 of four validators. Decoded they take about 15 times as much memory."""
+
+LAST_BYTES = 64 << 10
+"""The header read last is decoded once for all the steps of a call, whatever it is worth, unless it is longer."""
+
+Value = TypeVar("Value")
+
+_updates: LRUCache[bytes, tuple[HeaderUpdate, int]] = LRUCache(KEPT_BYTES, getsizeof=lambda kept: kept[1])
+_signatures: LRUCache[bytes, tuple[tuple[str, Step], int]] = LRUCache(KEPT_BYTES, getsizeof=lambda kept: kept[1])
+_lock = threading.Lock()
+_last: list[tuple[bytes, HeaderUpdate]] = []
+
+
+def _get(cache: LRUCache[bytes, tuple[Value, int]], certification: bytes) -> Value | None:
+    with _lock:
+        found = cache.get(certification)
+    return None if found is None else found[0]
+
+
+def _put(cache: LRUCache[bytes, tuple[Value, int]], certification: bytes, value: Value) -> None:
+    with _lock:
+        cache[certification] = value, min(len(certification), KEPT_BYTES)
+
+
+def read_header(certification: bytes) -> HeaderUpdate:
+    """Return a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
+    known = _get(_updates, certification)
+    if known is not None:
+        return known
+    for last, update in tuple(_last):
+        if last == certification:
+            return update
+    found = decode_header_update(certification)
+    _last[:] = [(certification, found)] if len(certification) <= LAST_BYTES else []
+    return found
+
+
+def read_own_header(certification: bytes) -> HeaderUpdate:
+    """Return a header that a zone of this network has made, and keep it."""
+    found = read_header(certification)
+    _put(_updates, certification, found)
+    return found
+
+
+def cache_header(certification: bytes, update: HeaderUpdate) -> None:
+    """Keep a header that a light client has found valid."""
+    _put(_updates, certification, update)
+
+
+def cached_signature_check(certification: bytes) -> SignatureCheck:
+    """Return a check of a header's signatures that is made once if they hold, however many zones the header goes to."""
+
+    def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
+        known = _get(_signatures, certification)
+        if known is not None and known[0] == chain_id:
+            return known[1]
+        step = verify_signatures(commit, chain_id, own, first=first)
+        _put(_signatures, certification, (chain_id, step))
+        return step
+
+    return check
+
+
+_HASHES = ("next_validators_hash", "validators_hash", "header_hash")
+"""In the order of ``TrustedHeader``."""
+
+
+class TrustTable:
+    """The headers of a trust table. What many connections trust of one chain is one object, so that it is known at
+    once for the same."""
+
+    def __init__(self, trust: Frame) -> None:
+        self.heights: U64 = trust["height"]
+        self._columns = [trust[name] for name in ("time", "root", *_HASHES, "added_time", "added")]
+        self._of_row: dict[int, TrustedHeader] = {}
+        self._same: dict[tuple[Any, ...], TrustedHeader] = {}
+
+    def header(self, row: int) -> TrustedHeader:
+        """Return the header of a row."""
+        found = self._of_row.get(row)
+        if found is None:
+            time, root, following, own, header, added_time, added = self._columns
+            hashes = following[row].tobytes(), own[row].tobytes(), header[row].tobytes()
+            times = added_time.item(row), added.item(row)
+            values = self.heights.item(row), time.item(row), root[row].tobytes(), *hashes, *times
+            found = self._same.get(values)
+            if found is None:
+                found = self._same[values] = TrustedHeader(*values)
+            self._of_row[row] = found
+        return found
+
+
+class TrustRows(TrustSet):
+    """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
+
+    __slots__ = ("_last", "_start", "_stop", "_table")
+
+    def __init__(self, table: TrustTable, start: int, stop: int) -> None:
+        super().__init__()
+        self._table, self._start, self._stop = table, start, stop
+        self._last: int = table.heights.item(stop - 1)
+
+    def __bool__(self) -> bool:
+        return self._stop > self._start or super().__bool__()
+
+    @property
+    def added(self) -> list[TrustedHeader]:
+        """Return the headers that were added, by height."""
+        return self._headers
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """Return the heights, ascending."""
+        return tuple(sorted({*super().heights, *self._table.heights[self._start : self._stop].tolist()}))
+
+    def get(self, height: int) -> TrustedHeader | None:
+        """Return the header of a height, None where there is none."""
+        if self._headers and self._headers[-1].height == height:  # mostly
+            return self._headers[-1]
+        found = super().get(height)
+        if found is not None or height > self._last:
+            return found
+        own = self._table.header(self._row(height))
+        return own if own.height == height else None
+
+    def below(self, height: int) -> TrustedHeader | None:
+        """Return the header of the greatest height below ``height``, None where there is none."""
+        row = self._row(height)
+        own = self._table.header(row - 1) if row > self._start else None
+        found = super().below(height) if self._headers else None
+        return own if found is None or (own is not None and own.height > found.height) else found
+
+    def above(self, height: int) -> TrustedHeader | None:
+        """Return the header of the least height above ``height``, None where there is none."""
+        row = self._row(height + 1)
+        own = self._table.header(row) if row < self._stop else None
+        found = super().above(height) if self._headers else None
+        return own if found is None or (own is not None and own.height < found.height) else found
+
+    def _row(self, height: int) -> int:
+        """Return the first row whose height is not below ``height``."""
+        if self._last <= height:  # mostly
+            return self._stop - (self._last == height)
+        heights = self._table.heights[self._start : self._stop]
+        return self._start + int(np.searchsorted(heights, np.uint64(height)))
+
+
+POWER = 10
+"""Voting power of each validator of a zone."""
+
+Members = tuple[ValidatorSet, dict[bytes, SigningKey]]
+"""A set, and the keys of its validators by address."""
+
+
+@lru_cache(maxsize=4096)
+def _members(seed: int, chain_id: str, seats: tuple[int, ...]) -> Members:
+    """Return the set with these members: of each seat, how often it was given to a new one."""
+    names = [f"{seat}" if not given else f"{seat}/{given}" for seat, given in enumerate(seats)]
+    return create_validators({SigningKey.from_name(f"causeway/{seed}/{chain_id}/{name}"): POWER for name in names})
+
+
+@lru_cache(maxsize=4096)
+def _turns(seed: int, chain_id: str, count: int) -> tuple[int, ...]:
+    """Return when each seat is given to a new member: its rank in the order that is drawn for the zone."""
+    draws = [sha256(f"causeway/{seed}/{chain_id}/seats/{seat}".encode()).digest() for seat in range(count)]
+    order = sorted(range(count), key=draws.__getitem__)
+    return tuple(sorted(range(count), key=order.__getitem__))
+
+
+def seats_at(seed: int, chain_id: str, height: int, options: IbcOptions) -> tuple[int, ...]:
+    """Return for each seat of a zone's set how often it was given to a new member by the block of a height."""
+    count, rotation = options.validators, options.rotation
+    if not rotation.every:
+        return (0,) * count
+    given = height // rotation.every * rotation.replace
+    return tuple((given - turn + count - 1) // count for turn in _turns(seed, chain_id, count))
+
+
+def validators_at(seed: int, chain_id: str, height: int, options: IbcOptions) -> Members:
+    """Return the validators that sign a zone's block of a height, and their keys."""
+    return _members(seed, chain_id, seats_at(seed, chain_id, height, options))
+
+
+@lru_cache(maxsize=4096)
+def listed_validators(listed: tuple[str, ...], secrets: Secrets) -> Members:
+    """Return the set of the public keys that the options list, with those secret keys that are here."""
+    publics = [bytes.fromhex(public) for public in listed]
+    own = ValidatorSet.of(Validator(PublicKey(public), POWER) for public in publics)
+    keys = [SigningKey(secrets.seeds[public]) for public in publics if public in secrets.seeds]
+    return own, {key.public_key.address: key for key in keys}
+
+
+def require_keys(chain_id: str, options: IbcOptions, secrets: Secrets) -> None:
+    """Refuse to run a zone whose headers would not be believed: more than two thirds of its validators sign.
+
+    Raises:
+        InvalidInput: too few of the keys that the options list for it are here.
+    """
+    listed = options.validator_keys.get(chain_id)
+    if listed is not None:
+        here = sum(bytes.fromhex(public) in secrets.seeds for public in listed)
+        if 3 * here <= 2 * len(listed):
+            text = f"{chain_id}: secret keys of {here} of its {len(listed)} validators are here, more than two thirds"
+            text = f"{text} must be: causeway serve --validator-key {chain_id}=FILE"
+            raise InvalidInput(f"options.validator_keys: {text}")
+
+
+def validators_of_zone(chain: int, height: int, context: Context) -> Members:
+    """Return the validators that sign the block of a height of the zone at a position."""
+    listed = context.options.validator_keys.get(context.zones.names[chain])
+    if listed is not None:
+        return listed_validators(listed, context.secrets)
+    return validators_at(context.seed, context.zones.names[chain], height, context.options)
+
+
+def series_of_zone(chain: int, height: int, context: Context) -> SignedSeries:
+    """Return the series of signed headers that the one of a height belongs to, for the zone at a position."""
+    name, options = context.zones.names[chain], context.options
+    if name in options.validator_keys:
+        return _listed_series(name, options.validator_keys[name], context.secrets)
+    seats = (seats_at(context.seed, name, at, options) for at in (max(height - 1, 0), height, height + 1))
+    return _series(context.seed, name, *seats)
+
+
+@lru_cache(maxsize=4096)
+def _series(
+    seed: int, chain_id: str, before: tuple[int, ...], now: tuple[int, ...], following: tuple[int, ...]
+) -> SignedSeries:
+    own, keys = _members(seed, chain_id, now)
+    trusted, after = (_members(seed, chain_id, seats)[0] for seats in (before, following))
+    return SignedSeries(chain_id, own, after, trusted, keys)
+
+
+@lru_cache(maxsize=4096)
+def _listed_series(chain_id: str, listed: tuple[str, ...], secrets: Secrets) -> SignedSeries:
+    own, keys = listed_validators(listed, secrets)
+    return SignedSeries(chain_id, own, own, own, keys)
+
+
+def needs_header_between(chain: int, trusted: int, height: int, context: Context) -> bool:
+    """Return whether too few of those who signed the block ``trusted`` signed that of ``height`` (X-4): unknown.
+
+    All members sign, each has the same power. The next height is never unknown.
+    """
+    before, after = (
+        seats_at(context.seed, context.zones.names[chain], at, context.options) for at in (trusted, height)
+    )
+    if height <= trusted + 1 or before == after:
+        return False
+    stayed = sum(one == other for one, other in zip(before, after, strict=True))
+    return 3 * stayed < 2 * len(before)
+
+
+def headers_between(chain: int, trusted: int, height: int, context: Context) -> list[int]:
+    """Return the heights between ``trusted`` and ``height`` whose headers may be wanted on the way, ascending.
+
+    Those that halving the way asks for, as often as a header is unknown.
+    """
+    if not needs_header_between(chain, trusted, height, context):
+        return []
+    middle = (trusted + height) // 2
+    parts = headers_between(chain, trusted, middle, context), headers_between(chain, middle, height, context)
+    return [*parts[0], middle, *parts[1]]
+
 
 NO_ROOT = bytes(DIGEST_BYTES)
 """The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
@@ -96,14 +391,14 @@ def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -
     return series_of_zone(chain, height, context).update(height, time, root)
 
 
-def second_header(certification: bytes, chain: int, context: Context) -> bytes:
+def conflicting_header(certification: bytes, chain: int, context: Context) -> bytes:
     """Return another header of the same zone and height, with another root: what validators sign that fork."""
     first = read_own_header(certification).signed_header.header
     root = bytes([first.app_hash[0] ^ 1]) + first.app_hash[1:]
     return _signed(chain, first.height, first.time, root, context)
 
 
-def evidence_of(first: bytes, second: bytes) -> bytes:
+def build_evidence(first: bytes, second: bytes) -> bytes:
     """Return the evidence that a zone has signed two headers (X-3), as it is submitted."""
     return Misbehaviour(read_header(first), read_header(second)).encode()
 
@@ -123,7 +418,7 @@ def header_times(headers: Frame) -> dict[int, int]:
 def newest_times(state: State) -> U64:
     """Return for each row of ``connections`` the time (ns) of its newest trusted header."""
     connections, trust = state.connections, state.trust
-    keys, asked = codes(CONNECTION, trust, connections)
+    keys, asked = encode_keys(CONNECTION, trust, connections)
     newest = np.searchsorted(keys, asked, side="right") - 1
     times: U64 = trust["time"][newest]
     return times
@@ -160,7 +455,7 @@ class Clients:
     def expired(self, chain: int, counterparty: int, height: int) -> bool:
         """Return whether a trusted header is too old to be used (X-4), False where none is trusted."""
         found = self._trusted((chain, counterparty)).get(height)
-        return found is not None and bool(is_over(found.time, self._period, self._context.time))
+        return found is not None and bool(is_period_over(found.time, self._period, self._context.time))
 
     def delayed(self, chain: int, counterparty: int, height: int) -> bool:
         """Return whether a trusted header was added too recently to be used (X-11), False where none is trusted."""
@@ -171,7 +466,7 @@ class Clients:
 
     def trusted_below(self, chain: int, counterparty: int, height: int) -> int | None:
         """Return the greatest trusted height below ``height``, None where there is none."""
-        if counterparty < 0 or row_of(self._lanes, connection_key(chain, counterparty)) < 0:
+        if counterparty < 0 or find_row(self._lanes, connection_key(chain, counterparty)) < 0:
             return None
         found = self._trusted((chain, counterparty)).below(height)
         return None if found is None else found.height
@@ -188,7 +483,7 @@ class Clients:
         """
         pair, offered = (chain, counterparty), read_header(header)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
-        if client.status(self._context.time) is Status.EXPIRED:
+        if client.status(self._context.time) is ClientStatus.EXPIRED:
             return Refusal.ClientExpired
         if offered.signed_header.header.chain_id != client.options.chain_id:
             return Refusal.InvalidHeader
@@ -252,10 +547,10 @@ class Clients:
         context, offered = self._context, read_header(header)
         update = self._on(base, counterparty, offered)
         try:
-            client.valid(update, context.time, signatures_of(header))
+            client.valid(update, context.time, cached_signature_check(header))
         except REFUSED as error:
             return _refusal(error)
-        keep_header(header, offered)
+        cache_header(header, offered)
         return TrustedHeader.of(update.signed_header.header, context.time, context.height)
 
     def _trusted(self, pair: tuple[int, int]) -> TrustRows:
@@ -285,9 +580,9 @@ class Clients:
         if added:
             trust = concat([trust, _rows(added)])
             trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
-            lanes = groups_of(*(trust[name] for name in CONNECTION))
+            lanes = group_rows(*(trust[name] for name in CONNECTION))
             newest = lanes.ranks() == lanes.spread(lanes.counts) - 1
-            old = is_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
+            old = is_period_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
             options = self._context.options
             settled = trust["added_time"] + np.uint64(options.delay_ns) <= np.uint64(self._context.time)
             until = np.cumsum(settled)

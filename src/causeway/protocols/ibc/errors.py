@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from causeway.model.errors import CausewayError
+from causeway_proofs.errors import CausewayError
 
 
 class Refusal(IntEnum):

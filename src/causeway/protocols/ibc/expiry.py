@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.order import U64, Rows, group_rows
 
-from causeway.model.frame import Frame
-from causeway.model.intervals import Intervals
-from causeway.model.joins import codes, lookup, over
-from causeway.model.order import U64, Rows, groups_of
+from causeway.core.frame import Frame
+from causeway.core.joins import Intervals, encode_keys, expand_ranges, lookup_rows
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ibc.seen import Seen
+from causeway.protocols.ibc.packets import NO_LIMIT
+from causeway.protocols.ibc.relayer_view import RelayerView
 from causeway.protocols.ibc.state import SEND, State, connection_rows
-from causeway.protocols.ibc.values import NO_LIMIT
-from causeway.protocols.messages import LANE
+from causeway.protocols.shared.messages import LANE
 
 Mask = npt.NDArray[np.bool_]
 
@@ -64,13 +63,13 @@ def has_expired(max_height: U64, sent_tick: U64, height: Any, time: Any, context
     return passed
 
 
-def is_past(runs: Frame, context: Context) -> Mask:
+def is_past_limits(runs: Frame, context: Context) -> Mask:
     """Return which packets, told by their runs or proofs, are past their limits on the zones that make this block."""
     now = np.uint64(context.height), np.uint64(context.time)
     return has_expired(runs["max_height"], runs["tick"], *now, context)
 
 
-def expired_until(state: State, lanes: Frame, begin: U64, seen: Seen, context: Context) -> U64:
+def expired_prefix_ends(state: State, lanes: Frame, begin: U64, seen: RelayerView, context: Context) -> U64:
     """Return for each of our send queues up to where all packets from ``begin`` on are past their limits, by the remote
     header under which relayers see the other side (``seen``); ``begin`` itself where the first of them is not.
 
@@ -79,22 +78,24 @@ def expired_until(state: State, lanes: Frame, begin: U64, seen: Seen, context: C
     """
     runs = _sent_runs(state)
     in_time = runs.filter(~_late(runs, seen, context))
-    row = lookup(lanes, in_time, LANE, ordered=False)
+    row = lookup_rows(lanes, in_time, LANE, ordered=False)
     found = np.flatnonzero(row >= 0)
     found = found[(in_time["first"] + in_time["count"])[found] > begin[row[found]]]
-    end: U64 = state.queues.count_of("next_index", lanes).copy()
+    end: U64 = state.queues.read_counters("next_index", lanes).copy()
     np.minimum.at(end, row[found], in_time["first"][found])
     return np.maximum(end, begin)
 
 
-def expired_parts(state: State, ranges: Frame, seen: Seen, context: Context) -> tuple[Rows, U64, U64]:
+def expired_parts(state: State, ranges: Frame, seen: RelayerView, context: Context) -> tuple[Rows, U64, U64]:
     """Return what of ranges (``begin``, ``end``) of our send queues is past its limits, by the same header: the row of
     each part's range, ascending, and its ends."""
     runs = _sent_runs(state)
     late = runs.filter(_late(runs, seen, context))
-    stops, begins = codes((*LANE, "at"), late.with_columns(at=late["first"] + late["count"]), _at(ranges, "begin"))
-    firsts, ends = codes((*LANE, "at"), _at(late, "first"), _at(ranges, "end"))
-    row, run = over(np.searchsorted(stops, begins, side="right"), np.searchsorted(firsts, ends))
+    stops, begins = encode_keys(
+        (*LANE, "at"), late.with_columns(at=late["first"] + late["count"]), _at(ranges, "begin")
+    )
+    firsts, ends = encode_keys((*LANE, "at"), _at(late, "first"), _at(ranges, "end"))
+    row, run = expand_ranges(np.searchsorted(stops, begins, side="right"), np.searchsorted(firsts, ends))
     begin = np.maximum(late["first"][run], ranges["begin"][row])
     return row, begin, np.minimum((late["first"] + late["count"])[run], ranges["end"][row])
 
@@ -103,7 +104,7 @@ def _sent_runs(state: State) -> Frame:
     return state.runs.filter((state.runs["substream"] == SEND) & (state.runs["source"] != state.runs["destination"]))
 
 
-def _late(runs: Frame, seen: Seen, context: Context) -> Mask:
+def _late(runs: Frame, seen: RelayerView, context: Context) -> Mask:
     now = seen.headers_of(runs["source"], runs["destination"], context)
     return has_expired(runs["max_height"], runs["tick"], *now, context)
 
@@ -117,13 +118,13 @@ Expired = Callable[[int, int, int, int], Intervals]
 with this height and time (ns)."""
 
 
-def expiry_of(state: State, context: Context) -> Expired:
+def create_expiry_check(state: State, context: Context) -> Expired:
     """Return what says which of our packets in a queue have expired by a header of the counterparty."""
 
     @cache
     def runs_of() -> dict[tuple[int, ...], tuple[int, int]]:
         names = [state.runs[name] for name in LANE]
-        groups = groups_of(*names)
+        groups = group_rows(*names)
         lanes = zip(*(column[groups.starts].tolist() for column in names), strict=True)
         spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
         return dict(zip(lanes, spans, strict=True))

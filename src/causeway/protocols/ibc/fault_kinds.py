@@ -6,10 +6,17 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from causeway.model.faults import Fault
-from causeway.model.section import TickNumber
-from causeway.protocols.faults import DropSection, FaultSection, ForgeSection, HaltSection, Names, OfferSection
-from causeway.protocols.ibc.relay_options import LARGEST_DEPOSIT
+from causeway.config.faults import FaultRule
+from causeway.config.section import TickNumber
+from causeway.protocols.ibc.options import LARGEST_DEPOSIT
+from causeway.protocols.shared.faults import (
+    DropSection,
+    FaultSection,
+    ForgeSection,
+    HaltSection,
+    NetworkNames,
+    OfferSection,
+)
 
 STALE = "stale"
 FOREIGN = "foreign"
@@ -52,9 +59,9 @@ class ForkSection(FaultSection):
     chain: str = Field(..., description="Name of the chain.")
     tick: TickNumber = Field(..., description="The round in which the others see both.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
-        return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick)
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick)
 
 
 class DisconnectSection(FaultSection):
@@ -67,7 +74,7 @@ class DisconnectSection(FaultSection):
     counterparty: str = Field(..., description="Name of the chain at the other end.")
     tick: TickNumber = Field(..., description="The round whose last packet to the other chain is the final one.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         return _decision(self, names, key)
 
@@ -84,7 +91,7 @@ class RecoverSection(FaultSection):
     counterparty: str = Field(..., description="Name of the chain at the other end.")
     tick: TickNumber = Field(..., description="The round in which it goes on.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         return _decision(self, names, key)
 
@@ -102,19 +109,19 @@ class DepositSection(FaultSection):
     tick: TickNumber = Field(..., description="The round of the payment.")
     amount: int = Field(..., ge=1, le=LARGEST_DEPOSIT, description="How much is paid.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         args = {"relayer": self.relayer, "amount": self.amount}
-        return Fault(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick, args)
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick, args)
 
 
-def _decision(section: DisconnectSection | RecoverSection, names: Names, key: str) -> Fault:
+def _decision(section: DisconnectSection | RecoverSection, names: NetworkNames, key: str) -> FaultRule:
     """Return what a chain decides about a connection."""
     source = names.chain(section.chain, f"{key}.chain")
     destination = names.chain(section.counterparty, f"{key}.counterparty")
     if source == destination:
         raise names.fail(f"{key}.counterparty", f'"{section.counterparty}": must differ from chain')
-    return Fault(section.kind, source, destination, section.tick, section.tick)
+    return FaultRule(section.kind, source, destination, section.tick, section.tick)
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (

@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64, stable_order
 
-from causeway.model.errors import InvalidInput
-from causeway.model.faults import Faults
-from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_bytes
-from causeway.model.ledger import Kind
-from causeway.model.order import U64, stable_order
-from causeway.model.section import LAST_TICK
-from causeway.model.text import unknown
-from causeway.model.topology import Topology
+from causeway.config.faults import Faults
+from causeway.config.section import LAST_TICK
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame, concat, empty_frame, repeat_bytes, repeat_value
+from causeway.core.text import suggest_known
+from causeway.core.vocabulary import Kind
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
+    QUIET_TICKS,
     RANGES_SCHEMA,
     Chains,
     Hosts,
@@ -32,25 +33,26 @@ from causeway.protocols.contract import (
     StateTable,
     Tick,
     View,
+    earliest,
+    idle_limit_tick,
+    next_wake_tick,
 )
-from causeway.protocols.events import LEDGER_LOGS, EventLog
-from causeway.protocols.execution import ProgramRunner, outdated_on
-from causeway.protocols.hosting import HostedForGood
-from causeway.protocols.ibc.accounts import Deposit, genesis_funds
 from causeway.protocols.ibc.block import process_block
-from causeway.protocols.ibc.client import certify, genesis_trust
-from causeway.protocols.ibc.committing import commit
-from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.delays import next_usable, oldest_known, usable
-from causeway.protocols.ibc.disconnecting import final_packets
+from causeway.protocols.ibc.calls.recovery import Decisions
+from causeway.protocols.ibc.calls.submission import RelayPlan, accused_zones, wanted_headers
+from causeway.protocols.ibc.calls.transactions import own_packets_for, transactions
+from causeway.protocols.ibc.client import certify, genesis_trust, require_keys
+from causeway.protocols.ibc.context import Context, ZoneNetwork
+from causeway.protocols.ibc.disconnection import final_packets
 from causeway.protocols.ibc.fault_kinds import DEPOSIT, DISCONNECT, FORK, RECOVER
-from causeway.protocols.ibc.header_relay import accused, wanted_headers
 from causeway.protocols.ibc.leaves import Leaves
 from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
-from causeway.protocols.ibc.recovering import Decisions
-from causeway.protocols.ibc.relay import RELAYER, merged, reads_of, submissions
-from causeway.protocols.ibc.seen import Seen
+from causeway.protocols.ibc.queue_entries import ENTRIES_SCHEMA
+from causeway.protocols.ibc.relay.accounts import Deposit, genesis_funds
+from causeway.protocols.ibc.relay.delays import next_usable_tick, oldest_known_height, usable_headers
+from causeway.protocols.ibc.relay.maintenance import REFRESH, requested_absences, requested_positions
+from causeway.protocols.ibc.relay.submissions import RELAYER, merge_ranges, plan_reads, plan_submissions
+from causeway.protocols.ibc.relayer_view import RelayerView
 from causeway.protocols.ibc.state import (
     CONNECTION,
     CONNECTIONS_SCHEMA,
@@ -58,33 +60,28 @@ from causeway.protocols.ibc.state import (
     RECEIPT,
     SEND,
     STATE_TABLES,
-    LastStore,
     State,
+    StoreCache,
     connection_rows,
     state_of_frames,
     state_tables,
 )
-from causeway.protocols.ibc.store import pending_runs
-from causeway.protocols.ibc.submitting import RelayPlan
-from causeway.protocols.ibc.transactions import own_packets_for, transactions
-from causeway.protocols.ibc.upkeep import REFRESH, asked_absences, asked_positions
-from causeway.protocols.ibc.validator_sets import require_keys
-from causeway.protocols.ibc.zones import Zones
-from causeway.protocols.interference import Interference
-from causeway.protocols.limits import MAX_DATA_BYTES
-from causeway.protocols.messages import LANE, blank_messages
-from causeway.protocols.option_values import NANOSECONDS, check_tick
-from causeway.protocols.partition import part, union
-from causeway.protocols.secrets import NONE, Secrets
-from causeway.protocols.segments import located, oldest
-from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
+from causeway.protocols.ibc.store import commit_stores, pending_runs
+from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
+from causeway.protocols.shared.execution import ProgramRunner, find_outdated_programs
+from causeway.protocols.shared.interference import Interference
+from causeway.protocols.shared.limits import MAX_DATA_BYTES
+from causeway.protocols.shared.messages import LANE, blank_messages, locate_ranges, oldest_height
+from causeway.protocols.shared.option_values import NANOSECONDS, check_tick
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.protocols.shared.state_tables import StaticHosting, merge_states, select_chains
 
 ROUND_TRIP = 3
 """Blocks from what shows that a packet has expired to its time-out, at most."""
 
 
 @dataclass(frozen=True)
-class IbcKernel(HostedForGood):
+class IbcKernel(StaticHosting):
     """The state machine of a network of zones.
 
     ``programs``: the modules; ``tick_ns``: nanoseconds of block time a tick; ``faults``: what goes wrong on purpose.
@@ -124,7 +121,7 @@ class IbcKernel(HostedForGood):
                 raise InvalidInput(f"{key}: deposit: relayers have no accounts; set options.relay.accounts")
             name = fault.args.get(RELAYER)
             if name is not None and name not in self.options.relayers:
-                raise InvalidInput(f"{key}.relayer: {unknown('relayer', name, self.options.relayers)}")
+                raise InvalidInput(f"{key}.relayer: {suggest_known('relayer', name, self.options.relayers)}")
             if fault.kind in (DISCONNECT, RECOVER):
                 ends = self.zones.positions_of(np.array([fault.source, fault.destination], dtype=np.uint64))
                 first, second = (self.zones.names[end] for end in ends.tolist())
@@ -141,9 +138,9 @@ class IbcKernel(HostedForGood):
         _ = self.zones.connections, self.zones.handled, self.zones.permitted, self.zones.users
 
     @cached_property
-    def zones(self) -> Zones:
+    def zones(self) -> ZoneNetwork:
         """Return the fixed parts of the network."""
-        return Zones(self.topology, self.options)
+        return ZoneNetwork(self.topology, self.options)
 
     @cached_property
     def interference(self) -> Interference:
@@ -156,7 +153,7 @@ class IbcKernel(HostedForGood):
         return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, *fixed)
 
     @property
-    def hosting(self) -> Zones:
+    def hosting(self) -> ZoneNetwork:
         """Return the zones, and where programs live."""
         return self.zones
 
@@ -199,9 +196,9 @@ class IbcKernel(HostedForGood):
         )
         headers = empty_frame(HEADERS_SCHEMA)
         if len(chains):
-            store = commit(state, context)
-            state, roots = replace(state, kept=LastStore(store)), store.roots
-            headers = _headers(chains, 0, roots, repeated_bytes(b"", len(chains)))
+            store = commit_stores(state, context)
+            state, roots = replace(state, kept=StoreCache(store)), store.roots
+            headers = _headers(chains, 0, roots, repeat_bytes(b"", len(chains)))
         first = self.next_planned(0)
         if first is not None or coming is not None:
             # Genesis is the tick before the first: the longest pause begins there.
@@ -218,7 +215,7 @@ class IbcKernel(HostedForGood):
         chains = self._own(chains)
         if len(chains) == 0:
             return empty_frame(HEADERS_SCHEMA).select(["chain", "root"])
-        state.kept.store = store = commit(state, self.context(chains, tick))
+        state.kept.store = store = commit_stores(state, self.context(chains, tick))
         return Frame({"chain": chains, "root": store.roots}, len(chains))
 
     def _own(self, chains: Chains) -> Chains:
@@ -272,14 +269,14 @@ class IbcKernel(HostedForGood):
         """Let the relayers look at both sides of every connection, and submit what they will."""
         running = self.interference.running(self._own(chains), tick.tick)
         context = self.context(running, tick)
-        seen = Seen.of(view, context)
-        provable = usable(state, seen, context)
-        rows = submissions(state, seen, provable, self.interference, context)
-        offered, own = reads_of(rows, state, provable, context)
+        seen = RelayerView.of(view, context)
+        provable = usable_headers(state, seen, context)
+        rows = plan_submissions(state, seen, provable, self.interference, context)
+        offered, own = plan_reads(rows, state, provable, context)
         brought = transactions(self._to_own(carried), context)
         if brought:
-            own = merged(concat([own, own_packets_for(brought, own, state, context)]))
-        against = accused(self.interference.sources(FORK, tick.tick), state, seen, context)
+            own = merge_ranges(concat([own, own_packets_for(brought, own, state, context)]))
+        against = accused_zones(self.interference.sources(FORK, tick.tick), state, seen, context)
         # What is paid into accounts on running zones in this block.
         due = [
             Deposit(self.interference.positions[fault.source], fault.args[RELAYER], fault.args["amount"])
@@ -293,7 +290,7 @@ class IbcKernel(HostedForGood):
         )
         content = RelayPlan(rows, seen, provable, against, decisions, brought, deposits)
         wanted = wanted_headers(rows, against, state, context)
-        reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted)
+        reads = Reads(offered=offered, own=locate_ranges(own, state.runs), headers=wanted)
         return Plan(reads, content, EventLog().logs()["events"])
 
     def round(
@@ -311,40 +308,40 @@ class IbcKernel(HostedForGood):
         if len(running) < len(chains):
             halted = self._part(state, np.setdiff1d(chains, running), tick)
             state = self._part(state, running, tick)
-        state = with_changed_programs(state, context)
+        state = change_zone_programs(state, context)
         own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
         after, outbound = process_block(state, plan.content, inputs, own, context, log)
         if halted is not None:
             leaves = after.leaves.beside(halted.leaves)
-            rest = union(self, [replace(one, leaves=Leaves({})) for one in (after, halted)])
+            rest = merge_states(self, [replace(one, leaves=Leaves({})) for one in (after, halted)])
             after = replace(rest, leaves=leaves, kept=kept)
         everyone = replace(context, chains=chains)
-        store = commit(after, everyone)
+        store = commit_stores(after, everyone)
         roots = store.roots
         headers = _headers(chains, tick.height, roots, certify(roots, everyone))
         # What goes to a zone of another lake is proved when a relay process asks for it.
         pending = pending_runs(after)
         proofs = store.prove_runs(pending.filter(np.isin(pending["destination"], self.zones.own)))
-        for position, lanes in asked_positions(after, plan.content.seen, context):
+        for position, lanes in requested_positions(after, plan.content.seen, context):
             proofs = concat([proofs, store.prove_positions(lanes, position)])
         if self.options.absence:
-            absent = asked_absences(after, plan.content.seen, context)
+            absent = requested_absences(after, plan.content.seen, context)
             proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
-        after, logs = replace(after, proofs=proofs, kept=LastStore(store)), log.logs()
-        elapsed = next_usable(after, tick.tick, self.tick_ns, self.zones.own, self.options)
+        after, logs = replace(after, proofs=proofs, kept=StoreCache(store)), log.logs()
+        elapsed = next_usable_tick(after, tick.tick, self.tick_ns, self.zones.own, self.options)
         planned = earliest(self.next_planned(tick.tick + 1), elapsed)
-        due = wake(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())
-        end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
-        needs = earliest(oldest(after.runs), oldest_known(after))
+        due = next_wake_tick(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())
+        end = idle_limit_tick(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
+        needs = earliest(oldest_height(after.runs), oldest_known_height(after))
         return RoundResult(after, outbound, logs, headers, due, needs, end)
 
     def _part(self, state: State, zones: Chains, tick: Tick) -> State:
         """Return some zones' part of a state; queues that do not change stay the objects that they are."""
-        rest = part(self, replace(state, leaves=Leaves({})), zones, tick.tick)
-        return replace(rest, leaves=state.leaves.of_zones(zones))
+        rest = select_chains(self, replace(state, leaves=Leaves({})), zones, tick.tick)
+        return replace(rest, leaves=state.leaves.own_entries(zones))
 
-    def _decisions(self, seen: Seen, context: Context) -> Decisions:
+    def _decisions(self, seen: RelayerView, context: Context) -> Decisions:
         """Return the recoveries that running zones decide for this block."""
         source, destination = self._decided(RECOVER, context)
         if not len(source):
@@ -379,7 +376,7 @@ def _forged(source: Chains, destination: Chains, sender: U64, receiver: U64, pay
         kind=Kind.REQUEST,
         source=source,
         destination=destination,
-        substream=repeated(np.uint64(SEND), len(source)),
+        substream=repeat_value(np.uint64(SEND), len(source)),
         sender=sender,
         receiver=receiver,
         method="forged",
@@ -392,7 +389,7 @@ _NO_CHAINS, _NO_PROGRAMS = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.ui
 _NOTHING_FORGED = _forged(_NO_CHAINS, _NO_CHAINS, _NO_PROGRAMS, _NO_PROGRAMS, pa.array([], pa.binary()))
 
 
-def connection_exists(chain: npt.NDArray[Any], counterparty: Hosts, zones: Zones) -> npt.NDArray[np.bool_]:
+def connection_exists(chain: npt.NDArray[Any], counterparty: Hosts, zones: ZoneNetwork) -> npt.NDArray[np.bool_]:
     """Return which pairs of zones are connected; ``counterparty`` may be ``NO_HOST``."""
     known = Frame(dict(zip(CONNECTION, zones.connections, strict=True)))
     found = connection_rows(known, chain, np.maximum(counterparty, 0).astype(np.uint32))
@@ -400,14 +397,14 @@ def connection_exists(chain: npt.NDArray[Any], counterparty: Hosts, zones: Zones
 
 
 def _headers(chains: Chains, height: int, roots: npt.NDArray[np.uint8], signed: pa.BinaryArray) -> Frame:
-    none = repeated_bytes(b"", len(chains))
-    number = repeated(np.uint64(height), len(chains))
+    none = repeat_bytes(b"", len(chains))
+    number = repeat_value(np.uint64(height), len(chains))
     columns = {"chain": chains, "number": number, "hash": none, "parent": none, "root": roots, "certification": signed}
     return Frame(columns, len(chains))
 
 
-def with_changed_programs(state: State, context: Context) -> State:
+def change_zone_programs(state: State, context: Context) -> State:
     """Return the state with the programs that changes installed on ``context.chains``, or gave another class."""
     runner, hosts = context.programs, context.zones.host_of(context.programs.changed)
-    due = outdated_on(runner, hosts, context.chains, state.accounts, state.programs)
+    due = find_outdated_programs(runner, hosts, context.chains, state.accounts, state.programs)
     return state.with_programs(*runner.brought_up(due, state.accounts, state.programs)) if len(due) else state

@@ -21,18 +21,18 @@ MAX_INDEX = 0x7F << 56
 _IDENTIFIER = re.compile(rb"[A-Za-z0-9._+#\[\]<>-]{1,64}")
 
 
-class Purpose(IntEnum):
+class QueuePurpose(IntEnum):
     """What a queue of a connection holds: packets for the remote chain, or results of packets that came from it."""
 
     SEND = 0
     RECEIPT = 1
 
 
-_WORDS = {Purpose.SEND: b"send", Purpose.RECEIPT: b"receipt"}
+_WORDS = {QueuePurpose.SEND: b"send", QueuePurpose.RECEIPT: b"receipt"}
 _PURPOSES = {word: purpose for purpose, word in _WORDS.items()}
 
 
-class Part(IntEnum):
+class KeyPart(IntEnum):
     """What lies under a key of a queue: where it begins, where it ends, or the entry of an index. Of proofs also that
     there is no entry."""
 
@@ -43,20 +43,20 @@ class Part(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class QueueKey:
     """A parsed key: whose queue, which queue, which entry (``index`` is 0 for head and tail)."""
 
     remote: str
-    purpose: Purpose
-    part: Part
+    purpose: QueuePurpose
+    part: KeyPart
     index: int = 0
 
     def encode(self) -> bytes:
         """Return the key's bytes."""
         name = queue_name(self.remote, self.purpose)
-        if self.part == Part.HEAD:
+        if self.part == KeyPart.HEAD:
             return name + HEAD_KEY
-        return name + (TAIL_KEY if self.part == Part.TAIL else self.index.to_bytes(INDEX_BYTES, "big"))
+        return name + (TAIL_KEY if self.part == KeyPart.TAIL else self.index.to_bytes(INDEX_BYTES, "big"))
 
 
 def valid_identifier(identifier: str) -> bool:
@@ -64,17 +64,17 @@ def valid_identifier(identifier: str) -> bool:
     return identifier.isascii() and _IDENTIFIER.fullmatch(identifier.encode()) is not None
 
 
-def queue_name(remote: str, purpose: Purpose) -> bytes:
+def queue_name(remote: str, purpose: QueuePurpose) -> bytes:
     """Return the name of the queue that a chain keeps for ``remote``."""
     return PREFIX + remote.encode() + b":" + _WORDS[purpose]
 
 
-def index_key(remote: str, purpose: Purpose, index: int) -> bytes:
+def index_key(remote: str, purpose: QueuePurpose, index: int) -> bytes:
     """Return the key of an entry."""
-    return Key(remote, purpose, Part.INDEX, index).encode()
+    return QueueKey(remote, purpose, KeyPart.INDEX, index).encode()
 
 
-def parse_key(data: bytes) -> Key:
+def parse_key(data: bytes) -> QueueKey:
     """Return what a key says.
 
     Raises:
@@ -88,9 +88,9 @@ def parse_key(data: bytes) -> Key:
             rest = pieces[1][len(word) :]
             remote = pieces[0].decode()
             if rest == HEAD_KEY:
-                return Key(remote, purpose, Part.HEAD)
+                return QueueKey(remote, purpose, KeyPart.HEAD)
             if rest == TAIL_KEY:
-                return Key(remote, purpose, Part.TAIL)
+                return QueueKey(remote, purpose, KeyPart.TAIL)
             if len(rest) == INDEX_BYTES:
-                return Key(remote, purpose, Part.INDEX, int.from_bytes(rest, "big"))
+                return QueueKey(remote, purpose, KeyPart.INDEX, int.from_bytes(rest, "big"))
     raise IbcError(Refusal.MalformedKey, f"{data[:96].hex()} does not end in send or receipt and head, tail or index")

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import NotInQueue
+from causeway_proofs.hashing import DIGEST_BYTES, Digests
+from causeway_proofs.order import U64, Rows, find_positions, group_rows, stable_order
 
-from causeway.model.errors import NotInQueue
-from causeway.model.frame import Frame, MadeFrame, empty_frame
-from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.protocols.messages import LANE, LANE_FIELDS
+from causeway.core.frame import Frame, LazyFrame, empty_frame
+from causeway.protocols.shared.messages import LANE, LANE_FIELDS
 
 LEAVES_SCHEMA = pa.schema(
     [
@@ -48,7 +48,7 @@ class _Buffer:
         self.used = 0
 
 
-class Held:
+class QueueLeaves:
     """The entries of one queue: their indices, ascending, and the hashes of their leaves. Immutable."""
 
     __slots__ = ("_buffer", "_start", "_stop")
@@ -57,7 +57,7 @@ class Held:
         self._buffer, self._start, self._stop = buffer, start, stop
 
     @classmethod
-    def of(cls, index: U64, digests: Digests) -> Held:
+    def of(cls, index: U64, digests: Digests) -> QueueLeaves:
         """Return entries, of which there is one at least."""
         count = len(index)
         buffer = _Buffer(2 * count + ROOM)
@@ -77,7 +77,7 @@ class Held:
         """Return the hashes of the leaves, shape (n, 32)."""
         return self._buffer.digests[self._start : self._stop]
 
-    def index_from(self, first: int) -> U64:
+    def indices_from(self, first: int) -> U64:
         """Return the indices that are not below ``first``."""
         return self.index[int(np.searchsorted(self.index, np.uint64(first))) :]
 
@@ -87,35 +87,35 @@ class Held:
         found: Mask = entries[np.minimum(np.searchsorted(entries, index), len(entries) - 1)] == index
         return found
 
-    def with_more(self, index: U64, digests: Digests) -> Held:
+    def append_entries(self, index: U64, digests: Digests) -> QueueLeaves:
         """Return these entries and others, which ascend, too."""
         buffer, stop = self._buffer, self._stop + len(index)
         inside = index[0] < buffer.index[self._stop - 1]
         if inside or buffer.used != self._stop or stop > len(buffer.index):
             joined, beside = np.concatenate([self.index, index]), np.concatenate([self.digests, digests])
             order = np.argsort(joined, kind="stable") if inside else slice(None)
-            return Held.of(joined[order], beside[order])
+            return QueueLeaves.of(joined[order], beside[order])
         added = slice(self._stop, stop)
         buffer.index[added], buffer.digests[added], buffer.used = index, digests, stop
-        return Held(buffer, self._start, stop)
+        return QueueLeaves(buffer, self._start, stop)
 
-    def without(self, index: U64) -> Held | None:
+    def without(self, index: U64) -> QueueLeaves | None:
         """Return the entries without some, which ascend and are all there; None where none is left."""
         count = len(index)
         if count == len(self):
             return None
         if self.index[count - 1] == index[-1]:
-            return Held(self._buffer, self._start + count, self._stop)
+            return QueueLeaves(self._buffer, self._start + count, self._stop)
         kept = np.ones(len(self), dtype=bool)
         kept[np.searchsorted(self.index, index)] = False
-        return Held.of(self.index[kept], self.digests[kept])
+        return QueueLeaves.of(self.index[kept], self.digests[kept])
 
-    def without_below(self, limit: np.uint64) -> Held | None:
+    def drop_below(self, limit: np.uint64) -> QueueLeaves | None:
         """Return the entries from an index on; None where none is left."""
         count = int(np.searchsorted(self.index, limit))
-        return Held(self._buffer, self._start + count, self._stop) if count < len(self) else None
+        return QueueLeaves(self._buffer, self._start + count, self._stop) if count < len(self) else None
 
-    def same_first(self, before: Held) -> int:
+    def common_prefix_length(self, before: QueueLeaves) -> int:
         """Return how many of the first entries are those of ``before``."""
         count = min(len(self), len(before))
         if self._buffer is before._buffer and self._start == before._start:
@@ -142,7 +142,7 @@ class Leaves:
 
     __slots__ = ("_frame", "_lanes")
 
-    def __init__(self, lanes: dict[int, Held]) -> None:
+    def __init__(self, lanes: dict[int, QueueLeaves]) -> None:
         self._lanes = lanes
         self._frame: Frame | None = None
 
@@ -150,7 +150,7 @@ class Leaves:
     def of(cls, frame: Frame) -> Leaves:
         """Return the leaves that a table (``LEAVES_SCHEMA``) has, in its order."""
         index, digests = frame["index"], frame["digest"]
-        found = cls({key: Held.of(index[rows], digests[rows]) for key, rows in _by_lane(lane_keys(frame))})
+        found = cls({key: QueueLeaves.of(index[rows], digests[rows]) for key, rows in _by_lane(lane_keys(frame))})
         found._frame = frame
         return found
 
@@ -160,10 +160,10 @@ class Leaves:
     def frame(self) -> Frame:
         """Return the table; it is made when a column is read."""
         if self._frame is None:
-            self._frame = MadeFrame(len(self), self._joined)
+            self._frame = LazyFrame(len(self), self._joined)
         return self._frame
 
-    def get(self, lane: int) -> Held | None:
+    def get(self, lane: int) -> QueueLeaves | None:
         """Return the entries of the queue with a number (``lane_keys``), None where it has none."""
         return self._lanes.get(lane)
 
@@ -179,11 +179,11 @@ class Leaves:
         found = np.zeros(len(lanes), dtype=np.int64)
         keys = np.fromiter(self._lanes, np.uint64, len(self._lanes))
         counts = np.fromiter(map(len, self._lanes.values()), np.int64, len(self._lanes))
-        rows = positions_in(lanes, keys)
+        rows = find_positions(lanes, keys)
         found[rows[rows >= 0]] = counts[rows >= 0]
         return found
 
-    def of_zones(self, zones: Zones) -> Leaves:
+    def own_entries(self, zones: Zones) -> Leaves:
         """Return the entries of the zones' own queues."""
         wanted = set(zones.tolist())
         return Leaves({key: held for key, held in self._lanes.items() if key >> 17 in wanted})
@@ -202,7 +202,7 @@ class Leaves:
         for key, rows in _by_lane(keys[order]):
             held = lanes.get(key)
             added = index[rows], digests[rows]
-            lanes[key] = Held.of(*added) if held is None else held.with_more(*added)
+            lanes[key] = QueueLeaves.of(*added) if held is None else held.append_entries(*added)
         return Leaves(lanes)
 
     def delete(self, values: Frame) -> Leaves:
@@ -226,7 +226,7 @@ class Leaves:
         lanes = dict(self._lanes)
         for key, limit in zip(lane_keys(asked).tolist(), to, strict=True):
             held = lanes.pop(key, None)
-            left = None if held is None else held.without_below(limit)
+            left = None if held is None else held.drop_below(limit)
             if left is not None:
                 lanes[key] = left
         return Leaves(lanes)
@@ -258,7 +258,7 @@ class Leaves:
             found[rows] = held.index[rank[rows]]
         return found
 
-    def _of_lanes(self, lanes: Frame) -> Iterator[tuple[Held, Any]]:
+    def _of_lanes(self, lanes: Frame) -> Iterator[tuple[QueueLeaves, Any]]:
         """Yield the entries of each queue asked for, and the rows that ask for it."""
         keys = lane_keys(lanes)
         order = None if bool((keys[1:] >= keys[:-1]).all()) else np.argsort(keys, kind="stable")
@@ -291,7 +291,7 @@ def lane_keys(rows: Frame) -> U64:
     return found
 
 
-def row_of(keys: U64, key: int) -> int:
+def find_row(keys: U64, key: int) -> int:
     """Return the row of a number among numbers, which ascend; -1 where it is not."""
     row = int(np.searchsorted(keys, np.uint64(key)))
     return row if row < len(keys) and int(keys[row]) == key else -1
@@ -306,7 +306,7 @@ def _lanes(keys: list[int]) -> dict[str, npt.NDArray[Any]]:
 
 def _by_lane(keys: U64) -> Iterator[tuple[int, slice]]:
     """Yield each number and its rows; the numbers ascend."""
-    groups = groups_of(keys)
+    groups = group_rows(keys)
     stops = (groups.starts + groups.counts).tolist()
     for key, start, stop in zip(keys[groups.starts].tolist(), groups.starts.tolist(), stops, strict=True):
         yield key, slice(start, stop)

@@ -1,4 +1,7 @@
-"""The options of the IBC messaging queue: names, values and defaults of the reference, section 4."""
+"""The options of the IBC messaging queue: names, values and defaults of the reference, section 4.
+
+The options of relay processes (IBC reference 3.5, X-13): when they submit, what they pay, what they carry.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,81 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from causeway.model.section import Section
-from causeway.model.text import unknown
+from causeway.config.section import ScenarioSection
+from causeway.core.text import suggest_known
 from causeway.protocols.ibc.keys import valid_identifier
-from causeway.protocols.ibc.relay_options import RelayOptions
-from causeway.protocols.option_values import LARGEST, NANOSECONDS, ProfiledOptions, Texts, only, wrong
+from causeway.protocols.shared.option_values import (
+    LARGEST,
+    NANOSECONDS,
+    ProfiledOptions,
+    Texts,
+    allow_only,
+    option_error,
+)
+
+LARGEST_FEE = 2**32
+"""Four billion of these fit into an account."""
+
+LARGEST_DEPOSIT = 2**48
+"""Largest balance at genesis and largest deposit; thousands of them fit into an account."""
+
+
+MOST_BLOCKS = 100_000
+"""A relayer that has no money, or no old entries, rests for at most so many blocks; the run makes each of them."""
+
+
+class AccountOptions(ScenarioSection):
+    """Accounts of relayers on every zone: their balances at genesis, and what they earn."""
+
+    balance: int = Field(default=0, ge=0, le=LARGEST_DEPOSIT)
+    balances: Mapping[str, Annotated[int, Field(ge=0, le=LARGEST_DEPOSIT)]] = Field(default_factory=dict)
+    reward: int = Field(default=0, ge=0, le=LARGEST_FEE)
+    reward_every: int = Field(default=1, ge=1, le=MOST_BLOCKS)
+
+
+class SponsoredOptions(ScenarioSection):
+    """A public relayer that takes what is left: entries of at least ``min_age`` blocks, on a sponsor's budget."""
+
+    min_age: int = Field(default=10, ge=1, le=MOST_BLOCKS)
+    budget: int = Field(default=0, ge=0, le=LARGEST_FEE)
+    every: int = Field(default=100, ge=1, le=MOST_BLOCKS)
+
+
+class RelayerOptions(ScenarioSection):
+    """How relayers work (reference 3.5, X-13): when they submit, and how much at once."""
+
+    min_batch: int = Field(default=1, ge=1, le=LARGEST)
+    max_wait: int = Field(default=0, ge=0, le=LARGEST)
+    max_packets: int = Field(default=0, ge=0, le=LARGEST)
+    proofs_per_header: Annotated[
+        int, allow_only(0, "a header serves a whole block, which relay.max_packets bounds")
+    ] = 0
+    proofs: Literal["range", "single"] = "range"
+    coordination: Literal["none", "leader", "partition"] = "none"
+    header_fee: int = Field(default=100, ge=0, le=LARGEST_FEE)
+    proof_fee: int = Field(default=20, ge=0, le=LARGEST_FEE)
+    accounts: AccountOptions | None = None
+    users: Mapping[str, Texts] = Field(default_factory=dict)
+    sponsored: Mapping[str, SponsoredOptions] = Field(default_factory=dict)
+
+    @property
+    def patience(self) -> int:
+        """Return the longest time in blocks that a relayer with money coming may rest."""
+        accounts = (self.accounts.reward_every,) if self.accounts is not None and self.accounts.reward else ()
+        paid = [one.every for one in self.sponsored.values() if one.budget]
+        return max((*accounts, *paid, *(one.min_age for one in self.sponsored.values())), default=0)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        for name, one in self.sponsored.items():
+            if name in self.users:
+                raise option_error(
+                    f"users.{name}", "it is sponsored, too (allowed: in relay.users or in relay.sponsored)"
+                )
+            if one.budget and self.accounts is None:
+                raise option_error(f"sponsored.{name}.budget", f"{one.budget}: allowed without relay.accounts: 0")
+        return self
+
 
 CALL_TYPE = "call"
 """The type of packets between programs whose method is no declared type: request and reply."""
@@ -25,14 +98,14 @@ DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "orde
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
 
-class PacketType(Section):
+class PacketType(ScenarioSection):
     """A declared packet type: the zones whose programs handle it, and the modules that may send it (none: all)."""
 
     chains: Texts | None = None
     modules: Texts | None = None
 
 
-class RotationOptions(Section):
+class RotationOptions(ScenarioSection):
     """How validator sets change (X-4): every so many blocks (0: never) so many members are replaced."""
 
     every: int = Field(default=0, ge=0, le=LARGEST)
@@ -42,11 +115,11 @@ class RotationOptions(Section):
 class IbcOptions(ProfiledOptions):
     """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
 
-    key_codec: Annotated[Literal["plain"], only("plain", "the other cannot be a store's format (D-5)")] = "plain"
-    value_codec: Annotated[Literal["plain"], only("plain", "the other has unprovable values (D-5)")] = "plain"
-    proof: Annotated[Literal["simple"], only("simple", "the zones' stores are simple trees")] = "simple"
-    app_hash_lag: Annotated[Literal[0], only(0, "a header carries the root of its own block")] = 0
-    commitment: Annotated[Literal["full"], only("full", "whole packets stay until they are answered")] = "full"
+    key_codec: Annotated[Literal["plain"], allow_only("plain", "the other cannot be a store's format (D-5)")] = "plain"
+    value_codec: Annotated[Literal["plain"], allow_only("plain", "the other has unprovable values (D-5)")] = "plain"
+    proof: Annotated[Literal["simple"], allow_only("simple", "the zones' stores are simple trees")] = "simple"
+    app_hash_lag: Annotated[Literal[0], allow_only(0, "a header carries the root of its own block")] = 0
+    commitment: Annotated[Literal["full"], allow_only("full", "whole packets stay until they are answered")] = "full"
     redundant: Literal["error", "noop"] = "error"
     expiry: Literal["strict", "inclusive"] = "strict"
     order: Literal["ordered", "unordered"] = "ordered"
@@ -64,7 +137,7 @@ class IbcOptions(ProfiledOptions):
     trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
     delay_seconds: float = Field(default=0.0, ge=0, le=1e9)
-    relay: RelayOptions = RelayOptions()
+    relay: RelayerOptions = RelayerOptions()
     relayers: Texts = Field(default=("relayer",), min_length=1, max_length=1_000)
 
     @property
@@ -102,7 +175,7 @@ class IbcOptions(ProfiledOptions):
         if self.order == "unordered" and self.timeouts == "on" and self.acknowledgements == "asynchronous":
             # A packet whose receipt is still to be written could time out and be executed, both.
             text = "timeouts of unordered queues prove that there is no receipt: use acknowledgements = synchronous"
-            raise wrong("timeouts", f'"on": {text}')
+            raise option_error("timeouts", f'"on": {text}')
         return self
 
     @model_validator(mode="after")
@@ -110,13 +183,13 @@ class IbcOptions(ProfiledOptions):
         rotation = self.rotation
         if rotation.every and 3 * rotation.replace > self.validators:
             text = f"replace = {rotation.replace} of {self.validators} validators; allowed: a third of them at most"
-            raise wrong("rotation", f"{text}, or no light client could follow from one height to the next")
+            raise option_error("rotation", f"{text}, or no light client could follow from one height to the next")
         return self
 
     @model_validator(mode="after")
     def _fixed(self) -> Self:
         if self.rotation.every and self.validator_keys:
-            raise wrong("rotation", "is for validators that are drawn; with validator_keys, leave it out")
+            raise option_error("rotation", "is for validators that are drawn; with validator_keys, leave it out")
         return self
 
     @model_validator(mode="after")
@@ -128,7 +201,7 @@ class IbcOptions(ProfiledOptions):
         for key, rows in named.items():
             for name in rows:
                 if name not in self.relayers:
-                    raise wrong(f"relay.{key}.{name}", unknown("relayer", name, self.relayers))
+                    raise option_error(f"relay.{key}.{name}", suggest_known("relayer", name, self.relayers))
         if not (relay.users or relay.sponsored):
             return self
         allowed = {"relay.coordination": (relay.coordination, "none"), "delay_seconds": (self.delay_seconds, 0)}
@@ -136,7 +209,7 @@ class IbcOptions(ProfiledOptions):
         for key, (value, only_value) in allowed.items():
             if value != only_value:
                 text = f"{value!r} with relay.users or relay.sponsored (allowed: {only_value!r})"
-                raise wrong(key, text)
+                raise option_error(key, text)
         return self
 
     @classmethod

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.order import U64
 
-from causeway.model.frame import Frame
-from causeway.model.intervals import Intervals
-from causeway.model.joins import lookup
-from causeway.model.order import U64
+from causeway.core.frame import Frame
+from causeway.core.joins import Intervals, lookup_rows
 from causeway.protocols.ibc.keys import MAX_INDEX
-from causeway.protocols.ibc.leaves import lane_key, lane_keys, row_of
+from causeway.protocols.ibc.leaves import find_row, lane_key, lane_keys
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, connection_key, connection_keys, slot_entries
-from causeway.protocols.messages import LANE_COLUMNS
+from causeway.protocols.shared.messages import LANE_COLUMNS
 
 Pair = tuple[int, int]
 """A connection: a zone and its counterparty."""
@@ -27,7 +26,7 @@ Span = tuple[int, int]
 Mask = npt.NDArray[np.bool_]
 
 
-def were_processed(state: State, own: Frame, packets: Mask) -> Mask:
+def is_processed(state: State, own: Frame, packets: Mask) -> Mask:
     """Return which entries of unordered queues were processed before, as ``Progress.processed`` says it of spans.
 
     ``own``: the lane of ours that each goes to, and its ``index``; ``packets``: which of them are packets, the others
@@ -35,11 +34,11 @@ def were_processed(state: State, own: Frame, packets: Mask) -> Mask:
     """
     here = state.leaves.holds(own, own["index"])
     if len(state.slots):
-        here |= lookup(slot_entries(state), own, LANE_COLUMNS, ordered=False) >= 0
-    return np.where(packets, here | (own["index"] < state.queues.count_of("begin", own)), ~here)
+        here |= lookup_rows(slot_entries(state), own, LANE_COLUMNS, ordered=False) >= 0
+    return np.where(packets, here | (own["index"] < state.queues.read_counters("begin", own)), ~here)
 
 
-class Progress:
+class QueueProgress:
     """Heads and tails of queues. ``substream``: RECEIPT for what the zone receives, SEND for its own packets that are
     answered."""
 
@@ -56,7 +55,7 @@ class Progress:
 
     def is_connected(self, pair: Pair) -> bool:
         """Return whether a connection is registered."""
-        return pair[1] >= 0 and row_of(self._connections, connection_key(*pair)) >= 0
+        return pair[1] >= 0 and find_row(self._connections, connection_key(*pair)) >= 0
 
     def expected(self, pair: Pair, substream: int) -> int:
         """Return the index that comes next: the tail of a receipt queue, the head of a send queue."""
@@ -106,7 +105,7 @@ class Progress:
         self._next[pair, RECEIPT] = max(self.expected(pair, RECEIPT), head)
 
     def _counter(self, pair: Pair, substream: int, name: str) -> int:
-        row = row_of(self._lanes, lane_key(*pair, substream)) if pair[1] >= 0 else -1
+        row = find_row(self._lanes, lane_key(*pair, substream)) if pair[1] >= 0 else -1
         return 0 if row < 0 else int(self._counters[name].item(row))
 
     def _done(self, pair: Pair, substream: int) -> Intervals:
@@ -125,7 +124,7 @@ class Progress:
     def _held(self, pair: Pair, substream: int, first: int = 0) -> U64:
         """Return the indices from ``first`` on that a queue holds entries or unanswered places of, ascending."""
         held, slots = self._state.leaves.get(lane_key(*pair, substream)), self._state.slots
-        own: U64 = np.empty(0, dtype=np.uint64) if held is None else held.index_from(first)
+        own: U64 = np.empty(0, dtype=np.uint64) if held is None else held.indices_from(first)
         if substream == RECEIPT and len(slots):
             mine = (slots["destination"] == pair[0]) & (slots["source"] == pair[1])
             own = np.sort(np.concatenate([own, slots["index"][mine]]))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from causeway.model.reject_codes import RejectCode
-from causeway.protocols.ibc.answers import TOO_LONG
+from causeway.core.vocabulary import RejectCode
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.inputs import CHAIN_HALTED, Code
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.program_inputs import CHAIN_HALTED, TOO_LONG, ReceiptCode
 from causeway.protocols.ibc.state import RECEIPT, SEND
-from causeway.protocols.semantics import QUEUE, Guarantee, Lanes, Promise, Semantics, StateWatermark, may_drop, of_lanes
+from causeway.protocols.shared.semantics import (
+    QUEUE,
+    Guarantee,
+    Lanes,
+    Promise,
+    Semantics,
+    StateWatermark,
+    may_drop,
+    promise_lanes,
+)
 
 
 def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
@@ -28,20 +36,20 @@ def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
     ordered = options.order == "ordered"
     for substream in lanes.used(own=True):
         names = [*QUEUE, *(("answered",) if substream == SEND else ())]
-        yield from of_lanes(names, Promise("", substream, own=True))
+        yield from promise_lanes(names, Promise("", substream, own=True))
     for substream in lanes.used(own=False):
         like = Promise("", substream)
         if substream == SEND:
-            yield from of_lanes(("numbered", "ordered_sends", "conserved", "answered"), like)
+            yield from promise_lanes(("numbered", "ordered_sends", "conserved", "answered"), like)
             if ordered:
-                yield from of_lanes(("ordered_receives", "ordered_acknowledgements", "causal"), like)
+                yield from promise_lanes(("ordered_receives", "ordered_acknowledgements", "causal"), like)
         elif substream == RECEIPT:
-            yield from of_lanes(("conserved",), like)
+            yield from promise_lanes(("conserved",), like)
             if ordered and not options.limited:
-                yield from of_lanes(("ordered_receives",), like)
+                yield from promise_lanes(("ordered_receives",), like)
         if options.delay_ns:
             yield Promise("final_after", substream, number=options.delay_ns // 1_000)
-    yield from may_drop((Code.NO_PROGRAM.name,))
+    yield from may_drop((ReceiptCode.NO_PROGRAM.name,))
 
 
 def guarantees(options: IbcOptions) -> Iterator[Guarantee]:
@@ -85,12 +93,12 @@ WATERMARKS = (
 
 
 _CODES: Mapping[int, RejectCode] = {
-    Code.UNKNOWN_TYPE: RejectCode.INVALID,
-    Code.TIMEOUT: RejectCode.TIMED_OUT,
-    Code.HANDLER_FAILED: RejectCode.FAILED,
-    Code.PERMISSION: RejectCode.INVALID,
-    Code.NO_PROGRAM: RejectCode.NOT_FOUND,
-    Code.MALFORMED: RejectCode.INVALID,
+    ReceiptCode.UNKNOWN_TYPE: RejectCode.INVALID,
+    ReceiptCode.TIMEOUT: RejectCode.TIMED_OUT,
+    ReceiptCode.HANDLER_FAILED: RejectCode.FAILED,
+    ReceiptCode.PERMISSION: RejectCode.INVALID,
+    ReceiptCode.NO_PROGRAM: RejectCode.NOT_FOUND,
+    ReceiptCode.MALFORMED: RejectCode.INVALID,
 }
 
 _REFUSALS = {
@@ -107,9 +115,9 @@ _REFUSALS = {
 
 def portable(code: int, text: bytes) -> RejectCode:
     """Return what a code other than 0 means; codes from ``REJECTED`` on, but for the named ones, are programs' own."""
-    if code == Code.HANDLER_FAILED and text == TOO_LONG:
+    if code == ReceiptCode.HANDLER_FAILED and text == TOO_LONG:
         return RejectCode.TOO_LARGE
-    if code == Code.REJECTED and text in _REFUSALS:
+    if code == ReceiptCode.REJECTED and text in _REFUSALS:
         return _REFUSALS[text]
     return _CODES.get(code, RejectCode.REFUSED)
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import U64, Rows, group_rows
 
-from causeway.model.frame import Frame, empty_frame
-from causeway.model.joins import lookup
-from causeway.model.order import U64, Rows, groups_of
-from causeway.model.queues import Queues
-from causeway.protocols.contract import Shown, StateTable
-from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
+from causeway.core.frame import Frame, empty_frame
+from causeway.core.joins import lookup_rows
+from causeway.core.queues import Queues
+from causeway.protocols.contract import StateTable, Visibility
 from causeway.protocols.ibc.keys import MAX_INDEX
 from causeway.protocols.ibc.leaves import LEAVES_SCHEMA, Leaves
-from causeway.protocols.messages import LANE, LANE_FIELDS
+from causeway.protocols.shared.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
+from causeway.protocols.shared.messages import LANE, LANE_FIELDS
 
 RECEIPT = 0
 SEND = 1
@@ -197,10 +197,10 @@ CONNECTION = ("chain", "counterparty")
 STRETCH = ("chain", "source", "relayer", "call")
 
 STATE_TABLES: dict[str, StateTable] = {
-    "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS, shown=Shown.DESTINATION),
+    "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS, shown=Visibility.DESTINATION),
     "leaves": StateTable(LEAVES_SCHEMA, "source", (*LANE, "index"), ENDS),
     "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), ENDS),
-    "proofs": StateTable(PROOFS_SCHEMA, "source", (*LANE, "part", "first"), ENDS, shown=Shown.DESTINATION),
+    "proofs": StateTable(PROOFS_SCHEMA, "source", (*LANE, "part", "first"), ENDS, shown=Visibility.DESTINATION),
     "connections": StateTable(CONNECTIONS_SCHEMA, "chain", CONNECTION, CONNECTION),
     "trust": StateTable(TRUST_SCHEMA, "chain", (*CONNECTION, "height"), CONNECTION),
     "receipts": StateTable(RECEIPTS_SCHEMA, "source", (*LANE, "index"), ENDS),
@@ -222,7 +222,7 @@ _OF_QUEUES = ("queues", "leaves", "runs")
 
 
 @dataclass
-class LastStore:
+class StoreCache:
     """The zones' stores as they were committed last, None where they are to be built: an index that a state carries
     along, without which every root is the same."""
 
@@ -253,7 +253,7 @@ class State:
     funds: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
-    kept: LastStore = field(default_factory=LastStore, compare=False)
+    kept: StoreCache = field(default_factory=StoreCache, compare=False)
 
     @property
     def runs(self) -> Frame:
@@ -271,7 +271,7 @@ class State:
         """Move the head of each queue asked for (any number of times) to its first entry, to its tail without any."""
         if len(lanes) == 0:
             return self
-        lanes = lanes.select(LANE).take(groups_of(*(lanes[name] for name in LANE)).starts)
+        lanes = lanes.select(LANE).take(group_rows(*(lanes[name] for name in LANE)).starts)
         rows, heads = self.queues.positions(lanes), self.queues.counters["begin"].copy()
         heads[rows] = self.leaves.first(lanes, self.queues.counters["next_index"][rows])
         return replace(self, queues=self.queues.with_counters(begin=heads))
@@ -293,7 +293,7 @@ def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, p
     # An index stays below ``MAX_INDEX``, so that the key of the tail comes after it in a store.
     queues = Queues(LANE, counters, empty_frame(LEAVES_SCHEMA), runs, base=0, limit=MAX_INDEX - 1)
     programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
-    return State(queues, Leaves.of(leaves), **own, programs=programs | program_frames(frames), kept=LastStore())
+    return State(queues, Leaves.of(leaves), **own, programs=programs | program_frames(frames), kept=StoreCache())
 
 
 def is_frozen(connections: Frame) -> npt.NDArray[np.bool_]:
@@ -309,7 +309,7 @@ def lanes_of(source: Any, destination: Any, substream: Any) -> Frame:
     return chains.with_columns(substream=np.asarray(substream, dtype=np.uint64)[()])
 
 
-def answering(rows: Frame, substream: Any) -> Frame:
+def reverse_lanes(rows: Frame, substream: Any) -> Frame:
     """Return the lanes in the other direction: of packets those of their receipts, of receipts those of packets."""
     return lanes_of(rows["destination"], rows["source"], substream)
 
@@ -317,7 +317,7 @@ def answering(rows: Frame, substream: Any) -> Frame:
 def slot_entries(state: State) -> Frame:
     """Return the entries of receipt queues that are still to be written (``LANE_COLUMNS``), in the order of slots."""
     slots = state.slots
-    return answering(slots, RECEIPT).with_columns(index=slots["index"])
+    return reverse_lanes(slots, RECEIPT).with_columns(index=slots["index"])
 
 
 def connection_key(chain: int, counterparty: int) -> int:
@@ -334,4 +334,4 @@ def connection_keys(rows: Frame) -> U64:
 
 def connection_rows(table: Frame, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> Rows:
     """Return the row of each connection asked for in a frame with one row a connection, -1 where there is none."""
-    return lookup(table, Frame({"chain": chain, "counterparty": counterparty}), CONNECTION)
+    return lookup_rows(table, Frame({"chain": chain, "counterparty": counterparty}), CONNECTION)

@@ -4,37 +4,154 @@ In the order of their keys: what belongs to applications and light clients (``ap
 zone, the receipt queue first: its head, its entries, its tail.
 
 ``committing`` makes them; here are the proofs that they give.
+
+What zones commit to besides their queues (IBC reference 2.6): one entry a table, ``app/<table>``, a digest of the
+zone's rows.
+
+The commitment of a block: the trees of zones' stores, changed where the state has (IBC reference 2.6).
+
+The trees are kept with the state. A block hashes what it changes, and what that moves to another position in its tree,
+which is all that lies behind: so an entry that comes or goes costs the leaves behind it, and the path above. They are a
+derived index: without them they are built from the state's tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, Digests
+from causeway_proofs.merkle_forest import MerkleForest
+from causeway_proofs.order import U64, Rows, find_positions
 
-from causeway.model.frame import Frame, empty_frame, repeated
-from causeway.model.joins import lookup, over
-from causeway.model.order import U64, Rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.kept_forest import KeptForest
-from causeway.protocols.ibc.application import Application
-from causeway.protocols.ibc.entries import hashed_positions
-from causeway.protocols.ibc.keys import MAX_INDEX, Part
+from causeway.core.frame import Frame, empty_frame, repeat_value
+from causeway.core.joins import expand_ranges, lookup_rows
+from causeway.protocols.contract import Chains
+from causeway.protocols.ibc.context import ZoneNetwork
+from causeway.protocols.ibc.keys import HEAD_KEY, MAX_INDEX, TAIL_KEY, KeyPart
 from causeway.protocols.ibc.leaves import Leaves, lane_keys
-from causeway.protocols.ibc.state import PROOFS_SCHEMA, RUNS_SCHEMA, SEND, State, connection_rows
-from causeway.protocols.ibc.unordered import present
-from causeway.protocols.messages import LANE, LANE_COLUMNS
+from causeway.protocols.ibc.queue_entries import entry_leaf, position_hashes, position_leaves, split_present_runs
+from causeway.protocols.ibc.state import PROOFS_SCHEMA, RUNS_SCHEMA, SEND, STATE_TABLES, State, connection_rows
+from causeway.protocols.shared.digests import TableDigests, digest_rows_by_chain
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
+
+__all__ = [
+    "ApplicationEntries",
+    "CommitmentContext",
+    "ConnectionQueues",
+    "Store",
+    "application_entries",
+    "pending_runs",
+]
+
+APPLICATION_PREFIX = b"app/"
+
+COMMITTED = {
+    "canisters": "accounts",
+    "connections": "connections",
+    "funds": "funds",
+    "relayers": "relayers",
+    "slots": "slots",
+    "trust": "trust",
+}
+"""By its name in the keys of a store: the state table, besides queues and programs, that is committed under it."""
+
+NOT_COMMITTED = {
+    "connections": ("peer_received", "peer_done"),
+    "funds": ("stopped", "stops"),
+    "trust": ("added_time",),
+}
+"""Columns of tables that are not: of ``connections`` and ``funds`` what is the relayers' knowledge, not the zone's; of
+``trust`` that on which something depends only where headers have a delay."""
+
+
+class CommitmentContext(Protocol):
+    """What a commitment needs to know; a block's ``Context`` says it."""
+
+    @property
+    def chains(self) -> npt.NDArray[np.uint32]:
+        """Return the positions of the zones whose stores are committed, ascending."""
+        ...
+
+    @property
+    def zones(self) -> ZoneNetwork:
+        """Return the fixed parts of the network."""
+        ...
+
+
+@dataclass(frozen=True)
+class ApplicationEntries:
+    """The entries of zones' stores that belong to no queue.
+
+    ``tables``: by name, keys ascending, what each digest is of; ``sections``: the digests. ``leaves``: the hashes of
+    the entries' leaves, shape (zones, tables, 32).
+    """
+
+    tables: Mapping[str, Frame]
+    sections: Mapping[str, TableDigests]
+    leaves: Digests
+
+    def entries(self) -> list[dict[bytes, bytes]]:
+        """Return the entries of each zone's store, keys ascending."""
+        zones = zip(*(section.digests for section in self.sections.values()), strict=True)
+        return [dict(zip(map(_key, self.sections), digests, strict=True)) for digests in zones]
+
+
+def application_entries(
+    state: State, context: CommitmentContext, before: ApplicationEntries | None = None
+) -> ApplicationEntries:
+    """Return what the zones of a block commit to besides their queues.
+
+    ``before``: what the same zones committed to earlier; what is the same is not hashed again.
+    """
+    tables: dict[str, Frame] = {key: getattr(state, name) for key, name in COMMITTED.items()}
+    if context.zones.options.relay.accounts is None:
+        del tables["funds"]
+    tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
+    tables = {name: tables[name] for name in sorted(tables, key=str.encode)}
+    if before is None or list(before.tables) != list(tables):
+        before = None
+    if before is not None and all(before.tables[name] is frame for name, frame in tables.items()):
+        return before
+    shape = len(context.chains), len(tables), DIGEST_BYTES
+    leaves = np.empty(shape, dtype=np.uint8) if before is None else before.leaves.copy()
+    sections: dict[str, TableDigests] = {}
+    for place, (name, frame) in enumerate(tables.items()):
+        known = None if before is None else before.sections[name]
+        if before is not None and known is not None and before.tables[name] is frame:
+            sections[name] = known
+            continue
+        # The digests of the zones' rows of a table.
+        owner = STATE_TABLES[COMMITTED[name]].owner if name in COMMITTED else "program"
+        own = context.zones.host_of(frame[owner]).view(np.uint32) if owner == "program" else frame[owner]
+        left_out = NOT_COMMITTED.get(name, ())
+        if name == "trust" and context.zones.options.delay_ns:
+            left_out = ()
+        committed = frame.select([column for column in frame.names if column not in left_out])
+        section = sections[name] = digest_rows_by_chain(committed, own, context.chains, known)
+        changed = range(len(context.chains)) if known is None else section.changed.tolist()
+        for zone in changed:
+            leaf = entry_leaf(_key(name), section.digests[zone])
+            leaves[zone, place] = np.frombuffer(leaf, dtype=np.uint8)
+    return ApplicationEntries(tables, sections, leaves)
+
+
+def _key(name: str) -> bytes:
+    return APPLICATION_PREFIX + name.encode()
 
 
 def _not_pushed(length: int) -> dict[str, U64]:
     """Return the columns of proofs that only those of entries have."""
-    return {name: repeated(np.uint64(0), length) for name in ("pushed", "tick", "max_height")}
+    return {name: repeat_value(np.uint64(0), length) for name in ("pushed", "tick", "max_height")}
 
 
 @dataclass(frozen=True)
-class Queued:
+class ConnectionQueues:
     """The queues of zones' connections, in the order of their keys in the stores.
 
     ``counters``: the table that they are rows ``rows`` of. ``lanes``: what they are called, and where they begin and
@@ -48,7 +165,7 @@ class Queued:
     owner: Rows
 
     @classmethod
-    def of(cls, state: State, chains: npt.NDArray[np.uint32], before: Queued | None) -> Queued:
+    def of(cls, state: State, chains: npt.NDArray[np.uint32], before: ConnectionQueues | None) -> ConnectionQueues:
         """Return the queues of a state's zones; ``before``: those of the same zones in an earlier state."""
         counters = state.queues.counters
         ends = ("begin", "next_index")
@@ -76,14 +193,14 @@ class Store:
     """
 
     chains: npt.NDArray[np.uint32]
-    queued: Queued
+    queued: ConnectionQueues
     heads: Rows
     ends: Digests
     leaves: Leaves
     counts: Rows
-    application: Application
+    application: ApplicationEntries
     roots: Digests
-    forest: KeptForest
+    forest: MerkleForest
     version: int
 
     @property
@@ -100,20 +217,20 @@ class Store:
         """Return the proofs (``PROOFS_SCHEMA``) of runs of entries (``RUNS_SCHEMA``) that are all in their queues."""
         if len(runs) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane, rank = lookup(self.lanes, runs, LANE), self.leaves.ranks(runs, runs["first"])
-        shown = runs.with_columns(part=np.uint8(Part.INDEX), pushed=runs["height"])
+        lane, rank = lookup_rows(self.lanes, runs, LANE), self.leaves.ranks(runs, runs["first"])
+        shown = runs.with_columns(part=np.uint8(KeyPart.INDEX), pushed=runs["height"])
         return self._proofs(shown, lane, 1 + rank)
 
-    def prove_positions(self, lanes: Frame, part: Part) -> Frame:
+    def prove_positions(self, lanes: Frame, part: KeyPart) -> Frame:
         """Return the proofs (``PROOFS_SCHEMA``) of the heads or tails of queues, which ``lanes`` names."""
         if len(lanes) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane = lookup(self.lanes, lanes, LANE)
-        value = self.lanes["begin" if part == Part.HEAD else "next_index"][lane]
+        lane = lookup_rows(self.lanes, lanes, LANE)
+        value = self.lanes["begin" if part == KeyPart.HEAD else "next_index"][lane]
         shown = lanes.with_columns(
             part=np.uint8(part), **_not_pushed(len(lanes)), first=value, count=np.ones(len(lanes), dtype=np.uint64)
         )
-        offset = np.zeros(len(lanes), dtype=np.int64) if part == Part.HEAD else 1 + self.counts[lane]
+        offset = np.zeros(len(lanes), dtype=np.int64) if part == KeyPart.HEAD else 1 + self.counts[lane]
         return self._proofs(shown, lane, offset)
 
     def prove_absences(self, asked: Frame, receipts: Frame) -> Frame:
@@ -121,11 +238,11 @@ class Store:
         receipt queues (``asked``: lanes with both) that have no entry; ``receipts``: the hashes of those that have."""
         if len(asked) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane = lookup(self.lanes, asked, LANE)
+        lane = lookup_rows(self.lanes, asked, LANE)
         of_lane = asked.select(LANE)
         low, high = (self.leaves.ranks(asked, asked[name]) for name in ("begin", "end"))
         # Gap ``rank`` lies between the entries ``rank`` - 1 and ``rank``, the head before the first of a queue.
-        row, rank = over(low, high + 1)
+        row, rank = expand_ranges(low, high + 1)
         lane = lane[row]
         last = rank == self.counts[lane]
         first, end = np.zeros(len(row), dtype=np.uint64), np.full(len(row), MAX_INDEX, dtype=np.uint64)
@@ -136,11 +253,14 @@ class Store:
         lane, rank, last, first, end, row = (column[wanted] for column in (lane, rank, last, first, end, row))
         values = np.empty((len(lane), 2, DIGEST_BYTES), dtype=np.uint8)
         for side, at_end, name, index in ((0, rank == 0, "begin", first - np.uint64(1)), (1, last, "next_index", end)):
-            values[at_end, side] = hashed_positions(self.lanes[name][lane[at_end]])
+            values[at_end, side] = position_hashes(self.lanes[name][lane[at_end]])
             entry = of_lane.take(row[~at_end]).with_columns(index=index[~at_end])
-            values[~at_end, side] = receipts["value"][lookup(receipts, entry, LANE_COLUMNS)]
+            values[~at_end, side] = receipts["value"][lookup_rows(receipts, entry, LANE_COLUMNS)]
         shown = of_lane.take(row).with_columns(
-            part=repeated(np.uint8(Part.ABSENT), len(row)), **_not_pushed(len(row)), first=first, count=end - first
+            part=repeat_value(np.uint8(KeyPart.ABSENT), len(row)),
+            **_not_pushed(len(row)),
+            first=first,
+            count=end - first,
         )
         return self._proofs(shown, lane, rank, values)
 
@@ -177,10 +297,117 @@ def pending_runs(state: State) -> Frame:
     sent = runs["substream"] == SEND
     seen: U64 = np.where(sent, connections["peer_received"][connection], connections["peer_done"][connection])
     runs = runs.with_columns(seen=seen).filter(runs["first"] + runs["count"] > seen)
-    first = np.maximum(runs["first"], state.queues.count_of("begin", runs))
-    runs = present(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
+    first = np.maximum(runs["first"], state.queues.read_counters("begin", runs))
+    runs = split_present_runs(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
     # Where entries are gone, what is left of a run may end before what is wanted begins.
     return runs.filter(runs["first"] + runs["count"] > runs["seen"]).select(RUNS_SCHEMA.names)
 
 
-__all__ = ["Queued", "Store", "pending_runs"]
+Mask = npt.NDArray[np.bool_]
+
+_NO_ROOTS = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+
+HEAD, TAIL = 0, 1
+"""Columns of the leaves of queues' ends."""
+
+
+def commit_stores(state: State, context: CommitmentContext) -> Store:
+    """Return the stores of a state's zones.
+
+    The trees of ``state.kept`` are changed where the state has, if they are of these zones and no other block has
+    changed them since; else all are built.
+    """
+    chains: Chains = context.chains
+    before = state.kept.store if isinstance(state.kept.store, Store) else None
+    if before is not None and not ((before.forest.version == before.version) and np.array_equal(before.chains, chains)):
+        before = None
+    queued = ConnectionQueues.of(state, chains, None if before is None else before.queued)
+    if before is not None and queued.keys is not before.queued.keys:
+        before = None
+    application = application_entries(state, context, None if before is None else before.application)
+    counts = state.leaves.counts(queued.keys)
+    fixed = application.leaves.shape[1]
+    sizes = np.bincount(queued.owner, weights=counts + 2, minlength=len(chains)).astype(np.int64) + fixed
+    bases = np.cumsum(sizes) - sizes
+    # Of all zones' queues joined, where each begins; less those of the zones before.
+    joined = np.cumsum(counts + 2) - (counts + 2)
+    heads: Rows = fixed + joined - (bases - fixed * np.arange(len(chains)))[queued.owner]
+    moved = _moved_ends(queued, before)
+    # The leaves of the heads and tails of queues, shape (queues, 2, 32).
+    lanes = queued.lanes
+    ends = np.empty((len(lanes), 2, DIGEST_BYTES), dtype=np.uint8) if before is None else before.ends.copy()
+    for side, name, key in ((HEAD, "begin", HEAD_KEY), (TAIL, "next_index", TAIL_KEY)):
+        rows = np.flatnonzero(moved[:, side])
+        if len(rows):
+            asked = lanes.take(rows)
+            ends[rows, side] = position_leaves(asked, key, asked[name], context.zones)
+    forest = MerkleForest(sizes) if before is None else before.forest
+    same = {} if before is None else _same_first(queued, state.leaves, before)
+    shifts = np.zeros(len(chains), dtype=np.int64)
+    if before is not None:
+        if not same and not moved.any() and application.leaves is before.application.leaves:
+            return before
+        shifts = sizes.copy()
+        resized = [row for row in same if counts[row] != before.counts[row]]
+        kept = np.array([same[row] for row in resized], dtype=np.int64)
+        np.minimum.at(shifts, queued.owner[resized], heads[resized] + 1 + kept)
+        forest.resize(sizes)
+    made = Store(chains, queued, heads, ends, state.leaves, counts, application, _NO_ROOTS, forest, forest.version)
+    _write(made, shifts, same, moved, before)
+    return replace(made, roots=forest.roots())
+
+
+def _moved_ends(queued: ConnectionQueues, before: Store | None) -> Mask:
+    """Return which queues have another head or tail than before, shape (queues, 2)."""
+    names = ("begin", "next_index")
+    if before is None:
+        return np.ones((len(queued.lanes), 2), dtype=bool)
+    return np.stack([queued.lanes[name] != before.lanes[name] for name in names], axis=1)
+
+
+def _same_first(queued: ConnectionQueues, leaves: Leaves, before: Store) -> dict[int, int]:
+    """Return the queues (rows of ``lanes``) of which entries have come or gone, with how many of the first stayed."""
+    keys = sorted(leaves.changed(before.leaves))
+    rows = find_positions(queued.keys, np.array(keys, dtype=np.uint64))
+    found = {}
+    for key, row in zip(keys, rows.tolist(), strict=True):
+        held, known = leaves.get(key), before.leaves.get(key)
+        if row >= 0:
+            found[row] = 0 if held is None or known is None else held.common_prefix_length(known)
+    return found
+
+
+def _write(store: Store, shifts: Rows, same: dict[int, int], moved: Mask, before: Store | None) -> None:
+    """Write the leaves that are new, or at another position, and hash what is above them.
+
+    ``shifts``: from which position on all leaves of each tree are written; ``same``: see ``_same_first``; ``moved``:
+    which ends of queues are others.
+    """
+    forest, owner, heads, counts = store.forest, store.queued.owner, store.heads, store.counts
+    leaves, bases, shift = forest.leaves, forest.offsets[owner], shifts[owner]
+    application = store.application.leaves
+    changed = np.ones(application.shape[:2], dtype=bool)
+    if before is not None:
+        changed = (application != before.application.leaves).any(axis=2)
+    zone, place = np.nonzero(changed)
+    leaves[forest.offsets[zone] + place] = application[zone, place]
+    written = [(zone, place)]
+    for side, position in ((HEAD, heads), (TAIL, heads + 1 + counts)):
+        rows = np.flatnonzero(moved[:, side] | (position >= shift))
+        leaves[(bases + position)[rows]] = store.ends[rows, side]
+        written.append((owner[rows], position[rows]))
+    behind = np.flatnonzero((counts > 0) & (heads + 1 + counts > shift))
+    first = dict(zip(behind.tolist(), np.maximum(shift - heads - 1, 0)[behind].tolist(), strict=True))
+    for row, rank in {**same, **first}.items():
+        held = store.leaves.get(int(store.queued.keys[row]))
+        if held is not None and rank < len(held):
+            at = int(bases[row] + heads[row]) + 1
+            leaves[at + rank : at + len(held)] = held.digests[rank:]
+            positions = np.arange(rank, len(held)) + (heads[row] + 1)
+            written.append((np.full(len(positions), owner[row]), positions))
+    tree, position = (np.concatenate(column) for column in zip(*written, strict=True))
+    places = tree << 40 | position
+    if not bool((places[1:] > places[:-1]).all()):
+        places.sort()
+        places = places[np.append(True, places[1:] != places[:-1])]
+    forest.rehash(places >> 40, places & ((1 << 40) - 1))

@@ -3,46 +3,121 @@ notary validates, and executed, ``blocks_ahead`` of its heights later (IC refere
 
 The next honest block maker proposes what ``get_xnet_payload`` gives. Malicious ones propose before it, of the same
 slices, and are refused whole; a proposal of theirs in which nothing is wrong is the payload.
+
+Payloads that a subnet has agreed on and not yet executed: blocks run ``blocks_ahead`` heights ahead of the state (IC
+reference 3.7, 3.8).
+
+What is kept of a slice is all that is needed to verify it again when it is executed, whatever its source has collected
+since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.errors import InvariantViolation
+from causeway_proofs.ic.primitives import CertificationVersion
+from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.model.errors import InvariantViolation
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.joins import lookup
-from causeway.model.ledger import EVENTS_SCHEMA
-from causeway.model.order import groups_of, stable_order
-from causeway.proofs.ic.versions import CertificationVersion
-from causeway.protocols.contract import Inputs, Plan, View
-from causeway.protocols.ic.agreed_payloads import agreed_after, due, expected_after
-from causeway.protocols.ic.batch import Brought, XNetPlan
-from causeway.protocols.ic.certified_slices import (
-    Checked,
-    beside,
-    check_certified,
-    rejects_in,
-    served,
-    with_reads,
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.joins import lookup_rows
+from causeway.core.vocabulary import EVENTS_SCHEMA
+from causeway.protocols.contract import Chains, Inputs, Plan, View
+from causeway.protocols.ic.batch import (
+    UnverifiedSlices,
+    XNetPlan,
+    accepted_columns,
+    filter_own_signals,
+    make_plan,
+    revisited_messages,
+    stream_ranges,
 )
-from causeway.protocols.ic.certifying import Certifier
-from causeway.protocols.ic.check_slice import SliceError, refusals, refused_payload
-from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.endpoint import SLICE_COLUMNS, by_stream, with_news
-from causeway.protocols.ic.expected_indexes import Expected
-from causeway.protocols.ic.faults import Carriers
-from causeway.protocols.ic.payload_builder import MessageSizes, get_xnet_payload, turns, validate_xnet_payload
-from causeway.protocols.ic.planning import brought, held, make_plan, seen_again, signals_about_ours
-from causeway.protocols.ic.remote_subnets import READ_COLUMNS, Wired, all_rejects
-from causeway.protocols.ic.sizes import message_lengths
-from causeway.protocols.ic.state import REJECTS_ORDER, State, opposite
-from causeway.protocols.ic.tampering import altered_messages, proposed
-from causeway.protocols.messages import LANE, LANE_COLUMNS
+from causeway.protocols.ic.faults import Carriers, alter_messages, propose_slices
+from causeway.protocols.ic.registry import Context
+from causeway.protocols.ic.state import AGREED_ORDER, AGREED_SCHEMA, REJECTS_ORDER, State, reverse_lanes
+from causeway.protocols.ic.streams.certified_slices import (
+    SliceCheck,
+    add_read_ranges,
+    check_certified,
+    proof_digests,
+    read_rejects,
+    serve_slices,
+)
+from causeway.protocols.ic.streams.check_slice import SliceError, refusal_events, refused_payload_event
+from causeway.protocols.ic.streams.endpoint import (
+    SLICE_COLUMNS,
+    ContradictoryIndices,
+    ExpectedIndexes,
+    expected_indexes,
+    filter_new,
+    sort_by_stream,
+)
+from causeway.protocols.ic.streams.payload_builder import (
+    MessageSizes,
+    get_xnet_payload,
+    message_lengths,
+    source_turns,
+    validate_xnet_payload,
+)
+from causeway.protocols.ic.streams.remote_slices import READ_COLUMNS, WireInput, merge_rejects
+from causeway.protocols.ic.subnet_keys import Certifier
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
+
+
+def past_payloads(state: State) -> list[Frame]:
+    """Return the payloads that are agreed and not yet executed, in order of height."""
+    agreed = state.agreed
+    return [agreed.filter(agreed["executed"] == height) for height in np.unique(agreed["executed"])]
+
+
+def due_slices(state: State, chains: Chains) -> Frame:
+    """Return the agreed slices that ``chains`` execute in this round, at the height after that of the state."""
+    slices = state.agreed.filter(_due_now(state) & np.isin(state.agreed["destination"], chains))
+    return add_read_ranges(slices.with_columns(receiver=slices["destination"]))
+
+
+def _due_now(state: State) -> npt.NDArray[np.bool_]:
+    agreed = state.agreed
+    found: npt.NDArray[np.bool_] = agreed["executed"] == _numbers(state, agreed["destination"]) + np.uint64(1)
+    return found
+
+
+def _numbers(state: State, chains: Chains) -> U64:
+    """Return the height of each chain."""
+    found: U64 = state.heads["number"][find_positions(state.heads["chain"].astype(np.uint64), chains.astype(np.uint64))]
+    return found
+
+
+def advance_expected(state: State, context: Context) -> tuple[ExpectedIndexes, Chains]:
+    """Return what is expected after the payloads that are agreed, and which of ``context.chains`` can build one.
+
+    Those cannot whose payloads contradict their state, as no honest network's do: their payload is empty (3.8 (1)).
+    """
+    base = context.options.index_base
+    try:
+        return expected_indexes(state, past_payloads(state), base), context.chains
+    except ContradictoryIndices as error:
+        wrong = error.chains
+    agreed = state.agreed.filter(~np.isin(state.agreed["destination"], wrong))
+    chains = context.chains[~np.isin(context.chains, wrong)]
+    return expected_indexes(state, past_payloads(replace(state, agreed=agreed)), base), chains
+
+
+def pending_payloads(state: State, payloads: Sequence[Frame], context: Context) -> Frame:
+    """Return what is agreed and not yet executed when a round is over in which ``payloads`` were agreed
+    (``AGREED_SCHEMA``)."""
+    ahead = np.uint64(1 + context.options.blocks_ahead)
+    kept = [state.agreed.filter(~_due_now(state))]
+    for payload in payloads:
+        new = payload.with_columns(executed=_numbers(state, payload["destination"]) + ahead)
+        kept.append(new.select(AGREED_SCHEMA.names))
+    agreed = concat(kept)
+    return agreed.take(stable_order(*(agreed[name] for name in AGREED_ORDER)))
+
 
 _CERTIFIED = [*SLICE_COLUMNS, "number", "anchor", "header", "siblings", "messages", "path", "certification", "receiver"]
 """The columns of a certified slice; ``with_reads`` adds what is read to check it."""
@@ -52,30 +127,30 @@ _CERTIFIED = [*SLICE_COLUMNS, "number", "anchor", "header", "siblings", "message
 
 
 def plan_certified(
-    state: State, local: State, view: View, carriers: Carriers, context: Context, wired: Wired | None
+    state: State, local: State, view: View, carriers: Carriers, context: Context, wired: WireInput | None
 ) -> Plan[XNetPlan]:
     """Return what is brought to ``context.chains``, what they execute, and what is read for both.
 
     ``local``: the state of these chains; ``state``: of them and of those of the call that run no round; ``wired``: what
     other lakes' subnets brought.
     """
-    expected, builders = expected_after(state, context)
+    expected, builders = advance_expected(state, context)
     building = context if len(builders) == len(context.chains) else replace(context, chains=builders)
-    everything, older = served(view, expected, building), partial(served, view, expected, building)
-    candidates = carriers.carry_certified(with_news(expected, everything, building), everything, older, building)
-    candidates = with_reads(candidates)
+    everything, older = serve_slices(view, expected, building), partial(serve_slices, view, expected, building)
+    candidates = carriers.carry_certified(filter_new(expected, everything, building), everything, older, building)
+    candidates = add_read_ranges(candidates)
     makers = np.array(sorted({chain for chain, _ in carriers.block_makers(building)}), dtype=np.uint32)
     everything = everything.filter(np.isin(everything["destination"], makers))
     before = older(1) if len(makers) else everything
     before = before.filter(np.isin(before["destination"], makers))
     ahead = context.options.blocks_ahead > 0
-    taken = due(local, context.chains) if ahead else candidates
+    taken = due_slices(local, context.chains) if ahead else candidates
     wanted = _reads(candidates)
     if ahead or len(makers):
         parts = [
             wanted,
             *(
-                _reads(with_reads(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
+                _reads(add_read_ranges(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
                 for slices in (everything, before)
             ),
         ]
@@ -85,7 +160,7 @@ def plan_certified(
         )
         ranges = ranges.filter(ranges["end"] > ranges["begin"])
         ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
-        lanes = groups_of(*(ranges[name] for name in LANE))
+        lanes = group_rows(*(ranges[name] for name in LANE))
         begins, ends = ranges["begin"].copy(), ranges["end"]
         for start, count in zip(lanes.starts.tolist(), lanes.counts.tolist(), strict=True):
             if count > 1:
@@ -93,27 +168,27 @@ def plan_certified(
                 rows = slice(start + 1, start + count)
                 begins[rows] = np.maximum(begins[rows], np.maximum.accumulate(ends[start : start + count - 1]))
         wanted = ranges.with_columns(begin=begins).filter(ends > begins)
-    rejects, events = rejects_in(taken, context), empty_frame(EVENTS_SCHEMA)
+    rejects, events = read_rejects(taken, context), empty_frame(EVENTS_SCHEMA)
     if wired is not None:
         # What a plan needs to know of the slices of the lake's own subnets and of those from a wire.
         columns = [*SLICE_COLUMNS, *READ_COLUMNS]
         both = concat([taken.select(columns), wired.slices.select(columns)])
         taken, rejects, events = (
             both.take(stable_order(both["destination"], both["source"], both["substream"])),
-            all_rejects(rejects, wired),
+            merge_rejects(rejects, wired),
             wired.events,
         )
     plan = make_plan(local, taken, rejects, view, state.kept_slices, events, context, wanted)
     reads = plan.reads
     if not (state.trees is not None and (state.trees.forest.version == state.trees.version)):
         # Whoever has to build the trees of streams anew reads all that is in them.
-        reads = replace(reads, own=held(state))
+        reads = replace(reads, own=stream_ranges(state))
     elif len(makers):
         # What they propose has other signals.
-        ours = held(local)
+        ours = stream_ranges(local)
         ours = ours.filter(np.isin(ours["source"], makers))
         reads = replace(reads, own=concat([reads.own.filter(~np.isin(reads.own["source"], makers)), ours]))
-    content = replace(plan.content, brought=Brought(candidates, everything, before), wired=wired)
+    content = replace(plan.content, brought=UnverifiedSlices(candidates, everything, before), wired=wired)
     return replace(plan, reads=reads, content=content)
 
 
@@ -146,7 +221,7 @@ class Proposal:
     """
 
     certified: Frame
-    checked: Checked
+    checked: SliceCheck
     slices: Frame
     causes: list[str]
     messages: Frame
@@ -156,11 +231,11 @@ class Proposal:
     def invalid(self, payload: Frame) -> npt.NDArray[np.bool_]:
         """Return which slices of a payload made of these are not what their source has certified."""
         wrong = np.array([bool(cause) for cause in self.causes], dtype=bool)
-        return wrong[lookup(self.slices, payload, LANE, ordered=False)]
+        return wrong[lookup_rows(self.slices, payload, LANE, ordered=False)]
 
-    def certified_of(self, payload: Frame) -> Frame:
+    def select_certified(self, payload: Frame) -> Frame:
         """Return a payload's slices of this lake's subnets with the columns that certify them."""
-        row = lookup(payload, self.certified, LANE, ordered=False)
+        row = lookup_rows(payload, self.certified, LANE, ordered=False)
         taken = self.certified.filter(row >= 0)
         row = row[row >= 0]
         ends = {name: payload[name][row] for name in ("message_begin", "message_end")}
@@ -168,9 +243,9 @@ class Proposal:
 
     def agreed(self, payload: Frame) -> Frame:
         """Return a payload as it is kept until it is executed: with the digests beside its messages."""
-        slices = self.certified_of(payload)
+        slices = self.select_certified(payload)
         return slices.with_columns(
-            beside=beside(slices, lookup(self.certified, slices, LANE, ordered=False), self.checked)
+            beside=proof_digests(slices, lookup_rows(self.certified, slices, LANE, ordered=False), self.checked)
         )
 
 
@@ -179,15 +254,15 @@ class Notary:
     """Whoever judges slices and payloads in a round: every node of each subnet alike."""
 
     state: State
-    expected: Expected
+    expected: ExpectedIndexes
     certifier: Certifier
     context: Context
 
-    def look(self, certified: Frame, messages: Frame, wired: Wired | None = None) -> Proposal:
+    def look(self, certified: Frame, messages: Frame, wired: WireInput | None = None) -> Proposal:
         """Verify slices from the bytes that came with them; those from a wire were."""
-        messages = altered_messages(messages, certified)
+        messages = alter_messages(messages, certified)
         checked = check_certified(certified, messages, self.context, self.certifier)
-        slices, causes, rejects = certified, checked.causes, rejects_in(certified, self.context)
+        slices, causes, rejects = certified, checked.causes, read_rejects(certified, self.context)
         if wired is not None:
             # The slices of the lake's own subnets, of each the cause that makes it invalid, and those from a wire,
             # in the order of payloads (destination, source).
@@ -195,7 +270,7 @@ class Notary:
             order = stable_order(both["destination"], both["source"], both["substream"])
             named = [*causes, *[""] * len(wired.slices)]
             slices, causes = both.take(order), [named[row] for row in order.tolist()]
-            messages, rejects = concat([messages, wired.messages]), all_rejects(rejects, wired)
+            messages, rejects = concat([messages, wired.messages]), merge_rejects(rejects, wired)
         options = self.context.options
         sizes = _sizes(messages, options.version) if options.payload_bytes else None
         return Proposal(certified, checked, slices, causes, messages, rejects, sizes)
@@ -205,7 +280,7 @@ class Notary:
         context = self.context
         given = seen.slices, seen.rejects, seen.invalid(seen.slices), context
         limit = context.options.payload_bytes
-        turn = turns(seen.slices, context) if limit else None
+        turn = source_turns(seen.slices, context) if limit else None
         return get_xnet_payload(
             self.state, *given, size_limit=limit, sizes=seen.sizes, expected=self.expected, turn=turn
         )
@@ -232,7 +307,7 @@ def agree(
     """
     content, offered, served = plan.content, inputs.offered, plan.content.brought
     assert served is not None
-    expected, _ = expected_after(state, context)
+    expected, _ = advance_expected(state, context)
     notary = Notary(state, expected, certifier, context)
     seen = notary.look(served.candidates, offered, content.wired)
     payload, errors = notary.build(seen)
@@ -240,17 +315,17 @@ def agree(
     _ensure(~wrong, payload, "notaries refuse the payload of an honest block maker")
     # What does not fit stays for a later block.
     errors = np.where(errors == SliceError.PayloadTooLarge, SliceError.ACCEPTED, errors)
-    refused = [refusals(seen.slices, errors, context.options, seen.causes)]
+    refused = [refusal_events(seen.slices, errors, context.options, seen.causes)]
     agreed, settled = [(payload, seen)], set[int]()
     for chain, does in carriers.block_makers(context):
-        honest = seen.certified_of(payload.filter(_to(chain, payload))).select(_CERTIFIED)
+        honest = seen.select_certified(payload.filter(_to(chain, payload))).select(_CERTIFIED)
         if chain in settled or not len(honest):
             continue
-        false = with_reads(proposed(honest, served.everything, served.older, does))
+        false = add_read_ranges(propose_slices(honest, served.everything, served.older, does))
         proposal = notary.look(false, offered.filter(_to(chain, offered)))
         failed = notary.validate(false, proposal)
         if failed.any():
-            refused.append(refused_payload(false, failed, proposal.causes))
+            refused.append(refused_payload_event(false, failed, proposal.causes))
         else:
             # What is valid is agreed, whoever proposes it.
             settled.add(chain)
@@ -259,12 +334,12 @@ def agree(
     agreed[0] = payload if others.all() else payload.filter(others), seen
     if context.options.blocks_ahead:
         waiting = [of.agreed(slices) for slices, of in agreed]
-        now = due(state, context.chains)
+        now = due_slices(state, context.chains)
         verified = check_certified(now, offered, context, certifier)
         _ensure(~verified.invalid, now, "an agreed slice is not valid any more")
-        agreed = [(now, Proposal(now, verified, now, verified.causes, offered, rejects_in(now, context), None))]
-        state = replace(state, agreed=agreed_after(state, waiting, context))
-    taken = [brought(state, payload, context) for payload, _ in agreed]
+        agreed = [(now, Proposal(now, verified, now, verified.causes, offered, read_rejects(now, context), None))]
+        state = replace(state, agreed=pending_payloads(state, waiting, context))
+    taken = [accepted_columns(state, payload, context) for payload, _ in agreed]
     # The messages that a round takes of those that were `offered`: those of slices, each with the `messages` that
     # were read for them, and those of loopback streams.
     messages = [of.messages for _, of in agreed]
@@ -274,8 +349,8 @@ def agree(
         if len(arrived) == 0 or len(payload) == 0:
             wanted: npt.NDArray[np.bool_] = np.zeros(len(arrived), dtype=bool)
         else:
-            runs, index = groups_of(*(arrived[name] for name in LANE)), arrived["index"]
-            row = lookup(payload, arrived.select(LANE).take(runs.starts), LANE, ordered=False)
+            runs, index = group_rows(*(arrived[name] for name in LANE)), arrived["index"]
+            row = lookup_rows(payload, arrived.select(LANE).take(runs.starts), LANE, ordered=False)
             first, stop = payload["message_begin"][row], payload["message_end"][row]
             least, most = (of.reduceat(index, runs.starts) for of in (np.minimum, np.maximum))
             known = row >= 0
@@ -288,11 +363,14 @@ def agree(
         found.append(arrived.filter(wanted))
     slices, arrived = concat(taken), concat([*found, offered.filter(looped)])
     rejects = concat(
-        [of.rejects.filter(lookup(payload, opposite(of.rejects), LANE, ordered=False) >= 0) for payload, of in agreed]
+        [
+            of.rejects.filter(lookup_rows(payload, reverse_lanes(of.rejects), LANE, ordered=False) >= 0)
+            for payload, of in agreed
+        ]
     )
-    signals = signals_about_ours(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
-    content = replace(content, slices=by_stream(slices), signals=signals)
-    own = seen_again(state, inputs.own, content.slices, signals, context)
+    signals = filter_own_signals(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
+    content = replace(content, slices=sort_by_stream(slices), signals=signals)
+    own = revisited_messages(state, inputs.own, content.slices, signals, context)
     return Agreement(content, arrived, own, state, concat(refused))
 
 

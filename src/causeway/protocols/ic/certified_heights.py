@@ -9,40 +9,40 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.ic.digest_columns import labeled_digests
+from causeway_proofs.ic.errors import InvalidShare
+from causeway_proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
+from causeway_proofs.ic.stream_tree import MESSAGES_LABEL
+from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.model.frame import Frame, concat, repeated, repeated_bytes
-from causeway.model.joins import codes, lookup
-from causeway.model.ledger import Event, Kind
-from causeway.model.order import U64, groups_of, positions_in, stable_order
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.ic.digest_columns import labeled_digests
-from causeway.proofs.ic.errors import InvalidShare
-from causeway.proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
-from causeway.proofs.ic.stream_tree import MESSAGES
+from causeway.core.frame import Frame, concat, repeat_bytes, repeat_value
+from causeway.core.joins import encode_keys, lookup_rows
+from causeway.core.vocabulary import Event, Kind
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
-from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ic.certified_slices import certified as is_certified
-from causeway.protocols.ic.certified_state import canonical_states, stream_keys
-from causeway.protocols.ic.certifying import Certifier, Due
-from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.commitment import canonical_states, stream_keys
+from causeway.protocols.ic.registry import Context
 from causeway.protocols.ic.state import HEADS_SCHEMA, OFFERS_SCHEMA, UNCERTIFIED_SCHEMA, State
-from causeway.protocols.messages import LANE, blank_messages
+from causeway.protocols.ic.streams.certified_slices import has_certification as is_certified
+from causeway.protocols.ic.subnet_keys import CertificationTask, Certifier
+from causeway.protocols.shared.events import EventLog, event_rows
+from causeway.protocols.shared.messages import LANE, blank_messages
 
 
 def first_heads(chains: Chains) -> Frame:
     """Return the heads of subnets at their genesis, height 0 of each; their roots are not known yet."""
     numbers = np.zeros(len(chains), dtype=np.uint64)
-    previous = repeated_bytes(b"", len(chains))
+    previous = repeat_bytes(b"", len(chains))
     length = len(chains)
     return Frame(
         {
             "chain": chains,
             "number": numbers,
-            "time": repeated(np.uint64(0), length),
+            "time": repeat_value(np.uint64(0), length),
             "previous": previous,
             "root": np.zeros((length, DIGEST_BYTES), dtype=np.uint8),
-            "certified": repeated(np.uint64(0), length),
-            "certification": repeated_bytes(b"", length),
+            "certified": repeat_value(np.uint64(0), length),
+            "certification": repeat_bytes(b"", length),
         },
         length,
     ).select(HEADS_SCHEMA.names)
@@ -98,7 +98,7 @@ def _later(agreed: Frame, chains: Chains) -> Frame:
     return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
 
 
-def after_splits(state: State, chains: Chains) -> State:
+def apply_splits(state: State, chains: Chains) -> State:
     """Return the state after the splitting batches of ``chains``: their agreed slices are executed a height later."""
     return replace(state, agreed=_later(state.agreed, chains)) if chains.size else state
 
@@ -120,12 +120,12 @@ def _certified(
     ).select(UNCERTIFIED_SCHEMA.names)
     waiting = concat([state.uncertified, new])
     waiting = waiting.take(stable_order(waiting["chain"], waiting["number"]))
-    at = positions_in(heads["chain"].astype(np.uint64), waiting["chain"].astype(np.uint64))
+    at = find_positions(heads["chain"].astype(np.uint64), waiting["chain"].astype(np.uint64))
     due = waiting["number"] + np.uint64(delay) <= heads["number"][at]
     certified, certifications = heads["certified"].copy(), heads["certification"].to_pylist()
     rows = np.flatnonzero(due)
     wanted = [
-        Due(
+        CertificationTask(
             int(waiting["chain"][row]),
             int(waiting["number"][row]),
             waiting["root"][row].tobytes(),
@@ -141,7 +141,7 @@ def _certified(
                 len(signed.false_shares), kind=int(Kind.CONTROL), index=np.array(signed.false_shares, dtype=np.uint64)
             )
             about_shares = {
-                "chain": repeated(np.uint32(chain), len(signed.false_shares)),
+                "chain": repeat_value(np.uint32(chain), len(signed.false_shares)),
                 "index": refused_shares["index"],
             }
             log.add(event_rows(refused_shares, Event.REJECTED, reason=InvalidShare.__name__, **about_shares))
@@ -168,7 +168,7 @@ def _offering(
     # Up to V19 the loopback stream is in the state, but nobody takes slices of it.
     mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
     part = lanes.take(mine)
-    head = positions_in(heads["chain"].astype(np.uint64), part["source"].astype(np.uint64))
+    head = find_positions(heads["chain"].astype(np.uint64), part["source"].astype(np.uint64))
     keys = stream_keys(part, context)
     # The first message of the newest segment of each stream, where it is still in it whole; else where the stream
     # begins.
@@ -177,9 +177,9 @@ def _offering(
     if len(runs) == 0:
         anchor: U64 = begin
     else:
-        groups = groups_of(*(runs[name] for name in LANE))
+        groups = group_rows(*(runs[name] for name in LANE))
         last = runs.take(groups.starts + groups.counts - 1)
-        row = lookup(last, part, LANE)
+        row = lookup_rows(last, part, LANE)
         anchor = np.where(row >= 0, np.maximum(last["first"][row], begin), begin)
     siblings, counts = state.trees.forest.left_siblings(keys, anchor)
     # The digests of each row, joined.
@@ -194,12 +194,12 @@ def _offering(
         siblings=pa.BinaryArray.from_buffers(
             pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         ),
-        messages=labeled_digests(MESSAGES, np.ascontiguousarray(states.streams.message_roots[mine])),
+        messages=labeled_digests(MESSAGES_LABEL, np.ascontiguousarray(states.streams.message_roots[mine])),
         path=found.paths.take(pa.array(mine)),
-        certification=repeated_bytes(b"", len(mine)),
+        certification=repeat_bytes(b"", len(mine)),
     )
     offers = concat([state.offers, new.select(OFFERS_SCHEMA.names)])
-    head = positions_in(heads["chain"].astype(np.uint64), offers["source"].astype(np.uint64))
+    head = find_positions(heads["chain"].astype(np.uint64), offers["source"].astype(np.uint64))
     number, certified = offers["number"], heads["certified"][head]
     now = is_certified(heads)[head] & (number == certified)
     if now.any():
@@ -212,7 +212,7 @@ def _offering(
     return replace(state, offers=offers)
 
 
-def trimmed_runs(before: State, after: State) -> Frame:
+def trim_runs(before: State, after: State) -> Frame:
     """Return the segments that are collected and that ``after.offers`` still reach into (``RUNS_SCHEMA``); ``before``:
     the state that the round began with."""
     candidates = before.runs if len(before.trimmed_runs) == 0 else concat([before.trimmed_runs, before.runs])
@@ -220,11 +220,11 @@ def trimmed_runs(before: State, after: State) -> Frame:
     offers = after.offers
     if len(candidates) == 0 or len(offers) == 0:
         return candidates.slice(0, 0)
-    groups = groups_of(*(offers[name] for name in LANE))
+    groups = group_rows(*(offers[name] for name in LANE))
     least = np.minimum.reduceat(offers["begin"], groups.starts)
-    row = lookup(offers.select(LANE).take(groups.starts), candidates, LANE)
+    row = lookup_rows(offers.select(LANE).take(groups.starts), candidates, LANE)
     needed = (row >= 0) & (candidates["first"] + candidates["count"] > least[row])
-    held, asked = codes((*LANE, "first"), after.runs, candidates)
+    held, asked = encode_keys((*LANE, "first"), after.runs, candidates)
     return candidates.filter(needed & ~np.isin(asked, held))
 
 
@@ -233,7 +233,7 @@ def headers(state: State, chains: Chains) -> Frame:
     that they made last."""
     heads = state.heads
     assert np.array_equal(heads["chain"], chains)
-    nothing = repeated_bytes(b"", len(chains))
+    nothing = repeat_bytes(b"", len(chains))
     return Frame(
         {
             "chain": chains,

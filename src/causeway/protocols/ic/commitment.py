@@ -4,6 +4,12 @@ There the root is SHA-256 over the digests of the sections, each a digest of the
 order; that of certified data, the last, where there is any. Messages in streams enter by the Merkle root of the run
 they were appended in, so a message is hashed once in its life on a chain. The root that subnets certify stands in
 ``certified_state``.
+
+The states that subnets certify: their canonical trees and their roots (IC reference 2.8, 2.9).
+
+The root of a subnet's state is that of its canonical state tree: streams, metadata, time, certified data, and below
+``causeway`` the digests of all other tables, one a section. The trees of the messages in streams are kept: a round
+hashes what it appends, and what collecting moves.
 """
 
 from __future__ import annotations
@@ -17,19 +23,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_chunks, sha256
+from causeway_proofs.ic.digest_columns import fork_roots, identified_digests, stream_digests
+from causeway_proofs.ic.hash_tree import EMPTY_DIGEST
+from causeway_proofs.ic.primitives import LOOPBACK_NOT_CERTIFIED
+from causeway_proofs.ic.state_columns import CanonicalStates, CertifiedData, SectionColumns, StreamColumns, state_roots
+from causeway_proofs.ic.stream_columns import encode_stream_headers
+from causeway_proofs.ic.stream_tree import Keys, StreamForest
+from causeway_proofs.merkle import LEAF_PREFIX, merkle_roots
+from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.model.frame import Frame
-from causeway.model.order import groups_of
-from causeway.model.queues import Queues
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_in_pieces, sha256
-from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
+from causeway.core.frame import Frame
+from causeway.core.joins import lookup_rows, merge_ranges
+from causeway.core.queues import Queues
 from causeway.protocols.contract import Chains
-from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.ids import canister_ids, stream_labels
 from causeway.protocols.ic.messages import MESSAGE_OVERHEAD
-from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, payload_lengths
-from causeway.protocols.sections import EMPTY_DIGEST, Hashed, Section, hashed_columns, hashed_rows
+from causeway.protocols.ic.registry import Context
+from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State, StreamTrees, reverse_lanes
+from causeway.protocols.shared.digests import (
+    EMPTY_TABLE_DIGEST,
+    StateDigests,
+    TableDigests,
+    digest_columns_by_chain,
+    digest_rows_by_chain,
+)
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, message_columns, payload_lengths
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
 
@@ -56,7 +76,7 @@ HEADER_TYPE = np.dtype(
 def message_leaves(messages: Frame) -> Digests:
     """Return the leaf hash of each message: SHA-256(00 || fixed fields || method || payload)."""
     hashed = Frame({name: messages[name] for name in MESSAGE_COLUMNS}, len(messages))
-    return digest_in_pieces(HashFunction.SHA256, len(hashed), lambda start, stop: _preimages(hashed.slice(start, stop)))
+    return digest_chunks(HashFunction.SHA256, len(hashed), lambda start, stop: _preimages(hashed.slice(start, stop)))
 
 
 def _preimages(messages: Frame) -> pa.BinaryArray:
@@ -76,9 +96,9 @@ def _preimages(messages: Frame) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*parts, messages["payload"], b"")
 
 
-def segments_of(outbound: Frame, context: Context) -> Frame:
+def outbound_segments(outbound: Frame, context: Context) -> Frame:
     """Return one segment (``RUNS_SCHEMA``) for each substream that ``outbound`` (by lane, ascending) appends to."""
-    groups = groups_of(outbound["destination"], outbound["source"], outbound["substream"])
+    groups = group_rows(outbound["destination"], outbound["source"], outbound["substream"])
     heads = outbound.select(LANE).take(groups.starts)
     return heads.with_columns(
         height=np.uint64(context.height),
@@ -96,14 +116,14 @@ _NO_ROOT = np.zeros((1, DIGEST_BYTES), dtype=np.uint8)
 """The root of a segment where the trees of streams commit to their messages."""
 
 
-def state_roots(state: State, context: Context) -> Digests:
+def uncertified_roots(state: State, context: Context) -> Digests:
     """Return the root of each chain of ``context.chains``, shape (chains, 32), where they certify nothing.
 
     What the state has kept of its last roots (``State.hashed``) saves hashing what is the same, and is moved on.
     """
     known = state.hashed.last
     before = known if known is not None and known.is_of(context.chains, context.registry) else None
-    sections = sections_of(state, context)
+    sections = table_digests(state, context)
     changed = np.full(len(context.chains), before is None)
     for name, section in sections.items():
         if before is None or section is not before.sections[name]:
@@ -116,7 +136,7 @@ def state_roots(state: State, context: Context) -> Digests:
     rows = changed.nonzero()[0]
 
     def preimage(chain: int) -> bytes:
-        certified = b"" if data[chain] == EMPTY_DIGEST else data[chain]
+        certified = b"" if data[chain] == EMPTY_TABLE_DIGEST else data[chain]
         return b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), certified])
 
     made = [sha256(preimage(chain)) for chain in rows.tolist()]
@@ -127,7 +147,7 @@ def state_roots(state: State, context: Context) -> Digests:
     return roots
 
 
-def sections_of(state: State, context: Context) -> dict[str, Section]:
+def table_digests(state: State, context: Context) -> dict[str, TableDigests]:
     """Return the digests of each of the state's tables, one a chain of ``context.chains``.
 
     What the state has kept of those of before (``State.hashed``) saves hashing what is the same, and is moved on.
@@ -135,7 +155,7 @@ def sections_of(state: State, context: Context) -> dict[str, Section]:
     chains, known = context.chains, state.hashed.last
     before = known if known is not None and known.is_of(chains, context.registry) else None
     tables: dict[str, Frame] = {}
-    sections: dict[str, Section] = {}
+    sections: dict[str, TableDigests] = {}
     for name, frame, owner, hashing in _sections(state, context):
         old = None if before is None else before.sections[name]
         tables[name] = frame
@@ -147,13 +167,15 @@ def sections_of(state: State, context: Context) -> dict[str, Section]:
             sections[name] = old
             continue
         sections[name] = hashing(frame, owner(), chains, old)
-    state.hashed.last = Hashed(chains, context.registry, tables, sections, None if before is None else before.roots)
+    state.hashed.last = StateDigests(
+        chains, context.registry, tables, sections, None if before is None else before.roots
+    )
     return sections
 
 
 Owners = npt.NDArray[np.uint32]
 
-_Hashing = Callable[[Frame, Owners, Chains, Section | None], Section]
+_Hashing = Callable[[Frame, Owners, Chains, TableDigests | None], TableDigests]
 
 
 _Part = tuple[str, Frame, Callable[[], Owners], _Hashing]
@@ -166,28 +188,28 @@ def _sections(state: State, context: Context) -> Iterator[_Part]:
         return lambda: context.host_of(frame[canister]).view(np.uint32)
 
     def queues(
-        name: str, found: Queues, counters: _Hashing = hashed_rows
+        name: str, found: Queues, counters: _Hashing = digest_rows_by_chain
     ) -> Iterator[tuple[str, Frame, Any, _Hashing]]:
         owner = found.keys[0]
         yield f"{name}_counters", found.counters, hosts(found.counters, owner), counters
-        yield f"{name}_queues", found.elements, hosts(found.elements, owner), hashed_rows
+        yield f"{name}_queues", found.elements, hosts(found.elements, owner), digest_rows_by_chain
 
     yield from queues("ingress", state.ingress_queues, _named_twice)
     yield from queues("input", state.input_queues)
     yield from queues("output", state.output_queues)
     calls = state.open_calls.rows
-    yield "open_calls", calls, hosts(calls, "originator"), hashed_columns
-    yield "in_hand", state.in_hand, hosts(state.in_hand, "respondent"), hashed_rows
-    yield "turns", state.turns, hosts(state.turns, "receiver"), hashed_rows
-    yield "next_sources", state.next_sources, hosts(state.next_sources, "receiver"), hashed_rows
+    yield "open_calls", calls, hosts(calls, "originator"), digest_columns_by_chain
+    yield "in_hand", state.in_hand, hosts(state.in_hand, "respondent"), digest_rows_by_chain
+    yield "turns", state.turns, hosts(state.turns, "receiver"), digest_rows_by_chain
+    yield "next_sources", state.next_sources, hosts(state.next_sources, "receiver"), digest_rows_by_chain
     frames = state.frames()
     for name, owner in _OF_CHAINS.items():
-        yield name, frames[name], partial(frames[name].__getitem__, owner), hashed_rows
-    yield "accounts", state.accounts, hosts(state.accounts, "program"), hashed_rows
+        yield name, frames[name], partial(frames[name].__getitem__, owner), digest_rows_by_chain
+    yield "accounts", state.accounts, hosts(state.accounts, "program"), digest_rows_by_chain
     for name in sorted(state.programs):
-        yield PROGRAM_TABLE + name, state.programs[name], hosts(state.programs[name], "program"), hashed_rows
+        yield PROGRAM_TABLE + name, state.programs[name], hosts(state.programs[name], "program"), digest_rows_by_chain
     data = state.certified_data
-    yield CERTIFIED_DATA_SECTION, data, hosts(data, "program"), hashed_rows
+    yield CERTIFIED_DATA_SECTION, data, hosts(data, "program"), digest_rows_by_chain
 
 
 _OF_CHAINS = {
@@ -198,8 +220,155 @@ _OF_CHAINS = {
 """The tables of which chains own the rows, and the column that says which, in the order of their sections."""
 
 
-def _named_twice(frame: Frame, owner: Owners, chains: Chains, before: Section | None) -> Section:
+def _named_twice(frame: Frame, owner: Owners, chains: Chains, before: TableDigests | None) -> TableDigests:
     """Hash the counters of ingress queues: their key enters twice, as if it were the sender too."""
     receiver = frame["receiver"]
     named = Frame({"receiver": receiver, "sender": receiver, "next_index": frame["next_index"]})
-    return hashed_rows(named, owner, chains, before)
+    return digest_rows_by_chain(named, owner, chains, before)
+
+
+LOOPBACK = "loopback"
+"""The section with the root of the messages of a subnet's stream to itself, which is not certified (V20 on)."""
+
+_EMPTY = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
+
+
+# ---- the trees of the messages in streams
+
+
+def stream_keys(lanes: Frame, context: Context) -> Keys:
+    """Return the key of each stream in the trees; keys ascend as lanes do."""
+    ends: U64 = (lanes["source"].astype(np.uint64) << np.uint64(32)) | lanes["destination"].astype(np.uint64)
+    if context.options.flat:
+        return ends
+    words = np.stack([ends, lanes["substream"]], axis=1).astype(">u8")
+    keys: Keys = words.view(np.dtype((np.bytes_, words.itemsize * words.shape[1]))).reshape(-1)
+    return keys
+
+
+def build_trees(state: State, messages: Frame, context: Context) -> State:
+    """Return the state with the trees of its streams' messages, all of which are given (``OUTBOUND_SCHEMA``)."""
+    forest = StreamForest()
+    _move(forest, state, messages, context)
+    return replace(state, trees=StreamTrees(forest, forest.version))
+
+
+def update_trees(state: State, appended: Frame, context: Context) -> State:
+    """Return the state with its trees moved on: ``appended`` are the messages that came into its streams; what was
+    collected goes."""
+    assert state.trees is not None and (state.trees.forest.version == state.trees.version)
+    forest = state.trees.forest
+    _move(forest, state, appended, context)
+    return replace(state, trees=StreamTrees(forest, forest.version))
+
+
+def _move(forest: StreamForest, state: State, appended: Frame, context: Context) -> None:
+    lanes = state.streams.counters
+    digests = stream_digests(message_columns(appended), appended["index"], context.options.version)
+    # The digests of messages in the order of streams and indexes.
+    if len(appended) == 0:
+        by_stream = digests
+    else:
+        starts, _, _ = merge_ranges(appended["index"], *(appended[name] for name in LANE))
+        stops = np.append(starts[1:], len(appended))
+        order = stable_order(*(appended[name][starts] for name in LANE_COLUMNS))
+        by_stream = np.concatenate(
+            [digests[start:stop] for start, stop in zip(starts[order], stops[order], strict=True)]
+        )
+    forest.update(stream_keys(lanes, context), lanes["begin"], lanes["next_index"], by_stream)
+
+
+# ---- the canonical state trees
+
+
+def canonical_states(state: State, heads: Frame, context: Context) -> tuple[CanonicalStates, Frame]:
+    """Return the canonical states of the subnets of ``heads`` (``HEADS_SCHEMA``), and the streams in them (rows of the
+    table ``lanes``, in the order in which they stand there)."""
+    assert state.trees is not None
+    options = context.options
+    lanes = state.streams.counters
+    if options.version >= LOOPBACK_NOT_CERTIFIED:
+        lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
+    keys = stream_keys(lanes, context)
+    subnets = find_positions(heads["chain"].astype(np.uint64), lanes["source"].astype(np.uint64))
+    # The encoded header of each stream: its bounds, and its signals about what comes the other way.
+    rejects = state.rejects
+    rejecting = lookup_rows(lanes, reverse_lanes(rejects), LANE)
+    given = rejects.filter(rejecting >= 0)
+    rejecting = rejecting[rejecting >= 0]
+    order = stable_order(rejecting.astype(np.uint64), given["index"])
+    headers = encode_stream_headers(
+        lanes["begin"],
+        lanes["next_index"],
+        lanes["expected"],
+        rejecting[order],
+        given["index"][order],
+        given["reason"][order],
+        context.options.version,
+    )
+    streams = StreamColumns(
+        subnets=subnets,
+        destinations=stream_labels(
+            context.registry.subnets[lanes["destination"]], lanes["substream"], flat=options.flat
+        ),
+        headers=headers,
+        message_roots=state.trees.forest.roots(keys),
+        counts=lanes["next_index"] - lanes["begin"],
+    )
+    has_previous = heads["number"] > np.uint64(0)
+    found = np.zeros((len(has_previous), DIGEST_BYTES), dtype=np.uint8)
+    for row in np.flatnonzero(has_previous).tolist():
+        found[row] = np.frombuffer(heads["previous"][row].as_py(), dtype=np.uint8)
+    # The certified data of canisters on some subnets (`chains`, ascending), as their state trees have it.
+    hosts = context.host_of(state.certified_data["program"])
+    rows = find_positions(heads["chain"].astype(np.uint64), hosts.view(np.uint32).astype(np.uint64))
+    there = np.flatnonzero(rows >= 0)
+    # Ids of canisters are ordered as their numbers are.
+    there = there[stable_order(rows[there].astype(np.uint64))]
+    values = state.certified_data["data"].take(pa.array(there))
+    # The digests of the tables by subnet; of those whose height requires the full state hash only.
+    assert state.trees is not None
+    chains = heads["chain"]
+    # What stops a subnet is a round that it has not made: no state of its own says so, nor is one made to say it.
+    going = replace(state, stopped=state.stopped.slice(0, 0)) if len(state.stopped) else state
+    tables = {
+        name: np.frombuffer(b"".join(section.digests), dtype=np.uint8).reshape(len(chains), DIGEST_BYTES)
+        for name, section in table_digests(going, replace(context, chains=chains)).items()
+        if name != CERTIFIED_DATA_SECTION  # it has leaves of its own
+    }
+    counters = state.streams.counters
+    own = counters.take(np.flatnonzero(counters["source"] == counters["destination"]))
+    # The root of the messages of each subnet's stream to itself (`own`: rows of the table `lanes`).
+    roots = np.tile(_EMPTY, (len(heads), 1))
+    if context.options.flat:
+        roots[find_positions(heads["chain"].astype(np.uint64), own["source"].astype(np.uint64))] = (
+            state.trees.forest.roots(stream_keys(own, context))
+        )
+    else:
+        own = own.filter(own["next_index"] > own["begin"])
+        looped = group_rows(own["source"])
+        nodes = identified_digests(canister_ids(own["substream"]), state.trees.forest.roots(stream_keys(own, context)))
+        roots[find_positions(heads["chain"].astype(np.uint64), own["source"][looped.starts].astype(np.uint64))] = (
+            fork_roots(nodes, looped)
+        )
+    tables[LOOPBACK] = roots
+    labels = tuple(sorted(tables))
+    full = heads["number"] % np.uint64(context.options.full_hash_every) == 0
+    states = CanonicalStates(
+        heights=heads["number"],
+        previous=found,
+        has_previous=has_previous,
+        times=heads["time"],
+        sections=SectionColumns(labels, np.stack([tables[label] for label in labels], axis=1), full),
+        certified_data=CertifiedData(rows[there], canister_ids(state.certified_data["program"][there]), values),
+        streams=streams,
+        version=options.version,
+    )
+    return states, lanes
+
+
+def certified_roots(state: State, chains: Chains, context: Context) -> Digests:
+    """Return the root of each subnet's state, shape (chains, 32), from its tables and the trees of its streams."""
+    states, _ = canonical_states(state, state.heads, context)
+    assert np.array_equal(state.heads["chain"], chains)
+    return state_roots(states).roots

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
+from causeway_proofs.ic.messages import RejectCode
 from pydantic import Field, model_validator
 
-from causeway.model.faults import Fault
-from causeway.model.ledger import Kind
-from causeway.model.section import U64, U64_MAX, Amount, ProgramReference, TickNumber
-from causeway.proofs.ic.messages import RejectCode
-from causeway.protocols.faults import (
+from causeway.config.faults import FaultRule
+from causeway.config.section import U64, U64_MAX, Amount, ProgramReference, TickNumber
+from causeway.core.vocabulary import Kind
+from causeway.protocols.shared.faults import (
     DropSection,
     FaultSection,
     ForgeSection,
     HaltSection,
-    Names,
+    NetworkNames,
     OfferSection,
     ensure_forward,
 )
@@ -86,12 +86,14 @@ class CallForgeSection(ForgeSection):
             raise ValueError(f"hex: with code = {self.code} it is a reject, which says why as text")
         return self
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         fault = super().fault(names, key)
         kind = Kind.REQUEST if self.message == "request" else Kind.RESPONSE
         rest = {name: getattr(self, name) for name in ("callback", "amount", "code", "deadline")}
-        return Fault(fault.kind, fault.source, None, fault.first, fault.last, {**fault.args, "kind": int(kind), **rest})
+        return FaultRule(
+            fault.kind, fault.source, None, fault.first, fault.last, {**fault.args, "kind": int(kind), **rest}
+        )
 
 
 class StaleSection(OfferSection):
@@ -119,7 +121,7 @@ class AlterSection(OfferSection):
         None, description="The program, by name or number, whose substream is altered alone; without it, all are."
     )
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         fault = super().fault(names, key)
         if self.substream is None:
@@ -144,11 +146,11 @@ class _PartySection(FaultSection):
     def _forward(self) -> Self:
         return ensure_forward(self, self.until, "tick", self.tick)
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved: its destination is the subnet."""
         chain = names.chain(self.chain, f"{key}.chain")
         last = self.tick if self.until is None else self.until
-        return Fault(self.kind, None, chain, self.tick, last, {DOES: self.does})
+        return FaultRule(self.kind, None, chain, self.tick, last, {DOES: self.does})
 
 
 class BlockMakerSection(_PartySection):
@@ -189,11 +191,11 @@ class NodeSection(FaultSection):
     def _forward(self) -> Self:
         return ensure_forward(self, self.until, "from", self.from_tick)
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         chain = names.chain(self.chain, f"{key}.chain")
         last = U64_MAX if self.until is None else self.until
-        return Fault(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
+        return FaultRule(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
 
 
 class BatchSection(_PartySection):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
-from causeway.model.order import U64
-from causeway.proofs.ic.principals import principal_to_text
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.order import U64
 
 CANISTER_SUFFIX = b"\x01\x01"
 TEST_SUBNET_SUFFIX = b"\xfc\x01"

@@ -10,15 +10,16 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import IndexOverflow, InvalidInput, InvariantViolation
+from causeway_proofs.order import U64
 
-from causeway.model.errors import IndexOverflow, InvalidInput, InvariantViolation
-from causeway.model.faults import Faults
-from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
-from causeway.model.ledger import EVENTS_SCHEMA
-from causeway.model.order import U64
-from causeway.model.section import LAST_TICK
-from causeway.model.topology import Topology
+from causeway.config.faults import Faults
+from causeway.config.section import LAST_TICK
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame, concat, empty_frame, repeat_bytes
+from causeway.core.vocabulary import EVENTS_SCHEMA
 from causeway.protocols.contract import (
+    QUIET_TICKS,
     RANGES_SCHEMA,
     Chains,
     Hosts,
@@ -28,60 +29,53 @@ from causeway.protocols.contract import (
     StateTable,
     Tick,
     View,
+    earliest,
+    idle_limit_tick,
+    next_wake_tick,
 )
-from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
-from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.ic.agreement import Agreement, agree, plan_certified
-from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
-from causeway.protocols.ic.certified_heights import (
-    after_splits,
-    commit_and_certify,
-    first_heads,
-    next_heads,
-    trimmed_runs,
-)
+from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode_batch, make_plan, stream_ranges
+from causeway.protocols.ic.certified_heights import apply_splits, commit_and_certify, first_heads, next_heads, trim_runs
 from causeway.protocols.ic.certified_heights import headers as certified_headers
-from causeway.protocols.ic.certified_state import moved_trees, roots_of, with_trees
-from causeway.protocols.ic.certifying import Certifier, listed_keys
-from causeway.protocols.ic.check_slice import carried_rejects, refusals, unknown_roots
-from causeway.protocols.ic.commitment import state_roots
-from causeway.protocols.ic.context import Context, lifetime_ticks
-from causeway.protocols.ic.endpoint import cut, get_streams, with_news
-from causeway.protocols.ic.execute import execute
-from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.faults import Carriers
+from causeway.protocols.ic.commitment import build_trees, certified_roots, uncertified_roots, update_trees
+from causeway.protocols.ic.execution import execute
+from causeway.protocols.ic.faults import Carriers, check_faults, find_share_faults, ignored_batches
+from causeway.protocols.ic.induction import pre_process
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.parties import check_faults, ignored_batches, share_faults
-from causeway.protocols.ic.payload_builder import get_xnet_payload
-from causeway.protocols.ic.planning import held, make_plan
-from causeway.protocols.ic.post_process import in_lane_order, post_process
-from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import (
+    Context,
     Registry,
     change_ticks,
     check_registry,
+    lifetime_ticks,
     registry_at,
-    splitting_at,
+    splitting_subnets,
     subnet_positions,
 )
 from causeway.protocols.ic.registry_changes import (
+    add_subnets,
+    admit_canisters,
+    change_canister_programs,
+    exclude_chains,
     halt,
-    step_of,
-    with_changed_programs,
-    with_new_subnets,
-    with_newcomers,
+    mark_stopped,
+    newly_stopped,
+    remove_ended,
+    select_step,
 )
-from causeway.protocols.ic.remote_subnets import RemoteSubnets
-from causeway.protocols.ic.removal import remove_ended
-from causeway.protocols.ic.state import State, state_of, state_tables
-from causeway.protocols.ic.step import Halted, Step
-from causeway.protocols.ic.stopping import just_stopped, with_stopped, without
-from causeway.protocols.messages import OUTBOUND_SCHEMA
-from causeway.protocols.option_values import check_tick
-from causeway.protocols.partition import part, union
-from causeway.protocols.secrets import NONE, Secrets
-from causeway.protocols.segments import oldest
-from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
+from causeway.protocols.ic.routing import in_lane_order, post_process
+from causeway.protocols.ic.state import HaltedStep, RoundStep, State, state_from_tables, state_tables
+from causeway.protocols.ic.streams.check_slice import find_unknown_roots, read_carried_rejects, refusal_events
+from causeway.protocols.ic.streams.endpoint import cut_slices, expected_indexes, filter_new, get_streams
+from causeway.protocols.ic.streams.payload_builder import get_xnet_payload
+from causeway.protocols.ic.streams.remote_slices import RemoteSubnets
+from causeway.protocols.ic.subnet_keys import Certifier, listed_keys
+from causeway.protocols.shared.events import LEDGER_LOGS, EventLog, merge_logs
+from causeway.protocols.shared.execution import PROGRAM_TABLE, ProgramRunner
+from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, oldest_height
+from causeway.protocols.shared.option_values import check_tick
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.protocols.shared.state_tables import merge_states, select_chains
 
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
@@ -152,7 +146,7 @@ class IcKernel:
 
     def certifier(self, tick: Tick) -> Certifier:
         """Return who certifies the subnets' states at ``tick``."""
-        nodes, faults = self.registry(tick.tick).nodes, share_faults(self.faults, tick.tick)
+        nodes, faults = self.registry(tick.tick).nodes, find_share_faults(self.faults, tick.tick)
         listed = listed_keys(self.options, self.chains()) if self.options.chain_keys else {}
         known = (nodes, self.remotes.keys, faults, listed, self.secrets, tick.height)
         return Certifier(self._subnets, self.seed, self.options, *known)
@@ -173,7 +167,7 @@ class IcKernel:
 
     def _splitting(self, tick: int) -> Chains:
         """Return the positions of the subnets that have a splitting batch at ``tick``."""
-        return splitting_at(self.topology, self._subnets, tick)
+        return splitting_subnets(self.topology, self._subnets, tick)
 
     # ---- what the network is
 
@@ -202,11 +196,11 @@ class IcKernel:
 
     def hosts(self, programs: U64, tick: int) -> Hosts:
         """Return the subnet that hosts each canister in the round of ``tick``, or was the last to."""
-        return self.registry(tick).last_host_of(programs)
+        return self.registry(tick).last_hosts(programs)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state that has these tables; one that is absent is empty."""
-        return state_of(frames, self.programs.schemas(), self.options.index_base)
+        return state_from_tables(frames, self.programs.schemas(), self.options.index_base)
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
@@ -215,10 +209,10 @@ class IcKernel:
         nothing = empty_frame(self.outbound)
         if self.options.certified:
             state = replace(state, heads=first_heads(chains))
-            state = with_trees(state, nothing, self.context(chains, Tick(0, 0)))
+            state = build_trees(state, nothing, self.context(chains, Tick(0, 0)))
         members, first = chains[registry.has(chains)], Tick(0, 0)
         state, headers, log = self._commit_and_certify(state, chains, members, nothing, first, self.certifier(first))
-        logs = joined_logs([log], empty_frame(EVENTS_SCHEMA))
+        logs = merge_logs([log], empty_frame(EVENTS_SCHEMA))
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
     def _installed(self, canisters: U64) -> State:
@@ -228,21 +222,21 @@ class IcKernel:
 
     def headers(self, state: State, chains: Chains, tick: Tick) -> Frame:
         """Return the headers of ``chains`` (``HEADERS_SCHEMA``): the roots of their states."""
-        nothing = repeated_bytes(b"", len(chains))
+        nothing = repeat_bytes(b"", len(chains))
         return Frame(
             {
                 "chain": chains,
                 "number": np.full(len(chains), tick.height, dtype=np.uint64),
                 "hash": nothing,
                 "parent": nothing,
-                "root": state_roots(state, self.context(chains, tick)),
+                "root": uncertified_roots(state, self.context(chains, tick)),
                 "certification": nothing,
             }
         )
 
     def committed(self, state: State) -> Frame:
         """Return all messages in streams, where subnets certify them."""
-        return held(state) if self.options.certified else empty_frame(RANGES_SCHEMA)
+        return stream_ranges(state) if self.options.certified else empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each subnet's state (``chain``, ``root``)."""
@@ -250,7 +244,7 @@ class IcKernel:
         if not self.options.certified:
             return self.headers(state, chains, tick).select(["chain", "root"])
         context = self.context(chains, tick)
-        roots = roots_of(with_trees(state, committed, context), chains, context)
+        roots = certified_roots(build_trees(state, committed, context), chains, context)
         return Frame({"chain": chains, "root": roots}, len(chains))
 
     # ---- when something happens of itself
@@ -278,7 +272,7 @@ class IcKernel:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         waits += self.options.certification_delay + self.options.blocks_ahead
         settled = max([0, *self._change_ticks, self.carriers.last_change]) + waits
-        return gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
+        return idle_limit_tick(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
 
     # ---- a round
 
@@ -289,19 +283,19 @@ class IcKernel:
         chains = self.remotes.here(chains)
         running = self._running(self._batched(state, chains, tick), tick)
         context = self.context(running, tick)
-        local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
+        local = select_chains(self, state, running, tick.tick) if len(running) < len(chains) else state
         if self.options.certified:
             return plan_certified(state, local, view, self.carriers, context, self.remotes.read(carried, context))
         expected = expected_indexes(state, (), self.options.index_base)
         everything = get_streams(expected, view, context)
-        older_ones = cut(state.kept_slices, expected, context)
-        slices = self.carriers.carry(with_news(expected, everything, context), everything, older_ones, context)
-        rejects = carried_rejects(slices, view, context)
-        unknown = unknown_roots(slices, view)
+        older_ones = cut_slices(state.kept_slices, expected, context)
+        slices = self.carriers.carry(filter_new(expected, everything, context), everything, older_ones, context)
+        rejects = read_carried_rejects(slices, view, context)
+        unknown = find_unknown_roots(slices, view)
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
         kept = self.carriers.kept(state.kept_slices, view, chains, tick)
-        rejects = carried_rejects(accepted, view, context)
-        return make_plan(local, accepted, rejects, view, kept, refusals(slices, errors, self.options), context)
+        rejects = read_carried_rejects(accepted, view, context)
+        return make_plan(local, accepted, rejects, view, kept, refusal_events(slices, errors, self.options), context)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
@@ -316,40 +310,40 @@ class IcKernel:
             state.trees is not None and (state.trees.forest.version == state.trees.version)
         ):
             # Before any chain stops: of one that does, the messages are not among the inputs any more.
-            state = with_trees(state, inputs.own, self.context(chains, tick))
+            state = build_trees(state, inputs.own, self.context(chains, tick))
         while True:
             try:
                 return self._round(state, chains, plan, inputs, tick)
             except (IndexOverflow, InvariantViolation) as error:
-                state = with_stopped(state, error, self.context(chains, tick))
+                state = mark_stopped(state, error, self.context(chains, tick))
 
     def _round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        stops = just_stopped(state, tick.height)
+        stops = newly_stopped(state, tick.height)
         if stops.chains.size:
-            plan, inputs = without(plan, inputs, stops.chains)
+            plan, inputs = exclude_chains(plan, inputs, stops.chains)
         before = state = replace(state, kept_slices=plan.content.kept)
         trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
-        state = with_newcomers(self, removal.state, self.context(chains, tick), self._installed)
-        state = with_changed_programs(state, self.context(chains, tick))
+        state = admit_canisters(self, removal.state, self.context(chains, tick), self._installed)
+        state = change_canister_programs(state, self.context(chains, tick))
         batched = self._batched(state, chains, tick)
-        state = with_new_subnets(self, state, self.context(batched, tick))
+        state = add_subnets(self, state, self.context(batched, tick))
         running = self._running(batched, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
-        halted: Halted | None = None
+        halted: HaltedStep | None = None
         if len(running) < len(chains):
             others = self.context(np.setdiff1d(chains, running), tick)
             halted = halt(self, removal, others)
-            removal = step_of(self, removal, context)
+            removal = select_step(self, removal, context)
         certifier = self.certifier(tick)
         agreed = self._agreed(plan, inputs, removal.state, certifier, context)
-        batch = decode(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
+        batch = decode_batch(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
         state, logs, outbound = self.process_batch(replace(removal, state=agreed.state), chains, batch, context)
         if halted is not None:
-            state = union(self, [state, halted.state])
+            state = merge_states(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
             logs = [halted.log, *logs]
         # The `number` of the batch of each subnet (`chain`) that runs this round.
@@ -364,10 +358,10 @@ class IcKernel:
         return RoundResult(
             state,
             outbound,
-            joined_logs([stops.log, *logs, signing], concat([plan.events, agreed.refused])),
+            merge_logs([stops.log, *logs, signing], concat([plan.events, agreed.refused])),
             headers,
-            wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
-            oldest(concat([state.trimmed_runs, state.runs])),
+            next_wake_tick(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
+            oldest_height(concat([state.trimmed_runs, state.runs])),
             self._gives_up(tick),
         )
 
@@ -396,14 +390,14 @@ class IcKernel:
         if not self.options.certified:
             return state, self.headers(state, chains, tick), EventLog()
         context = self.context(chains, tick)
-        state = moved_trees(state, outbound, context)
+        state = update_trees(state, outbound, context)
         if before is not None:
             state = replace(state, heads=next_heads(state.heads, batched, context))
-            state = after_splits(state, np.intersect1d(batched, context.splitting).astype(np.uint32))
+            state = apply_splits(state, np.intersect1d(batched, context.splitting).astype(np.uint32))
         oldest_offer = self.carriers.oldest(tick.tick + 1)
         state, log = commit_and_certify(state, batched, oldest_offer, context, certifier)
         if before is not None:
-            state = replace(state, trimmed_runs=trimmed_runs(before, state))
+            state = replace(state, trimmed_runs=trim_runs(before, state))
         return state, certified_headers(state, chains), log
 
     def _running(self, batched: Chains, tick: Tick) -> Chains:
@@ -418,7 +412,7 @@ class IcKernel:
         return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
 
     def process_batch(
-        self, removal: Step, chains: Chains, batch: DecodedBatch, context: Context
+        self, removal: RoundStep, chains: Chains, batch: DecodedBatch, context: Context
     ) -> tuple[State, list[EventLog], Frame]:
         """Return the state after a decoded batch, its events, and what was appended to the streams (3.1 (4)).
 

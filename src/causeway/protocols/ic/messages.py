@@ -1,17 +1,21 @@
-"""Reject codes and reasons, and the rejects that routing itself makes (IC reference 2.4, X-13)."""
+"""Reject codes and reasons, and the rejects that routing itself makes (IC reference 2.4, X-13).
+
+The names and codes that the Internet Computer's event rows carry.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.stream_header import RejectReason
+from causeway_proofs.order import Rows
 
-from causeway.model.frame import Frame, repeated_bytes
-from causeway.model.ledger import Kind
-from causeway.model.order import Rows
-from causeway.proofs.ic.messages import RejectCode
-from causeway.proofs.ic.stream_header import RejectReason
+from causeway.core.frame import Frame, repeat_bytes
+from causeway.core.vocabulary import Kind
 from causeway.protocols.ic.ids import canister_texts
-from causeway.protocols.messages import blank_messages, payload_lengths
+from causeway.protocols.shared.events import names_column
+from causeway.protocols.shared.messages import blank_messages, payload_lengths
 
 NO_REJECT = 0
 """The code of responses that carry data, beside each ``RejectCode``."""
@@ -76,7 +80,7 @@ def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
     return reject_responses(requests, code, "").with_columns(payload=texts)
 
 
-def with_short_texts(messages: Frame) -> Frame:
+def truncate_reject_texts(messages: Frame) -> Frame:
     """Return the messages with the texts of their rejects cut to ``MAX_TEXT`` bytes, at the end of a character."""
     code = messages["code"]
     if len(code) == 0 or not code.any():
@@ -85,10 +89,10 @@ def with_short_texts(messages: Frame) -> Frame:
     if len(long) == 0:
         return messages
     texts = [_beginning(text, MAX_TEXT) for text in messages["payload"].take(pa.array(long)).to_pylist()]
-    return messages.with_columns(payload=with_payloads(messages["payload"], long, texts))
+    return messages.with_columns(payload=replace_payloads(messages["payload"], long, texts))
 
 
-def with_payloads(payload: pa.BinaryArray, rows: Rows, texts: list[bytes]) -> pa.BinaryArray:
+def replace_payloads(payload: pa.BinaryArray, rows: Rows, texts: list[bytes]) -> pa.BinaryArray:
     """Return payloads with those of ``rows`` (few) replaced."""
     # The new ones stand behind the old ones; every row takes its own.
     position = np.arange(len(payload))
@@ -113,7 +117,7 @@ def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
         texts = [text.format(canister).encode() for canister in canister_texts(requests["receiver"])]
         payload = pa.array(texts, pa.binary())
     else:
-        payload = repeated_bytes(text.encode(), len(requests))
+        payload = repeat_bytes(text.encode(), len(requests))
     return blank_messages(
         len(requests),
         kind=int(Kind.RESPONSE),
@@ -126,3 +130,16 @@ def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
         deadline=requests["deadline"],
         payload=payload,
     )
+
+
+def reason_names(reasons: np.ndarray) -> pa.DictionaryArray:
+    """Return the name of each verdict: ``ACCEPT`` or a ``RejectReason``."""
+    return names_column(["ACCEPT", *(reason.name for reason in RejectReason)], reasons)
+
+
+def reject_codes(reasons: np.ndarray) -> np.ndarray:
+    """Return the code that goes with each verdict; 0 with ``ACCEPT``."""
+    codes: np.ndarray = np.zeros(1 + max(RejectReason), dtype=np.uint8)
+    codes[list(REASON_CODES)] = list(REASON_CODES.values())
+    found: np.ndarray = codes[reasons]
+    return found

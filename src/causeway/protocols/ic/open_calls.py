@@ -2,6 +2,10 @@
 
 A call opens when its request enters an output queue and closes when a response to it enters an input queue, whatever
 way that came. A response that names no open call is not enqueued: so a caller has one answer to a call.
+
+Requests in hand: what canisters took from their input queues and have not answered.
+
+When a canister is removed they are rejected, so that every caller has an answer and its cycles.
 """
 
 from __future__ import annotations
@@ -13,10 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import U64, Groups, Rows, find_positions, group_rows, stable_order
 
-from causeway.model.frame import Frame, repeated
-from causeway.model.joins import lookup
-from causeway.model.order import U64, Groups, Rows, groups_of, positions_in, stable_order
+from causeway.core.frame import Frame, concat, repeat_value
+from causeway.core.joins import lookup_rows
+from causeway.core.vocabulary import Kind
+from causeway.protocols.shared.execution import Execution
 
 OPEN_CALLS_SCHEMA = pa.schema(
     [
@@ -53,14 +59,14 @@ class OpenCalls:
 
     @cached_property
     def _groups(self) -> Groups:
-        return groups_of(self.held["originator"])
+        return group_rows(self.held["originator"])
 
     @cached_property
     def _originators(self) -> U64:
         originators: U64 = self.held["originator"][self._groups.starts]
         return originators
 
-    def answered_by(self, responses: Frame) -> tuple[Mask, OpenCalls]:
+    def close_answered(self, responses: Frame) -> tuple[Mask, OpenCalls]:
         """Close the calls that ``responses`` (message columns) answer, the first response of each.
 
         Returns which responses do, and the calls that are open after them.
@@ -99,15 +105,15 @@ class OpenCalls:
         span = last - first
         if float(span.astype(np.float64).sum()) > SPARSE * len(callback):
             asked = Frame({"originator": responses["receiver"], "callback": responses["callback"]})
-            return lookup(self.held, asked, OPEN_CALLS_KEYS)
+            return lookup_rows(self.held, asked, OPEN_CALLS_KEYS)
         # One slot for every callback of an originator from its oldest open call to its newest.
         length = (span + np.uint64(1)).view(np.int64)
         start = np.cumsum(length) - length
         shift = start.view(np.uint64) - first
         slots = np.full(int(start[-1] + length[-1]), -1, dtype=np.int32)
         slots[(callback + groups.spread(shift)).view(np.int64)] = np.arange(len(callback), dtype=np.int32)
-        asking = groups_of(responses["receiver"])
-        of = positions_in(self._originators, responses["receiver"][asking.starts])
+        asking = group_rows(responses["receiver"])
+        of = find_positions(self._originators, responses["receiver"][asking.starts])
         position = responses["callback"] - asking.spread(first[of])
         inside = position <= asking.spread(np.where(of >= 0, span[of], np.uint64(0)))
         inside &= asking.spread(of >= 0)
@@ -139,7 +145,7 @@ class OpenCalls:
 
     def _merged(self, made: Frame) -> OpenCalls:
         """Return the calls that are still open and behind them, canister by canister, those just made."""
-        groups, new = self._groups, groups_of(made["originator"])
+        groups, new = self._groups, group_rows(made["originator"])
         counts = groups.counts
         kept: Any = slice(None)
         if self.closed is not None:
@@ -160,7 +166,7 @@ class OpenCalls:
             if (len(ours) == 0 or (ours.strides[0] == 0 and not ours[0])) and (
                 len(theirs) == 0 or (theirs.strides[0] == 0 and not theirs[0])
             ):
-                columns[name] = repeated(ours.dtype.type(0), total)
+                columns[name] = repeat_value(ours.dtype.type(0), total)
                 continue
             column = np.empty(total, dtype=ours.dtype)
             column[at_old] = ours[kept]
@@ -172,3 +178,53 @@ class OpenCalls:
         """Forget the calls where a mask over ``rows`` is true."""
         kept = self.rows.filter(~originators)
         return self if kept is self.held else replace(self, held=kept, closed=None)
+
+
+IN_HAND_KEYS = ("respondent", "originator", "callback", "amount_high", "amount_low", "deadline")
+
+IN_HAND_SCHEMA = pa.schema(
+    [
+        *(pa.field(name, pa.uint64(), nullable=False) for name in IN_HAND_KEYS[:-1]),
+        pa.field("deadline", pa.uint32(), nullable=False),
+        pa.field("count", pa.uint64(), nullable=False),
+    ]
+)
+"""``count`` requests of ``originator`` that ``respondent`` executed and did not answer: one, unless some are forged.
+The amount is what is still attached: what ``respondent`` accepted is in its balance, the rest belongs to nobody."""
+
+
+def update_inflight(in_hand: Frame, inputs: Frame, execution: Execution) -> Frame:
+    """Return the requests in hand (``IN_HAND_SCHEMA``) after ``inputs`` were executed: the table itself if, as mostly,
+    every request had its answer at once."""
+    produced, asked, accepted = execution.produced, execution.asked, execution.accepted
+    opened = inputs["kind"] == Kind.REQUEST
+    late = asked["late"] > 0
+    opened[execution.origins[(produced["kind"] == Kind.RESPONSE) & ~late]] = False
+    taken, given = np.flatnonzero(opened), np.flatnonzero(late)
+    if len(taken) == len(given) == len(accepted) == 0:
+        return in_hand
+    requests = inputs.select(["receiver", "sender", "callback", "amount_high", "amount_low", "deadline"]).take(taken)
+    answers = produced.select(["sender", "receiver", "callback", "deadline"]).take(given)
+    amounts = asked.select(["asked_high", "asked_low"]).take(given)
+    added = _rows(requests, "receiver", "sender", requests["amount_high"], requests["amount_low"])
+    closed = _rows(answers, "sender", "receiver", amounts["asked_high"], amounts["asked_low"])
+    less, more = (
+        _rows(accepted, "program", "sender", accepted[f"{when}_high"], accepted[f"{when}_low"])
+        for when in ("before", "after")
+    )
+    rows = concat([in_hand, added, more, closed, less])
+    change = rows["count"].astype(np.int64)
+    change[len(in_hand) + len(taken) + len(accepted) :] = -1
+    order = stable_order(*(rows[name] for name in IN_HAND_KEYS))
+    rows = rows.take(order)
+    groups = group_rows(*(rows[name] for name in IN_HAND_KEYS))
+    count = np.add.reduceat(change[order], groups.starts)
+    left = rows.take(groups.starts).with_columns(count=count.astype(np.uint64))
+    return left.filter(count > 0)
+
+
+def _rows(messages: Frame, respondent: str, originator: str, high: np.ndarray, low: np.ndarray) -> Frame:
+    """Return one row for each of some messages."""
+    deadline = messages["deadline"].astype(np.uint32, copy=False)
+    columns = (messages[respondent], messages[originator], messages["callback"], high, low, deadline)
+    return Frame(dict(zip(IN_HAND_KEYS, columns, strict=True)), len(messages)).with_columns(count=np.uint64(1))

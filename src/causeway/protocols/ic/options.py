@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
+from causeway_proofs.ic.primitives import CertificationVersion
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from causeway.model.membership import MOST_NODES
-from causeway.model.section import LAST_TICK, Section
-from causeway.proofs.ic.versions import CertificationVersion
-from causeway.protocols.option_values import LARGEST, ProfiledOptions, only, wrong
+from causeway.config.section import LAST_TICK, ScenarioSection
+from causeway.config.topology import MAX_NODES
+from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, allow_only, option_error
 
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
@@ -35,7 +35,7 @@ DEPLOYED: Mapping[str, Any] = {
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
 
-class Limits(Section):
+class StreamLimits(ScenarioSection):
     """The numbers behind ``limits = deployed`` (IC reference X-4 to X-7)."""
 
     stream_messages: int = Field(default=10_000, ge=1, le=LARGEST)
@@ -90,21 +90,21 @@ def _serves(text: str) -> str:
 NodeAddress = Annotated[str, AfterValidator(_serves)]
 
 
-class EndpointVersion(Section):
+class EndpointVersion(ScenarioSection):
     """Where the nodes of a subnet serve from the registry version of a tick on."""
 
     tick: int = Field(..., ge=1, le=LAST_TICK)
-    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(min_length=1, max_length=MOST_NODES)
+    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(min_length=1, max_length=MAX_NODES)
 
 
-class RemoteSubnet(Section):
+class RemoteSubnet(ScenarioSection):
     """A subnet that another deployment runs: its public key, and where its nodes serve streams.
 
     ``endpoints``: in the first version of the registry; ``versions``: in later ones, by tick.
     """
 
     public_key: PublicKeyDigits
-    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(default=(), max_length=MOST_NODES)
+    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(default=(), max_length=MAX_NODES)
     versions: Annotated[tuple[EndpointVersion, ...], Strict(False)] = ()
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class RemoteSubnet(Section):
         for place, (before, after) in enumerate(pairwise(self.versions), 1):
             if after.tick <= before.tick:
                 text = f"{after.tick}: must be above {before.tick}, that of the version before"
-                raise wrong(f"versions[{place}].tick", text)
+                raise option_error(f"versions[{place}].tick", text)
         return self
 
     def endpoints_at(self, tick: int) -> tuple[str, ...]:
@@ -133,15 +133,17 @@ class IcOptions(ProfiledOptions):
     receiver_check: Literal["on", "off"] = "on"
     loopback: Literal["stream", "seed_literal"] = "stream"
     dead_destination: Literal["requests_only", "seed_literal"] = "requests_only"
-    first_index_rule: Annotated[Literal["unseen_only"], only("unseen_only", "the other shows a flaw")] = "unseen_only"
+    first_index_rule: Annotated[Literal["unseen_only"], allow_only("unseen_only", "the other shows a flaw")] = (
+        "unseen_only"
+    )
     validate_signals: Literal["on", "off"] = "on"
     empty_slice: Literal["reject", "allow"] = "reject"
     limits: Literal["none", "deployed"] = "none"
-    limit: Limits = Limits()
+    limit: StreamLimits = StreamLimits()
     timeouts: Literal["off", "on"] = "off"
     request_lifetime_seconds: int = Field(default=300, ge=0, le=LARGEST // 10**9)
-    best_effort: Annotated[Literal["off"], only("off", "all calls are guaranteed")] = "off"
-    refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
+    best_effort: Annotated[Literal["off"], allow_only("off", "all calls are guaranteed")] = "off"
+    refunds: Annotated[Literal["off"], allow_only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
     splitting: Literal["off", "on"] = "off"
     certification: Literal["bls", "threshold", "off"] = "bls"
@@ -149,7 +151,7 @@ class IcOptions(ProfiledOptions):
     certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)
     blocks_ahead: int = Field(default=0, ge=0, le=MAX_AHEAD)
     full_hash_every: int = Field(default=1, ge=1, le=LARGEST)
-    nodes: int = Field(default=4, ge=1, le=MOST_NODES)
+    nodes: int = Field(default=4, ge=1, le=MAX_NODES)
     payload_bytes: int = Field(default=0, ge=0, le=LARGEST)
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
     remote: Mapping[str, RemoteSubnet] = Field(default_factory=dict)
@@ -167,10 +169,10 @@ class IcOptions(ProfiledOptions):
         for name in ("remote", "listen"):
             if not self.flat and getattr(self, name):
                 text = f'allowed with options.{name}: "flat": lakes exchange one stream between two subnets'
-                raise wrong("substreams", f'"{self.substreams}": {text}')
+                raise option_error("substreams", f'"{self.substreams}": {text}')
         for name in ("payload_bytes", "blocks_ahead"):
             if self.certification == "off" and (value := getattr(self, name)):
-                raise wrong(name, f'{value}: allowed with certification = "off": 0')
+                raise option_error(name, f'{value}: allowed with certification = "off": 0')
         return self
 
     @property

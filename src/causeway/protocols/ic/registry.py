@@ -2,6 +2,8 @@
 
 Chains are *positions* here and in every column of the kernel: the row of a subnet in the list of subnets sorted by id
 bytes. So ascending positions are the reference's ascending subnet ids, and a position fits 32 bits.
+
+What a round may know besides its state and its inputs.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64, find_positions
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
-from causeway.model.joins import codes
-from causeway.model.order import U64, positions_in
-from causeway.model.topology import Topology
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame
+from causeway.core.joins import encode_keys
 from causeway.protocols.contract import NO_HOST, Chains, Hosts
 from causeway.protocols.ic.ids import subnet_order
 from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.shared.execution import ProgramRunner
+from causeway.protocols.shared.option_values import NANOSECONDS
 
 SYSTEM, NNS = "system", "nns"
 """The roles of subnets: system subnets, and the one among them that governs the network."""
@@ -59,7 +63,7 @@ class Registry:
     trace_hosts: Hosts
     newcomers: U64
     moved: U64
-    moved_ticks: U64
+    move_ticks: U64
     members: npt.NDArray[np.bool_]
     nodes: tuple[tuple[int, ...], ...]
     system: npt.NDArray[np.bool_]
@@ -84,7 +88,7 @@ class Registry:
         if len(self.moved) == 0 or int(self.moved[-1]) >= DENSE_LIMIT:
             return None
         table = np.zeros(int(self.moved[-1]) + 2, dtype=np.uint64)
-        table[self.moved] = self.moved_ticks
+        table[self.moved] = self.move_ticks
         return table
 
     def has(self, chains: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -113,8 +117,8 @@ class Registry:
         if dense is not None:
             since: U64 = dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
             return since
-        found = positions_in(self.moved, canisters)
-        return np.where(found >= 0, np.append(self.moved_ticks, np.uint64(0))[found], np.uint64(0))
+        found = find_positions(self.moved, canisters)
+        return np.where(found >= 0, np.append(self.move_ticks, np.uint64(0))[found], np.uint64(0))
 
     def position_on_trace(
         self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False
@@ -123,7 +127,7 @@ class Registry:
         if len(self.trace_canisters) == 0 or len(canisters) == 0:
             return np.full(len(canisters), -1, dtype=np.int64)
         trace = Frame({"program": self.trace_canisters, "chain": self.trace_hosts.view(np.uint32)})
-        known, asked = codes(
+        known, asked = encode_keys(
             ("program", "chain"), trace, Frame({"program": canisters, "chain": chains.astype(np.uint32, copy=False)})
         )
         order = np.argsort(known, kind="stable")
@@ -132,7 +136,7 @@ class Registry:
         rows = np.clip(rows, 0, len(ordered) - 1)
         return np.where(ordered[rows] == asked, order[rows], -1)
 
-    def last_host_of(self, canisters: U64) -> Hosts:
+    def last_hosts(self, canisters: U64) -> Hosts:
         """Return the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
         hosts = self.host_of(canisters)
         if len(self.trace_canisters):
@@ -148,7 +152,7 @@ def subnet_positions(topology: Topology) -> U64:
     return numbers[np.argsort(subnet_order(numbers), kind="stable")]
 
 
-def splitting_at(topology: Topology, subnets: U64, tick: int) -> Chains:
+def splitting_subnets(topology: Topology, subnets: U64, tick: int) -> Chains:
     """Return the positions of the subnets that have a splitting batch in the round of ``tick`` (X-14).
 
     ``subnets``: the numbers of all subnets by position.
@@ -207,7 +211,7 @@ def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
         trace_canisters=np.array([canister for canister, _ in passed], dtype=np.uint64),
         trace_hosts=np.array([host for _, host in passed], dtype=np.int32),
         moved=np.array(sorted(since), dtype=np.uint64),
-        moved_ticks=np.array([since[canister] for canister in sorted(since)], dtype=np.uint64),
+        move_ticks=np.array([since[canister] for canister in sorted(since)], dtype=np.uint64),
         newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
         members=topology.membership.members(subnets, tick),
         nodes=_nodes(topology, subnets, tick, nodes),
@@ -231,7 +235,7 @@ def check_registry(topology: Topology, options: IcOptions) -> None:
         for name, value in WITH_SPLITS.items():
             if (found := getattr(options, name)) != value:
                 raise InvalidInput(f'options.{name}: "{found}": allowed with splits: "{value}"')
-    mistake = topology.membership.first_mistake(options.nodes)
+    mistake = topology.membership.first_invalid_change(options.nodes)
     if mistake is not None:
         change = topology.membership.changes[mistake[0]]
         raise InvalidInput(f"nodes of {names[change.chain]}: {mistake[1]}")
@@ -258,3 +262,33 @@ def _positions(chains: Any, subnets: U64, by_number: npt.NDArray[np.intp]) -> Ho
         return np.empty(0, dtype=np.int32)
     rows = np.minimum(np.searchsorted(subnets[by_number], numbers), len(subnets) - 1)
     return np.where(mapped, by_number[rows], NO_HOST).astype(np.int32)
+
+
+def lifetime_ticks(options: IcOptions, tick_ns: int) -> int:
+    """Return the first number of whole ticks that is not shorter than a request's lifetime."""
+    return -(-options.request_lifetime_seconds * NANOSECONDS // tick_ns)
+
+
+@dataclass(frozen=True)
+class Context:
+    """The batch's metadata: height, tick, the registry version in force, options, seed, and the programs installed.
+
+    ``chains``: the positions of the chains that run this round. ``tick_ns``: nanoseconds a tick; the batch time is
+    ``tick * tick_ns``, from the scenario, never from a clock. ``before``: the registry version of the round before.
+    ``splitting``: the positions of the chains whose batch is a splitting batch (X-14), in which they run no round.
+    """
+
+    height: int
+    tick: int
+    tick_ns: int
+    seed: int
+    chains: Chains
+    registry: Registry
+    options: IcOptions
+    programs: ProgramRunner
+    before: Registry
+    splitting: Chains
+
+    def host_of(self, canisters: U64) -> Hosts:
+        """Return ``subnet_assignment`` of each canister as a chain position, -1 where it is undefined."""
+        return self.registry.host_of(canisters)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from causeway.model.reject_codes import RejectCode as Portable
-from causeway.proofs.ic.messages import RejectCode
+from causeway_proofs.ic.messages import RejectCode
+
+from causeway.core.vocabulary import RejectCode as Portable
+from causeway.protocols.ic.input_queues import LostCause
 from causeway.protocols.ic.messages import TIMED_OUT, UNROUTABLE
 from causeway.protocols.ic.options import IcOptions, remark
-from causeway.protocols.ic.post_process import SAYS_OVERSIZED
-from causeway.protocols.ic.removal import REMOVED
-from causeway.protocols.ic.vsr import LostCause
-from causeway.protocols.semantics import Guarantee, Lanes, Promise, Semantics, StateWatermark, may_drop, of_lanes
+from causeway.protocols.ic.registry_changes import REMOVED
+from causeway.protocols.ic.routing import SAYS_OVERSIZED
+from causeway.protocols.shared.semantics import (
+    Guarantee,
+    Lanes,
+    Promise,
+    Semantics,
+    StateWatermark,
+    may_drop,
+    promise_lanes,
+)
 
 GONE = (
     LostCause.response_induction_failed.name,
@@ -46,7 +55,7 @@ def promises(lanes: Lanes[IcOptions]) -> Iterator[Promise]:
     if lanes.options.limits == "none":
         names.append("ordered_sends")
     for chain in lanes.chains:
-        yield from of_lanes(names, Promise("", source=chain))
+        yield from promise_lanes(names, Promise("", source=chain))
     yield from may_drop(GONE)
     if lanes.options.vsr == "deployed":
         yield from may_drop(MISMATCHED)

@@ -1,4 +1,12 @@
-"""The canonical state of any set of subnets as columns (IC reference 2.5, 2.6), and its tables in the lake."""
+"""The canonical state of any set of subnets as columns (IC reference 2.5, 2.6), and its tables in the lake.
+
+What canisters let their subnets certify: the state table ``certified_data`` (``ic0.certified_data_set``).
+
+In the state tree it is the leaf ``canister / <canister id> / certified_data`` (IC reference 2.9). A canister that never
+set any has no row and no leaf. The row moves with the canister, and goes with it when it is removed.
+
+What a step of a round gives: the state after it, and what it leaves to the steps that follow.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +16,48 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.ic.stream_tree import StreamForest
+from causeway_proofs.order import U64, find_positions, group_rows, stable_order
 
-from causeway.model.frame import Frame, empty_frame
-from causeway.model.order import U64, groups_of, positions_in
-from causeway.model.queues import Queues
-from causeway.proofs.ic.stream_forest import StreamForest
-from causeway.protocols.contract import Shown, StateTable
-from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
-from causeway.protocols.ic.certified_data import CERTIFIED_DATA
-from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
-from causeway.protocols.ic.open_calls import OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
-from causeway.protocols.ic.turns import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
-from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, QUEUED_SCHEMA
-from causeway.protocols.sections import LastHashed
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.queues import Queues
+from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.ic.open_calls import IN_HAND_KEYS, IN_HAND_SCHEMA, OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
+from causeway.protocols.ic.scheduler import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
+from causeway.protocols.shared.digests import DigestCache
+from causeway.protocols.shared.events import EventLog
+from causeway.protocols.shared.execution import (
+    ACCOUNTS,
+    CERTIFIED_DATA_SCHEMA,
+    PROGRAM_TABLE,
+    program_frames,
+    program_tables,
+)
+from causeway.protocols.shared.messages import (
+    LANE,
+    LANE_COLUMNS,
+    LANE_FIELDS,
+    MESSAGE_COLUMNS,
+    MESSAGE_FIELDS,
+    OUTBOUND_SCHEMA,
+    QUEUED_SCHEMA,
+)
+
+CERTIFIED_DATA = StateTable(CERTIFIED_DATA_SCHEMA, "program", ("program",), programs=("program",))
+
+
+def update_certified_data(data: Frame, given: Frame) -> Frame:
+    """Return the certified data of canisters (``CERTIFIED_DATA_SCHEMA``, ascending) after some was set.
+
+    ``given``: what was set in a round, in that order (``Execution.certified``); the table itself comes back when
+    nothing was.
+    """
+    if len(given) == 0:
+        return data
+    rows = concat([data, given])
+    rows = rows.take(stable_order(rows["program"]))
+    groups = group_rows(rows["program"])
+    return rows.take(groups.starts + groups.counts - 1)
 
 
 def _numbers(*names: str) -> list[pa.Field]:
@@ -168,16 +205,16 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "in_hand": StateTable(IN_HAND_SCHEMA, "respondent", IN_HAND_KEYS, programs=("respondent", "originator")),
     "turns": StateTable(TURNS_SCHEMA, "receiver", QUEUE, programs=QUEUE),
     "next_sources": StateTable(NEXT_SOURCES_SCHEMA, "receiver", ("receiver",), programs=("receiver",)),
-    "lanes": StateTable(LANES_SCHEMA, "source", LANE, chains=ENDS, shown=Shown.DESTINATION),
+    "lanes": StateTable(LANES_SCHEMA, "source", LANE, chains=ENDS, shown=Visibility.DESTINATION),
     "rejects": StateTable(
         REJECTS_SCHEMA,
         "destination",
         REJECTS_ORDER,
         chains=ENDS,
-        shown=Shown.DESTINATION,
+        shown=Visibility.DESTINATION,
         shown_to="source",
     ),
-    "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Shown.DESTINATION),
+    "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Visibility.DESTINATION),
     "misrouted": StateTable(
         MISROUTED_SCHEMA, "chain", (*MISROUTED_KEYS, "index"), chains=("chain",), programs=PROGRAMS
     ),
@@ -187,8 +224,8 @@ STATE_TABLES: Mapping[str, StateTable] = {
     ),
     "heads": StateTable(HEADS_SCHEMA, "chain", ("chain",), chains=("chain",)),
     "uncertified": StateTable(UNCERTIFIED_SCHEMA, "chain", ("chain", "number"), chains=("chain",)),
-    "offers": StateTable(OFFERS_SCHEMA, "source", (*LANE, "number"), chains=ENDS, shown=Shown.DESTINATION),
-    "trimmed_runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Shown.DESTINATION),
+    "offers": StateTable(OFFERS_SCHEMA, "source", (*LANE, "number"), chains=ENDS, shown=Visibility.DESTINATION),
+    "trimmed_runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Visibility.DESTINATION),
     "agreed": StateTable(AGREED_SCHEMA, "destination", AGREED_ORDER, chains=ENDS),
     "accounts": ACCOUNTS,
     "certified_data": CERTIFIED_DATA,
@@ -252,7 +289,7 @@ class State:
     certified_data: Frame
     programs: Mapping[str, Frame]
     trees: StreamTrees | None = field(default=None, compare=False, repr=False)
-    hashed: LastHashed = field(default_factory=LastHashed, compare=False, repr=False)
+    hashed: DigestCache = field(default_factory=DigestCache, compare=False, repr=False)
 
     def frames(self) -> dict[str, Frame]:
         """Return the rows of every table by its name. A round that does not change a table keeps the object."""
@@ -299,7 +336,7 @@ class State:
             table[known] = True
             dense: npt.NDArray[np.bool_] = table[np.minimum(canisters, np.uint64(len(table) - 1))]
             return dense
-        return positions_in(known, canisters) >= 0
+        return find_positions(known, canisters) >= 0
 
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
@@ -307,14 +344,14 @@ def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTab
     return {**STATE_TABLES, **program_tables(program_schemas)}
 
 
-def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema], base: int) -> State:
+def state_from_tables(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema], base: int) -> State:
     """Return the state that has these tables; one that is absent is empty. ``base`` is ``index_base``."""
     found = {
         name: frames[name] if name in frames else empty_frame(table.schema)
         for name, table in state_tables(program_schemas).items()
     }
     # The counters of queues that lose nothing: what they hold tells all.
-    groups = groups_of(*(found["misrouted"][key] for key in MISROUTED_KEYS))
+    groups = group_rows(*(found["misrouted"][key] for key in MISROUTED_KEYS))
     next_index = found["misrouted"]["index"][groups.starts + groups.counts - 1] + np.uint64(1)
     return State(
         ingress_queues=Queues(INGRESS_KEYS, found["ingress_counters"], found["ingress_queues"], base=base),
@@ -349,6 +386,52 @@ _NOT_HELD = empty_frame(pa.schema([*LANE_FIELDS, *_numbers("index")]))
 """The elements of streams, none of which a state holds."""
 
 
-def opposite(rows: Frame) -> Frame:
+def reverse_lanes(rows: Frame) -> Frame:
     """Return the lanes the other way of ``rows``: where signals about their messages are, and what is expected."""
     return Frame({"source": rows["destination"], "destination": rows["source"], "substream": rows["substream"]})
+
+
+ARRIVALS_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        *(OUTBOUND_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
+        pa.field("via", pa.uint8(), nullable=False),
+        pa.field("queue_index", pa.uint64(), nullable=False),
+    ]
+)
+"""A push to an input queue on ``chain``: the message and its place there, by which way it came, and where it was in a
+lane (``source`` and ``destination`` are ``NO_CHAIN`` when in none)."""
+
+INGRESS_ARRIVALS_SCHEMA = pa.schema(
+    [ARRIVALS_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "queue_index"]]
+)
+"""A push to an ingress queue."""
+
+ONWARD_SCHEMA = pa.schema(
+    [OUTBOUND_SCHEMA.field(name) for name in ["source", *MESSAGE_COLUMNS, "queue_index", "sent_tick"]]
+)
+"""A message that routing appends to a stream of ``source`` whatever the limits say; ``queue_index``: where it was in an
+output queue, ``NO_QUEUE`` or ``FORGED`` if in none."""
+
+
+@dataclass(frozen=True)
+class RoundStep:
+    """``arrivals``: what was pushed to input queues (``ARRIVALS_SCHEMA``), ``ingress``: to ingress queues
+    (``INGRESS_ARRIVALS_SCHEMA``); their events are written after execution, which knows what was consumed.
+    ``onward``: what routing is to append to streams (``ONWARD_SCHEMA``). ``log``: the events of the step.
+    """
+
+    state: State
+    log: EventLog = field(default_factory=EventLog)
+    arrivals: Frame = field(default_factory=lambda: empty_frame(ARRIVALS_SCHEMA))
+    ingress: Frame = field(default_factory=lambda: empty_frame(INGRESS_ARRIVALS_SCHEMA))
+    onward: Frame = field(default_factory=lambda: empty_frame(ONWARD_SCHEMA))
+
+
+@dataclass(frozen=True)
+class HaltedStep:
+    """What a round leaves of chains that do not run it."""
+
+    state: State
+    outbound: Frame
+    log: EventLog

@@ -9,12 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.order import stable_order
 
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.joins import lookup
-from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
-from causeway.model.order import stable_order
-from causeway.protocols.block_numbers import check_faults
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.joins import lookup_rows
+from causeway.core.vocabulary import REVERTED, REVERTED_SCHEMA
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -26,43 +25,64 @@ from causeway.protocols.contract import (
     StateTable,
     Tick,
     View,
+    earliest,
+    idle_limit_tick,
 )
-from causeway.protocols.digests import digests
-from causeway.protocols.events import LEDGER_LOGS, EventLog
-from causeway.protocols.icmp.block import authentic, process_block
-from causeway.protocols.icmp.bodies import arrivals
-from causeway.protocols.icmp.body_table import NEVER
-from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.committing import commit_paras, commit_relay, genesis_hash
-from causeway.protocols.icmp.context import Context
-from causeway.protocols.icmp.errors import Inclusion
-from causeway.protocols.icmp.finished import bodies_to_give_up, given_up, places_of
-from causeway.protocols.icmp.forging import judge_consumed, judge_posted, with_forged
+from causeway.protocols.icmp.bodies import body_arrivals, body_ranges, drop_bodies, find_finished_bodies
+from causeway.protocols.icmp.faults import (
+    add_forged_receipts,
+    available_receipts,
+    judge_consumption,
+    judge_posted_roots,
+    log_refused,
+)
 from causeway.protocols.icmp.forks import (
+    ChainPositions,
     RelayInterference,
-    Standing,
+    apply_returns,
+    chain_positions,
     leaves_to_build_on,
+    partition_users,
+    recalled_heights,
     reverted_rows,
-    standing,
-    to_some,
-    told_since,
-    with_returns,
 )
-from causeway.protocols.icmp.ingress import complete_prefix, ingress, with_bodies
-from causeway.protocols.icmp.leaves import leaves_of, with_leaves
-from causeway.protocols.icmp.parachains import ParachainKernel, owners_of
-from causeway.protocols.icmp.planned import Planned
-from causeway.protocols.icmp.receipts import log_refused, receipts_of
-from causeway.protocols.icmp.runtime import include
-from causeway.protocols.icmp.state import State, blank_rows
-from causeway.protocols.icmp.storage import LeafTries, para_roots
-from causeway.protocols.icmp.tables import BLOCKS_SCHEMA, PARAS_SCHEMA, STATE_TABLES, TIPS_SCHEMA
-from causeway.protocols.icmp.users import chains_to_change, pooled, refuse_stranded
-from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
-from causeway.protocols.partition import part, union
-from causeway.protocols.segments import located, oldest
-from causeway.protocols.tabled_state import KeptTries, with_changed_programs
-from causeway.protocols.waking import earliest, gives_up
+from causeway.protocols.relay_chain.block import (
+    chains_to_change,
+    complete_prefix,
+    list_ingress,
+    locate_bodies,
+    pool_messages,
+    process_block,
+    refuse_stranded,
+    verify_bodies,
+)
+from causeway.protocols.relay_chain.commitment import (
+    LeafTries,
+    commit_parachains,
+    commit_relay,
+    genesis_hash,
+    para_roots,
+)
+from causeway.protocols.relay_chain.errors import Inclusion
+from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import NEVER
+from causeway.protocols.relay_chain.parachains import Context, ParachainKernel, PlannedParachainCalls, table_owners
+from causeway.protocols.relay_chain.runtime import include
+from causeway.protocols.relay_chain.state import (
+    BLOCKS_SCHEMA,
+    PARAS_SCHEMA,
+    STATE_TABLES,
+    TIPS_SCHEMA,
+    State,
+    blank_rows,
+    read_leaves,
+    store_leaves,
+)
+from causeway.protocols.shared.block_numbers import check_faults
+from causeway.protocols.shared.digests import digests
+from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
+from causeway.protocols.shared.messages import LANE, OUTBOUND_SCHEMA, locate_ranges, oldest_height
+from causeway.protocols.shared.state_tables import TrieCache, change_programs, merge_states, select_chains
 
 
 @dataclass(frozen=True)
@@ -75,7 +95,7 @@ class IcmpPlan:
 
     running: Chains
     view: View
-    standing: Standing
+    standing: ChainPositions
     bases: Frame
     listed: Frame
     entries: Frame
@@ -106,12 +126,12 @@ class IcmpKernel(ParachainKernel):
     @cached_property
     def held_heights(self) -> int:
         """Return how far back parachains go, at most; 0 where they never do."""
-        return self.interference.reach if self.interference.has_forks or self.planned.changes_paras else 0
+        return self.interference.reach if self.interference.has_forks or self.planned.changes_parachains else 0
 
     @cached_property
-    def planned(self) -> Planned:
+    def planned(self) -> PlannedParachainCalls:
         """Return the calls that the options plan."""
-        return Planned(self.options, self.network)
+        return PlannedParachainCalls(self.options, self.network)
 
     @cached_property
     def interference(self) -> RelayInterference:
@@ -140,10 +160,10 @@ class IcmpKernel(ParachainKernel):
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's storage (``chain``, ``root``); of the relay chain that of every leaf."""
         paras = chains[chains != RELAY_POSITION]
-        found = Frame({"chain": paras, "root": para_roots(state, paras, owners_of(self, state, tick))}, len(paras))
+        found = Frame({"chain": paras, "root": para_roots(state, paras, table_owners(self, state, tick))}, len(paras))
         if len(paras) == len(chains):
             return found
-        roots = LeafTries.of(leaves_of(state.tables)).roots()
+        roots = LeafTries.of(read_leaves(state.tables)).roots()
         relay = Frame({"chain": np.full(len(roots), RELAY_POSITION, dtype=np.uint32), "root": roots}, len(roots))
         return concat([relay, found])
 
@@ -152,12 +172,12 @@ class IcmpKernel(ParachainKernel):
     ) -> Plan[IcmpPlan]:
         """Let collators look what their chains may consume, and of which queues the bodies are there."""
         running = self.interference.running(chains, tick.tick)
-        stand = standing(state["tips"], state["returns"], view, self.interference, tick.tick)
+        stand = chain_positions(state["tips"], state["returns"], view, self.interference, tick.tick)
         paras = view.tables["paras"]
         active = paras.filter(paras["active"] == 1).select(("leaf", "para"))
         goes = np.isin(stand.rows["chain"], stand.back["chain"])
         runs = np.isin(stand.rows["chain"], running)
-        consumed, gone = bodies_to_give_up(state, view, stand)
+        consumed, gone = find_finished_bodies(state, view, stand)
         # Who goes back goes back to before its block: what it gives up for good is no part of one.
         rests = np.isin(stand.rows["chain"], gone["source"])
         bases = stand.rows.filter(stand.rows["included"] & stand.rows["registered"] & runs & ~goes & ~rests)
@@ -170,12 +190,12 @@ class IcmpKernel(ParachainKernel):
         local = queues.filter(
             full & (queues["source"] == queues["destination"]) & np.isin(queues["source"], bases["chain"])
         )
-        own = located(local.with_columns(end=local["next_index"]), state["runs"])
+        own = locate_ranges(local.with_columns(end=local["next_index"]), state["runs"])
         reads = Reads(
             offered=concat([bodies.select(RANGES_SCHEMA.names), own]),
-            own=places_of(gone),
+            own=body_ranges(gone),
             past=stand.back,
-            ingress=told_since(stand.back, tick.height),
+            ingress=recalled_heights(stand.back, tick.height),
         )
         content = IcmpPlan(running, view, stand, bases, listed, entries, active, consumed, gone, coming)
         return Plan(reads, content, EventLog().logs()["events"])
@@ -184,18 +204,20 @@ class IcmpKernel(ParachainKernel):
         """Return ``ingress(B, p)`` of parachains that may make a block, what they may consume of it, and the last tick
         in which a body comes that has not come yet (0: none)."""
         unrouted, blocks = view.tables["unrouted"], view.tables["blocks"]
-        row = lookup(bases, Frame({"chain": unrouted["to"]}, len(unrouted)), ("chain",))
+        row = lookup_rows(bases, Frame({"chain": unrouted["to"]}, len(unrouted)), ("chain",))
         mine = row >= 0
         mine[mine] = bases["leaf"][row[mine]] == unrouted["leaf"][mine]
         leaves = zip(blocks["leaf"], blocks["number"].tolist(), strict=True)
-        lists = [ingress(unrouted.filter(mine & (unrouted["leaf"] == leaf)), now, self.options) for leaf, now in leaves]
+        lists = [
+            list_ingress(unrouted.filter(mine & (unrouted["leaf"] == leaf)), now, self.options) for leaf, now in leaves
+        ]
         listed = lists[0] if len(lists) == 1 else concat(lists)
         listed = listed if len(lists) == 1 else listed.take(stable_order(listed["to"]))
-        came = arrivals(listed, self.seed, self.tick_ns, self.options)
+        came = body_arrivals(listed, self.seed, self.tick_ns, self.options)
         held = came < tick.tick
         segments = view.tables["runs"]
         segments = segments.filter(segments["source"] != segments["destination"])
-        entries = with_bodies(listed, segments)
+        entries = locate_bodies(listed, segments)
         held &= entries["count"] > 0
         held &= self.interference.fetched(listed, tick.tick)
         coming = int(came[(came >= tick.tick) & (came < NEVER)].max(initial=-1)) + 1
@@ -209,12 +231,12 @@ class IcmpKernel(ParachainKernel):
         log, content = EventLog(), plan.content
         everywhere = self.context(chains, content.active, tick)
         back = content.standing.back
-        again, ingress = to_some(inputs.ingress, self.network.numbers[back["chain"]])
-        state = pooled(ingress, state, everywhere, log)
-        state = refuse_stranded(state, self.interference.halted_for_ever(tick.tick), log)
+        again, ingress = partition_users(inputs.ingress, self.network.numbers[back["chain"]])
+        state = pool_messages(ingress, state, everywhere, log)
+        state = refuse_stranded(state, self.interference.permanently_halted(tick.tick), log)
         headers, relay_moved = [empty_frame(HEADERS_SCHEMA)], False
         before = state
-        state = given_up(state, content.consumed, content.gone, inputs.own, log)
+        state = drop_bodies(state, content.consumed, content.gone, inputs.own, log)
         if RELAY_POSITION in content.running:
             state, made = self._relay_block(state, content, tick, log)
             headers.append(made)
@@ -222,8 +244,8 @@ class IcmpKernel(ParachainKernel):
         inside = inputs.offered["source"] == inputs.offered["destination"]
         bases, bodies = content.bases, inputs.offered.filter(~inside)
         listed, faults = content.listed, self.interference
-        entries, bodies = authentic(content.entries, bodies, log)
-        judge_consumed(bases, listed, entries, faults, tick.tick, self.options, log)
+        entries, bodies = verify_bodies(content.entries, bodies, log)
+        judge_consumption(bases, listed, entries, faults, tick.tick, self.options, log)
         local = inputs.offered.filter(inside)
         busy = [entries["to"], local["destination"], state["pool"]["chain"], chains_to_change(state, everywhere)]
         bases = bases.filter(np.isin(bases["chain"], np.concatenate(busy)))
@@ -238,8 +260,8 @@ class IcmpKernel(ParachainKernel):
         moved = bool(len(bases)) or relay_moved or bool(len(back))
         logs = {**log.logs(), REVERTED: reverted_rows(back, tick.height)}
         settled = max(self.interference.last_change, self.planned.last_tick, content.coming)
-        wake, end = self._wake(state, content, moved, tick), gives_up(tick, settled=settled)
-        return RoundResult(state, outbound, logs, made, wake, oldest(state["runs"]), end)
+        wake, end = self._wake(state, content, moved, tick), idle_limit_tick(tick, settled=settled)
+        return RoundResult(state, outbound, logs, made, wake, oldest_height(state["runs"]), end)
 
     def _relay_block(self, state: State, content: IcmpPlan, tick: Tick, log: EventLog) -> tuple[State, Frame]:
         """Make the blocks of the relay chain: on its leaf, or on each of several that does not rest."""
@@ -251,15 +273,15 @@ class IcmpKernel(ParachainKernel):
                 made.append(leaf)
                 continue
             calls = self.planned.between(int(leaf.blocks["next_tick"][0]), tick.tick)
-            receipts = with_forged(receipts_of(content.view, leaf), leaf, self.interference, tick.tick)
+            receipts = add_forged_receipts(available_receipts(content.view, leaf), leaf, self.interference, tick.tick)
             included = include(leaf, receipts, calls, tick.tick, self.options, alone=len(leaves) == 1)
             log_refused(receipts.rows, included.codes, log)
             heads = [head.tobytes() for head in receipts.rows["head"][included.codes == Inclusion.OK]]
             leaf, header = commit_relay(leaf, included.leaf, place, tries, heads, tick.tick)
             made.append(leaf)
             headers.append(header)
-        state = with_leaves(state, made)
-        return State(state.tables, state.programs, KeptTries(tries)), concat(headers)
+        state = store_leaves(state, made)
+        return State(state.tables, state.programs, TrieCache(tries)), concat(headers)
 
     def _para_blocks(
         self,
@@ -274,10 +296,10 @@ class IcmpKernel(ParachainKernel):
     ) -> tuple[State, Frame, Frame]:
         context = self.context(bases["chain"], content.active, tick)
         kept = state.kept
-        state = with_changed_programs(state, context.network, context.programs, context.chains)
+        state = change_programs(state, context.network, context.programs, context.chains)
         state, outbound = process_block(state, entries, bodies, local, bases, context, log)
-        state, headers = commit_paras(state, bases, entries, owners_of(self, state, tick), tick.height)
-        judge_posted(bases["chain"], state["egress"], self.interference, tick.tick, log)
+        state, headers = commit_parachains(state, bases, entries, table_owners(self, state, tick), tick.height)
+        judge_posted_roots(bases["chain"], state["egress"], self.interference, tick.tick, log)
         return State(state.tables, state.programs, kept), outbound, headers
 
     def _gone_back(
@@ -285,15 +307,15 @@ class IcmpKernel(ParachainKernel):
     ) -> State:
         """Return the state in which parachains are again what they were; ``now``: what users send them in this tick."""
         others = np.setdiff1d(context.chains, back["chain"])
-        states = [part(self, state, others, context.tick)]
+        states = [select_chains(self, state, others, context.tick)]
         for height in np.unique(back["height"]).tolist():
             mine = back["chain"][back["height"] == height]
-            states.append(part(self, inputs.past[height], mine, context.tick))
-        joined = union(self, states)
+            states.append(select_chains(self, inputs.past[height], mine, context.tick))
+        joined = merge_states(self, states)
         reach = self.interference.reach
-        joined = joined.with_tables(returns=with_returns(joined["returns"], back, context.height, reach))
+        joined = joined.with_tables(returns=apply_returns(joined["returns"], back, context.height, reach))
         again = pa.concat_tables([inputs.again, now])
-        joined = pooled(again, joined, context, log)
+        joined = pool_messages(again, joined, context, log)
         return State(joined.tables, joined.programs, state.kept)
 
     def next_planned(self, tick: int) -> int | None:

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from causeway.model.reject_codes import RejectCode
-from causeway.protocols.arrivals import NO_PROGRAM
-from causeway.protocols.execution import by_program
-from causeway.protocols.icmp.errors import (
+from causeway.core.vocabulary import RejectCode
+from causeway.protocols.relay_chain.errors import (
     CHAIN_HALTED,
     CHANNEL_CLOSED,
     NO_DESTINATION,
     NO_HANDLER,
     REJECTED,
     TOO_LARGE,
-    Gone,
+    DropReason,
 )
-from causeway.protocols.icmp.fault_kinds import CANDIDATE, DUPLICATE
-from causeway.protocols.icmp.options import IcmpOptions
-from causeway.protocols.semantics import (
+from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, DUPLICATE
+from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.shared.execution import NO_PROGRAM, program_reject_code
+from causeway.protocols.shared.semantics import (
     ALTERED,
     DUPLICATED,
     FORGED,
     OUT_OF_TURN,
     QUEUE,
-    Between,
+    FaultWindow,
     Guarantee,
     Keys,
     Lanes,
     Promise,
     Semantics,
     StateWatermark,
+    default_fault,
     may_drop,
-    of_lanes,
-    usual,
+    promise_lanes,
 )
 
 
@@ -43,9 +42,9 @@ def promises(lanes: Lanes[IcmpOptions]) -> Iterator[Promise]:
     not want to hear it, is dropped, and so is what a watermark passes that moves with the clock (D-3, 5.1 (2), D-12).
     A channel that is closed drops what is in it (X-6). A queue that overflows loses messages: that is no promise."""
     for substream, own in lanes.substreams:
-        yield from of_lanes(QUEUE, Promise("", substream, own=own))
+        yield from promise_lanes(QUEUE, Promise("", substream, own=own))
     yield from may_drop(
-        (NO_DESTINATION, CHANNEL_CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in Gone)
+        (NO_DESTINATION, CHANNEL_CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in DropReason)
     )
 
 
@@ -89,12 +88,12 @@ WATERMARKS = (
 _WHAT = {DUPLICATED: DUPLICATE, OUT_OF_TURN: "skipped", ALTERED: "body", FORGED: "sender"}
 
 
-def trial(name: str, between: Between) -> Keys | None:
+def trial(name: str, between: FaultWindow) -> Keys | None:
     """Return the fault of a name in ``TRIES``. Bodies are what is asked for: so it is the candidate of the parachain
     that receives in which something is wrong, beside the honest one."""
     if name in _WHAT:
         return {"kind": CANDIDATE, "chain": between.destination, "what": _WHAT[name], **between.ticks}
-    return usual(name, between)
+    return default_fault(name, between)
 
 
 _NAMES = {
@@ -112,7 +111,7 @@ def portable(code: int, text: bytes) -> RejectCode:
     Answers that are too long for a message have the chain's code, and a text of their own."""
     if code == 0:
         return _NAMES.get(text, RejectCode.OTHER)
-    return by_program(code, text) if code != REJECTED else _NAMES.get(text, RejectCode.TOO_LARGE)
+    return program_reject_code(code, text) if code != REJECTED else _NAMES.get(text, RejectCode.TOO_LARGE)
 
 
 SEMANTICS = Semantics(

@@ -2,6 +2,8 @@
 
 Chains are positions here and in every column of the kernel: the consensus chain is 0, the domains follow in the order
 of their numbers in the topology, and domain ``p - 1`` is at position p.
+
+The numbers of endpoints (XDM reference X-3); the transporter's is the deployed one.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
 
-from causeway.model.errors import InvalidInput
-from causeway.model.topology import Topology
+from causeway.config.topology import Topology
 from causeway.protocols.contract import Chains
-from causeway.protocols.hosting import Hosting, with_role
+from causeway.protocols.shared.state_tables import Hosting, add_role_chain
 
 CONSENSUS = "consensus"
 """The role of the consensus chain, and the name of one that the scenario does not name."""
@@ -24,13 +26,13 @@ CONSENSUS = "consensus"
 CONSENSUS_POSITION = 0
 
 
-def complete(topology: Topology) -> Topology:
+def add_consensus_chain(topology: Topology) -> Topology:
     """Return the topology with a consensus chain, where it has none. Raises ``InvalidInput`` for two of them."""
-    return with_role(topology, CONSENSUS, "the consensus chain")
+    return add_role_chain(topology, CONSENSUS, "the consensus chain")
 
 
 @dataclass(frozen=True)
-class Network(Hosting):
+class DomainNetwork(Hosting):
     """The chains of a completed topology. Raises ``InvalidInput`` where programs move.
 
     Some may be run by other lakes. A lake that does not run the consensus chain follows it: what others would see of it
@@ -79,3 +81,7 @@ def positions_of_ids(ids: pa.UInt32Array) -> npt.NDArray[np.int64]:
     """Return the positions of chains in columns of wire types; what is no chain of the network is not told here."""
     filled: npt.NDArray[np.int64] = ids.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
     return filled
+
+
+PROGRAMS_ENDPOINT = 2
+TRANSPORTER_ENDPOINT = 1

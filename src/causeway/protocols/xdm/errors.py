@@ -50,7 +50,7 @@ class MessengerError(IntEnum):
     Overflow = 27
 
 
-class CallError(Exception):
+class CallFailed(Exception):
     """A call that fails and leaves everything as it was; ``name``: of its error."""
 
     def __init__(self, name: str) -> None:
@@ -74,7 +74,7 @@ class TransporterError(IntEnum):
     MinimumTransferAmount = 10
 
 
-class Validity(IntEnum):
+class MessageValidity(IntEnum):
     """Why a relayed message is refused before it is called; 0: it is not.
 
     ``AlreadyImported``: the pool takes it for another one that it has; ``InvalidBundle``: it is valid, and its bundle
@@ -100,12 +100,12 @@ HANDLER_FAULT = 1
 _MESSENGER, _TRANSPORTER = 10, 60
 
 
-def of_messenger(error: MessengerError) -> int:
+def messenger_error_number(error: MessengerError) -> int:
     """Return the number under which a response's error is kept."""
     return _MESSENGER + int(error)
 
 
-def of_transporter(error: TransporterError) -> int:
+def transporter_error_number(error: TransporterError) -> int:
     """Return the number under which a response's error is kept."""
     return _TRANSPORTER + int(error)
 
@@ -122,7 +122,7 @@ def dispatch_errors(
     return variant, module, number
 
 
-def codes_of(variant: pa.UInt8Array, module: pa.UInt8Array, number: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def error_codes(variant: pa.UInt8Array, module: pa.UInt8Array, number: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return DispatchErrors as numbers; those that this house does not make are ``HANDLER_FAULT``."""
     kinds = variant.fill_null(_OTHER).to_numpy(zero_copy_only=False)
     modules = module.fill_null(0).to_numpy(zero_copy_only=False)
@@ -136,7 +136,7 @@ def codes_of(variant: pa.UInt8Array, module: pa.UInt8Array, number: npt.NDArray[
     return found
 
 
-def name_of(code: int) -> str:
+def error_name(code: int) -> str:
     """Return the name of a response's error, empty for none."""
     if code == OK:
         return ""
@@ -148,4 +148,4 @@ def name_of(code: int) -> str:
 def error_texts(codes: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     """Return the names of responses' errors as bytes, empty for none."""
     values, which = np.unique(codes, return_inverse=True)
-    return pa.array([name_of(int(code)).encode() for code in values], pa.binary()).take(pa.array(which))
+    return pa.array([error_name(int(code)).encode() for code in values], pa.binary()).take(pa.array(which))

@@ -8,11 +8,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causeway.model.faults import Fault
-from causeway.model.section import U64_MAX
-from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
-from causeway.protocols.faults import EVERY as ANY
-from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
+from causeway.config.faults import FaultRule
+from causeway.config.section import U64_MAX
+from causeway.protocols.shared.block_numbers import MOST_BLOCKS, PlannedTick
+from causeway.protocols.shared.faults import EVERY as ANY
+from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames, ensure_forward
 
 ABSENT = "absent"
 FRAUD = "fraud"
@@ -102,7 +102,7 @@ class BundleSection(HaltSection):
     chain: str = Field(..., description="Name of the domain.")
     what: Literal["base", "node", "nonce"] = Field("base", description="What is altered, as by `tamper`.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         return replace(super().fault(names, key), args={WHAT: self.what})
 
@@ -135,7 +135,7 @@ class FraudSection(FaultSection):
     def _forward(self) -> Self:
         return ensure_forward(self, self.until, "tick", self.tick)
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         chain = names.chain(self.chain, f"{key}.chain")
         robbed = None if self.destination == ANY else names.chain(self.destination, f"{key}.destination")
@@ -143,7 +143,7 @@ class FraudSection(FaultSection):
             raise names.fail(f"{key}.destination", f'"{self.destination}": must differ from chain')
         found = {FOUND_AFTER: self.found_after} if self.found else {}
         args = {WHAT: self.what, AMOUNT: self.amount, CHANCE: self.chance, **found}
-        return Fault(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
+        return FaultRule(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
 
 
 class AbsentSection(HaltSection):
@@ -156,7 +156,7 @@ class AbsentSection(HaltSection):
     operator: int = Field(0, ge=0, le=999, description="The operator, counted from 0.")
     chance: float = Field(1.0, gt=0, le=1, description="In how many of the blocks it is absent.")
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault, its names resolved."""
         return replace(super().fault(names, key), args={OPERATOR: self.operator, CHANCE: self.chance})
 
@@ -189,12 +189,12 @@ class ReorgSection(FaultSection):
             raise ValueError("give tick and depth, or chance and most (with from and until)")
         return ensure_forward(self, self.until, "from", self.from_tick)
 
-    def fault(self, names: Names, key: str) -> Fault:
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
         """Return the fault."""
         if self.tick is not None:
-            return Fault(self.kind, None, None, self.tick, self.tick, {DEPTH: self.depth})
+            return FaultRule(self.kind, None, None, self.tick, self.tick, {DEPTH: self.depth})
         last = U64_MAX if self.until is None else self.until
-        return Fault(self.kind, None, None, self.from_tick, last, {CHANCE: self.chance, MOST: self.most})
+        return FaultRule(self.kind, None, None, self.from_tick, last, {CHANCE: self.chance, MOST: self.most})
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (

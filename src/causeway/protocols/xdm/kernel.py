@@ -10,14 +10,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.faults import FOR_EVER, Faults
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
-from causeway.model.topology import Topology
-from causeway.model.value import VALUE_SCHEMA
-from causeway.protocols.block_numbers import LAST_TICK, check_faults, check_number
+from causeway.config.faults import FOR_EVER, Faults
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.vocabulary import REVERTED, REVERTED_SCHEMA, VALUE_SCHEMA
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
+    QUIET_TICKS,
     RANGES_SCHEMA,
     Chains,
     Inputs,
@@ -27,61 +26,68 @@ from causeway.protocols.contract import (
     StateTable,
     Tick,
     View,
+    earliest,
+    idle_limit_tick,
 )
-from causeway.protocols.events import LEDGER_LOGS, EventLog
-from causeway.protocols.execution import ProgramRunner
-from causeway.protocols.hosting import HostedForGood
-from causeway.protocols.interference import HALT
-from causeway.protocols.messages import OUTBOUND_SCHEMA
-from causeway.protocols.partition import part, union
-from causeway.protocols.secrets import NONE, Secrets
-from causeway.protocols.segments import located, oldest
-from causeway.protocols.tabled_state import with_changed_programs
-from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up
-from causeway.protocols.xdm.allowlists import is_pending
-from causeway.protocols.xdm.apart import require_served, to_own, waits_outside
+from causeway.protocols.shared.block_numbers import LAST_TICK, check_faults, check_number
+from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
+from causeway.protocols.shared.execution import ProgramRunner
+from causeway.protocols.shared.interference import HALT
+from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, locate_ranges, oldest_height
+from causeway.protocols.shared.secrets import NONE, Secrets
+from causeway.protocols.shared.state_tables import StaticHosting, change_programs, merge_states, select_chains
 from causeway.protocols.xdm.block import process_block
-from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
-from causeway.protocols.xdm.chain_tries import ChainTries
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
-from causeway.protocols.xdm.challenges import settle_receipts
-from causeway.protocols.xdm.committing import Made, commit_block
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, due_heights
-from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.counted import count_notices, count_proved
-from causeway.protocols.xdm.declared import Cover
-from causeway.protocols.xdm.fees import Fees
-from causeway.protocols.xdm.following import follow, genesis_following
-from causeway.protocols.xdm.forging import forge
-from causeway.protocols.xdm.forks import (
-    Fork,
-    check_depths,
-    fork_at,
-    gone_back,
-    reach,
-    reads_of,
-    recalls,
-    reverted_rows,
-    taken_from_pool,
+from causeway.protocols.xdm.calls.allowlists import is_pending
+from causeway.protocols.xdm.calls.arrivals import ingress_arrivals
+from causeway.protocols.xdm.calls.open_calls import awaits_abandoned_chain, depends_on_block
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
+from causeway.protocols.xdm.check_counters import count_notices, count_proven
+from causeway.protocols.xdm.consensus.chain import TAKEN_SCHEMA, due_heights, heights_frame
+from causeway.protocols.xdm.consensus.commitment import (
+    NOTHING,
+    CommittedBlock,
+    ProvableBlocks,
+    advance_tries,
+    commit_block,
+    find_provable_blocks,
+    move_anchor,
 )
-from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
-from causeway.protocols.xdm.genesis import check_issued, genesis_tables, genesis_value
-from causeway.protocols.xdm.history import heights_frame
-from causeway.protocols.xdm.ingress import ingress_arrivals
-from causeway.protocols.xdm.lane_tables import indexed
-from causeway.protocols.xdm.money import Money
-from causeway.protocols.xdm.notices import log_notices
-from causeway.protocols.xdm.openings import hangs_on_this_block, waits_for_abandoned
-from causeway.protocols.xdm.operators import Operators
+from causeway.protocols.xdm.consensus.followed import follow, genesis_following
+from causeway.protocols.xdm.consensus.genesis import check_issued, genesis_tables, genesis_value
+from causeway.protocols.xdm.consensus.receipts import settle_receipts
+from causeway.protocols.xdm.context import ComputeFees, Context
+from causeway.protocols.xdm.events import log_chain_events
+from causeway.protocols.xdm.faults import (
+    ForkPoint,
+    check_depths,
+    drop_pooled,
+    forge,
+    fork_at,
+    max_rollback,
+    plan_fork_reads,
+    replanned_ticks,
+    reverted_rows,
+    rolled_back_state,
+)
+from causeway.protocols.xdm.lane_tables import index_state
+from causeway.protocols.xdm.operators import ChainSigners, Operators
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.outside import Outside, joined, read_carried
-from causeway.protocols.xdm.planned import Planned
-from causeway.protocols.xdm.provable import NOTHING, Provable, move_anchor, moved_tries, what_is_provable
-from causeway.protocols.xdm.relay import Proved, next_move, prove
-from causeway.protocols.xdm.signing import ChainSigners
+from causeway.protocols.xdm.planned_calls import PlannedCalls
+from causeway.protocols.xdm.relay.carriers import CarrierInterference, CarrierLoad, deliver
+from causeway.protocols.xdm.relay.proofs import ProvenMessages, next_provable_tick, prove
+from causeway.protocols.xdm.relay.remote_chains import (
+    ExternalInput,
+    awaits_remote,
+    check_remote_chains,
+    local_only,
+    merge_delivered,
+    read_carried,
+)
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
-from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
-from causeway.protocols.xdm.tables import RECALLED_SCHEMA
+from causeway.protocols.xdm.storage import STORAGE_SCHEMA, ChainTries, storage_changes
+from causeway.protocols.xdm.tables import NEVER_FOUND, RECALLED_SCHEMA
+from causeway.protocols.xdm.value.balances import ChainSums
+from causeway.protocols.xdm.value.books import CoveredValue
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
@@ -94,16 +100,16 @@ class XdmPlan:
     are confirmed. ``fork``: the block that the network goes back to instead of all that."""
 
     running: Chains
-    load: Load
-    outside: Outside
+    load: CarrierLoad
+    outside: ExternalInput
     view: View
-    provable: Provable
+    provable: ProvableBlocks
     due: int | None
-    fork: Fork | None = None
+    fork: ForkPoint | None = None
 
 
 @dataclass(frozen=True)
-class XdmKernel(HostedForGood):
+class XdmKernel(StaticHosting):
     """The state machine of a consensus chain and its domains.
 
     ``programs``: what runs on the chains; ``faults``: what goes wrong on purpose; ``secrets``: keys of chains that are
@@ -137,7 +143,7 @@ class XdmKernel(HostedForGood):
         self.interference.check(self.options.challenge_period)
         check_faults(self.faults.rows)
         check_depths(self.faults.rows, self.options)
-        require_served(self.network, self.options, self.planned, self.faults)
+        check_remote_chains(self.network, self.options, self.planned, self.faults)
         for chain in self.network.own(self._everywhere).tolist():
             self.signers.require(self.network.names[chain])
 
@@ -152,9 +158,9 @@ class XdmKernel(HostedForGood):
         return ChainSigners(self.seed, self.options.validator_keys, self.secrets, needed)
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> DomainNetwork:
         """Return the fixed parts of the network."""
-        return Network(self.topology)
+        return DomainNetwork(self.topology)
 
     @cached_property
     def interference(self) -> CarrierInterference:
@@ -162,9 +168,9 @@ class XdmKernel(HostedForGood):
         return CarrierInterference(self.faults, self.network.numbers, self.seed)
 
     @cached_property
-    def planned(self) -> Planned:
+    def planned(self) -> PlannedCalls:
         """Return the calls about channels and allow lists that the options plan."""
-        return Planned(self.options, self.network)
+        return PlannedCalls(self.options, self.network)
 
     @property
     def past_heights(self) -> int:
@@ -179,7 +185,7 @@ class XdmKernel(HostedForGood):
     @property
     def held_heights(self) -> int:
         """Return over how many heights the network may go back."""
-        return reach(self.options) + self._halted if self.interference.has_forks else 0
+        return max_rollback(self.options) + self._halted if self.interference.has_forks else 0
 
     @property
     def _halted(self) -> int:
@@ -195,9 +201,9 @@ class XdmKernel(HostedForGood):
         return Context(tick.height, tick.tick, self.seed, chains, *fixed)
 
     @cached_property
-    def fees(self) -> Fees:
+    def fees(self) -> ComputeFees:
         """Return what requests cost."""
-        return Fees.of(self.options, self.network.names)
+        return ComputeFees.of(self.options, self.network.names)
 
     @cached_property
     def operators(self) -> Operators:
@@ -205,7 +211,7 @@ class XdmKernel(HostedForGood):
         return Operators.of(self.options.operators, self.faults.rows, self.network, self.seed)
 
     @property
-    def hosting(self) -> Network:
+    def hosting(self) -> DomainNetwork:
         """Return the chains, and where programs live."""
         return self.network
 
@@ -226,7 +232,7 @@ class XdmKernel(HostedForGood):
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         if len(chains) == 0:
             nothing = self.state({})
-            made = Made(nothing, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+            made = CommittedBlock(nothing, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
             made = replace(made, state=genesis_following(nothing) if follows else nothing)
             return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
@@ -244,11 +250,11 @@ class XdmKernel(HostedForGood):
         """Return the root of each chain's storage (``chain``, ``root``)."""
         if len(self.network.external):
             chains = self.network.own(chains)
-            state = part(self, state, chains, tick.tick)
+            state = select_chains(self, state, chains, tick.tick)
         if len(chains) == 0:
             return empty_frame(HEADERS_SCHEMA).select(["chain", "root"])
         tries = ChainTries.of(chains)
-        tries.change(changes(None, state, self.context(chains, tick)))
+        tries.change(storage_changes(None, state, self.context(chains, tick)))
         return Frame({"chain": chains, "root": tries.roots(chains)}, len(chains))
 
     def plan(
@@ -259,21 +265,21 @@ class XdmKernel(HostedForGood):
         context = self.context(chains, tick)
         check_number(context.number)
         outside = read_carried(carried, every, chains, context)
-        load = bring(state, view, self.interference, context)
+        load = deliver(state, view, self.interference, context)
         fork = fork_at(view, self.interference, context, self.held_heights)
         if fork is not None:
             content = XdmPlan(chains, load, outside, view, NOTHING, None, fork)
-            return Plan(reads_of(fork, every, context), content, EventLog().logs()["events"])
-        provable = what_is_provable(state, chains, view, context, forks=self.interference.has_forks)
+            return Plan(plan_fork_reads(fork, every, context), content, EventLog().logs()["events"])
+        provable = find_provable_blocks(state, chains, view, context, forks=self.interference.has_forks)
         due, rows = None, provable.rows()
         if context.has_consensus:
             due, taken = due_heights(state, context)
             rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in taken])
-        load = replace(load, brought=joined(load.brought, outside.brought))
+        load = replace(load, brought=merge_delivered(load.brought, outside.brought))
         queues = state["queues"]
         local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
         ranges = local.with_columns(end=local["next_index"])
-        reads = Reads(offered=located(ranges, state["runs"]), rows=rows, nearest={"storage": provable.wanted()})
+        reads = Reads(offered=locate_ranges(ranges, state["runs"]), rows=rows, nearest={"storage": provable.wanted()})
         return Plan(reads, XdmPlan(chains, load, outside, view, provable, due), EventLog().logs()["events"])
 
     def round(
@@ -282,22 +288,22 @@ class XdmKernel(HostedForGood):
         """Run one block of ``chains`` and commit their storage; a halted chain makes none and keeps its state, and of
         those that other lakes run there is what was carried here."""
         running, everything = plan.content.running, state
-        inputs = replace(inputs, ingress=to_own(inputs.ingress, self.network))
+        inputs = replace(inputs, ingress=local_only(inputs.ingress, self.network))
         if plan.content.fork is not None:
             return self._go_back(state, chains, plan.content, plan.content.fork, inputs, tick)
         if len(running) == len(chains):
             return self._block(state, chains, plan.content, inputs, tick)
         resting = np.setdiff1d(chains, running)
         if len(running):
-            state = replace(part(self, state, running, tick.tick), kept=state.kept)
+            state = replace(select_chains(self, state, running, tick.tick), kept=state.kept)
         result = self._block(state, running, plan.content, inputs, tick)
-        others = part(self, everything, resting, tick.tick) if len(running) else result.state
+        others = select_chains(self, everything, resting, tick.tick) if len(running) else result.state
         if self.network.follows and CONSENSUS_POSITION in resting:
             result, others = self._follow(result, others, plan.content, tick)
-        state = replace(union(self, [result.state, others]), kept=result.state.kept) if len(running) else others
+        state = replace(merge_states(self, [result.state, others]), kept=result.state.kept) if len(running) else others
         halted = self.network.own(resting)
-        wake = earliest(result.wake, self.interference.resumes(halted, tick.tick))
-        return replace(result, state=state, wake=wake, needs=oldest(state["runs"]))
+        wake = earliest(result.wake, self.interference.next_resume_tick(halted, tick.tick))
+        return replace(result, state=state, wake=wake, needs=oldest_height(state["runs"]))
 
     def _follow(
         self, result: RoundResult[State], state: State, content: XdmPlan, tick: Tick
@@ -306,7 +312,7 @@ class XdmKernel(HostedForGood):
         log = EventLog()
         context = self.context(content.running, tick)
         found = follow(state, content.outside.followed, content.view, context)
-        log_notices(found.notices, len(self.network.names), log)
+        log_chain_events(found.notices, len(self.network.names), log)
         logs = {**result.logs, "receipts": found.receipts}
         for name, frame in log.logs().items():
             logs[name] = concat([logs[name], frame])
@@ -314,7 +320,7 @@ class XdmKernel(HostedForGood):
         return replace(result, logs=logs, wake=wake), found.state
 
     def _go_back(
-        self, state: State, chains: Chains, content: XdmPlan, fork: Fork, inputs: Inputs[State], tick: Tick
+        self, state: State, chains: Chains, content: XdmPlan, fork: ForkPoint, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
         """Put chains back to what they were at an earlier height; none makes a block."""
         log, context = EventLog(), self.context(content.running, tick)
@@ -322,9 +328,9 @@ class XdmKernel(HostedForGood):
         ingress_arrivals(inputs.ingress.filter(pa.array(~to_running)), state, context, log)
         again = pa.concat_tables([inputs.again, inputs.ingress.filter(pa.array(to_running))])
         then = inputs.past[fork.height]
-        state = gone_back(state, then, again, content.load, fork, self.interference, chains, context)
+        state = rolled_back_state(state, then, again, content.load, fork, self.interference, chains, context)
         logs = {**log.logs(), REVERTED: reverted_rows(fork, chains, context)}
-        made = Made(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+        made = CommittedBlock(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
         return self._result(made, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, self._gives_up(tick))
 
     def _block(
@@ -332,17 +338,17 @@ class XdmKernel(HostedForGood):
     ) -> RoundResult[State]:
         """Run one block of chains none of which is halted."""
         log, context = EventLog(), self.context(chains, tick)
-        log_notices(content.outside.notices, len(self.network.names), log)
+        log_chain_events(content.outside.notices, len(self.network.names), log)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
-            made = Made(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+            made = CommittedBlock(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
             return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
-        context = replace(context, again=recalls(content.view))
-        before = indexed(state)
-        state = with_changed_programs(before, self.network, self.programs, chains)
-        cover = Cover(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
-        tables, money = dict[str, Frame](), Money(state, cover)
-        state, ingress = taken_from_pool(state.with_tables(**content.load.late), inputs.ingress, context)
+        context = replace(context, again=replanned_ticks(content.view))
+        before = index_state(state)
+        state = change_programs(before, self.network, self.programs, chains)
+        cover = CoveredValue(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
+        tables, money = dict[str, Frame](), ChainSums(state, cover)
+        state, ingress = drop_pooled(state.with_tables(**content.load.late), inputs.ingress, context)
         if len(state["recalled"]):
             state = state.with_tables(recalled=empty_frame(RECALLED_SCHEMA))
         inputs = replace(inputs, ingress=ingress)
@@ -352,14 +358,14 @@ class XdmKernel(HostedForGood):
             settled = settle_receipts(state, content.view, *taken_in, context)
             state, tables["receipts"], notices = settled
             state = count_notices(state, notices)
-            log_notices(notices, len(self.network.names), log)
+            log_chain_events(notices, len(self.network.names), log)
         nearest = content.provable.at_hand(self, inputs)
-        tries = moved_tries(before, content.provable, nearest, inputs.rows, context)
+        tries = advance_tries(before, content.provable, nearest, inputs.rows, context)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         tables["value"] = money.log()
         proved = prove(state, tries, content.view, context)
-        log_notices(proved.abandoned, len(self.network.names), log)
-        state = count_proved(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
+        log_chain_events(proved.abandoned, len(self.network.names), log)
+        state = count_proven(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
         move_anchor(tries, content.provable, inputs.rows)
         made = commit_block(before, state, tries, tables, content.view, context)
         made = replace(made, state=forge(made.state, tries, content.view, self.interference, context))
@@ -367,11 +373,11 @@ class XdmKernel(HostedForGood):
         return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
 
     def _result(
-        self, made: Made, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
+        self, made: CommittedBlock, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
     ) -> RoundResult[State]:
         empty = {name: empty_frame(schema) for name, schema in self.logs.items()}
         every = {**empty, **logs, "storage": made.storage}
-        needs = oldest(made.state["runs"])
+        needs = oldest_height(made.state["runs"])
         return RoundResult(made.state, outbound, every, made.headers, wake, needs, end, upkeep=("storage", "receipts"))
 
     def _gives_up(self, tick: Tick) -> int:
@@ -379,13 +385,13 @@ class XdmKernel(HostedForGood):
         waits = 2 * (self.options.archiving_depth + self.options.challenge_period) + self.options.resubmit_after
         limit = QUIET_TICKS + waits + self.interference.longest_delay
         settled = max(self.interference.last_change, self.planned.last_tick)
-        return gives_up(tick, settled=settled, idle_limit=limit)
+        return idle_limit_tick(tick, settled=settled, idle_limit=limit)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
         return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
 
-    def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: Proved) -> int | None:
+    def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: ProvenMessages) -> int | None:
         """Return the next tick at which something happens of itself."""
         planned = self.next_planned(tick.tick + 1)
         queues = state["queues"]
@@ -393,15 +399,15 @@ class XdmKernel(HostedForGood):
             proved.more
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
-            or waits_for_abandoned(state, proved.abandoned, context)
-            or hangs_on_this_block(state, context)
+            or awaits_abandoned_chain(state, proved.abandoned, context)
+            or depends_on_block(state, context)
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
-            or waits_outside(state, self.network)
+            or awaits_remote(state, self.network)
         ):
             return tick.tick + 1
         again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
         frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
         found = int(frauds.min()) - 1 if len(frauds) else None
-        return earliest(planned, next_move(state, view, context), again, late, found)
+        return earliest(planned, next_provable_tick(state, view, context), again, late, found)

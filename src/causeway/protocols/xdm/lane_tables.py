@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.order import U64, Rows, distinct, group_rows, stable_order
 
-from causeway.model.deferred import Column
-from causeway.model.frame import Changes, Frame, concat
-from causeway.model.joins import codes, lookup, over
-from causeway.model.order import U64, Rows, distinct, groups_of, stable_order
-from causeway.protocols.messages import LANE
+from causeway.core.frame import Column, Frame, FrameChanges, concat
+from causeway.core.joins import encode_keys, expand_ranges, lookup_rows
+from causeway.protocols.shared.messages import LANE
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import INDEXED
 
@@ -42,9 +41,9 @@ class _Level:
 
     @classmethod
     def of(cls, rows: Frame, lanes: Frame) -> _Level:
-        groups = groups_of(*(rows[name] for name in LANE))
+        groups = group_rows(*(rows[name] for name in LANE))
         starts, ends = (np.zeros(len(lanes), dtype=np.int64) for _ in range(2))
-        number = lookup(lanes, rows.select(LANE).take(groups.starts), LANE)
+        number = lookup_rows(lanes, rows.select(LANE).take(groups.starts), LANE)
         starts[number], ends[number] = groups.starts, groups.starts + groups.counts
         return cls(rows, starts, ends, starts)
 
@@ -112,7 +111,7 @@ class _Level:
 
 
 @dataclass(frozen=True)
-class Delta:
+class TableDelta:
     """What came and what went since the table ``since``."""
 
     since: Frame
@@ -159,7 +158,7 @@ class LaneTable(Frame):
     __slots__ = ("_levels", "_made", "_step", "delta", "lanes")
 
     def __init__(
-        self, lanes: Frame, levels: tuple[_Level, _Level], length: int, delta: Delta | None, step: _Step
+        self, lanes: Frame, levels: tuple[_Level, _Level], length: int, delta: TableDelta | None, step: _Step
     ) -> None:
         self.lanes = lanes
         self.delta = delta
@@ -174,8 +173,8 @@ class LaneTable(Frame):
         return rows if isinstance(rows, LaneTable) else cls._of(rows, None, _Step(None, origin=rows))
 
     @classmethod
-    def _of(cls, rows: Frame, delta: Delta | None, step: _Step) -> LaneTable:
-        groups = groups_of(*(rows[name] for name in LANE))
+    def _of(cls, rows: Frame, delta: TableDelta | None, step: _Step) -> LaneTable:
+        groups = group_rows(*(rows[name] for name in LANE))
         lanes = rows.select(LANE).take(groups.starts)
         found = cls(lanes, (_Level.of(rows, lanes), _Level.of(rows.slice(0, 0), lanes)), len(rows), delta, step)
         found._made = {name: rows.column(name) for name in rows.names}
@@ -212,7 +211,7 @@ class LaneTable(Frame):
 
     def number_of(self, lanes: Frame) -> Rows:
         """Return the number of each lane, -1 of one without rows."""
-        return lookup(self.lanes, lanes, LANE)
+        return lookup_rows(self.lanes, lanes, LANE)
 
     def first_from(self, lanes: Rows, index: U64) -> Rows:
         """Return the first row of each lane (-1: no lane) from an index on, -1 where there is none."""
@@ -236,7 +235,7 @@ class LaneTable(Frame):
         places, rows = [], []
         for level, base in zip(self._levels, (0, self._split), strict=True):
             begin = np.maximum(level.at(lanes, first), level.heads[lanes])
-            place, row = over(begin, level.at(lanes, np.maximum(first, stop)))
+            place, row = expand_ranges(begin, level.at(lanes, np.maximum(first, stop)))
             there = level.is_there(row)
             places.append(place[there])
             rows.append(row[there] + base)
@@ -273,14 +272,14 @@ class LaneTable(Frame):
         delta, gone, length = self._delta, self.rows_at(rows), len(self) - len(rows)
         keys = Frame({name: gone[name] for name in INDEXED})
         step = _Step(self._step, gone=keys).bounded(length)
-        return LaneTable(self.lanes, levels, length, Delta(delta.since, delta.added, (*delta.gone, gone)), step)
+        return LaneTable(self.lanes, levels, length, TableDelta(delta.since, delta.added, (*delta.gone, gone)), step)
 
     def with_rows(self, rows: Frame) -> LaneTable:
         """Return the table with more rows; none of them has the lane and index of another, be it one that has gone."""
         if len(rows) == 0:
             return self
         rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
-        delta = Delta(self._delta.since, (*self._delta.added, rows), self._delta.gone)
+        delta = TableDelta(self._delta.since, (*self._delta.added, rows), self._delta.gone)
         step = _Step(self._step, added=rows).bounded(len(self) + len(rows))
         old, recent = self._levels
         changed = old.alive is not None or len(recent.rows) > 0
@@ -289,7 +288,7 @@ class LaneTable(Frame):
             return LaneTable._of(_frame_of(self), None, step)._joined(rows, delta, step)
         return self._joined(rows, delta, step)
 
-    def changed_since(self, before: Frame) -> Changes | None:
+    def changed_since(self, before: Frame) -> FrameChanges | None:
         """Return how this table came from an earlier one, and forget how that one came to be; None where it is not
         known."""
         if len(self) == 0:
@@ -311,13 +310,13 @@ class LaneTable(Frame):
         first = self.rows_at(_NO_ROWS)
         came, went = concat([first, *reversed(added)]), concat([first.select(INDEXED), *reversed(gone)])
         if len(came) and len(went):
-            ours, theirs = codes(INDEXED, came, went)
+            ours, theirs = encode_keys(INDEXED, came, went)
             came, went = came.filter(~np.isin(ours, theirs)), went.filter(~np.isin(theirs, ours))
-        return Changes(came, went)
+        return FrameChanges(came, went)
 
-    def _joined(self, rows: Frame, delta: Delta, step: _Step) -> LaneTable:
+    def _joined(self, rows: Frame, delta: TableDelta, step: _Step) -> LaneTable:
         """Return the table with more rows, in order, among those that came lately."""
-        groups = groups_of(*(rows[name] for name in LANE))
+        groups = group_rows(*(rows[name] for name in LANE))
         coming = rows.select(LANE).take(groups.starts)
         known = self.number_of(coming)
         first = rows["index"][groups.starts[known >= 0]]
@@ -329,7 +328,7 @@ class LaneTable(Frame):
             lanes = concat([lanes, coming.filter(known < 0)])
             lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
             # The same where there are `count` lanes, and `numbers` has those of these.
-            numbers = lookup(lanes, self.lanes, LANE)
+            numbers = lookup_rows(lanes, self.lanes, LANE)
             count = len(lanes)
             starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
             starts[numbers], ends[numbers], heads[numbers] = old.starts, old.ends, old.heads
@@ -345,8 +344,8 @@ class LaneTable(Frame):
         return len(self._levels[0].rows)
 
     @property
-    def _delta(self) -> Delta:
-        return self.delta if self.delta is not None else Delta(self)
+    def _delta(self) -> TableDelta:
+        return self.delta if self.delta is not None else TableDelta(self)
 
 
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
@@ -360,6 +359,6 @@ MESSAGES = ("outbox", "responses")
 """The tables that are indexed."""
 
 
-def indexed(state: State) -> State:
+def index_state(state: State) -> State:
     """Return the state with an index over the messages that wait."""
     return state.with_tables(**{name: LaneTable.of(state[name]) for name in MESSAGES})

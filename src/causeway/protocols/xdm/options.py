@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from causeway.model.section import ProgramReference, Section
-from causeway.protocols.block_numbers import MOST_BLOCKS, PlannedTick
-from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, only, wrong
+from causeway.config.section import ProgramReference, ScenarioSection
+from causeway.protocols.shared.block_numbers import MOST_BLOCKS, PlannedTick
+from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, Texts, allow_only, option_error
 from causeway.protocols.xdm.state import MAX_NONCE
 
 PROVED_AND_BROUGHT = 2
@@ -42,7 +42,7 @@ ROOT = "root"
 DomainNumber = Annotated[int, Field(ge=0, le=2**32 - 2)]
 
 
-class ChannelCall(Section):
+class ChannelCallOptions(ScenarioSection):
     """A call that opens or closes a channel: at ``tick`` on ``chain``, with ``foreign``, by root or by a program.
 
     ``max_outgoing``, ``fee_model``, ``relay_fee``: of an ``initiate``, by default those of the options; ``channel``: of
@@ -64,11 +64,11 @@ class ChannelCall(Section):
         for name in ("max_outgoing", "fee_model", "relay_fee"):
             given = getattr(self, name)
             if self.do == "close" and given is not None:
-                raise wrong(name, f'{given}: allowed: none with do = "close"')
+                raise option_error(name, f'{given}: allowed: none with do = "close"')
         return self
 
 
-class AllowlistCall(Section):
+class AllowlistCallOptions(ScenarioSection):
     """A call that changes which chains ``chain`` exchanges messages with: at ``tick``, ``foreign`` is added or removed.
 
     ``foreign``: a chain's name, or the number of a domain, registered or not; ``by``: root or a program; ``at``: where
@@ -83,7 +83,7 @@ class AllowlistCall(Section):
     at: str | None = None
 
 
-class ChainWeights(Section):
+class ChainWeights(ScenarioSection):
     """The weights of messages and responses that one chain knows, where they are not those of all others."""
 
     message: int | None = Field(default=None, ge=0, le=LARGEST)
@@ -104,7 +104,7 @@ class XdmOptions(ProfiledOptions):
     pool_tag: Literal["with_src", "without_src"] = "with_src"
     trust_tag: Literal["off", "on"] = "off"
     force_close: Literal["off", "on"] = "off"
-    flush_ack: Annotated[Literal["off"], only("off", "the reference names it and gives it no form")] = "off"
+    flush_ack: Annotated[Literal["off"], allow_only("off", "the reference names it and gives it no form")] = "off"
     archiving_depth: int = Field(default=100, ge=1, le=MOST_ROOTS - PROVED_AND_BROUGHT)
     challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
     max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
@@ -127,8 +127,10 @@ class XdmOptions(ProfiledOptions):
     root_balance: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
     operators: int = Field(default=4, ge=1, le=1_000)
     channels: Literal["open", "initiate"] = "open"
-    channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
-    allowlist_calls: Annotated[tuple[AllowlistCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+    channel_calls: Annotated[tuple[ChannelCallOptions, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+    allowlist_calls: Annotated[tuple[AllowlistCallOptions, ...], Strict(False)] = Field(
+        default=(), max_length=MOST_CALLS
+    )
     domain_owners: Mapping[str, ProgramReference] = Field(default_factory=dict)
     validator_keys: Mapping[str, Texts] = Field(default_factory=dict)
 
@@ -144,7 +146,7 @@ class XdmOptions(ProfiledOptions):
     @model_validator(mode="after")
     def _final_blocks_are_known(self) -> Self:
         if self.mmr_roots < self.archiving_depth + PROVED_AND_BROUGHT:
-            raise wrong(
+            raise option_error(
                 "mmr_roots",
                 f"{self.mmr_roots}: a block is final after archiving_depth = {self.archiving_depth} blocks, what is "
                 "proved under it comes in the block after, and nothing is proved under a root that is forgotten; "

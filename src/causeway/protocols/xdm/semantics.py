@@ -6,35 +6,30 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.order import U64
 
-from causeway.model.order import U64
-from causeway.model.reject_codes import RejectCode
-from causeway.protocols.arrivals import NO_PROGRAM
-from causeway.protocols.contents import too_long
-from causeway.protocols.execution import by_program
-from causeway.protocols.interference import REPLAY, TAMPER
-from causeway.protocols.semantics import (
+from causeway.core.vocabulary import RejectCode
+from causeway.protocols.shared.contents import oversize_text
+from causeway.protocols.shared.execution import NO_PROGRAM, program_reject_code
+from causeway.protocols.shared.interference import REPLAY, TAMPER
+from causeway.protocols.shared.semantics import (
     ALTERED,
     DUPLICATED,
     FORGED,
     OUT_OF_TURN,
     QUEUE,
-    Between,
+    FaultWindow,
     Guarantee,
     Keys,
     Lanes,
     Promise,
     Semantics,
     StateWatermark,
-    of_lanes,
-    usual,
+    default_fault,
+    promise_lanes,
 )
-from causeway.protocols.xdm.arrivals import REJECTED
-from causeway.protocols.xdm.errors import MessengerError, TransporterError
-from causeway.protocols.xdm.fault_kinds import FRAUD, REORDER
-from causeway.protocols.xdm.ingress import CHAIN_HALTED
-from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.outgoing import (
+from causeway.protocols.xdm.calls.arrivals import CHAIN_HALTED, REJECTED
+from causeway.protocols.xdm.calls.request import (
     FEES_OVERFLOW,
     NO_DESTINATION,
     NO_FUNDS,
@@ -43,6 +38,9 @@ from causeway.protocols.xdm.outgoing import (
     NOT_ALLOWED,
     TOO_LARGE,
 )
+from causeway.protocols.xdm.errors import MessengerError, TransporterError
+from causeway.protocols.xdm.fault_kinds import FRAUD, REORDER
+from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import RESPONSE, is_response
 
 
@@ -66,12 +64,12 @@ def promises(lanes: Lanes[XdmOptions]) -> Iterator[Promise]:
     consensus = {chain for chain, role in lanes.roles.items() if role == "consensus"}
     for substream in lanes.used(own=True):
         names = [*QUEUE, *(("answered",) if substream != RESPONSE else ())]
-        yield from of_lanes(names, Promise("", substream, own=True))
+        yield from promise_lanes(names, Promise("", substream, own=True))
     for substream in lanes.used(own=False):
         like = Promise("", substream)
-        yield from of_lanes(QUEUE, like)
+        yield from promise_lanes(QUEUE, like)
         if not substream & RESPONSE:
-            yield from of_lanes(("answered",), like)
+            yield from promise_lanes(("answered",), like)
             yield Promise("capacity", substream, number=capacity)
         for chain in lanes.chains:
             blocks = options.archiving_depth + (0 if chain in consensus else options.challenge_period)
@@ -104,7 +102,7 @@ WATERMARKS = (
 )
 
 
-def trial(name: str, between: Between) -> Keys | None:
+def trial(name: str, between: FaultWindow) -> Keys | None:
     """Return the fault of a name in ``TRIES``. A message is made up by a receipt that is false."""
     if name == DUPLICATED:
         return {"kind": REPLAY, **between.ends, **between.span}
@@ -114,7 +112,7 @@ def trial(name: str, between: Between) -> Keys | None:
         return {"kind": TAMPER, **between.ends, **between.span}
     if name == FORGED:
         return {"kind": FRAUD, "chain": between.source, "destination": between.destination, "tick": between.sent}
-    return usual(name, between)
+    return default_fault(name, between)
 
 
 _NAMES = {
@@ -134,7 +132,7 @@ _NAMES = {
     NO_PROGRAM: RejectCode.NOT_FOUND,
     CHAIN_HALTED: RejectCode.BUSY,
     TOO_LARGE: RejectCode.TOO_LARGE,
-    too_long(): RejectCode.TOO_LARGE,
+    oversize_text(): RejectCode.TOO_LARGE,
     FEES_OVERFLOW: RejectCode.OTHER,
 }
 """By the name of the error with which a chain rejects a call."""
@@ -144,7 +142,7 @@ def portable(code: int, text: bytes) -> RejectCode:
     """Return what a reject code means. ``text``: of the reject, the name of the chain's error; with 0, why a
     message from a user came into no queue."""
     if code not in (0, REJECTED):
-        return by_program(code, text)
+        return program_reject_code(code, text)
     return _NAMES.get(text.decode(errors="replace"), RejectCode.OTHER)
 
 

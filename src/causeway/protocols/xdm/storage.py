@@ -2,23 +2,27 @@
 
 What the reference gives a key has the deployed one: messages, responses, channels, counts, fees, receipts. Every other
 table that is committed has one entry, ``Causeway.<table>``: a digest of the chain's rows.
+
+The tries of chains: their storage now, and that under which operators prove (XDM reference 2.4, X-5).
+
+Both are an index: what the storage is follows from tables, and what it was from the log of its changes. What it was
+after the blocks between is kept, too, as versions that share their nodes: then nothing is inserted or hashed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.joins import lookup
-from causeway.model.order import Rows, stable_order
-from causeway.proofs.substrate import encode_compact, numbers_column, storage_key_column, storage_prefix
-from causeway.proofs.xdm import (
+from causeway_proofs.hashing import Digests
+from causeway_proofs.order import Rows, distinct, stable_order
+from causeway_proofs.substrate import Tries, encode_compact, numbers_column, storage_key_column, storage_prefix
+from causeway_proofs.xdm import (
     INBOX_RESPONSES,
     OUTBOX,
     chain_map_keys,
@@ -26,20 +30,19 @@ from causeway.proofs.xdm import (
     messenger_keys,
     receipt_storage_key,
 )
+
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import Chains
-from causeway.protocols.digests import fixed_column
-from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.sections import OWN_PALLET, Section, hashed_rows
-from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids
+from causeway.protocols.shared.digests import OWN_PALLET, TableDigests, digest_rows_by_chain, fixed_column
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, TRANSPORTER_ENDPOINT, chain_ids
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.declared import declared_key, encode_declared
-from causeway.protocols.xdm.declared_tables import DECLARED, DRAWN
-from causeway.protocols.xdm.endpoints import TRANSPORTER_ENDPOINT
-from causeway.protocols.xdm.fraud_tables import PRUNED
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.state import Asked, State, decode_set
-from causeway.protocols.xdm.tables import CHANNEL, INDEXED, STATE_TABLES, UNCOMMITTED
-from causeway.protocols.xdm.transporter import OUTGOING_TRANSFERS, PALLET
+from causeway.protocols.xdm.state import RequestKind, State, decode_set
+from causeway.protocols.xdm.tables import CHANNEL, DECLARED, DRAWN, INDEXED, PRUNED, STATE_TABLES, UNCOMMITTED
+from causeway.protocols.xdm.value.books import declared_key, encode_declared
+from causeway.protocols.xdm.value.transporter import OUTGOING_TRANSFERS, PALLET
 from causeway.protocols.xdm.wire import (
     ACCOUNT_BYTES,
     U128_BYTES,
@@ -96,7 +99,7 @@ def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, 
     """Return the rows of ``after`` that are new or changed, and those of ``before`` that are gone."""
     if before is after:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    then = lookup(before, after, keys)
+    then = lookup_rows(before, after, keys)
     same = then >= 0
     rows = np.flatnonzero(same)
     for name in after.names:
@@ -124,17 +127,17 @@ def _added_and_gone(before: Frame, after: Frame) -> tuple[Frame, Frame]:
         return after.slice(0, 0), before.slice(0, 0)
     if isinstance(after, LaneTable) and after.delta is not None and after.delta.since is before:
         came, went = (_in_order([before.slice(0, 0), *parts]) for parts in (after.delta.added, after.delta.gone))
-        stays = lookup(came, went, INDEXED)
+        stays = lookup_rows(came, went, INDEXED)
         new = np.ones(len(came), dtype=bool)
         new[stays[stays >= 0]] = False
         return came.filter(new), went.filter(stays < 0)
-    then = lookup(before, after, INDEXED)
+    then = lookup_rows(before, after, INDEXED)
     gone = np.ones(len(before), dtype=bool)
     gone[then[then >= 0]] = False
     return after.filter(then < 0), before.filter(gone)
 
 
-def changes(before: State | None, after: State, context: Context, known: KnownSections | None = None) -> Frame:
+def storage_changes(before: State | None, after: State, context: Context, known: SectionIndex | None = None) -> Frame:
     """Return what changes in the storage of ``context.chains`` from one state to the next (``STORAGE_SCHEMA``).
 
     ``before`` None: everything is new. ``known``: what is known of the state before, and then of the one after.
@@ -233,7 +236,7 @@ def changes(before: State | None, after: State, context: Context, known: KnownSe
         keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
         drawn = _changes(taken["chain"], keys, pa.array(values, pa.binary()))
     parts.append(drawn)
-    parts.append(_sections(before, after, context, KnownSections() if known is None else known))
+    parts.append(_sections(before, after, context, SectionIndex() if known is None else known))
     return concat(parts)
 
 
@@ -273,12 +276,12 @@ def _id_set(chains: list[int]) -> bytes:
 
 def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, there: bool) -> Frame:
     """Return the entries of transfers on their way; ``keys``: what those of requests of the outbox end with."""
-    rows = np.flatnonzero((outbox["asked"] == Asked.ENDPOINT) & (outbox["src_endpoint"] == TRANSPORTER_ENDPOINT))
+    rows = np.flatnonzero((outbox["asked"] == RequestKind.ENDPOINT) & (outbox["src_endpoint"] == TRANSPORTER_ENDPOINT))
     own = storage_key_column(storage_prefix(PALLET, OUTGOING_TRANSFERS), keys.take(pa.array(rows)))
     return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if there else None)
 
 
-def _sections(before: State | None, after: State, context: Context, known: KnownSections) -> Frame:
+def _sections(before: State | None, after: State, context: Context, known: SectionIndex) -> Frame:
     """Return the digests of tables that are others than before."""
     parts = [empty_frame(STORAGE_SCHEMA)]
     then = {} if before is None else before.frames()
@@ -297,13 +300,13 @@ def _sections(before: State | None, after: State, context: Context, known: Known
 
 
 @dataclass
-class KnownSections:
+class SectionIndex:
     """An index: of each table that has one digest a chain, whose chains' and which rows were digested last, and the
     digests. Without it every digest is the same."""
 
-    last: dict[str, tuple[Chains, Frame, Section]] = field(default_factory=dict)
+    last: dict[str, tuple[Chains, Frame, TableDigests]] = field(default_factory=dict)
 
-    def of(self, name: str, frame: Frame, context: Context) -> Section:
+    def of(self, name: str, frame: Frame, context: Context) -> TableDigests:
         """Return the digests of a table."""
         if (last := self.last.get(name)) is not None:
             chains, rows, section = last
@@ -311,14 +314,122 @@ class KnownSections:
                 return section
         return self.digested(name, frame, context, None)
 
-    def digested(self, name: str, frame: Frame, context: Context, before: Section | None) -> Section:
+    def digested(self, name: str, frame: Frame, context: Context, before: TableDigests | None) -> TableDigests:
         """Return the digests of a table. ``before``: those of an earlier one of the same chains."""
         # The digest of each chain's rows of a table.
         table = STATE_TABLES.get(name)
-        if table is None or table.owned_by_program:
+        if table is None or table.belongs_to_program:
             own = context.network.host_of(frame["program"]).view(np.uint32)
         else:
             own = frame[table.owner]
-        section = hashed_rows(frame, own, context.chains, before)
+        section = digest_rows_by_chain(frame, own, context.chains, before)
         self.last[name] = context.chains, frame, section
         return section
+
+
+NOWHERE = -1
+"""The height of tries that are being changed."""
+
+NODES_AN_ENTRY = 4
+FEW = 1 << 16
+"""Versions are kept as long as all tries have at most so many nodes for each entry of the storage now, or for each of
+``FEW`` entries: so they take no more than the storage itself, which has a message for longer than it takes to be
+provable."""
+
+MOST_VERSIONS = 1 << 16
+"""And as long as there are at most so many of them, of all chains together."""
+
+
+@dataclass
+class ChainTries:
+    """The tries of a set of chains. ``present``: the number of each chain's trie; ``provable``: that of the storage
+    after the block ``number`` of it, which operators prove under; ``versions``: by chain and number those after later
+    blocks, ascending. ``height``: of the state that they belong to; they change on the spot, and in between belong to
+    none. ``sections``: what is known of tables that have digests."""
+
+    tries: Tries
+    present: dict[int, int]
+    provable: dict[int, int]
+    number: dict[int, int] = field(default_factory=dict)
+    versions: dict[int, dict[int, int]] = field(default_factory=dict)
+    height: int = NOWHERE
+    sections: SectionIndex = field(default_factory=SectionIndex)
+
+    @classmethod
+    def of(cls, chains: Chains) -> ChainTries:
+        """Return empty tries of chains."""
+        tries = Tries()
+        opened = iter(tries.open(2 * len(chains)).tolist())
+        pairs = {chain: (next(opened), next(opened)) for chain in chains.tolist()}
+        present = {chain: pair[0] for chain, pair in pairs.items()}
+        return cls(tries, present, {chain: pair[1] for chain, pair in pairs.items()}, dict.fromkeys(present, -1))
+
+    def change(self, changes: Frame) -> None:
+        """Change the storage of chains now (``STORAGE_SCHEMA``)."""
+        self._change(self.present, changes)
+
+    def move(self, changes: Frame, to: Mapping[int, int]) -> None:
+        """Move the storage that operators prove under on to other blocks, by all ``changes`` in between."""
+        self._change(self.provable, changes)
+        self.number |= to
+
+    def keep(self, chains: Chains, number: int) -> None:
+        """Keep the storage of chains as it is now, after their block ``number``, until operators prove under it."""
+        now = np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64)
+        for chain, version in zip(chains.tolist(), self.tries.copy(now).tolist(), strict=True):
+            self.versions.setdefault(chain, {})[number] = version
+        while self._keeps_too_much():
+            # One that nobody confirms any more would keep its own for ever. The log says how its storage moved on.
+            longest = max(self.versions, key=lambda chain: len(self.versions[chain]))
+            self._close(self.versions.pop(longest).values())
+
+    def _keeps_too_much(self) -> bool:
+        count = sum(map(len, self.versions.values()))
+        entries = sum(self.tries.count(trie) for trie in self.present.values())
+        return count > MOST_VERSIONS or (count > 0 and self.tries.live_nodes > NODES_AN_ENTRY * max(entries, FEW))
+
+    def nearest(self, chain: int, number: int) -> int:
+        """Return the last block of a chain up to ``number`` after which its storage is at hand, -1 if none is."""
+        found = self.number[chain]
+        for kept in self.versions.get(chain, ()):
+            if kept > number:
+                break
+            found = max(found, kept)
+        return found
+
+    def show(self, chain: int, number: int) -> None:
+        """Let operators prove under the nearest block up to ``number``; what was kept of those before it goes."""
+        number, versions = self.nearest(chain, number), self.versions.get(chain, {})
+        if number in versions:
+            self._close([self.provable[chain]])
+            self.provable[chain], self.number[chain] = versions.pop(number), number
+        self._close([versions.pop(kept) for kept in [*takewhile(lambda kept: kept < number, versions)]])
+
+    def _close(self, tries: Iterable[int]) -> None:
+        if closed := [*tries]:
+            self.tries.close(np.array(closed, dtype=np.int64))
+
+    def _change(self, of_chain: Mapping[int, int], changes: Frame) -> None:
+        if not len(changes):
+            return
+        chains = changes["chain"]
+        numbers = np.zeros(int(chains.max()) + 1, dtype=np.int64)
+        for chain in distinct(chains).tolist():
+            numbers[chain] = of_chain[chain]
+        there = pa.array(changes["present"] == 1)
+        values = pa.compute.if_else(there, changes["value"].cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
+        self.tries.update(numbers[chains], changes["key"].cast(pa.large_binary()), values)
+
+    def roots(self, chains: Chains) -> Digests:
+        """Return the root of each chain's storage now, shape (n, 32)."""
+        return self.tries.roots(np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64))
+
+
+def chain_tries(state: State, context: Context) -> ChainTries | None:
+    """Return the tries of the state that a block begins with, None where they are to be built: of a state that was
+    read, and where a block was broken off, or made, since they were this state's, or they lack a chain that was
+    halted."""
+    kept = state.kept.tries
+    if not isinstance(kept, ChainTries) or kept.height != context.height - 1:
+        return None
+    return kept if kept.present.keys() >= set(context.chains.tolist()) else None

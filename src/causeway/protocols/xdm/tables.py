@@ -1,19 +1,162 @@
 """The state tables: the columns of each, whose its rows are, who is shown them (XDM reference 2.5; ``state`` says how
-lanes are named)."""
+lanes are named).
+
+The tables of value between domains of different lakes: what receipts have said of it, what chains have taken.
+
+The tables of receipts that may be false: what bad operators claim, what honest ones have found, what was pruned, and
+what bundles there were (1.4, G4, X-6).
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from causeway.protocols.contract import Shown, StateTable
-from causeway.protocols.execution import ACCOUNTS
-from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
-from causeway.protocols.xdm.declared_tables import DECLARED_TABLES
-from causeway.protocols.xdm.fraud_tables import FRAUD_TABLES, UNKNOWN
+from causeway.protocols.contract import StateTable, Visibility
+from causeway.protocols.shared.execution import ACCOUNTS
+from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
+
+
+_U32, _U64 = pa.uint32(), pa.uint64()
+
+DECLARED_SCHEMA = pa.schema(
+    [
+        _field("chain", _U32),
+        _field("destination", _U32),
+        _field("source", _U32),
+        _field("out_high", _U64),
+        _field("out_low", _U64),
+        _field("refused_high", _U64),
+        _field("refused_low", _U64),
+    ]
+)
+"""One row a pair of domains that different lakes run, as far as the consensus chain has confirmed receipts of
+``source``: all that these say to have sent to ``destination`` (``out``), and all that they say to have refused of what
+came from there (``refused``). Sums since genesis, of which the lowest 128 bits are kept. A lake that follows has those
+of its own domains as ``destination``, as they were proved to it."""
+
+DECLARED_UNDER_SCHEMA = pa.schema([_field("chain", _U32), _field("domain", _U32), _field("number", _U64)])
+"""One row a domain of a lake that follows the consensus chain: the block under which was proved what is ``declared``
+for it. No root depends on it."""
+
+DRAWN_SCHEMA = pa.schema(
+    [
+        _field("chain", _U32),
+        _field("foreign", _U32),
+        _field("in_high", _U64),
+        _field("in_low", _U64),
+        _field("claimed_high", _U64),
+        _field("claimed_low", _U64),
+    ]
+)
+"""One row a domain ``foreign`` of another lake from which ``chain`` ever had value: all that it took or refused of what
+came from there (``in``), and all that it claimed of what was refused there. Sums as those of ``declared``."""
+
+DECLARED, DRAWN = ("chain", "destination", "source"), ("chain", "foreign")
+
+DECLARED_TABLES: dict[str, StateTable] = {
+    "declared": StateTable(DECLARED_SCHEMA, "chain", DECLARED, DECLARED, shown=Visibility.EVERYONE),
+    "declared_under": StateTable(
+        DECLARED_UNDER_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE
+    ),
+    "drawn": StateTable(DRAWN_SCHEMA, "chain", DRAWN, DRAWN),
+}
+"""Tables of a state by name, as ``state.STATE_TABLES``."""
+
+
+NEVER_FOUND = 2**63
+"""In ``found``: nobody ever proves it, against what the reference assumes (1.4)."""
+
+
+_FRAUD_TABLES_U32, _FRAUD_TABLES_U64, _BYTES, _DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
+
+CLAIMS_SCHEMA = pa.schema(
+    [
+        _field("chain", _FRAUD_TABLES_U32),
+        _field("destination", _FRAUD_TABLES_U32),
+        _field("origin", _FRAUD_TABLES_U64),
+        _field("number", _FRAUD_TABLES_U64),
+        _field("what", pa.uint8()),
+        _field("found_after", _FRAUD_TABLES_U64),
+        _field("foreign", _FRAUD_TABLES_U32),
+        _field("substream", _FRAUD_TABLES_U64),
+        _field("index", _FRAUD_TABLES_U64),
+        _field("amount", _FRAUD_TABLES_U64),
+        _field("key", _BYTES),
+        _field("value", _BYTES),
+        _field("root", _DIGEST),
+    ]
+)
+"""One row a domain of whose blocks, from ``origin`` to the last one, ``number``, a bad operator submits false receipts
+to ``destination``, the consensus chain: their storage is the domain's with ``value`` under ``key`` (no key: with
+nothing changed), and after the last block it has the root ``root``. ``what`` is false (``claims.Lie``); the message
+that is forged has the lane and nonce that ``foreign``, ``substream``, ``index`` name. ``found_after``: how many blocks
+after the first is taken in it is found, ``NEVER_FOUND`` for never. No root depends on it."""
+
+FORGED_SCHEMA = pa.schema(
+    [_field("source", _FRAUD_TABLES_U32), _field("destination", _FRAUD_TABLES_U32), _field("envelope", _BYTES)]
+)
+"""One row an envelope, as on the wire, that bad operators of ``source`` prove under storage of their own."""
+
+FRAUDS_SCHEMA = pa.schema(
+    [
+        _field("chain", _FRAUD_TABLES_U32),
+        _field("domain", _FRAUD_TABLES_U32),
+        _field("number", _FRAUD_TABLES_U64),
+        _field("taken", _FRAUD_TABLES_U64),
+        _field("found", _FRAUD_TABLES_U64),
+    ]
+)
+"""One row a domain with false receipts that are not proved to be: block ``number`` is the first, whose receipt was
+taken in by block ``taken``; from block ``found`` on an honest node has the proof. No root depends on it: the consensus
+chain does not know."""
+
+PRUNED_SCHEMA = pa.schema(
+    [
+        _field("chain", _FRAUD_TABLES_U32),
+        _field("domain", _FRAUD_TABLES_U32),
+        _field("first", _FRAUD_TABLES_U64),
+        _field("last", _FRAUD_TABLES_U64),
+        _field("taken", _FRAUD_TABLES_U64),
+        _field("found", _FRAUD_TABLES_U64),
+    ]
+)
+"""One row a fraud that was proved: the receipts of the domain's blocks ``first`` to ``last`` that blocks from ``taken``
+to before ``found`` took in are pruned; block ``found`` has those that hold. The row stays until they are final."""
+
+BUNDLES_SCHEMA = pa.schema(
+    [
+        _field("chain", _FRAUD_TABLES_U32),
+        _field("destination", _FRAUD_TABLES_U32),
+        _field("invalid", pa.uint8()),
+        _field("extrinsic", _FRAUD_TABLES_U32),
+        _field("root", _DIGEST),
+    ]
+)
+"""One row a domain whose last block has a bundle with anything in it, as its receipt to ``destination``, the consensus
+chain, is to say it: why it is ``invalid`` (``bundles.InvalidBundle``) and for which of its messages, and its root: a
+digest of the messages, by lane, nonce and tag."""
+
+PRUNED = ("chain", "domain", "first")
+
+FRAUD_TABLES: dict[str, StateTable] = {
+    "claims": StateTable(
+        CLAIMS_SCHEMA, "chain", ("chain",), ("chain", "destination", "foreign"), shown=Visibility.DESTINATION
+    ),
+    "forged": StateTable(
+        FORGED_SCHEMA, "source", ("source", "destination"), ("source", "destination"), shown=Visibility.DESTINATION
+    ),
+    "bundles": StateTable(BUNDLES_SCHEMA, "chain", ("chain",), ("chain", "destination"), shown=Visibility.DESTINATION),
+    "frauds": StateTable(FRAUDS_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE),
+    "pruned": StateTable(PRUNED_SCHEMA, "chain", PRUNED, ("chain", "domain"), shown=Visibility.EVERYONE),
+}
+"""Tables of a state by name, as ``state.STATE_TABLES``."""
+
+UNKNOWN = ("claims", "forged", "frauds", "bundles")
+"""Those that no root commits to: that of ``bundles`` stands in receipts."""
 
 
 U32, UINT64, BYTES, DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
@@ -346,7 +489,9 @@ INDEXED = (*LANE, "index")
 BASE = (*ENDS, "base")
 
 STATE_TABLES: dict[str, StateTable] = {
-    "channels": StateTable(CHANNELS_SCHEMA, "chain", CHANNEL, CHANNEL[:2], ("owner",), Shown.DESTINATION, "foreign"),
+    "channels": StateTable(
+        CHANNELS_SCHEMA, "chain", CHANNEL, CHANNEL[:2], ("owner",), Visibility.DESTINATION, "foreign"
+    ),
     "next_channels": StateTable(NEXT_CHANNELS_SCHEMA, "chain", CHANNEL[:2], CHANNEL[:2]),
     "outbox": StateTable(OUTBOX_SCHEMA, "source", INDEXED, ENDS, ("sender", "receiver")),
     "responses": StateTable(RESPONSES_SCHEMA, "source", INDEXED, ENDS),
@@ -357,37 +502,43 @@ STATE_TABLES: dict[str, StateTable] = {
     ),
     "allowlist": StateTable(ALLOWLIST_SCHEMA, "chain", CHANNEL[:2], CHANNEL[:2]),
     "allow_updates": StateTable(
-        ALLOW_UPDATES_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE
+        ALLOW_UPDATES_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE
     ),
     "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS),
     "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), ENDS),
     "history": StateTable(HISTORY_SCHEMA, "chain", ("chain", "number"), ("chain",)),
     "relaying": StateTable(RELAYING_SCHEMA, "source", LANE, ENDS),
-    "envelopes": StateTable(ENVELOPES_SCHEMA, "source", INDEXED, ENDS, shown=Shown.DESTINATION),
-    "nodes": StateTable(NODES_SCHEMA, "source", (*ENDS, "number"), ENDS, shown=Shown.DESTINATION),
-    "bases": StateTable(BASES_SCHEMA, "source", ENDS, ENDS, shown=Shown.DESTINATION),
+    "envelopes": StateTable(ENVELOPES_SCHEMA, "source", INDEXED, ENDS, shown=Visibility.DESTINATION),
+    "nodes": StateTable(NODES_SCHEMA, "source", (*ENDS, "number"), ENDS, shown=Visibility.DESTINATION),
+    "bases": StateTable(BASES_SCHEMA, "source", ENDS, ENDS, shown=Visibility.DESTINATION),
     "late": StateTable(
         LATE_SCHEMA, "destination", ("destination", "source", "substream", "index", "base", "due"), ENDS
     ),
     "late_nodes": StateTable(LATE_NODES_SCHEMA, "destination", (*BASE, "number"), ENDS),
     "late_bases": StateTable(LATE_BASES_SCHEMA, "destination", BASE, ENDS),
-    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
+    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Visibility.EVERYONE),
     "range": StateTable(RANGE_SCHEMA, "chain", ("chain",), ("chain",)),
-    "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
-    "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
+    "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Visibility.EVERYONE),
+    "receipted": StateTable(
+        RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE
+    ),
     "confirmed": StateTable(CONFIRMED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
-    "unbooked": StateTable(UNBOOKED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
-    "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
-    "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
+    "unbooked": StateTable(
+        UNBOOKED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE
+    ),
+    "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Visibility.EVERYONE),
+    "anchored": StateTable(
+        ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE
+    ),
     "money": StateTable(MONEY_SCHEMA, "chain", ("chain",), ("chain",)),
     "operators": StateTable(OPERATORS_SCHEMA, "chain", ("chain", "operator"), ("chain",)),
     "submitters": StateTable(SUBMITTERS_SCHEMA, "chain", ("chain", "number"), ("chain",)),
     "made": StateTable(
-        MADE_SCHEMA, "chain", ("chain", "what", "foreign"), ("chain", "foreign"), shown=Shown.DESTINATION
+        MADE_SCHEMA, "chain", ("chain", "what", "foreign"), ("chain", "foreign"), shown=Visibility.DESTINATION
     ),
     "books": StateTable(BOOKS_SCHEMA, "chain", ("chain", "what", "source", "foreign"), ("chain", "source", "foreign")),
     "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "position"), ("chain",), ("receiver",)),
-    "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Shown.EVERYONE),
+    "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Visibility.EVERYONE),
     "accounts": ACCOUNTS,
     "costs": StateTable(COSTS_SCHEMA, "program", ("program",), programs=("program",)),
     "counted": StateTable(COUNTED_SCHEMA, "chain", ("chain", "what", "error"), ("chain",)),

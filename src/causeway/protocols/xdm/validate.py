@@ -14,37 +14,37 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
+from causeway_proofs.mmr.columns import LeafProofs, verify_leaf_proofs
+from causeway_proofs.order import Rows
+from causeway_proofs.substrate import StorageProofs, read_values
+from causeway_proofs.work import count_proof_bytes
+from causeway_proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
 
-from causeway.model.frame import Frame
-from causeway.model.joins import lookup
-from causeway.model.order import Rows
-from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
-from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
-from causeway.proofs.substrate import StorageProofs, read_values
-from causeway.proofs.work import proved_bytes
-from causeway.proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
-from causeway.protocols.checks import Check, refusals
+from causeway.core.frame import Frame
+from causeway.core.joins import lookup_rows
+from causeway.protocols.shared.checks import Check, first_refusals
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import Validity
-from causeway.protocols.xdm.proof_lists import decode_lists
+from causeway.protocols.xdm.errors import MessageValidity
 from causeway.protocols.xdm.state import (
     MAX_CHANNEL,
-    Asked,
     ChannelState,
-    channel_of,
+    RequestKind,
     channel_states,
     is_response,
+    lane_channels,
     next_nonces,
 )
 from causeway.protocols.xdm.tables import BASE, CHANNEL
-from causeway.protocols.xdm.wire import Bodies, decode_bodies, message_keys
+from causeway.protocols.xdm.transactions import decode_lists
+from causeway.protocols.xdm.wire import DecodedBodies, decode_bodies, message_keys
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Brought:
+class DeliveredEnvelopes:
     """Envelopes that were brought to chains, as the tables of those who made them have them.
 
     ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``), each with a number
@@ -70,7 +70,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     if count == 0 or len(blocks) == 0:
         return roots, holds, holds
     best = int(blocks["number"][-1])
-    named = lookup(blocks, Frame({"number": bases["block"]}, count), ["number"])
+    named = lookup_rows(blocks, Frame({"number": bases["block"]}, count), ["number"])
     known = named >= 0
     depth = np.where(bases["destination"] == CONSENSUS_POSITION, 0, context.options.archiving_depth)
     age = best - bases["block"].astype(np.int64)
@@ -82,7 +82,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     values = [
         [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
     ]
-    proofs = LeafProofs.of_lists(
+    proofs = LeafProofs.from_lists(
         bases["leaf_index"], bases["leaf_count"], pa.array(values, pa.large_list(pa.binary(DIGEST_BYTES)))
     )
     leaves = bases["leaf"].cast(pa.large_binary())
@@ -128,7 +128,7 @@ def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
 
 
 @dataclass(frozen=True)
-class Envelopes:
+class JudgedEnvelopes:
     """Envelopes and what they are judged by: row by row. ``roots``: under which each is proved, shape (n, 32)."""
 
     rows: Frame
@@ -136,7 +136,7 @@ class Envelopes:
     leaf_holds: Mask
     base_holds: Mask
     proved: Mask
-    bodies: Bodies
+    bodies: DecodedBodies
     raw: pa.LargeBinaryArray
     channels: Frame
     next_channels: Frame
@@ -146,8 +146,8 @@ class Envelopes:
     def channel(self) -> Rows:
         """Return the row of each envelope's channel at its destination, -1 where there is none."""
         asked = {"chain": self.rows["destination"], "foreign": self.rows["source"]}
-        numbers = channel_of(self.rows["substream"])
-        return lookup(self.channels, Frame({**asked, "channel": numbers}, len(numbers)), CHANNEL)
+        numbers = lane_channels(self.rows["substream"])
+        return lookup_rows(self.channels, Frame({**asked, "channel": numbers}, len(numbers)), CHANNEL)
 
     @cached_property
     def is_response(self) -> Mask:
@@ -165,60 +165,60 @@ class Envelopes:
         return channel_states(self.channels, self.channel)
 
 
-def _is_known(found: Envelopes) -> Mask:
+def _is_known(found: JudgedEnvelopes) -> Mask:
     following = Frame({"chain": found.rows["destination"], "foreign": found.rows["source"]}, len(found.rows))
-    rows = lookup(found.next_channels, following, CHANNEL[:2])
+    rows = lookup_rows(found.next_channels, following, CHANNEL[:2])
     last = (
         found.next_channels["next_channel"][rows] if len(found.next_channels) else np.zeros(len(rows), dtype=np.uint64)
     )
     limit = np.where(rows >= 0, last, np.uint64(0))
-    return np.asarray(found.is_response | (channel_of(found.rows["substream"]) <= limit))
+    return np.asarray(found.is_response | (lane_channels(found.rows["substream"]) <= limit))
 
 
-def _is_there(found: Envelopes) -> Mask:
+def _is_there(found: JudgedEnvelopes) -> Mask:
     return np.asarray(~found.is_response | (found.channel >= 0))
 
 
-def _is_new(found: Envelopes) -> Mask:
+def _is_new(found: JudgedEnvelopes) -> Mask:
     return np.asarray(found.rows["index"] >= found.expected)
 
 
-def _is_near(found: Envelopes) -> Mask:
+def _is_near(found: JudgedEnvelopes) -> Mask:
     # What is below the nonce that comes next is refused before.
     return np.asarray(found.rows["index"] - found.expected <= np.uint64(found.context.options.max_future_nonces))
 
 
-def _is_read(found: Envelopes) -> Mask:
+def _is_read(found: JudgedEnvelopes) -> Mask:
     return np.asarray(found.base_holds & found.proved & ~found.bodies.malformed)
 
 
-def _is_itself(found: Envelopes) -> Mask:
+def _is_itself(found: JudgedEnvelopes) -> Mask:
     rows, bodies = found.rows, found.bodies
     same = (bodies.source == rows["source"]) & (bodies.destination == rows["destination"]) & ~bodies.beyond
-    same &= (bodies.channel == channel_of(rows["substream"])) & (bodies.nonce == rows["index"])
+    same &= (bodies.channel == lane_channels(rows["substream"])) & (bodies.nonce == rows["index"])
     return np.asarray(same & (bodies.channel <= np.uint64(MAX_CHANNEL)))
 
 
-def _is_of_kind(found: Envelopes) -> Mask:
+def _is_of_kind(found: JudgedEnvelopes) -> Mask:
     return np.asarray(found.bodies.response == found.is_response)
 
 
-def _may_come(found: Envelopes) -> Mask:
+def _may_come(found: JudgedEnvelopes) -> Mask:
     early = found.rows["index"] != found.expected
     judged = ~found.is_response & ~(early & (found.context.options.inbox == "stored"))
     return np.asarray(~judged | kind_is_due(found.bodies.asked, found.state))
 
 
-CHECKS: tuple[Check[Validity, Envelopes], ...] = (
-    Check(Validity.BadProof, "3.4, 1", lambda found: found.leaf_holds),
-    Check(Validity.InvalidCall, "3.5", _is_there),
-    Check(Validity.INVALID_CHANNEL, "3.4, 4", _is_known),
-    Check(Validity.INVALID_NONCE, "3.4, 5", _is_new),
-    Check(Validity.BadProof, "3.4, 6 and 7", _is_read),
-    Check(Validity.BadProof, "3.4, 7; D-7", _is_itself),
-    Check(Validity.InvalidCall, "3.4, 8", _is_of_kind),
-    Check(Validity.InvalidCall, "3.4, 8", _may_come),
-    Check(Validity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
+CHECKS: tuple[Check[MessageValidity, JudgedEnvelopes], ...] = (
+    Check(MessageValidity.BadProof, "3.4, 1", lambda found: found.leaf_holds),
+    Check(MessageValidity.InvalidCall, "3.5", _is_there),
+    Check(MessageValidity.INVALID_CHANNEL, "3.4, 4", _is_known),
+    Check(MessageValidity.INVALID_NONCE, "3.4, 5", _is_new),
+    Check(MessageValidity.BadProof, "3.4, 6 and 7", _is_read),
+    Check(MessageValidity.BadProof, "3.4, 7; D-7", _is_itself),
+    Check(MessageValidity.InvalidCall, "3.4, 8", _is_of_kind),
+    Check(MessageValidity.InvalidCall, "3.4, 8", _may_come),
+    Check(MessageValidity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
 )
 """What does not depend on the messages before it; where early ones are stored, their kind is judged when their turn
 comes (D-3)."""
@@ -226,15 +226,20 @@ comes (D-3)."""
 
 def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:
     """Return which requests may come to a channel in a state (-1: there is none): step 8."""
-    opening = (asked == Asked.CHANNEL_OPEN) & (state == -1)
-    closing = (asked == Asked.CHANNEL_CLOSE) & ((state == ChannelState.INITIATED) | (state == ChannelState.OPEN))
-    of_endpoint = (asked == Asked.ENDPOINT) & ((state == ChannelState.OPEN) | (state == ChannelState.CLOSED))
+    opening = (asked == RequestKind.CHANNEL_OPEN) & (state == -1)
+    closing = (asked == RequestKind.CHANNEL_CLOSE) & ((state == ChannelState.INITIATED) | (state == ChannelState.OPEN))
+    of_endpoint = (asked == RequestKind.ENDPOINT) & ((state == ChannelState.OPEN) | (state == ChannelState.CLOSED))
     return np.asarray(opening | closing | of_endpoint)
 
 
 def read_envelopes(
-    brought: Brought, blocks: Frame, declared_under: Frame, channels: Frame, next_channels: Frame, context: Context
-) -> Envelopes:
+    brought: DeliveredEnvelopes,
+    blocks: Frame,
+    declared_under: Frame,
+    channels: Frame,
+    next_channels: Frame,
+    context: Context,
+) -> JudgedEnvelopes:
     """Return what envelopes prove, and the channels that they are judged by.
 
     ``blocks``, ``declared_under``: what the destinations know of the consensus chain.
@@ -247,20 +252,20 @@ def read_envelopes(
     if not context.network.follows or not limited.any():
         is_covered = np.ones(len(bases), dtype=bool)
     else:
-        known = lookup(declared_under, Frame({"domain": bases["destination"]}, len(bases)), ["domain"])
+        known = lookup_rows(declared_under, Frame({"domain": bases["destination"]}, len(bases)), ["domain"])
         until = np.where(known >= 0, declared_under["number"][known] if len(declared_under) else 0, 0)
         leaves = LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["block_number"]
         block = leaves.fill_null(0).to_numpy(zero_copy_only=False)
         is_covered = np.asarray(~limited | ((known >= 0) & (block <= until)))
     whole_base = whole_base & is_covered
-    base = lookup(bases, rows, BASE)
+    base = lookup_rows(bases, rows, BASE)
     leaf_holds, base_holds = (
         np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)
     )
     for name in ("leaf", "items", "domain_proof"):
         # Each envelope has on the wire what it has in common with others here.
         lengths = pa.compute.binary_length(bases[name]).to_numpy(zero_copy_only=False)
-        proved_bytes(int(lengths[base[base >= 0]].sum()))
+        count_proof_bytes(int(lengths[base[base >= 0]].sum()))
     # The storage proof of each envelope, and which of them name nodes that there are.
     members = rows["members"].cast(pa.large_binary())
     lengths = pa.compute.binary_length(members).to_numpy(zero_copy_only=False)
@@ -277,7 +282,7 @@ def read_envelopes(
     numbers = np.ascontiguousarray(data).view("<u4")
     owner = np.repeat(np.arange(len(rows)), counts)
     asked = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
-    found = lookup(brought.nodes, asked, (*BASE, "number"))
+    found = lookup_rows(brought.nodes, asked, (*BASE, "number"))
     missing = found < 0
     if missing.any():
         np.logical_and.at(whole, owner[missing], False)
@@ -285,7 +290,7 @@ def read_envelopes(
     of_row = roots[base] if len(roots) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
     column = brought.nodes["node"].cast(pa.large_binary()) if len(brought.nodes) else pa.array([b""], pa.large_binary())
     lengths = pa.compute.binary_length(column).to_numpy(zero_copy_only=False)
-    proved_bytes(int(lengths[found[~missing]].sum()))
+    count_proof_bytes(int(lengths[found[~missing]].sum()))
     root_ends = np.arange(len(of_row) + 1, dtype=np.int64) * DIGEST_BYTES
     content = np.ascontiguousarray(of_row)
     roots_column = pa.LargeBinaryArray.from_buffers(
@@ -297,9 +302,9 @@ def read_envelopes(
     proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
     bodies = decode_bodies(raw.fill_null(b""))
     under = roots[base] if len(bases) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
-    return Envelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
+    return JudgedEnvelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
 
 
-def validate(found: Envelopes) -> npt.NDArray[np.int64]:
+def validate(found: JudgedEnvelopes) -> npt.NDArray[np.int64]:
     """Return the first refusal of each envelope (``Validity``), ``VALID`` for none."""
-    return refusals(CHECKS, found, len(found.rows), Validity.VALID)
+    return first_refusals(CHECKS, found, len(found.rows), MessageValidity.VALID)

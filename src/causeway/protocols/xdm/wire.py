@@ -1,23 +1,27 @@
-"""Messages and channels between the kernel's columns and their bytes on the wire and in the trie (2.1 to 2.4)."""
+"""Messages and channels between the kernel's columns and their bytes on the wire and in the trie (2.1 to 2.4).
+
+Weight tags of envelopes as one number each (XDM reference 2.3): the variant below the endpoint's number.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from causeway_proofs.order import U64
+from causeway_proofs.substrate import numbers_column, to_limbs
+from causeway_proofs.xdm import CHANNELS, INBOX_RESPONSES, MESSAGES, OUTBOX, message_map_keys, messenger_keys
 
-from causeway.model.frame import Frame
-from causeway.model.order import U64
-from causeway.proofs.substrate import limbs_of, numbers_column
-from causeway.proofs.xdm import CHANNELS, INBOX_RESPONSES, MESSAGES, OUTBOX, message_map_keys, messenger_keys
-from causeway.protocols.digests import fixed_column
+from causeway.core.frame import Frame
+from causeway.protocols.shared.digests import fixed_column
 from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
-from causeway.protocols.xdm.errors import OK, codes_of, dispatch_errors
-from causeway.protocols.xdm.state import RESPONSE, Asked, FeeModel, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.errors import OK, dispatch_errors, error_codes
+from causeway.protocols.xdm.state import RESPONSE, FeeModel, RequestKind, channel_rows, is_response, lane_channels
 
 U256_BYTES = 32
 U128_BYTES = 16
@@ -50,11 +54,11 @@ def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
         channels: the channels of their sources (``CHANNELS_SCHEMA``).
     """
     asked, count = outbox["asked"], len(outbox)
-    opening, endpoint = asked == Asked.CHANNEL_OPEN, asked == Asked.ENDPOINT
+    opening, endpoint = asked == RequestKind.CHANNEL_OPEN, asked == RequestKind.ENDPOINT
     relay_fee, with_fee = np.zeros(count, dtype=np.uint64), np.zeros(count, dtype=bool)
     if not endpoint.all():
         protocol = outbox.filter(~endpoint)
-        rows = channel_rows(channels, protocol["source"], protocol["destination"], channel_of(protocol["substream"]))
+        rows = channel_rows(channels, protocol["source"], protocol["destination"], lane_channels(protocol["substream"]))
         with_fee[~endpoint] = channels["fee_model"][rows] == FeeModel.V0
         relay_fee[~endpoint] = channels["relay_fee"][rows]
     columns = {
@@ -102,7 +106,7 @@ def _header(lanes: Frame) -> dict[str, pa.Array]:
     return {
         "src_chain_id": chain_ids(lanes["source"]),
         "dst_chain_id": chain_ids(lanes["destination"]),
-        "channel_id": numbers_column(channel_of(lanes["substream"]), U256_BYTES),
+        "channel_id": numbers_column(lane_channels(lanes["substream"]), U256_BYTES),
         "nonce": numbers_column(lanes["index"], U256_BYTES),
     }
 
@@ -114,7 +118,7 @@ def _optional(after: U64) -> pa.FixedSizeBinaryArray:
 
 def map_keys(lanes: Frame) -> pa.LargeBinaryArray:
     """Return what the storage keys of each message (lane, ``index``) end with, on the chain that keeps it."""
-    channels = numbers_column(channel_of(lanes["substream"]), U256_BYTES)
+    channels = numbers_column(lane_channels(lanes["substream"]), U256_BYTES)
     return message_map_keys(chain_ids(lanes["destination"]), channels, numbers_column(lanes["index"], U256_BYTES))
 
 
@@ -153,7 +157,7 @@ def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray) -> pa.La
 
 
 @dataclass(frozen=True)
-class Bodies:
+class DecodedBodies:
     """Messages as they were decoded out of proofs; a row that is none is marked in ``malformed``, and zero elsewhere.
 
     ``source``, ``destination``: positions of chains, -1 and above those of the network where there is no such chain;
@@ -182,7 +186,7 @@ class Bodies:
     next_response: U64
 
 
-def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
+def decode_bodies(bodies: pa.LargeBinaryArray) -> DecodedBodies:
     """Return messages decoded; fees above 64 bits count as ``beyond``, as channels and nonces do."""
     decoded = MESSAGES.decode(bodies)
     rows, codes = decoded.columns, decoded.verdicts.codes
@@ -215,9 +219,9 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
         filled = numbers.fill_null(b"\0\0\0\0")
         raw = np.frombuffer(filled.buffers()[1], dtype=np.uint8)[4 * filled.offset : 4 * (filled.offset + len(filled))]
         module_numbers = raw.reshape(-1, 4)[:, 0].copy()
-    error = codes_of(rows["error"], rows["error_module_index"], module_numbers)
+    error = error_codes(rows["error"], rows["error_module_index"], module_numbers)
     failed = number("result", np.uint8) == 1
-    return Bodies(
+    return DecodedBodies(
         malformed=codes != 0,
         beyond=beyond,
         source=positions_of_ids(rows["src_chain_id"]),
@@ -226,7 +230,7 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
         nonce=limbs["nonce"][:, 0],
         response=number("direction", np.uint8) == 1,
         layer=layer,
-        asked=np.where(layer == ENDPOINT, np.uint8(Asked.ENDPOINT), number("request", np.uint8)).astype(np.uint8),
+        asked=np.where(layer == ENDPOINT, np.uint8(RequestKind.ENDPOINT), number("request", np.uint8)).astype(np.uint8),
         max_outgoing=number("max_outgoing_messages", np.uint32),
         fee_model=np.where(
             rows["relay_fee"].is_valid().to_numpy(zero_copy_only=False), np.uint8(FeeModel.V0), np.uint8(FeeModel.V1)
@@ -244,4 +248,52 @@ def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
 
 def _limbs(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
     zero = b"\0" * column.type.byte_width
-    return limbs_of(column.fill_null(zero))
+    return to_limbs(column.fill_null(zero))
+
+
+TAG_BITS = 3
+"""Bits of the variant, below the endpoint's number."""
+
+
+NO_ENDPOINT = 2**64 - 1
+"""The endpoint of responses whose requests came under no tag of one; no tag has room for this number."""
+
+
+class Tag(IntEnum):
+    """The variants, by the numbers of the wire."""
+
+    CHANNEL_OPEN = 0
+    CHANNEL_CLOSE = 1
+    ENDPOINT_REQUEST = 2
+    ENDPOINT_RESPONSE = 3
+    NONE = 4
+
+
+def endpoint_tags(tag: Tag, endpoint: U64) -> U64:
+    """Return tags of endpoints' messages."""
+    found: U64 = (endpoint << np.uint64(TAG_BITS)) | np.uint64(tag)
+    return found
+
+
+def request_tags(asked: np.ndarray, dst_endpoint: U64) -> U64:
+    """Return the tag that the request of each row has."""
+    of_protocol = np.where(asked == RequestKind.CHANNEL_OPEN, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.CHANNEL_CLOSE))
+    found: U64 = np.where(asked == RequestKind.ENDPOINT, endpoint_tags(Tag.ENDPOINT_REQUEST, dst_endpoint), of_protocol)
+    return found
+
+
+def response_tags(layer: np.ndarray, error: np.ndarray, asked: np.ndarray, endpoint: U64) -> U64:
+    """Return the tag that each response has: that of an open request that is taken, an endpoint's, or none."""
+    opened = (layer != ENDPOINT) & (asked == RequestKind.CHANNEL_OPEN) & (error == OK)
+    of_protocol = np.where(opened, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
+    found: U64 = np.where(layer == ENDPOINT, endpoint_tags(Tag.ENDPOINT_RESPONSE, endpoint), of_protocol)
+    return found
+
+
+def message_tags(table: str, rows: Frame) -> U64:
+    """Return the tags of messages in ``outbox`` or ``responses``."""
+    if table == "outbox":
+        return request_tags(rows["asked"], rows["dst_endpoint"])
+    tags = response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])
+    found: U64 = np.where(rows["endpoint"] == np.uint64(NO_ENDPOINT), np.uint64(Tag.NONE), tags)
+    return found

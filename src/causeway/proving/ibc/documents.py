@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ics23.entries import Entries
+from causeway_proofs.tendermint.header import Header
+from causeway_proofs.tendermint.trust import HeaderUpdate, TrustedHeader
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.ics23.entries import Entries
-from causeway.proofs.tendermint.header import Header
-from causeway.proofs.tendermint.trust import TrustedHeader
-from causeway.proofs.tendermint.update import HeaderUpdate
 from causeway.protocols.ibc.client import NO_ROOT
-from causeway.protocols.ibc.keys import Purpose
-from causeway.proving.ibc.store import ZoneStore
-from causeway.proving.ibc.zones import zones_of
+from causeway.protocols.ibc.keys import QueuePurpose
+from causeway.proving.ibc.store import ZoneStore, read_zones
 from causeway.proving.prover import Document
 
 
@@ -38,7 +36,7 @@ def absence_document(store: ZoneStore, key: bytes) -> Document:
     return _of_store(store, "ics23", spec="tendermint", key=key.hex(), value=None, proof=proof.hex())
 
 
-def run_document(store: ZoneStore, counterparty: str, purpose: Purpose, begin: int, end: int) -> Document:
+def run_document(store: ZoneStore, counterparty: str, purpose: QueuePurpose, begin: int, end: int) -> Document:
     """Return the proof (``ics23_range``) of entries ``begin`` to ``end`` - 1 of a queue; errors: ``ZoneStore.run``."""
     entries, proof = store.run(counterparty, purpose, begin, end)
     return _of_store(store, "ics23_range", entries=_listed(entries), proof=proof.hex())
@@ -88,7 +86,7 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
 
 
 def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
-    period = zones_of(store.opened).options.trusting_ns
+    period = read_zones(store.opened).options.trusting_ns
     return {
         "kind": "tendermint_trust",
         "chain_id": store.chain,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
-from causeway.model.text import readable
-from causeway.protocols.command_options import CommandOption, FileOption
-from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.text import to_one_line
+from causeway.protocols.shared.command_options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT, CommandOption, FileOption
 
 if TYPE_CHECKING:
-    from causeway.network.opened import OpenedLake
-    from causeway.protocols.ibc.keys import Purpose
+    from causeway.network.opened_lake import OpenedLake
+    from causeway.protocols.ibc.keys import QueuePurpose
     from causeway.proving.ibc.store import ZoneStore
-    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
+    from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
 
 SHOWN = 8
 """Entries of a run that a person is shown."""
@@ -49,41 +49,41 @@ class IbcProver:
         FileOption("header_out", "Write the signed header to this file, for a client at the height before."),
     )
 
-    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
-        from causeway.protocols.ibc.keys import Purpose
+        from causeway.protocols.ibc.keys import QueuePurpose
         from causeway.proving.ibc.documents import header_document, trust_document
-        from causeway.proving.ibc.store import store_at
-        from causeway.proving.prover import Proved
+        from causeway.proving.ibc.store import open_store
+        from causeway.proving.prover import ProofResult
 
         missing = [option.flag for option in self.options if option.required and given[option.name] is None]
         if missing:
             raise InvalidInput(f"{missing[0]}: missing")
-        purpose = Purpose[given["queue"].upper()]
-        store = store_at(opened, given["chain"], height)
+        purpose = QueuePurpose[given["queue"].upper()]
+        store = open_store(opened, given["chain"], height)
         document, lines = _proved(store, given["counterparty"], purpose, _what(given))
         makers = {"trust_out": trust_document, "header_out": header_document}
         beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
-        return Proved(document, lines, beside)
+        return ProofResult(document, lines, beside)
 
-    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
         """Return what may be proved of a message: of a packet, that it is in the send queue, and its receipt; of a
         result, the receipt that it is."""
         from causeway.protocols.ibc.state import RECEIPT, SEND
-        from causeway.proving.prover import Offer
+        from causeway.proving.prover import ProofOffer
 
         ends = {"chain": message.source, "counterparty": message.destination}
         found = []
         if message.substream == SEND:
             sent = message.during(("committed",), ("collected", "acknowledged", "timed_out"))
             what = f"packet commitment: {message.source} has the packet for {message.destination}"
-            found.append(Offer(what, {**ends, "queue": "send", "index": message.index}, sent))
+            found.append(ProofOffer(what, {**ends, "queue": "send", "index": message.index}, sent))
             ends = {"chain": message.destination, "counterparty": message.source}
         if message.substream in (SEND, RECEIPT):
             by = ("received",) if message.substream == SEND else ("committed",)
             there = message.during(by, ())
             what = f"receipt: {ends['chain']} has the receipt of the packet from {ends['counterparty']}"
-            found.append(Offer(what, {**ends, "queue": "receipt", "index": message.index}, there))
+            found.append(ProofOffer(what, {**ends, "queue": "receipt", "index": message.index}, there))
         return [offer for offer in found if offer.heights]
 
 
@@ -112,17 +112,19 @@ def _what(given: Mapping[str, Any]) -> Wanted:
 def _bounds(text: str) -> tuple[int, int]:
     first, colon, end = text.partition(":")
     if not (colon and first.isascii() and first.isdigit() and end.isascii() and end.isdigit() and len(text) <= 40):
-        raise InvalidInput(f"--indices: {readable(text[:40])}: write M:N, two whole numbers (M is included, N is not)")
+        raise InvalidInput(
+            f"--indices: {to_one_line(text[:40])}: write M:N, two whole numbers (M is included, N is not)"
+        )
     if int(first) >= int(end):
-        raise InvalidInput(f"--indices: {readable(text)}: M must be below N")
+        raise InvalidInput(f"--indices: {to_one_line(text)}: M must be below N")
     return int(first), int(end)
 
 
-def _proved(store: ZoneStore, counterparty: str, purpose: Purpose, what: Wanted) -> tuple[Document, list[str]]:
+def _proved(store: ZoneStore, counterparty: str, purpose: QueuePurpose, what: Wanted) -> tuple[Document, list[str]]:
     """Return the document, and what a person reads of it."""
-    from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part
+    from causeway.protocols.ibc.keys import MAX_INDEX, KeyPart, QueueKey
     from causeway.proving.ibc.documents import absence_document, existence_document, run_document
-    from causeway.proving.ibc.store import described
+    from causeway.proving.ibc.store import describe_queue
 
     own = store.queue(counterparty, purpose)
     kind, which = what
@@ -135,28 +137,28 @@ def _proved(store: ZoneStore, counterparty: str, purpose: Purpose, what: Wanted)
         if len(document["entries"]) > SHOWN:
             lines.append(f"  ... and {len(document['entries']) - SHOWN:,} more")
         return document, [*lines, *_about(store, document, "range proof")]
-    part = {"head": Part.HEAD, "tail": Part.TAIL}.get(kind, Part.INDEX)
-    if part == Part.INDEX and not 0 <= which < MAX_INDEX:
+    part = {"head": KeyPart.HEAD, "tail": KeyPart.TAIL}.get(kind, KeyPart.INDEX)
+    if part == KeyPart.INDEX and not 0 <= which < MAX_INDEX:
         raise InvalidInput(f"--index: {which}: allowed are 0 to {MAX_INDEX - 1}")
-    key = Key(counterparty, purpose, part, which or 0).encode()
-    named = f"{_name(counterparty, purpose)}/{kind if part != Part.INDEX else which}"
-    there = store.locate_one(key)[1]
+    key = QueueKey(counterparty, purpose, part, which or 0).encode()
+    named = f"{_name(counterparty, purpose)}/{kind if part != KeyPart.INDEX else which}"
+    there = store.locate_key(key)[1]
     if there == (kind == "absent"):
         state = "exists; remove --absent" if there else "does not exist (--absent proves that)"
-        raise InvalidInput(f"--index: {which}: {state}; at height {store.height} {described(own)}")
+        raise InvalidInput(f"--index: {which}: {state}; at height {store.height} {describe_queue(own)}")
     if kind == "absent":
         document = absence_document(store, key)
         return document, [f"{where}: nothing is stored under {named}", *_about(store, document, "ICS-23 proof")]
     document = existence_document(store, key)
     value = bytes.fromhex(document["value"])
-    if part == Part.INDEX:
+    if part == KeyPart.INDEX:
         lines = [f"{where}: {named} is stored", *_content(store, purpose, value, "value   ")]
     else:
         lines = [f"{where}: {named} is {int.from_bytes(value, 'big')}"]
     return document, [*lines, *_about(store, document, "ICS-23 proof")]
 
 
-def _name(counterparty: str, purpose: Purpose) -> str:
+def _name(counterparty: str, purpose: QueuePurpose) -> str:
     return f"ibc:{counterparty}:{purpose.name.lower()}"
 
 
@@ -174,12 +176,12 @@ def _about(store: ZoneStore, document: Document, form: str) -> list[str]:
     ]
 
 
-def _content(store: ZoneStore, purpose: Purpose, value: bytes, label: str) -> list[str]:
+def _content(store: ZoneStore, purpose: QueuePurpose, value: bytes, label: str) -> list[str]:
     """Return what a packet or receipt says."""
     from causeway.protocols.ibc.errors import IbcError
-    from causeway.protocols.ibc.inputs import Code
-    from causeway.protocols.ibc.keys import Purpose as Kinds
-    from causeway.protocols.ibc.values import NO_LIMIT, decode_packet, decode_receipt
+    from causeway.protocols.ibc.keys import QueuePurpose as Kinds
+    from causeway.protocols.ibc.packets import NO_LIMIT, decode_packet, decode_receipt
+    from causeway.protocols.ibc.program_inputs import ReceiptCode
 
     if purpose == Kinds.SEND:
         packet = decode_packet(value)
@@ -196,13 +198,13 @@ def _content(store: ZoneStore, purpose: Purpose, value: bytes, label: str) -> li
             text += ", which are not a call between programs"
     else:
         receipt = decode_receipt(value)
-        known = {code.value: code.name.lower().replace("_", " ") for code in Code}
+        known = {code.value: code.name.lower().replace("_", " ") for code in ReceiptCode}
         meaning = known.get(receipt.code)
         text = f"receipt with code {receipt.code}{f' ({meaning})' if meaning else ''}"
         text += f", {len(receipt.result):,} bytes of result"
         if len(receipt.result) >= ANSWER_BYTES:
             text += f": {_answer(receipt.result)}"
-    return [f"  {label}  {readable(text)}"]
+    return [f"  {label}  {to_one_line(text)}"]
 
 
 ANSWER_BYTES = 16
@@ -210,7 +212,7 @@ ANSWER_BYTES = 16
 
 
 def _call(store: ZoneStore, data: bytes) -> str:
-    from causeway.protocols.ibc.envelope import decode_call
+    from causeway.protocols.ibc.packets import decode_call
 
     call = decode_call(data)
     names = store.opened.program_names
@@ -220,7 +222,7 @@ def _call(store: ZoneStore, data: bytes) -> str:
 
 
 def _answer(result: bytes) -> str:
-    from causeway.protocols.ibc.envelope import decode_answer
+    from causeway.protocols.ibc.packets import decode_answer
 
     high, low, payload = decode_answer(result)
     return f"answer of {len(payload):,} bytes{_units(high, low)}"

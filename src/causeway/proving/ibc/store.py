@@ -10,47 +10,215 @@
 
 Opening hashes the inner nodes of the zone's tree once, from the leaves' digests that the lake has. After that a proof
 costs the rows it names: no other entry is read.
+
+The zones of the network in a lake.
+
+Entries of a zone's queues, found in the outbound entries of the heights that pushed them.
+
+A store has only digests of entries; the entries themselves are rows of ``outbound``. The table ``runs`` says at which
+height an entry was pushed as long as somebody may ask for it. For older ones (receipts stay in a store until they are
+cleaned up) that follows from the tails of the queue at the heights before: it is the first height whose tail is above
+the entry's index, or, for a receipt whose program answered later, the first in which the store has the entry.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import binary_rows
+from causeway_proofs.ics23.entries import Entries, concat_columns, data_bytes, leaf_digests
+from causeway_proofs.ics23.simple_store import SIMPLE_LEAF_OP, encode_range_proof, sibling_steps
+from causeway_proofs.ics23.store_proofs import ProvableStore
+from causeway_proofs.limits import MAX_PROOF_BYTES
+from causeway_proofs.merkle import Levels, Positions
+from causeway_proofs.order import U64
+from causeway_proofs.tendermint.trust import HeaderUpdate, decode_header_update
+from causeway_proofs.wire.ics23_pb2 import CommitmentProof
 
-from causeway.model.errors import InvalidInput
-from causeway.model.order import U64
-from causeway.model.text import shown
-from causeway.network.opened import OpenedLake
-from causeway.pipeline.lake import LakeError, Manifest
-from causeway.proofs.hashing import binary_rows
-from causeway.proofs.ics23.columns import data_bytes, joined
-from causeway.proofs.ics23.entries import Entries
-from causeway.proofs.ics23.levels import Levels, Positions
-from causeway.proofs.ics23.range_proof import encode_range_proof
-from causeway.proofs.ics23.simple_leaves import leaf_digests
-from causeway.proofs.ics23.simple_store import SIMPLE_LEAF_OP, sibling_steps
-from causeway.proofs.ics23.store_proofs import ProvableStore
-from causeway.proofs.limits import MAX_PROOF_BYTES
-from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.proofs.wire.ics23_pb2 import CommitmentProof
-from causeway.protocols.ibc.committing import commit
-from causeway.protocols.ibc.entries import values_of
-from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
+from causeway.core.frame import Frame, concat, empty_frame, from_table
+from causeway.core.text import format_value
+from causeway.network.opened_lake import Mask, OpenedLake
+from causeway.protocols.ibc.context import ZoneNetwork
+from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, QueuePurpose, queue_name
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.packets import encode_position
+from causeway.protocols.ibc.queue_entries import ENTRIES_SCHEMA, entry_values
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, state_of_frames
-from causeway.protocols.ibc.values import encode_position
-from causeway.protocols.ibc.zones import Zones
-from causeway.proving.ibc.pushed import PushedEntries
-from causeway.proving.ibc.zones import zones_of
+from causeway.protocols.ibc.store import commit_stores
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
+from causeway.storage.lake import LakeError, Manifest
 
-Mask = npt.NDArray[np.bool_]
+__all__ = ["ProvenQueue", "ZoneStore", "describe_queue", "open_store", "read_zones"]
 
-SUBSTREAMS = {Purpose.RECEIPT: RECEIPT, Purpose.SEND: SEND}
+KEPT = 16
+"""Lakes of which they are kept in memory."""
+
+
+@lru_cache(maxsize=KEPT)
+def read_zones(opened: OpenedLake) -> ZoneNetwork:
+    """Return the zones of a network under ``ibc``.
+
+    Raises:
+        InvalidInput: the network has another protocol.
+    """
+    if opened.protocol != "ibc":
+        raise InvalidInput(
+            f"lake: {opened.lake.storage.uri} is of the protocol {opened.protocol}; only one of ibc has zones"
+        )
+    return ZoneNetwork(opened.topology, IbcOptions(**opened.options))
+
+
+KEPT_HEIGHTS = 1024
+"""For so many heights the tails of queues are kept in memory: searches meet the same ones."""
+
+
+class PushedEntries:
+    """The entries of the queues that the zone at a position has at a height (``manifest``)."""
+
+    def __init__(self, opened: OpenedLake, position: int, manifest: Manifest) -> None:
+        self._opened, self._position, self._height = opened, position, manifest.height
+        self._commit = manifest.number
+        self._runs = self._state(manifest, "runs")
+        self._tails = lru_cache(maxsize=KEPT_HEIGHTS)(self._read_tails)
+
+    def rows(self, destination: int, substream: int, indices: U64) -> Frame:
+        """Return the entries (``ENTRIES_SCHEMA``) at ``indices`` (ascending, none twice) of a queue, in that order.
+
+        Every one of them must be in the queue at this height.
+
+        Raises:
+            LakeError: the lake does not have one of them.
+        """
+        found: list[Frame] = []
+        left = indices
+        for height, mine in self._known(destination, substream, indices):
+            rows = self._read(height, destination, substream, mine)
+            found.append(rows)
+            left = left[~np.isin(left, rows["index"])]
+        height = 0
+        while len(left):
+            height = self._first_with_tail(destination, substream, int(left[0]), height)
+            rows = self._read(height, destination, substream, left)
+            if len(rows) == 0 or rows["index"][0] != left[0]:
+                later = self._first_with_entry(destination, substream, int(left[0]), height)
+                rows = concat([rows, self._read(later, destination, substream, left)])
+            if not bool((rows["index"] == left[0]).any()):
+                raise LakeError(
+                    f"lake: {self._opened.lake.storage.uri} has no outbound entry {int(left[0])} of the queue "
+                    f"{substream} of {self._opened.names[self._position]} for {self._opened.names[destination]}"
+                )
+            found.append(rows)
+            left = left[~np.isin(left, rows["index"])]
+        joined = concat([empty_frame(ENTRIES_SCHEMA), *found])
+        return joined.take(np.argsort(joined["index"], kind="stable"))
+
+    def _known(self, destination: int, substream: int, indices: U64) -> list[tuple[int, U64]]:
+        """Return the heights that the runs name for ``indices``, each with its indices."""
+        runs = self._runs.filter((self._runs["destination"] == destination) & (self._runs["substream"] == substream))
+        if len(runs) == 0:
+            return []
+        row = np.maximum(np.searchsorted(runs["first"], indices, side="right") - 1, 0)
+        inside = (indices >= runs["first"][row]) & (indices - runs["first"][row] < runs["count"][row])
+        heights, indices = runs["height"][row][inside], indices[inside]
+        if len(indices) == 0:
+            return []
+        order = np.argsort(heights, kind="stable")
+        names, starts = np.unique(heights[order], return_index=True)
+        parts = np.split(indices[order], starts[1:])
+        return list(zip(names.tolist(), parts, strict=True))
+
+    def _read(self, height: int, destination: int, substream: int, indices: U64) -> Frame:
+        """Return those of a queue's entries at ``indices`` (ascending) that were pushed at a height, ascending."""
+        opened, own = self._opened, self._position
+
+        def chosen(batch: pa.RecordBatch) -> Mask:
+            index = batch["index"].to_numpy()
+            place = np.minimum(np.searchsorted(indices, index), len(indices) - 1)
+            mask: Mask = indices[place] == index
+            for name, value in zip(LANE, (own, destination, substream), strict=True):
+                mask &= batch[name].to_numpy() == value
+            return mask
+
+        rows = opened.log_rows(
+            "outbound", height, own, ENTRIES_SCHEMA.names, chosen, destination=destination, most=len(indices)
+        )
+        if rows is None or rows.num_rows == 0:
+            return empty_frame(ENTRIES_SCHEMA)
+        frame = from_table(rows)
+        return frame.take(np.argsort(frame["index"], kind="stable"))
+
+    def _first_with_tail(self, destination: int, substream: int, index: int, since: int) -> int:
+        """Return the first height from ``since`` on at which the tail of a queue is above ``index``."""
+
+        def above(height: int) -> bool:
+            return self._tails(height).get((destination, substream), 0) > index
+
+        return self._first(above, since)
+
+    def _first_with_entry(self, destination: int, substream: int, index: int, since: int) -> int:
+        """Return the first height after ``since`` at which a store has an entry; it has it at the last."""
+
+        def there(height: int) -> bool:
+            manifest = self._opened.lake.manifest(height)
+            lane = (self._position, destination, substream, index)
+
+            def chosen(batch: pa.RecordBatch) -> Mask:
+                mask: Mask = np.ones(len(batch), dtype=bool)
+                for name, value in zip(LANE_COLUMNS, lane, strict=True):
+                    mask &= batch[name].to_numpy() == value
+                return mask
+
+            found = self._opened.chosen_rows(manifest, "leaves", self._position, LANE_COLUMNS, chosen)
+            return found is not None and found.num_rows > 0
+
+        return self._first(there, since + 1)
+
+    def _first(self, holds: Callable[[int], bool], since: int) -> int:
+        """Return the first height from ``since`` on at which something holds that goes on to hold: it does at the last.
+
+        Looked at are the last heights of commits, of which there is a file, and then those of one commit.
+        """
+        lake = self._opened.lake
+
+        def at_end(number: int) -> bool:
+            return holds(lake.numbered(number).last)
+
+        low, step = lake.manifest(min(since, self._height)).number - 1, 1
+        while low + step < self._commit and not at_end(low + step):
+            low, step = low + step, 2 * step
+        commit = lake.numbered(_first(at_end, low, min(low + step, self._commit)))
+        return _first(holds, max(commit.first, since) - 1, min(commit.last, self._height))
+
+    def _read_tails(self, height: int) -> dict[tuple[int, int], int]:
+        """Return the tails of the zone's queues at a height, by the zone they are for and substream."""
+        manifest = self._opened.lake.manifest(height)
+        queues = self._state(manifest, "queues")
+        keys = zip(queues["destination"].tolist(), queues["substream"].tolist(), strict=True)
+        return dict(zip(keys, queues["next_index"].tolist(), strict=True))
+
+    def _state(self, manifest: Manifest, table: str) -> Frame:
+        return self._opened.state_rows(manifest, table, self._position, read_zones(self._opened).host_of)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first number above ``low`` for which something holds that holds from some number up to ``high`` on."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+Flags = npt.NDArray[np.bool_]
+
+SUBSTREAMS = {QueuePurpose.RECEIPT: RECEIPT, QueuePurpose.SEND: SEND}
 PURPOSES = {substream: purpose for purpose, substream in SUBSTREAMS.items()}
 
 PIECE = 1 << 12
@@ -64,15 +232,15 @@ NOT_COMMITTED = ("runs", "proofs", "backoffs")
 
 
 @dataclass(frozen=True)
-class OneZone:
+class ZoneNetworkView:
     """A zone whose store is committed to."""
 
     chains: npt.NDArray[np.uint32]
-    zones: Zones
+    zones: ZoneNetwork
 
 
 @dataclass(frozen=True)
-class Queue:
+class ProvenQueue:
     """A queue of a zone: what its store says of it.
 
     Attributes:
@@ -82,7 +250,7 @@ class Queue:
     """
 
     counterparty: str
-    purpose: Purpose
+    purpose: QueuePurpose
     head: int
     tail: int
     indices: U64
@@ -98,9 +266,9 @@ class ZoneStore(ProvableStore):
     def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:
         position = opened.position(chain)
         self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
-        zone = OneZone(np.array([position], dtype=np.uint32), zones_of(opened))
+        zone = ZoneNetworkView(np.array([position], dtype=np.uint32), read_zones(opened))
         state = _state(opened, position, manifest)
-        committed = commit(state, zone)
+        committed = commit_stores(state, zone)
         self.tree = Levels(committed.forest.nodes_of(0))
         self._application = list(committed.application.entries()[0].items())
         self._lanes, self._heads = committed.lanes, np.asarray(committed.heads, dtype=np.int64)
@@ -135,11 +303,11 @@ class ZoneStore(ProvableStore):
         """
         return decode_header_update(self.certification) if self.certification else None
 
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[ProvenQueue]:
         """Return the zone's queues in the order of their keys."""
         return [self._queue(lane) for lane in range(len(self._lanes))]
 
-    def queue(self, counterparty: str, purpose: Purpose) -> Queue:
+    def queue(self, counterparty: str, purpose: QueuePurpose) -> ProvenQueue:
         """Return the queue that the zone keeps for ``counterparty``.
 
         Raises:
@@ -147,9 +315,9 @@ class ZoneStore(ProvableStore):
         """
         return self._queue(self._lane(counterparty, purpose))
 
-    def _queue(self, lane: int) -> Queue:
+    def _queue(self, lane: int) -> ProvenQueue:
         rows = self._lanes
-        return Queue(
+        return ProvenQueue(
             self.opened.names[int(rows["destination"][lane])],
             PURPOSES[int(rows["substream"][lane])],
             int(rows["begin"][lane]),
@@ -157,11 +325,12 @@ class ZoneStore(ProvableStore):
             self._indices[self._first[lane] : self._first[lane] + self._counts[lane]],
         )
 
-    def _lane(self, counterparty: str, purpose: Purpose) -> int:
+    def _lane(self, counterparty: str, purpose: QueuePurpose) -> int:
         known = [self.opened.names[place] for place in self._lanes["destination"][::2].tolist()]
         if counterparty not in known:
             raise InvalidInput(
-                f"counterparty: {shown(counterparty)}: {self.chain} keeps no queue for it; it does for {_listed(known)}"
+                f"counterparty: {format_value(counterparty)}: {self.chain} keeps no queue for it; "
+                f"it does for {_listed(known)}"
             )
         return 2 * known.index(counterparty) + SUBSTREAMS[purpose]
 
@@ -191,7 +360,7 @@ class ZoneStore(ProvableStore):
         proof = self.prove_existence(key)
         return CommitmentProof.FromString(proof).exist.value, proof
 
-    def run(self, counterparty: str, purpose: Purpose, begin: int, end: int) -> tuple[Entries, bytes]:
+    def run(self, counterparty: str, purpose: QueuePurpose, begin: int, end: int) -> tuple[Entries, bytes]:
         """Return entries ``begin`` to ``end`` - 1 of a queue, and the encoded RangeProof of all of them.
 
         Raises:
@@ -202,7 +371,7 @@ class ZoneStore(ProvableStore):
         first = int(np.searchsorted(queue.indices, np.uint64(begin))) if 0 <= begin < end <= MAX_INDEX else -1
         # Indices ascend, so these are all there if the last of as many is the one that is asked for.
         if first < 0 or first + count > len(queue.indices) or int(queue.indices[first + count - 1]) != end - 1:
-            raise InvalidInput(f"indices: {begin}:{end}: not all of them are there; {described(queue)}")
+            raise InvalidInput(f"indices: {begin}:{end}: not all of them are there; {describe_queue(queue)}")
         start = int(self._heads[lane]) + 1 + first
         return self.range_proof(start, start + count - 1)
 
@@ -232,12 +401,12 @@ class ZoneStore(ProvableStore):
     def __len__(self) -> int:
         return len(self.tree)
 
-    def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
+    def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Flags]:
         """Return for each key how many entries come before it, and whether the entry there is its own."""
-        found = [self.locate_one(key) for key in keys.to_pylist()]
+        found = [self.locate_key(key) for key in keys.to_pylist()]
         return np.array([place for place, _ in found], dtype=np.int64), np.array([there for _, there in found], bool)
 
-    def locate_one(self, key: bytes) -> tuple[int, bool]:
+    def locate_key(self, key: bytes) -> tuple[int, bool]:
         """Return how many entries come before a key, and whether the entry there is its own."""
         marks, places = self._marks
         mark = bisect_left(marks, key)
@@ -310,9 +479,9 @@ class ZoneStore(ProvableStore):
             wanted, row_of = np.unique(index, return_inverse=True)
             destination, substream = (int(self._lanes[name][lane]) for name in ("destination", "substream"))
             messages = self._pushed.rows(destination, substream, wanted).take(row_of)
-            values = values_of(messages, substream, zones_of(self.opened), self.opened.tick_ns)
+            values = entry_values(messages, substream, read_zones(self.opened), self.opened.tick_ns)
             numbers = index.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
-            parts.append((rows[inside], joined(name, binary_rows(numbers)), values))
+            parts.append((rows[inside], concat_columns(name, binary_rows(numbers)), values))
         return parts
 
     def leaf_ops(self, positions: Positions) -> bytes:
@@ -324,20 +493,20 @@ class ZoneStore(ProvableStore):
         return sibling_steps(self.tree.siblings(positions))
 
 
-def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneStore:
+def open_store(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneStore:
     """Return the store of a chain at a committed height, by default the last.
 
     Raises:
         InvalidInput: the lake is of another protocol, or has no such chain (``LakeError``: no such height, or a state
             that does not have the root of its header).
     """
-    own = zones_of(opened).own  # what the protocol is, is told before anything else
+    own = read_zones(opened).own  # what the protocol is, is told before anything else
     if opened.position(chain) not in own:
-        raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its store")
+        raise InvalidInput(f"chain: {format_value(chain)}: is run by another lake, which has its store")
     return ZoneStore(opened, chain, opened.manifest(height))
 
 
-def described(queue: Queue) -> str:
+def describe_queue(queue: ProvenQueue) -> str:
     """Return in one line what is in a queue."""
     name = f"{queue.purpose.name.lower()} queue for {queue.counterparty}"
     if len(queue.indices) == 0:
@@ -355,10 +524,7 @@ def _listed(names: list[str]) -> str:
 
 def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     """Return what a zone has committed to of its state at a height."""
-    host_of = zones_of(opened).host_of
+    host_of = read_zones(opened).host_of
     names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
     # What the lake says of its tables stands for the programs' classes: no schemas of theirs are needed.
     return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})
-
-
-__all__ = ["Queue", "ZoneStore", "described", "store_at"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
-from causeway.model.text import readable
-from causeway.protocols.command_options import CommandOption, FileOption
-from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.text import to_one_line
+from causeway.protocols.shared.command_options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT, CommandOption, FileOption
 
 if TYPE_CHECKING:
-    from causeway.network.opened import OpenedLake
-    from causeway.proving.ic.state import CertifiedState, Shown
-    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
+    from causeway.network.opened_lake import OpenedLake
+    from causeway.proving.ic.state import CertifiedState, CertifiedValue
+    from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
 
 
 class IcProver:
@@ -39,32 +39,31 @@ class IcProver:
         FileOption("certificate_out", "Write the certificate itself to this file, in CBOR."),
     )
 
-    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
-        from causeway.proving.ic.documents import certificate_document, trust_document
-        from causeway.proving.ic.subnets import subnets_of
-        from causeway.proving.prover import Proved
+        from causeway.proving.ic.state import certificate_document, read_subnets, subnet_trust_document
+        from causeway.proving.prover import ProofResult
 
-        subnets_of(opened)  # what the lake cannot prove is told before anything else
+        read_subnets(opened)  # what the lake cannot prove is told before anything else
         what = _what(given)
         state, shown, line = _proved(opened, height, given, what)
         document = certificate_document(state, shown)
-        trust = trust_document(state)
+        trust = subnet_trust_document(state)
         made: dict[str, Document | bytes] = {"trust_out": trust, "certificate_out": shown.certificate}
         beside = {name: content for name, content in made.items() if given[name] is not None}
-        return Proved(document, [line, *_about(state, shown)], beside)
+        return ProofResult(document, [line, *_about(state, shown)], beside)
 
-    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
         """Return what may be proved of a message: it is in its stream until that is garbage-collected."""
-        from causeway.proving.ic.subnets import subnets_of
-        from causeway.proving.prover import Offer
+        from causeway.proving.ic.state import read_subnets
+        from causeway.proving.prover import ProofOffer
 
         given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
-        if not subnets_of(opened).options.flat:
+        if not read_subnets(opened).options.flat:
             given["substream"] = opened.program_names.get(message.substream, str(message.substream))
         held = message.during(("committed",), ("collected",))
         what = f"certificate: {message.source} has the message in its stream to {message.destination}"
-        return [Offer(what, given, held)] if held else []
+        return [ProofOffer(what, given, held)] if held else []
 
 
 PROVER = IcProver()
@@ -90,7 +89,7 @@ def _what(given: Mapping[str, Any]) -> str:
 
 def _proved(
     opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str
-) -> tuple[CertifiedState, Shown, str]:
+) -> tuple[CertifiedState, CertifiedValue, str]:
     """Return the state, what is shown of it, and what a person reads of that."""
     from causeway.proving.ic.state import get_state_at, host_of_program
 
@@ -99,12 +98,12 @@ def _proved(
         chain = given["chain"] or host_of_program(opened, program, height)
         state = get_state_at(opened, chain, height)
         shown = state.certified_data(program)
-        return state, shown, f"{_where(state)}: certified data of {readable(program)} is {_bytes(shown.value)}"
+        return state, shown, f"{_where(state)}: certified data of {to_one_line(program)} is {_bytes(shown.value)}"
     state = get_state_at(opened, given["chain"], height)
     counterparty, substream = given["counterparty"], given["substream"]
     stream = f"the stream from {state.chain} to {counterparty}"
     if substream is not None:
-        stream = f"the substream of {readable(substream)} in {stream}"
+        stream = f"the substream of {to_one_line(substream)} in {stream}"
     if what == "header":
         shown = state.header(counterparty, substream)
         return state, shown, f"{_where(state)}: {stream} has the header {_header(state, shown.value)}"
@@ -122,15 +121,16 @@ def _bytes(data: bytes) -> str:
 
 
 def _header(state: CertifiedState, value: bytes) -> str:
-    from causeway.proofs.documents.ic_leaves import header_text
-    from causeway.proofs.ic.stream_header import decode_stream_header
+    from causeway_proofs.documents.ic_leaves import header_text
+    from causeway_proofs.ic.stream_header import decode_stream_header
 
     return header_text(decode_stream_header(value, state.subnets.options.version))
 
 
 def _message(state: CertifiedState, value: bytes) -> str:
-    from causeway.proofs.documents.ic_leaves import message_text
-    from causeway.proofs.ic.messages import decode_stream_message
+    from causeway_proofs.documents.ic_leaves import message_text
+    from causeway_proofs.ic.messages import decode_stream_message
+
     from causeway.protocols.ic.ids import canister_number
 
     names = state.subnets.opened.program_names
@@ -139,16 +139,16 @@ def _message(state: CertifiedState, value: bytes) -> str:
         number = canister_number(canister)
         return names.get(number, str(number))
 
-    return readable(message_text(decode_stream_message(value, state.subnets.options.version), name))
+    return to_one_line(message_text(decode_stream_message(value, state.subnets.options.version), name))
 
 
-def _about(state: CertifiedState, shown: Shown) -> list[str]:
+def _about(state: CertifiedState, shown: CertifiedValue) -> list[str]:
     """Return what stands behind a certificate: how long it is, its root, and who signed it."""
-    from causeway.proofs.documents.values import when
-    from causeway.proofs.ic.principals import principal_to_text
+    from causeway_proofs.documents.values import format_time
+    from causeway_proofs.ic.primitives import principal_to_text
 
     subnet = principal_to_text(state.subnets.id_of(state.position))
     return [
-        f"  proof     certificate, {len(shown.certificate):,} bytes, of {when(shown.time)}",
+        f"  proof     certificate, {len(shown.certificate):,} bytes, of {format_time(shown.time)}",
         f"  root      {state.root.hex()}, signed by subnet {subnet}",
     ]

@@ -1,48 +1,122 @@
 """The state that a subnet certified, read from a lake: its canonical tree, its certification, certificates of it.
 
 It is the part of the state manager that reads (IC reference 2.8); rounds commit and certify (``certified_state``).
+
+The subnets of the network in a lake: their ids and keys, and what a round of theirs knew.
+
+Certificates taken from a lake as documents: the JSON form that ``causeway verify`` reads.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.ic.bls import public_key_to_der
+from causeway_proofs.ic.certificate import TIME, Certificate, encode_certificate, read_time, verify_state_root
+from causeway_proofs.ic.hash_tree import EMPTY, HashTree, Path, build_tree, digest
+from causeway_proofs.ic.lookup import prune, require_value
+from causeway_proofs.ic.primitives import principal_to_text
+from causeway_proofs.ic.slice import Certification, decode_certification
+from causeway_proofs.ic.slice_payload import STREAMS
+from causeway_proofs.ic.state_columns import CANISTER, CERTIFIED_DATA, state_contents
+from causeway_proofs.ic.stream_columns import encode_stream_messages
+from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL, MessagesTree, index_label
+from causeway_proofs.order import U64
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat, empty_frame, from_table
-from causeway.model.joins import lookup
-from causeway.model.membership import ALWAYS
-from causeway.model.text import shown, unknown
-from causeway.network.opened import Mask, OpenedLake
-from causeway.pipeline.lake import Freed, LakeError, Manifest
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate, time_of, verify_state_root
-from causeway.proofs.ic.columns import encode_stream_messages
-from causeway.proofs.ic.hash_tree import EMPTY, HashTree, Path, build_tree, digest
-from causeway.proofs.ic.lookup import require_value
-from causeway.proofs.ic.pruning import prune
-from causeway.proofs.ic.slice_certification import Certification, decode_certification
-from causeway.proofs.ic.slice_payload import STREAMS
-from causeway.proofs.ic.state_columns import CANISTER, CERTIFIED_DATA, state_contents
-from causeway.proofs.ic.stream_tree import HEADER, MESSAGES, MessagesTree, index_label
+from causeway.config.topology import ALWAYS
+from causeway.core.frame import Frame, concat, empty_frame, from_table
+from causeway.core.joins import lookup_rows
+from causeway.core.text import format_value, suggest_known
+from causeway.network.opened_lake import Mask, OpenedLake
+from causeway.programs.runner import Programs
 from causeway.protocols.contract import NO_HOST
-from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.ic.certified_state import canonical_states, with_trees
-from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.ids import canister_id, stream_labels
-from causeway.protocols.ic.registry import registry_at, subnet_positions
-from causeway.protocols.ic.state import State, state_of
-from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
-from causeway.proving.ic.subnets import Subnets, subnets_of
+from causeway.protocols.ic.commitment import build_trees, canonical_states
+from causeway.protocols.ic.ids import canister_id, stream_labels, subnet_id
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.registry import Context, registry_at, splitting_subnets, subnet_positions
+from causeway.protocols.ic.state import State, state_from_tables
+from causeway.protocols.ic.subnet_keys import Certifier, listed_keys
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
+from causeway.proving.prover import Document
+from causeway.storage.lake import Freed, LakeError, Manifest
+
+__all__ = [
+    "CertifiedState",
+    "CertifiedStates",
+    "CertifiedValue",
+    "StateNotCommittedYet",
+    "StateRemoved",
+    "Subnets",
+    "get_state_at",
+    "host_of_program",
+    "read_subnets",
+]
+
+KEPT = 16
+"""Lakes of which they are kept in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subnets:
+    """The subnets of a lake that certifies, by position."""
+
+    opened: OpenedLake
+    options: IcOptions
+
+    @cached_property
+    def numbers(self) -> U64:
+        """Return the subnets' numbers."""
+        return subnet_positions(self.opened.topology)
+
+    def id_of(self, position: int) -> bytes:
+        """Return the id of the subnet at a position."""
+        return subnet_id(int(self.numbers[position]))
+
+    def key_of(self, position: int) -> bytes:
+        """Return the public key under which the subnet at a position certifies, 96 bytes."""
+        listed = listed_keys(self.options, self.opened.names)
+        return Certifier(self.numbers, self.opened.seed, self.options, listed=listed).public_key(position)
+
+    def context(self, position: int, manifest: Manifest) -> Context:
+        """Return what the round of a height knew, of the subnet at a position alone; no program can be run by it."""
+        opened = self.opened
+        nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
+        chains = np.array([position], dtype=np.uint32)
+        tick = manifest.tick
+        registry, before = (registry_at(opened.topology, at, self.options.nodes) for at in (tick, max(tick, 1) - 1))
+        clock = (manifest.height, tick, opened.tick_ns)
+        splitting = splitting_subnets(opened.topology, self.numbers, tick)
+        return Context(*clock, opened.seed, chains, registry, self.options, nothing, before, splitting)
+
+
+@lru_cache(maxsize=KEPT)
+def read_subnets(opened: OpenedLake) -> Subnets:
+    """Return the subnets of a network under ``ic`` that certify their states.
+
+    Raises:
+        InvalidInput: the network has another protocol, or ``certification = off``.
+    """
+    where = opened.lake.storage.uri
+    if opened.protocol != "ic":
+        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of ic has subnets")
+    options = IcOptions(**opened.options)
+    if not options.certified:
+        raise InvalidInput(
+            f'lake: {where}: its subnets certify nothing (certification = "off"); there are certificates of runs '
+            'with certification = "bls" or "threshold"'
+        )
+    return Subnets(opened, options)
 
 
 @dataclass(frozen=True)
-class Shown:
+class CertifiedValue:
     """A certificate that shows one value of a state.
 
     Attributes:
@@ -76,7 +150,7 @@ class CertifiedState:
         state, messages = _read(subnets.opened, position, manifest, self._context)
         self._messages = messages
         self._opened_stream: tuple[bytes, MessagesTree, pa.BinaryArray] | None = None
-        self._state = with_trees(state, messages, self._context)
+        self._state = build_trees(state, messages, self._context)
         states, _ = canonical_states(self._state, self._state.heads, self._context)
         self._contents = state_contents(states, 0)
         root = digest(self._tree())
@@ -97,7 +171,7 @@ class CertifiedState:
         """Return the root of the state, 32 bytes."""
         return self.certification.root_hash
 
-    def header(self, counterparty: str, substream: str | None = None) -> Shown:
+    def header(self, counterparty: str, substream: str | None = None) -> CertifiedValue:
         """Return a certificate of the header of the stream to another subnet.
 
         Args:
@@ -110,7 +184,7 @@ class CertifiedState:
         lane = self._stream_to(counterparty, substream)
         return self._shown((STREAMS, self._id(lane), HEADER), self._tree())
 
-    def message(self, counterparty: str, index: int, substream: str | None = None) -> Shown:
+    def message(self, counterparty: str, index: int, substream: str | None = None) -> CertifiedValue:
         """Return a certificate of the message ``index`` in the stream to another subnet.
 
         Args:
@@ -131,10 +205,10 @@ class CertifiedState:
             )
         tree, encoded = self._messages_in(lane)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
-        path = (STREAMS, self._id(lane), MESSAGES, index_label(index))
+        path = (STREAMS, self._id(lane), MESSAGES_LABEL, index_label(index))
         return self._shown(path, self._tree(self._id(lane), witness))
 
-    def certified_data(self, program: str) -> Shown:
+    def certified_data(self, program: str) -> CertifiedValue:
         """Return a certificate of the certified data of a program on this subnet.
 
         Raises:
@@ -157,7 +231,7 @@ class CertifiedState:
         """Return the tree of the messages in a stream (a row of the table ``lanes``), and the encoded messages."""
         label = self._id(lane)
         if self._opened_stream is None or self._opened_stream[0] != label:
-            messages = self._messages.filter(lookup(lane, self._messages, LANE) >= 0)
+            messages = self._messages.filter(lookup_rows(lane, self._messages, LANE) >= 0)
             messages = messages.take(np.argsort(messages["index"], kind="stable"))
             columns = {name: messages[name] for name in messages.names}
             encoded = encode_stream_messages(columns, self._context.options.version)
@@ -181,23 +255,26 @@ class CertifiedState:
         known = dict.fromkeys(opened.names[place] for place in lanes["destination"].tolist())
         if counterparty == self.chain:
             raise InvalidInput(
-                f"counterparty: {shown(counterparty)}: the stream of a subnet to itself is not certified"
+                f"counterparty: {format_value(counterparty)}: the stream of a subnet to itself is not certified"
             )
         position = opened.position(counterparty)
         if counterparty not in known:
             others = f"has streams to {', '.join(known)}" if known else "has none to any"
             raise InvalidInput(
-                f"counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
+                f"counterparty: {format_value(counterparty)}: {self.chain} has no stream to it "
+                f"at height {self.height}; "
                 f"it {others}"
             )
         lanes = lanes.filter(lanes["destination"] == np.uint32(position))
         if self._context.options.flat:
             if substream is not None:
-                raise InvalidInput(f"substream: {shown(substream)}: the streams of this lake have none; leave it out")
+                raise InvalidInput(
+                    f"substream: {format_value(substream)}: the streams of this lake have none; leave it out"
+                )
             return lanes
         rows = {opened.program_names.get(number, str(number)): row for row, number in enumerate(lanes["substream"])}
         if substream not in rows:
-            text = "missing" if substream is None else unknown("substream", substream, rows)
+            text = "missing" if substream is None else suggest_known("substream", substream, rows)
             first = f" (the first is {next(iter(rows))})" if substream is None else ""
             stream = f"the stream from {self.chain} to {counterparty}"
             raise InvalidInput(f"substream: {text}: {stream} has {len(rows)}, each named by a program{first}")
@@ -208,14 +285,14 @@ class CertifiedState:
         if not lane:
             return build_tree(self._contents)
         streams: Any = self._contents[STREAMS]
-        shown = {**streams, lane: {**streams[lane], MESSAGES: messages}}
+        shown = {**streams, lane: {**streams[lane], MESSAGES_LABEL: messages}}
         return build_tree({**self._contents, STREAMS: shown})
 
-    def _shown(self, path: Path, tree: HashTree) -> Shown:
+    def _shown(self, path: Path, tree: HashTree) -> CertifiedValue:
         """Return a certificate that shows a path of the state's tree."""
         shown = prune(tree, [path, (TIME,)])
         certificate = encode_certificate(Certificate(shown, self.certification.signature))
-        return Shown(path, require_value(shown, path), certificate, time_of(shown))
+        return CertifiedValue(path, require_value(shown, path), certificate, read_time(shown))
 
     def _wrong(self, what: str) -> LakeError:
         where = self.subnets.opened.lake.storage.uri
@@ -246,10 +323,10 @@ class CertifiedStates:
             InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has
                 not certified that height (``LakeError``: the state is not the one certified).
         """
-        opened, subnets = self._opened, subnets_of(self._opened)
+        opened, subnets = self._opened, read_subnets(self._opened)
         position, last = opened.position(chain), opened.last_height()
         if int(subnets.numbers[position]) in opened.topology.external:
-            raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its state")
+            raise InvalidInput(f"chain: {format_value(chain)}: is run by another lake, which has its state")
         if height is not None and height > last:
             raise StateNotCommittedYet(f"height: {height} is not committed; committed are 0 to {last}")
         heads = _Heads(opened, position)
@@ -263,7 +340,7 @@ class CertifiedStates:
     def _read(self, position: int, height: int, certification: Certification) -> CertifiedState:
         opened = self._opened
         chain, manifest = opened.names[position], opened.manifest(height)
-        return CertifiedState(subnets_of(opened), chain, position, manifest, certification)
+        return CertifiedState(read_subnets(opened), chain, position, manifest, certification)
 
 
 def get_state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
@@ -287,7 +364,7 @@ class _Heads:
         """
         found = self._at(height)[1]
         if found is None:
-            raise InvalidInput(f"chain: {shown(self._name)}: has certified nothing by height {height}")
+            raise InvalidInput(f"chain: {format_value(self._name)}: has certified nothing by height {height}")
         return found
 
     def of_height(self, height: int) -> Certification:
@@ -350,20 +427,20 @@ class _Heads:
 
 def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Context) -> tuple[State, Frame]:
     """Return the state of a subnet at a height, and the messages in its streams (``OUTBOUND_SCHEMA``)."""
-    host_of, tables = context.registry.last_host_of, opened.tables.state
+    host_of, tables = context.registry.last_hosts, opened.tables.state
     schemas = {
         name.removeprefix(PROGRAM_TABLE): table.schema
         for name, table in tables.items()
         if name.startswith(PROGRAM_TABLE)
     }
     frames = {name: opened.state_rows(manifest, name, position, host_of) for name in tables}
-    state = state_of(frames, schemas, context.options.index_base)
+    state = state_from_tables(frames, schemas, context.options.index_base)
     lanes = state.streams.counters
     total = int((lanes["next_index"] - lanes["begin"]).sum())
 
     def held(batch: pa.RecordBatch) -> Mask:
         rows = Frame({name: batch[name].to_numpy() for name in LANE_COLUMNS}, batch.num_rows)
-        lane = lookup(lanes, rows, LANE)
+        lane = lookup_rows(lanes, rows, LANE)
         mask: Mask = lane >= 0
         if len(lanes):
             mask &= (rows["index"] >= lanes["begin"][lane]) & (rows["index"] < lanes["next_index"][lane])
@@ -387,7 +464,7 @@ def _program(opened: OpenedLake, name: str) -> int:
     """Return the number of the program of that name. Raises ``InvalidInput``: there is none."""
     known = {text: number for number, text in opened.program_names.items()}
     if name not in known:
-        raise InvalidInput(f"program: {unknown('program', name, known)}")
+        raise InvalidInput(f"program: {suggest_known('program', name, known)}")
     return known[name]
 
 
@@ -401,16 +478,32 @@ def host_of_program(opened: OpenedLake, name: str, height: int | None = None) ->
     registry = registry_at(opened.topology, manifest.tick)
     host = int(registry.host_of(np.array([number], dtype=np.uint64))[0])
     if host == NO_HOST:
-        raise InvalidInput(f"program: {shown(name)}: is on no subnet at height {manifest.height}")
+        raise InvalidInput(f"program: {format_value(name)}: is on no subnet at height {manifest.height}")
     return opened.names[host]
 
 
-__all__ = [
-    "CertifiedState",
-    "CertifiedStates",
-    "Shown",
-    "StateNotCommittedYet",
-    "StateRemoved",
-    "get_state_at",
-    "host_of_program",
-]
+def certificate_document(state: CertifiedState, shown: CertifiedValue) -> Document:
+    """Return a certificate with what it claims (what is at a path, whose state it is, its time), and the key."""
+    return {
+        "kind": "ic_certificate",
+        "subnet_id": principal_to_text(state.subnets.id_of(state.position)),
+        "time": shown.time,
+        "paths": [{"path": [_label(label) for label in shown.path], "value": shown.value.hex()}],
+        "proof": shown.certificate.hex(),
+        "trust": subnet_trust_document(state),
+    }
+
+
+def subnet_trust_document(state: CertifiedState) -> Document:
+    """Return the subnet's public key (DER) as something to be trusted."""
+    return {
+        "kind": "ic_public_key",
+        "key": public_key_to_der(state.subnets.key_of(state.position)).hex(),
+        "subnet_id": principal_to_text(state.subnets.id_of(state.position)),
+    }
+
+
+def _label(label: bytes) -> str:
+    """Return a label as documents write it: the names in a state tree as they are, ids and indices in digits."""
+    text = label.decode("ascii") if label.isascii() else ""
+    return text if text.replace("_", "").isalpha() else f"0x{label.hex()}"

@@ -16,21 +16,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.substrate import QueuedMessage, Trie, chain_heads, prove
+from causeway_proofs.substrate.parachains import FIRST_HEAD
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
-from causeway.network.opened import OpenedLake
-from causeway.pipeline.lake import LakeError
-from causeway.proofs.substrate import QueuedMessage, Trie, heads, prove
-from causeway.proofs.substrate.message_queue_chain import FIRST_HEAD
-from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.icmp.hrmp.pages import messages_of
-from causeway.protocols.icmp.hrmp.storage import changes, item_key, map_key, pallet_of
-from causeway.protocols.icmp.hrmp.tables import HRMP_TABLES
-from causeway.protocols.tabled_state import TabledState
-from causeway.proving.icmp.messages import HEIGHTS_TRIED, heights_sent
-from causeway.proving.icmp.relay import header_root, rows_of
-from causeway.proving.prover import Document, Proved
+from causeway.core.frame import Frame
+from causeway.network.opened_lake import OpenedLake
+from causeway.protocols.hrmp.commitment import item_key, item_pallet, map_key, storage_changes
+from causeway.protocols.hrmp.pages import read_pages
+from causeway.protocols.hrmp.state import HRMP_TABLES
+from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.shared.state_tables import TableState
+from causeway.proving.icmp.messages import HEIGHTS_TRIED, header_root, heights_sent, program_free_rows
+from causeway.proving.prover import Document, ProofResult
+from causeway.storage.lake import LakeError
 
 COMMITTED = ("blocks", "paras", "requests", "channels", "contents", "digests")
 """The tables of the relay chain that its root commits to, and its block."""
@@ -42,7 +41,7 @@ class ChannelRelay:
     lake."""
 
     height: int
-    tables: TabledState
+    tables: TableState
     entries: Mapping[bytes, bytes]
     trie: Trie
 
@@ -78,7 +77,7 @@ class ChannelRelay:
             "state_version": 1,
             "entries": [
                 {
-                    "storage": {"pallet": pallet_of(item), "item": item, "keys": parts},
+                    "storage": {"pallet": item_pallet(item), "item": item, "keys": parts},
                     "value": None if value is None else value.hex(),
                 }
                 for (item, _), parts, value in zip(items, hashed, values, strict=True)
@@ -94,9 +93,9 @@ def channel_relay(opened: OpenedLake, height: int | None = None) -> ChannelRelay
         LakeError: the height is not committed, its state was freed, or it is not that of the block's header.
     """
     manifest = opened.manifest(height)
-    rows = {name: rows_of(opened, manifest, name, RELAY_POSITION) for name in COMMITTED}
-    tables = TabledState.of_frames(rows, HRMP_TABLES, {})
-    entries = {key: value for key, value in changes(None, tables).items() if value is not None}
+    rows = {name: program_free_rows(opened, manifest, name, RELAY_POSITION) for name in COMMITTED}
+    tables = TableState.from_frames(rows, HRMP_TABLES, {})
+    entries = {key: value for key, value in storage_changes(None, tables).items() if value is not None}
     found = ChannelRelay(manifest.height, tables, entries, Trie.build([*entries], [*entries.values()]))
     own = tables["blocks"]["hash"][-1].tobytes()
     if found.trie.root != header_root(opened, manifest.height, found.number, own):
@@ -111,7 +110,7 @@ def _of_pair(rows: Frame, sender: int, recipient: int) -> Frame:
     return rows.filter((rows["sender"] == np.uint32(sender)) & (rows["recipient"] == np.uint32(recipient)))
 
 
-def head_before(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int) -> bytes:
+def channel_start_head(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int) -> bytes:
     """Return the head of a channel before what is in it: that of what its recipient has consumed.
 
     Raises:
@@ -120,10 +119,10 @@ def head_before(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient:
     messages, head = relay.messages(sender, recipient), relay.channel(sender, recipient)["mqc_head"][0].tobytes()
     # The recipient's newest block may have consumed what the relay chain still holds.
     for height in range(relay.height, max(relay.height - HEIGHTS_TRIED, -1), -1):
-        ends = rows_of(opened, opened.manifest(height), "ends", recipient)
+        ends = program_free_rows(opened, opened.manifest(height), "ends", recipient)
         known = ends["head"][ends["foreign"] == np.uint32(sender)]
         before = known[0].tobytes() if len(known) else FIRST_HEAD
-        if [before, *heads(messages, before)][-1] == head:
+        if [before, *chain_heads(messages, before)][-1] == head:
             return bytes(before)
     raise LakeError(
         f"lake: {opened.lake.storage.uri}: nothing that {opened.names[recipient]} has had as the head of its channel "
@@ -131,7 +130,7 @@ def head_before(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient:
     )
 
 
-def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str) -> Proved:
+def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str) -> ProofResult:
     """Return a proof out of a lake with HRMP channels; ``what``: the one thing that is asked for of ``given``.
 
     Raises:
@@ -142,7 +141,7 @@ def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, A
         raise InvalidInput('--leaf: with channels = "hrmp" the relay chain does not fork; leave it out')
     if what in ("watermark", "ingress") and given["queue_out"] is not None:
         raise InvalidInput(f"--queue-out: {what} is of one chain; it goes with --channel and --index")
-    shown = show_channels(opened, what, given["chain"], given["counterparty"], given["index"], height)
+    shown = prove_channel_contents(opened, what, given["chain"], given["counterparty"], given["index"], height)
     relay, document = shown.relay, shown.document
     size, count = sum(len(node) // 2 for node in document["proof"]), len(document["entries"])
     lines = [
@@ -151,11 +150,11 @@ def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, A
         f"  root      {relay.trie.root.hex()} of the state after relay block {relay.number}",
     ]
     beside = {} if given["queue_out"] is None or shown.queue is None else {"queue_out": shown.queue}
-    return Proved(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": relay.trust()}))
+    return ProofResult(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": relay.trust()}))
 
 
 @dataclass(frozen=True)
-class ShownChannels:
+class ProvenChannels:
     """What is proved under the state of ``relay``: the ``document``, what a person reads of it, and of a channel the
     messages that are in it (``hrmp_queue``)."""
 
@@ -169,7 +168,7 @@ Relays = Callable[[int], ChannelRelay]
 """Gives the relay chain after a height."""
 
 
-def show_channels(
+def prove_channel_contents(
     opened: OpenedLake,
     what: str,
     chain: str,
@@ -177,7 +176,7 @@ def show_channels(
     index: int | None = None,
     height: int | None = None,
     relays: Relays | None = None,
-) -> ShownChannels:
+) -> ProvenChannels:
     """Return what is asked for with its proof after a height, by default the last: ``watermark``, ``ingress`` or
     ``channels`` (all from it and to it) of a parachain, the ``channel`` to its counterparty with what is in it, or that
     with the message number ``index`` in it; of this without a height after the first at which it is there. ``relays``:
@@ -204,7 +203,7 @@ def show_channels(
         items, lines, queue = _channel(opened, relay, (para, to), (chain, str(counterparty)), index)
     else:
         items, lines = _received(opened, relay, para, chain, what)
-    return ShownChannels(relay, relay.document(items), lines, queue)
+    return ProvenChannels(relay, relay.document(items), lines, queue)
 
 
 Items = list[tuple[str, tuple[int, ...]]]
@@ -246,8 +245,8 @@ def _channel(
         raise InvalidInput(
             f"counterparty: {names[1]}: no channel from {names[0]} is open after relay block {relay.number}"
         )
-    before, messages = head_before(opened, relay, sender, recipient), relay.messages(sender, recipient)
-    head = [before, *heads(messages, before)][-1]
+    before, messages = channel_start_head(opened, relay, sender, recipient), relay.messages(sender, recipient)
+    head = [before, *chain_heads(messages, before)][-1]
     queue = {
         "kind": "hrmp_queue",
         "trust": {"kind": "root", "root": head.hex()},
@@ -258,7 +257,7 @@ def _channel(
     inside = f"{len(messages):,} messages, {size:,} bytes"
     lines = [f"channel from {names[0]} to {names[1]} at relay block {relay.number}: {inside}"]
     if index is not None:
-        opened_pages = messages_of(relay.contents(sender, recipient))
+        opened_pages = read_pages(relay.contents(sender, recipient))
         (at,) = np.flatnonzero(opened_pages.indices == np.uint64(index))
         page = int(opened_pages.page[at])
         lines = [f"message {index} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"]
@@ -279,7 +278,7 @@ def _with_message(
     sender, recipient = pair
 
     def there(rows: Frame) -> bool:
-        return bool((messages_of(_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
+        return bool((read_pages(_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
 
     if height is not None:
         relay = relays(height)
@@ -289,7 +288,7 @@ def _with_message(
         last = opened.last_height()
         sent = max(heights_sent(opened, sender, recipient, index), default=last + 1)
         for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-            if there(rows_of(opened, opened.manifest(at), "contents", RELAY_POSITION)):
+            if there(program_free_rows(opened, opened.manifest(at), "contents", RELAY_POSITION)):
                 return relays(at)
     where = "at any height" if height is None else f"after height {height}"
     raise InvalidInput(
@@ -298,4 +297,4 @@ def _with_message(
     )
 
 
-__all__ = ["ChannelRelay", "channel_relay", "head_before", "prove_channels", "show_channels"]
+__all__ = ["ChannelRelay", "channel_relay", "channel_start_head", "prove_channel_contents", "prove_channels"]

@@ -5,36 +5,187 @@
 
 The body of the queue is read from the sending chain's outbound entries, and must have the root that the relay chain
 lists. The whole is verified before it is given out.
+
+The relay chain's state after a block, read from a lake of parachains, as the trie that its header commits to.
+
+    (relay,) = relay_leaves(open_lake("my-lake"), height=7)
+    relay.number, relay.root                # of the relay block, and of the state after it
+    relay.prove([watermark_key(3)])         # nodes of a storage proof
+
+While a fork lasts there are several blocks, each with a state of its own (G9).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, from_table
-from causeway.network.opened import Mask, OpenedLake, select
-from causeway.pipeline.lake import LakeError
-from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate import (
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.substrate import (
     StateVersion,
     Trie,
+    ordered_root,
     prove,
     unrouted_key,
     verify_posted_queue,
     verify_queued_message,
 )
-from causeway.proofs.substrate.ordered import ordered_key
-from causeway.protocols.contents import encode_contents
-from causeway.protocols.icmp.chains import RELAY_POSITION
-from causeway.protocols.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
-from causeway.proving.icmp.relay import RelayState, relay_leaves, require_leaf, rows_of
+from causeway_proofs.substrate.ordered_lists import ordered_key
+from causeway_proofs.substrate.parachains import block_hash, relay_rest
+
+from causeway.core.frame import Frame, from_table
+from causeway.core.text import to_one_line
+from causeway.network.opened_lake import Mask, OpenedLake, select_rows
+from causeway.protocols.relay_chain.commitment import relay_changes
+from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.state import OF_LEAVES, RelayLeaf, read_leaves
+from causeway.protocols.shared.contents import encode_contents
+from causeway.protocols.shared.messages import LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.proving.prover import NotAtHeight
+from causeway.storage.lake import LakeError, Manifest
+
+__all__ = [
+    "HEIGHTS_TRIED",
+    "ProvenEgressMessage",
+    "RelayState",
+    "header_root",
+    "heights_sent",
+    "program_free_rows",
+    "prove_message",
+    "relay_leaves",
+    "require_leaf",
+    "select_leaf",
+]
+
+PROTOCOL = "icmp"
+
+_LEAF = re.compile(r"[0-9]{1,3}|[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True, eq=False)
+class RelayState:
+    """The relay chain after a block: its tables, and its state as a trie under ``root``.
+
+    ``height``: of the lake, which was asked for; the block is the last of its leaf that was made up to there.
+    """
+
+    height: int
+    leaf: RelayLeaf
+    root: bytes
+    trie: Trie
+
+    @property
+    def place(self) -> int:
+        """Return the number of the leaf."""
+        return int(self.leaf.blocks["leaf"][0])
+
+    def called(self, leaf: str | None) -> bool:
+        """Return whether ``leaf`` names it: its number, or the hash of its block as hexadecimal digits; None: any."""
+        return leaf is None or leaf.lower() in (str(self.place), self.leaf.hash.hex())
+
+    @property
+    def included(self) -> bytes:
+        """Return the root of the list of heads that the block included."""
+        paras = self.leaf.paras
+        heads = paras["head"][(paras["included"] == np.uint64(self.number)) & (paras["included"] > 0)]
+        return ordered_root([head.tobytes() for head in heads])
+
+    @property
+    def parent(self) -> bytes:
+        """Return the hash of the block before."""
+        return bytes(self.leaf.blocks["parent"][0].tobytes())
+
+    @property
+    def number(self) -> int:
+        """Return the number of the relay block."""
+        return self.leaf.number
+
+    def prove(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Return the nodes that say what is stored under keys, or that nothing is, ascending."""
+        return prove(self.trie, keys)
+
+
+def relay_leaves(opened: OpenedLake, height: int | None = None) -> list[RelayState]:
+    """Return the relay chain after the blocks of a height, by default the last: one state a leaf.
+
+    Raises:
+        InvalidInput: the lake is of another protocol.
+        LakeError: the height is not committed, its state was freed, or it is not that of a block's header.
+    """
+    if opened.protocol != PROTOCOL:
+        where = opened.lake.storage.uri
+        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
+    if opened.options.get("channels") == "hrmp":
+        where = opened.lake.storage.uri
+        raise InvalidInput(f'lake: {where} is of a network with channels = "hrmp", which has no egress queues')
+    manifest = opened.manifest(height)
+    tables = {name: program_free_rows(opened, manifest, name, RELAY_POSITION) for name in OF_LEAVES}
+    return [_relay_state(opened, manifest.height, leaf) for leaf in read_leaves(tables)]
+
+
+def _relay_state(opened: OpenedLake, height: int, leaf: RelayLeaf) -> RelayState:
+    entries = {key: value for key, value in relay_changes(None, leaf).items() if value is not None}
+    trie = Trie.build([*entries], [*entries.values()])
+    if trie.root != header_root(opened, height, leaf.number, leaf.hash):
+        where, root = opened.lake.storage.uri, trie.root.hex()
+        raise LakeError(f"lake: {where}: the state after relay block {leaf.number} has the root {root}; its header not")
+    found = RelayState(height, leaf, trie.root, trie)
+    rest = relay_rest(found.included, found.place)
+    if found.number and block_hash(found.parent, found.number, trie.root, rest) != leaf.hash:
+        raise LakeError(f"lake: {opened.lake.storage.uri}: relay block {leaf.number} has another hash than its header")
+    return found
+
+
+def require_leaf(leaf: str | None) -> None:
+    """Raise ``InvalidInput`` for what can name no leaf: it is neither a number nor the hash of a block."""
+    if leaf is not None and not _LEAF.fullmatch(leaf):
+        raise InvalidInput(f"leaf: {to_one_line(leaf[:80])}: allowed: its number, or the hash of its block (64 digits)")
+
+
+def select_leaf(leaves: Sequence[RelayState], leaf: str | None) -> RelayState:
+    """Return of some leaves the one that ``leaf`` names (``RelayState.called``); None: the first.
+
+    Raises:
+        InvalidInput: it names none.
+    """
+    require_leaf(leaf)
+    found = [one for one in leaves if one.called(leaf)]
+    if not found:
+        there = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
+        raise InvalidInput(f"leaf: {leaf}: allowed at height {leaves[0].height}, by number or hash: {there}")
+    return found[0]
+
+
+def program_free_rows(opened: OpenedLake, manifest: Manifest, table: str, position: int) -> Frame:
+    """Return the rows of a state table, in which no program has any, that are of the chain at a position."""
+
+    def no_program(numbers: object) -> npt.NDArray[np.int64]:
+        raise AssertionError(f"rows of {table} are of chains, not of programs")
+
+    return opened.state_rows(manifest, table, position, no_program)
+
+
+def header_root(opened: OpenedLake, last: int, number: int, own: bytes) -> bytes:
+    """Return the root in the header of the relay block ``number`` with the hash ``own``, which was made up to the
+    height ``last``. Raises ``LakeError`` where there is none."""
+
+    def mine(batch: pa.RecordBatch) -> Mask:
+        mask: Mask = (batch["chain"].to_numpy() == RELAY_POSITION) & (batch["number"].to_numpy() == number)
+        return mask
+
+    for height in range(last, -1, -1):
+        rows = opened.log_rows("headers", height, RELAY_POSITION, ["chain", "number", "hash", "root"], mine)
+        for row in [] if rows is None else rows.to_pylist():
+            if row["hash"] == own:
+                root: bytes = row["root"]
+                return root
+    raise LakeError(f"lake: {opened.lake.storage.uri} has no header of relay block {number} up to height {last}")
+
 
 Leaves = Callable[[int], Sequence[RelayState]]
 """Gives the relay chain after a height: one state a leaf."""
@@ -44,7 +195,7 @@ HEIGHTS_TRIED = 1_024
 
 
 @dataclass(frozen=True)
-class ShownMessage:
+class ProvenEgressMessage:
     """A message that was proved: of the parachain ``source`` to ``destination``.
 
     ``block``: the relay block that posted its queue, with the root ``queue_root``; ``place``: in the queue. ``relay``:
@@ -72,7 +223,7 @@ def prove_message(
     height: int | None = None,
     leaf: str | None = None,
     leaves: Leaves | None = None,
-) -> ShownMessage:
+) -> ProvenEgressMessage:
     """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
 
     ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
@@ -117,10 +268,10 @@ def prove_message(
 
 def _shown(
     opened: OpenedLake, own: int, to: int, index: int, leaves: Sequence[RelayState], leaf: str | None
-) -> ShownMessage | None:
+) -> ProvenEgressMessage | None:
     """Return the message with its proofs under the first of the leaves of a height that lists its queue, or the one
     that is asked for; None where none does."""
-    runs = rows_of(opened, opened.manifest(leaves[0].height), "runs", own)
+    runs = program_free_rows(opened, opened.manifest(leaves[0].height), "runs", own)
     asked = np.uint64(index)
     runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
     if len(runs) == 0:
@@ -138,7 +289,7 @@ def _shown(
 
 def _under(
     opened: OpenedLake, own: int, to: int, index: int, relay: RelayState, queue: Frame, listed: Frame
-) -> ShownMessage:
+) -> ProvenEgressMessage:
     """Return the message with its proofs; ``queue``: the segment that has it (one row), ``listed``: how it is posted
     (one row)."""
     block, root = int(listed["number"][0]), queue["root"][0].tobytes()
@@ -154,7 +305,7 @@ def _under(
     except ProofError as error:
         uri = opened.lake.storage.uri
         raise LakeError(f"lake: {uri}: what it has proves nothing: {error.name}: {error}") from error
-    return ShownMessage(own, to, block, place, message, root, count, state_proof, queue_proof, relay)
+    return ProvenEgressMessage(own, to, block, place, message, root, count, state_proof, queue_proof, relay)
 
 
 def _entries(opened: OpenedLake, own: int, to: int, height: int, first: int, count: int) -> Frame:
@@ -185,7 +336,7 @@ def heights_sent(opened: OpenedLake, own: int, to: int, index: int) -> list[int]
 
     found: set[int] = set()
     for path, seal in opened.lake.log_files("outbound").items():
-        rows = select(opened.lake, path, seal, [*LANE_COLUMNS, "height"], mine, destination=to)
+        rows = select_rows(opened.lake, path, seal, [*LANE_COLUMNS, "height"], mine, destination=to)
         found.update(rows["height"].to_pylist())
     return sorted(found, reverse=True)
 
@@ -195,6 +346,3 @@ def _lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
     for name, position in (("source", own), ("destination", to)):
         mask &= batch[name].to_numpy() == position
     return mask
-
-
-__all__ = ["HEIGHTS_TRIED", "ShownMessage", "heights_sent", "prove_message"]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
-from causeway.protocols.command_options import CommandOption, FileOption
-from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+from causeway_proofs.errors import InvalidInput
+
+from causeway.protocols.shared.command_options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT, CommandOption, FileOption
 
 if TYPE_CHECKING:
-    from causeway.network.opened import OpenedLake
-    from causeway.proving.icmp.messages import ShownMessage
-    from causeway.proving.icmp.relay import RelayState
-    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
+    from causeway.network.opened_lake import OpenedLake
+    from causeway.proving.icmp.messages import ProvenEgressMessage, RelayState
+    from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
 
 MOST_BLOCKS = 4_096
 """A proof of pending ingress reads the entries of at most so many relay blocks."""
@@ -54,12 +53,12 @@ class IcmpProver:
     )
     files = (TRUST_OUT, QUEUE_OUT)
 
-    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
-        from causeway.proofs.documents.values import U64_MAX
-        from causeway.proving.icmp.messages import prove_message
-        from causeway.proving.icmp.relay import of_leaf, relay_leaves
-        from causeway.proving.prover import Proved
+        from causeway_proofs.documents.values import U64_MAX
+
+        from causeway.proving.icmp.messages import prove_message, relay_leaves, select_leaf
+        from causeway.proving.prover import ProofResult
 
         what = _what(given)
         if what == "index" and not 0 <= given["index"] <= U64_MAX:
@@ -76,19 +75,19 @@ class IcmpProver:
             shown = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
             relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
         else:
-            relay = of_leaf(relay_leaves(opened, height), given["leaf"])
+            relay = select_leaf(relay_leaves(opened, height), given["leaf"])
             document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
         lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
         lines.append(f"  head      {relay.leaf.hash.hex()}, leaf {relay.place}")
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
-        return Proved(document, lines, beside)
+        return ProofResult(document, lines, beside)
 
-    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
         """Return what may be proved of a message: the queue that the relay chain lists has it."""
-        from causeway.proving.prover import Offer
+        from causeway.proving.prover import ProofOffer
 
         given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
-        return [Offer(f"egress queue: {message.source} has posted the message to {message.destination}", given)]
+        return [ProofOffer(f"egress queue: {message.source} has posted the message to {message.destination}", given)]
 
 
 PROVER = IcmpProver()
@@ -116,7 +115,7 @@ def _what(given: Mapping[str, Any]) -> str:
     return what
 
 
-def message_document(shown: ShownMessage) -> Document:
+def message_document(shown: ProvenEgressMessage) -> Document:
     """Return a message (``icmp_message``) with its proofs and what it claims."""
     return {
         "kind": "icmp_message",
@@ -137,8 +136,8 @@ def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingre
     Raises:
         InvalidInput: there is no such parachain, or its watermark lies too far back.
     """
-    from causeway.proofs.substrate import encode_queues, encode_watermark, unrouted_key, watermark_key
-    from causeway.proofs.substrate.parachains import UNROUTED, WATERMARKS, encode_u32, unrouted_map_key
+    from causeway_proofs.substrate import encode_queues, encode_watermark, unrouted_key, watermark_key
+    from causeway_proofs.substrate.parachains import UNROUTED, WATERMARKS, encode_u32, unrouted_map_key
 
     para, paras = opened.position(chain), relay.leaf.paras
     rows = paras.filter((paras["para"] == para) & (paras["active"] == 1))
@@ -190,13 +189,13 @@ def trust_document(relay: RelayState) -> Document:
 
 
 def _entry(item: str, key: bytes, value: bytes | None) -> Document:
-    from causeway.proofs.substrate.parachains import PALLET
+    from causeway_proofs.substrate.parachains import PALLET
 
     storage = {"pallet": PALLET, "item": item, "keys": [{"hasher": "Twox64Concat", "key": key.hex()}]}
     return {"storage": storage, "value": None if value is None else value.hex()}
 
 
-def _lines(shown: ShownMessage, given: Mapping[str, Any]) -> list[str]:
+def _lines(shown: ProvenEgressMessage, given: Mapping[str, Any]) -> list[str]:
     size = sum(map(len, (*shown.state_proof, *shown.queue_proof)))
     way = f"from {given['chain']} to {given['counterparty']}"
     nodes = f"{len(shown.state_proof)} nodes of the relay chain's state, {len(shown.queue_proof)} of the queue"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
-from causeway.protocols.command_options import CommandOption
-from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+from causeway_proofs.errors import InvalidInput
+
+from causeway.protocols.shared.command_options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT, CommandOption
 
 if TYPE_CHECKING:
-    from causeway.network.opened import OpenedLake
-    from causeway.proving.prover import Document, Offer, ProvableMessage, Proved
-    from causeway.proving.xdm.messages import ShownMessage
+    from causeway.network.opened_lake import OpenedLake
+    from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
+    from causeway.proving.xdm.messages import ProvenMessage
 
 
 class XdmProver:
@@ -34,10 +34,11 @@ class XdmProver:
     )
     files = (TRUST_OUT,)
 
-    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
         """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
-        from causeway.proofs.documents.xdm import U256_MAX
-        from causeway.proving.prover import Proved
+        from causeway_proofs.documents.xdm import U256_MAX
+
+        from causeway.proving.prover import ProofResult
         from causeway.proving.xdm.messages import prove_message
 
         for name in ("chain", "counterparty", "index"):
@@ -57,12 +58,12 @@ class XdmProver:
             height=height,
         )
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(shown)}
-        return Proved(message_document(shown), _lines(shown, given), beside)
+        return ProofResult(message_document(shown), _lines(shown, given), beside)
 
-    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[Offer]:
+    def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
         """Return what may be proved of a message: the envelope that brings it, when it is about to be received."""
         from causeway.protocols.xdm.state import RESPONSE
-        from causeway.proving.prover import Offer
+        from causeway.proving.prover import ProofOffer
 
         response = bool(message.substream & RESPONSE)
         given = {
@@ -75,15 +76,15 @@ class XdmProver:
         # It is final just before it is received; one that was not is so by now, or not yet.
         came = [height + off for height in message.heights.get("received", ()) for off in (-1, -2, 0, 1)]
         what = f"envelope: the {'response' if response else 'request'} of {message.source} to {message.destination}"
-        return [Offer(what, given, [*came, None])]
+        return [ProofOffer(what, given, [*came, None])]
 
 
 PROVER = XdmProver()
 
 
-def message_document(shown: ShownMessage) -> Document:
+def message_document(shown: ProvenMessage) -> Document:
     """Return a message (``xdm_message``) with its proofs and what it claims."""
-    from causeway.proofs.documents.xdm import CONSENSUS_NAME
+    from causeway_proofs.documents.xdm import CONSENSUS_NAME
 
     envelope, message = shown.envelope, shown.message
     mmr = envelope.proof.consensus_chain_mmr_proof
@@ -105,12 +106,12 @@ def message_document(shown: ShownMessage) -> Document:
     }
 
 
-def trust_document(shown: ShownMessage) -> Document:
+def trust_document(shown: ProvenMessage) -> Document:
     """Return the root of the mountain range as something to be trusted."""
     return {"kind": "root", "root": shown.root.hex(), "leaf_count": shown.leaf_count}
 
 
-def _lines(shown: ShownMessage, given: Mapping[str, Any]) -> list[str]:
+def _lines(shown: ProvenMessage, given: Mapping[str, Any]) -> list[str]:
     envelope = shown.envelope
     what = "response" if shown.message.is_response else "request"
     way = f"from {given['chain']} to {given['counterparty']}"

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES
-from causeway.service import answers
-from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Hex, Index, Name, Text
+from causeway.protocols.shared.limits import MAX_ITEMS, MAX_PROOF_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES
+from causeway.service.http import answers
+from causeway.service.http.answers import Answer, ChainAnswers, Digest, Height, Hex, Index, Name, Text
 
 MAX_RANGES = 2_000
 """Ranges of entries that are read of one queue."""

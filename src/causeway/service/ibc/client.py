@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from causeway.protocols.ibc.fees import COUNTS
-from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service.http_client import Refused, ServiceClient, ServiceError, path_part
+from causeway.protocols.ibc.relay.accounts import COUNTS
+from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
+from causeway.service.http.client import Refused, ServiceClient, ServiceError, path_part
 from causeway.service.ibc.answers import (
     EntriesAnswer,
     HeaderAnswer,
@@ -16,11 +16,11 @@ from causeway.service.ibc.answers import (
     RelayersAnswer,
     StatusAnswer,
 )
-from causeway.service.ibc.lanes import LaneView, view_of
-from causeway.service.signing import carrier_number
+from causeway.service.ibc.relay_state import LaneView, view_from_answer
+from causeway.service.keys.signing import carrier_number
 
 
-class LakeClient(ServiceClient):
+class ZoneLakeClient(ServiceClient):
     """The addresses of one served lake of zones. All raise what ``ServiceClient.ask`` does."""
 
     @property
@@ -42,7 +42,7 @@ class LakeClient(ServiceClient):
         found = await self.ask(LaneAnswer, "GET", path, query)
         if (found.chain, found.counterparty) != (chain, counterparty):
             raise ServiceError(f"{self.url}{path}: another lane than that asked for")
-        return view_of(found)
+        return view_from_answer(found)
 
     async def lane_at(
         self, chain: str, counterparty: str, height: int, packets_from: int = 0, receipts_from: int = 0
@@ -56,7 +56,7 @@ class LakeClient(ServiceClient):
             return None
         if (found.chain, found.counterparty, found.height) != (chain, counterparty, height):
             raise ServiceError(f"{self.url}{path}: another lane, or another height, than that asked for")
-        return view_of(found)
+        return view_from_answer(found)
 
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""

@@ -2,18 +2,40 @@
 
 Everything follows from the heads and tails of queues and from the headers that are trusted: nothing is remembered, so a
 relay process may be killed at any time, started again, and run beside others.
+
+Which packets of a target can be shown to have expired (IBC reference X-1, X-6).
+
+Headers that must be trusted for a while before anything is proved under them (IBC reference X-11): what a relay
+process proves under those that were, and which it brings ahead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from typing import Any
 
-from causeway.proofs.tendermint.trust import is_over
-from causeway.protocols.ibc.upkeep import REFRESH
-from causeway.protocols.limits import MAX_TRANSACTION_BYTES
-from causeway.service.ibc.lanes import LaneView, Pushed, Rules
-from causeway.service.ibc.memory import Memory
+import numpy as np
+from causeway_proofs.tendermint.trust import TrustedHeader, is_period_over
+
+from causeway.core.joins import merge_ranges
+from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.expiry import is_expired
+from causeway.protocols.ibc.packets import NO_LIMIT, decode_packet
+from causeway.protocols.ibc.relay.maintenance import REFRESH
+from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
+from causeway.service.ibc.relay_state import (
+    LaneView,
+    Limits,
+    Pushed,
+    ReadLane,
+    ReadPackets,
+    RelayMemory,
+    RelayRules,
+    Step,
+)
+from causeway.service.relay.steps import Direction
 
 HUNDRED_BLOCKS = 100
 
@@ -48,7 +70,7 @@ class RelaySettings:
 
 
 @dataclass(frozen=True)
-class Work:
+class RelayWork:
     """What is to be brought from ``source`` to ``target``.
 
     Attributes:
@@ -73,14 +95,14 @@ class Work:
     patient: bool = False
 
 
-def work_between(
-    source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings, memory: Memory | None = None
-) -> Work:
+def plan_work(
+    source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
+) -> RelayWork:
     """Return what is to be brought from one end of a connection to the other.
 
     ``memory``: of what was submitted before, so that what is refused is not brought in every pass.
     """
-    memory = memory or Memory()
+    memory = memory or RelayMemory()
     cleanup, needed = _cleanup(source, target, rules, settings)
     packets = _packets(source, target, rules, needed)
     receipts = _receipts(source, target, rules)
@@ -101,7 +123,7 @@ def work_between(
     )
     cleanup = cleanup and bool(memory.due("cleanup", {source.send.head: None}, target.height, ordered=True))
     packets, receipts = _first(packets, receipts, settings.limit)
-    return Work(
+    return RelayWork(
         packets=tuple(packets),
         receipts=tuple(receipts),
         backlog=backlog,
@@ -114,7 +136,7 @@ def work_between(
     )
 
 
-def _cleanup(source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings) -> tuple[bool, bool]:
+def _cleanup(source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings) -> tuple[bool, bool]:
     """Return whether to clean up the target's receipts, and whether packets wait for that (X-2)."""
     if not rules.cleanup:
         return False, False
@@ -123,34 +145,34 @@ def _cleanup(source: LaneView, target: LaneView, rules: Rules, settings: RelaySe
     return needed or free >= max(settings.cleanup_after, 1), needed
 
 
-def _packets(source: LaneView, target: LaneView, rules: Rules, cleaned: bool) -> Pushed:
+def _packets(source: LaneView, target: LaneView, rules: RelayRules, cleaned: bool) -> Pushed:
     """Return the packets that the target has not received."""
     if rules.ordered:
         begin = max(target.receipt.tail, source.send.head) if cleaned else target.receipt.tail
-        return source.send.unbroken(begin, source.send.tail)
-    pending = source.send.pushed(target.receipt.first_lacking, source.send.tail)
+        return source.send.contiguous_entries(begin, source.send.tail)
+    pending = source.send.pushed(target.receipt.first_missing_index, source.send.tail)
     return {index: height for index, height in pending.items() if target.receipt.lacks(index)}
 
 
-def _receipts(source: LaneView, target: LaneView, rules: Rules) -> Pushed:
+def _receipts(source: LaneView, target: LaneView, rules: RelayRules) -> Pushed:
     """Return the receipts that the target has not processed."""
     if rules.ordered:
-        return source.receipt.unbroken(target.send.head, min(source.receipt.tail, target.send.tail))
+        return source.receipt.contiguous_entries(target.send.head, min(source.receipt.tail, target.send.tail))
     written = source.receipt.pushed(target.send.head, target.send.tail)
     mine = target.send.pushed(target.send.head, target.send.tail)
     return {index: height for index, height in written.items() if index in mine}
 
 
-def not_received(source: LaneView, target: LaneView) -> tuple[int, ...]:
+def missing_packets(source: LaneView, target: LaneView) -> tuple[int, ...]:
     """Return the target's packets that the source has not received, in any order (X-6), ascending."""
     sent = target.send.pushed(target.send.head, target.send.tail)
     return tuple(index for index in sent if index >= source.receipt.head and source.receipt.lacks(index))
 
 
-def _may_have_expired(source: LaneView, target: LaneView, receipts: Pushed, rules: Rules) -> bool:
+def _may_have_expired(source: LaneView, target: LaneView, receipts: Pushed, rules: RelayRules) -> bool:
     """Return whether the target has packets that the source has not received and that are next to time out (X-1)."""
     if not rules.ordered:
-        return bool(not_received(source, target))
+        return bool(missing_packets(source, target))
     settled = target.send.head + len(receipts) >= source.receipt.tail and not source.receipt.waiting
     return settled and target.send.tail > max(target.send.head + len(receipts), source.receipt.tail)
 
@@ -169,7 +191,7 @@ def _patient(
     return source.height - oldest[2] < settings.max_wait
 
 
-def may_wait(packets: Pushed, receipts: Pushed, source: LaneView, settings: RelaySettings) -> bool:
+def can_wait(packets: Pushed, receipts: Pushed, source: LaneView, settings: RelaySettings) -> bool:
     """Return whether there is something, and all of it may wait for more (``min_batch``, ``max_wait``)."""
     count = len(packets) + len(receipts)
     return count > 0 and _patient(count, _oldest(packets, receipts), source, settings)
@@ -184,7 +206,7 @@ def _first(packets: Pushed, receipts: Pushed, limit: int | None) -> tuple[Pushed
     return kept, dict(islice(receipts.items(), limit - len(kept)))
 
 
-def proving_height(source: LaneView, target: LaneView, work: Work, expired: bool) -> tuple[int, bool]:
+def proving_height(source: LaneView, target: LaneView, work: RelayWork, expired: bool) -> tuple[int, bool]:
     """Return the source's height to prove all under, and whether its header must be submitted first.
 
     A header that the target trusts already serves, if all was pushed by then: somebody has paid for it. Where queues
@@ -199,9 +221,163 @@ def proving_height(source: LaneView, target: LaneView, work: Work, expired: bool
     return source.height, True
 
 
-def _refresh_due(source: LaneView, target: LaneView, rules: Rules) -> bool:
+def _refresh_due(source: LaneView, target: LaneView, rules: RelayRules) -> bool:
     """Return whether the target's client must have a new header, so that it does not expire (X-4)."""
     latest = target.trusted[-1]
-    return source.height > latest.height and is_over(
+    return source.height > latest.height and is_period_over(
         latest.time, rules.unbonding_ns // REFRESH, max(target.time, source.time)
     )
+
+
+def expired_packets(
+    direction: Direction,
+    source: LaneView,
+    target: LaneView,
+    rules: RelayRules,
+    work: RelayWork,
+    settings: RelaySettings,
+    memory: RelayMemory,
+) -> Generator[Step, Any, tuple[int, ...]]:
+    """Return the target's packets that have expired by the source's header, and that it has not received, ascending.
+
+    In an ordered queue the first ones, up to one that has not expired: those behind it wait for it. In any order all,
+    wherever they are: once a client was recovered, later packets have earlier limits. ``memory`` has the limits that
+    were read before; of the packets that it does not know, the first ``chunk`` are read.
+    """
+    waiting: Sequence[int]
+    if rules.ordered:
+        first = max(target.send.head + len(work.receipts), source.receipt.tail)
+        waiting = range(first, min(first + settings.chunk, target.send.tail))
+    else:
+        waiting = missing_packets(source, target)
+    limits = memory.limits
+    unknown = [index for index in waiting if index not in limits][: settings.chunk]
+    _, begin, end = merge_ranges(np.array(unknown, dtype=np.uint64))
+    for first, stop in zip(begin.tolist(), end.tolist(), strict=True):
+        place = (direction.other, direction.target, direction.source)
+        values = yield ReadPackets(*place, target.height, first, stop - first)
+        memory.know(target.send, {index: _limits(value) for index, value in enumerate(values, start=first)})
+
+    def has_expired(index: int) -> bool:
+        if index not in limits:
+            return False
+        return bool(is_expired(*limits[index], source.height, source.time, rules.expiry))
+
+    return tuple((takewhile if rules.ordered else filter)(has_expired, waiting))
+
+
+def _limits(value: bytes) -> Limits:
+    """Return the limits of a packet; bytes that are none have no end that could be shown."""
+    try:
+        packet = decode_packet(value)
+    except IbcError:
+        return NO_LIMIT, NO_LIMIT
+    return packet.max_height, packet.max_time
+
+
+@dataclass(frozen=True)
+class HeaderOutlook:
+    """What a target can be proved now, and what it will.
+
+    Attributes:
+        shown: the source as the newest header shows it that can be used; ``usable``: whether there is one, else it is
+            the source as it is.
+        header: whether to bring the source's newest header: it shows something that no trusted one shows.
+        waits: whether a trusted header that cannot be used yet shows something to bring.
+        whole: all that there is to bring, whether it can be proved or not.
+        patient: whether what no trusted header shows may wait for more.
+        settings: of the process.
+    """
+
+    shown: LaneView
+    usable: bool
+    header: bool
+    waits: bool
+    whole: RelayWork
+    patient: bool
+    settings: RelaySettings
+
+    def work(self, target: LaneView, rules: RelayRules, memory: RelayMemory) -> RelayWork:
+        """Return what is to be brought now. It waits for no more: its header was paid for."""
+        work = RelayWork()
+        if self.usable:
+            work = plan_work(self.shown, target, rules, replace(self.settings, min_batch=1), memory)
+        whole = self.whole
+        return replace(work, backlog=whole.backlog, oldest=whole.oldest, refresh=whole.refresh, patient=self.patient)
+
+
+def plan_headers(
+    direction: Direction,
+    source: LaneView,
+    target: LaneView,
+    rules: RelayRules,
+    settings: RelaySettings,
+    memory: RelayMemory,
+) -> Generator[Step, Any, HeaderOutlook]:
+    """Find out what can be proved to a target, and whether a header should be brought for what cannot be yet."""
+    newest, ready = target.trusted[-1], _newest_usable(target, rules)
+    shown = yield from _as_of(direction, source, target, ready)
+    known = shown if ready is newest else (yield from _as_of(direction, source, target, newest))
+    everything = replace(settings, min_batch=1, max_packets=0, proofs_per_header=0)
+    now, late = yield from _all_work(direction, source, target, rules, everything, memory)
+    then, late_then = RelayWork(), frozenset[int]()
+    if known is not None:
+        then, late_then = yield from _all_work(direction, known, target, rules, everything, memory)
+    packets, receipts = _pushed(now)
+    for index in then.packets:
+        packets.pop(index, None)
+    for index in then.receipts:
+        receipts.pop(index, None)
+    patient = can_wait(packets, receipts, source, settings)
+    needed = bool((packets or receipts) and not patient) or (now.cleanup and not then.cleanup) or bool(late - late_then)
+    waits = ready is not newest and bool(then.packets or then.receipts or then.cleanup or late_then)
+    return HeaderOutlook(
+        shown=shown or source,
+        usable=shown is not None,
+        header=needed and source.height > newest.height,
+        waits=waits,
+        whole=now,
+        patient=patient,
+        settings=settings,
+    )
+
+
+def _newest_usable(target: LaneView, rules: RelayRules) -> TrustedHeader | None:
+    """Return the newest trusted header whose delay is over by the target's clock, and that is not too old."""
+    for header in reversed(target.trusted):
+        if header.added_time + rules.delay_ns <= target.time:
+            return None if is_period_over(header.time, rules.trusting_ns, target.time) else header
+    return None
+
+
+def _as_of(
+    direction: Direction, source: LaneView, target: LaneView, header: TrustedHeader | None
+) -> Generator[Step, Any, LaneView | None]:
+    """Return the source as a header shows it, None where it was not kept, or nothing is proved: at height 0."""
+    if header is None or not 0 < header.height <= source.height:
+        return None
+    begin = target.receipt.first_missing_index, target.send.head
+    found: LaneView | None = yield ReadLane(direction.end, direction.source, direction.target, *begin, header.height)
+    return found
+
+
+def _all_work(
+    direction: Direction,
+    source: LaneView,
+    target: LaneView,
+    rules: RelayRules,
+    settings: RelaySettings,
+    memory: RelayMemory,
+) -> Generator[Step, Any, tuple[RelayWork, frozenset[int]]]:
+    """Return what there is to bring, and the target's packets that have expired."""
+    work, late = plan_work(source, target, rules, settings), tuple[int, ...]()
+    if work.time_outs:
+        late = yield from expired_packets(direction, source, target, rules, work, settings, memory)
+    return work, frozenset(late)
+
+
+def _pushed(work: RelayWork) -> tuple[Pushed, Pushed]:
+    """Return the packets and receipts of some work with the heights at which they were pushed."""
+    count = len(work.packets)
+    packets = dict(zip(work.packets, work.pushed[:count], strict=True))
+    return packets, dict(zip(work.receipts, work.pushed[count:], strict=True))

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from causeway.protocols.command_options import CommandOption
+from causeway.protocols.shared.command_options import CommandOption
 
 if TYPE_CHECKING:
-    from causeway.service.ibc.relaying import Relaying
+    from causeway.service.ibc.relay_runner import ZoneRelay
     from causeway.service.journal import Journal
-    from causeway.service.relay import RelayOptions
+    from causeway.service.relay.process import RelayOptions
 
 
 class IbcRelay:
@@ -43,33 +43,32 @@ class IbcRelay:
     @asynccontextmanager
     async def between(
         self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
-    ) -> AsyncIterator[Relaying]:
+    ) -> AsyncIterator[ZoneRelay]:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
-        from causeway.service.http_client import ServiceError
-        from causeway.service.ibc.client import LakeClient
-        from causeway.service.ibc.relay_metrics import RelayCollector
+        from causeway.service.http.client import ServiceError
+        from causeway.service.http.metrics_port import serve_metrics
+        from causeway.service.ibc.client import ZoneLakeClient
         from causeway.service.ibc.relay_plan import RelaySettings
-        from causeway.service.ibc.relaying import Relaying, directions_between
-        from causeway.service.metrics_port import serving
-        from causeway.service.passes import Pacing
-        from causeway.service.relay import LakeDown, require_two_lakes
+        from causeway.service.ibc.relay_runner import ZoneRelay, ZoneRelayCollector, find_directions
+        from causeway.service.relay.loop import PassPacing
+        from causeway.service.relay.process import LakeDown, require_two_lakes
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with (
-            LakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
-            LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
+            ZoneLakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
+            ZoneLakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
         ):
             try:
                 await require_two_lakes(at_a, at_b)
-                directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
+                directions, rules = await find_directions(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
-            relaying = Relaying(
+            relaying = ZoneRelay(
                 {"a": at_a, "b": at_b},
                 directions,
                 rules,
                 settings,
-                Pacing(poll=wanted.poll),
+                PassPacing(poll=wanted.poll),
                 wanted.faults,
                 wanted.seed,
                 report=report,
@@ -77,7 +76,7 @@ class IbcRelay:
             )
             ways = ",".join(str(direction) for direction in directions)
             journal.info("connected", a=at_a.url, b=at_b.url, directions=ways)
-            with serving(RelayCollector(relaying), wanted.metrics_port):
+            with serve_metrics(ZoneRelayCollector(relaying), wanted.metrics_port):
                 yield relaying
 
 

@@ -15,28 +15,40 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
-from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen
-from causeway.proofs.tendermint.light_client import LightClient, Outcome, Wanted, bisection
-from causeway.proofs.tendermint.trust import TrustOptions
-from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway_proofs.tendermint.header import ClientExpired, ConnectionFrozen
+from causeway_proofs.tendermint.light_client import LightClient, UpdateOutcome, WantedHeader, bisect_headers
+from causeway_proofs.tendermint.trust import HeaderUpdate, TrustOptions, decode_header_update
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.expiry import is_expired
-from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
-from causeway.protocols.ibc.values import decode_packet
-from causeway.service.ibc.delays import look_ahead
-from causeway.service.ibc.lanes import LaneView, Rules
-from causeway.service.ibc.memory import Memory
-from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
-from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadProofs, Step, Submit
-from causeway.service.ibc.time_outs import expired_packets
-from causeway.service.relay_steps import Direction
+from causeway.protocols.ibc.keys import KeyPart, QueueKey, QueuePurpose, index_key
+from causeway.protocols.ibc.packets import decode_packet
+from causeway.service.ibc.relay_plan import (
+    RelaySettings,
+    RelayWork,
+    expired_packets,
+    plan_headers,
+    plan_work,
+    proving_height,
+)
+from causeway.service.ibc.relay_state import (
+    LaneView,
+    ReadHeader,
+    ReadLane,
+    ReadProofs,
+    RelayMemory,
+    RelayRules,
+    Step,
+    SubmitWithHeaders,
+)
+from causeway.service.relay.steps import Direction
 
 
-class State(Enum):
+class PassState(Enum):
     """How a pass ended."""
 
     IDLE = "idle"
@@ -59,14 +71,14 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Passed:
+class ZonePass:
     """What a pass found and did. ``source``, ``target``: both ends as it saw them; ``why``: of what it could not do;
     ``held``: what it did not submit, though it is due, in words."""
 
-    state: State
+    state: PassState
     source: LaneView
     target: LaneView
-    work: Work = field(default_factory=Work)
+    work: RelayWork = field(default_factory=RelayWork)
     headers: int = 0
     messages: int = 0
     transactions: int = 0
@@ -74,35 +86,35 @@ class Passed:
     held: tuple[str, ...] = ()
 
 
-_NO_WAY: dict[type[ProofError], State] = {ClientExpired: State.EXPIRED, ConnectionFrozen: State.FROZEN}
+_NO_WAY: dict[type[ProofError], PassState] = {ClientExpired: PassState.EXPIRED, ConnectionFrozen: PassState.FROZEN}
 
 
-def relay(
-    direction: Direction, rules: Rules, settings: RelaySettings, memory: Memory | None = None
-) -> Generator[Step, Any, Passed]:
+def relay_pass(
+    direction: Direction, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
+) -> Generator[Step, Any, ZonePass]:
     """Make one pass in one direction: look at both ends, and bring what there is to bring.
 
     ``memory``: of the passes before.
     """
-    memory = memory or Memory()
+    memory = memory or RelayMemory()
     memory.held.clear()
     # The target is looked at first: what it receives meanwhile is then sent already by what the source says.
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
-    begin = target.receipt.first_lacking, target.send.head
+    begin = target.receipt.first_missing_index, target.send.head
     source: LaneView = yield ReadLane(direction.end, direction.source, direction.target, *begin)
     if target.state == "frozen":
-        return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is frozen")
+        return ZonePass(PassState.FROZEN, source, target, why=f"the client of {direction.source} is frozen")
     now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
     client = LightClient(TrustOptions(direction.source, rules.trusting_ns), target.trusted)
     accusation = yield from _contradiction(client, direction, source, target, now, memory)
     if isinstance(accusation, str):
-        return Passed(State.REFUSED, source, target, why=accusation)
+        return ZonePass(PassState.REFUSED, source, target, why=accusation)
     if accusation is not None:
         return (yield from _accuse(direction, settings, accusation, source, target))
     # With a delay all is proved as the source was at the height of a header that can be used by now.
-    ahead = (yield from look_ahead(direction, source, target, rules, settings, memory)) if rules.delay_ns else None
+    ahead = (yield from plan_headers(direction, source, target, rules, settings, memory)) if rules.delay_ns else None
     shown = source if ahead is None else ahead.shown
-    work = work_between(shown, target, rules, settings, memory) if ahead is None else ahead.work(target, rules, memory)
+    work = plan_work(shown, target, rules, settings, memory) if ahead is None else ahead.work(target, rules, memory)
     expired: tuple[int, ...] = ()
     if work.time_outs:
         expired = yield from expired_packets(direction, shown, target, rules, work, settings, memory)
@@ -111,9 +123,9 @@ def relay(
     held = tuple(memory.held)
     due = work.packets or work.receipts or work.cleanup or work.refresh or expired or (ahead and ahead.header)
     if not due:
-        waits = State.DELAYED if ahead and ahead.waits else State.WAITING if work.patient else State.IDLE
-        state = State.HELD if held else waits
-        return Passed(state, source, target, work, why="; ".join(held), held=held)
+        waits = PassState.DELAYED if ahead and ahead.waits else PassState.WAITING if work.patient else PassState.IDLE
+        state = PassState.HELD if held else waits
+        return ZonePass(state, source, target, work, why="; ".join(held), held=held)
     if ahead is None:
         height, header = proving_height(source, target, work, bool(expired))
     else:
@@ -123,7 +135,7 @@ def relay(
         try:
             updates = yield from _headers(client, direction, max(height, source.height), now)
         except ProofError as error:
-            return Passed(_NO_WAY.get(type(error), State.REFUSED), source, target, work, why=str(error))
+            return ZonePass(_NO_WAY.get(type(error), PassState.REFUSED), source, target, work, why=str(error))
     batches = _Batches(direction, settings)
     for update in updates:
         memory.compared(update.height, update.signed_header.header.hash)
@@ -135,7 +147,9 @@ def relay(
         try:
             _verify(proofs, client.trusted(height).root)
         except ProofError as error:
-            return Passed(State.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}")
+            return ZonePass(
+                PassState.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}"
+            )
         for kind, key in chunk:
             value = proofs[key]
             absence = kind == "timeout" and not rules.ordered
@@ -146,8 +160,8 @@ def relay(
     for kind, indices in _indices(shown, work, expired).items():
         memory.handed_over(kind, indices, target.height, ordered=rules.ordered)
     counts = (batches.headers, batches.messages, batches.transactions)
-    state = State.SUBMITTED if batches.transactions else State.IDLE
-    return Passed(state, source, target, work, *counts, why="; ".join(held), held=held)
+    state = PassState.SUBMITTED if batches.transactions else PassState.IDLE
+    return ZonePass(state, source, target, work, *counts, why="; ".join(held), held=held)
 
 
 def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
@@ -159,7 +173,7 @@ def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None
             verify_non_membership(TENDERMINT_SPEC, root, found[1], key)
 
 
-def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: Rules) -> bool:
+def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: RelayRules) -> bool:
     """Return whether the target's next block refuses a packet because it has expired: in any order, it does (X-6)."""
     if kind != "receive" or rules.ordered or not rules.timeouts:
         return False
@@ -170,14 +184,14 @@ def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: Rules) -> 
     return bool(is_expired(packet.max_height, packet.max_time, target.height + 1, target.time, rules.expiry))
 
 
-def _indices(source: LaneView, work: Work, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def _indices(source: LaneView, work: RelayWork, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Return the indices that a pass submits, by call."""
     cleanup = (source.send.head,) if work.cleanup else ()
     return {"receive": work.packets, "receipt": work.receipts, "timeout": expired, "cleanup": cleanup}
 
 
 def _contradiction(
-    client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: Memory
+    client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: RelayMemory
 ) -> Generator[Step, Any, HeaderUpdate | str | None]:
     """Return a header of the source that contradicts one that the target trusts (X-3), None where there is none.
 
@@ -195,7 +209,7 @@ def _contradiction(
         try:
             wanted = trial.wanted(trusted.height)
             update = yield from _header(trial, direction, wanted)
-            if trial.update(update, now).outcome is Outcome.FROZEN:
+            if trial.update(update, now).outcome is UpdateOutcome.FROZEN:
                 return update
         except ProofError as error:
             return f"{direction.target} trusts another header {trusted.height} of {direction.source}: {error}"
@@ -204,13 +218,13 @@ def _contradiction(
 
 def _accuse(
     direction: Direction, settings: RelaySettings, update: HeaderUpdate, source: LaneView, target: LaneView
-) -> Generator[Step, Any, Passed]:
+) -> Generator[Step, Any, ZonePass]:
     """Show the target a header that contradicts one that it trusts."""
     batches = _Batches(direction, settings)
     yield from batches.add(_update(direction, update), header=True)
     yield from batches.finish()
     why = f"{direction.source} has signed another header {update.height} than {direction.target} trusts"
-    return Passed(State.ACCUSED, source, target, headers=1, transactions=1, why=why)
+    return ZonePass(PassState.ACCUSED, source, target, headers=1, transactions=1, why=why)
 
 
 def _headers(
@@ -218,7 +232,7 @@ def _headers(
 ) -> Generator[Step, Any, list[HeaderUpdate]]:
     """Return the updates that bring the target's client to trust a height, those in between first (X-4)."""
     updates: dict[int, HeaderUpdate] = {}
-    search = bisection(client, height, now)
+    search = bisect_headers(client, height, now)
     try:
         wanted = next(search)
         while True:
@@ -229,7 +243,7 @@ def _headers(
         return [updates[known] for known in sorted(updates)]
 
 
-def _header(client: LightClient, direction: Direction, wanted: Wanted) -> Generator[Step, Any, HeaderUpdate]:
+def _header(client: LightClient, direction: Direction, wanted: WantedHeader) -> Generator[Step, Any, HeaderUpdate]:
     """Return the header that is wanted, built on what the target trusts."""
     place = (direction.end, direction.source)
     offered = decode_header_update((yield ReadHeader(*place, wanted.height)))
@@ -246,20 +260,20 @@ def _header(client: LightClient, direction: Direction, wanted: Wanted) -> Genera
 
 
 def _messages(
-    direction: Direction, work: Work, expired: tuple[int, ...], *, ordered: bool
+    direction: Direction, work: RelayWork, expired: tuple[int, ...], *, ordered: bool
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (call, key) of all that is submitted besides headers, in the order in which the target takes it."""
     mine = direction.target
     if work.cleanup:
-        yield "cleanup", Key(mine, Purpose.SEND, Part.HEAD).encode()
+        yield "cleanup", QueueKey(mine, QueuePurpose.SEND, KeyPart.HEAD).encode()
     for index in work.packets:
-        yield "receive", index_key(mine, Purpose.SEND, index)
+        yield "receive", index_key(mine, QueuePurpose.SEND, index)
     for index in work.receipts:
-        yield "receipt", index_key(mine, Purpose.RECEIPT, index)
+        yield "receipt", index_key(mine, QueuePurpose.RECEIPT, index)
     for index in expired:
         # In order, the tail proves that whatever is at the head was not received; else each index that it is absent.
-        tail = Key(mine, Purpose.RECEIPT, Part.TAIL).encode()
-        yield "timeout", tail if ordered else index_key(mine, Purpose.RECEIPT, index)
+        tail = QueueKey(mine, QueuePurpose.RECEIPT, KeyPart.TAIL).encode()
+        yield "timeout", tail if ordered else index_key(mine, QueuePurpose.RECEIPT, index)
 
 
 def _chunks(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[tuple[str, bytes]]]:
@@ -292,7 +306,7 @@ class _Batches:
         self._direction, self._settings = direction, settings
         self._calls: list[wire.Call] = []
         self._bytes = self._headers = 0
-        self._kept: Submit | None = None
+        self._kept: SubmitWithHeaders | None = None
         self.headers = self.messages = self.transactions = 0
 
     def add(self, call: wire.Call, *, header: bool = False) -> Generator[Step, Any, None]:
@@ -310,7 +324,7 @@ class _Batches:
         if self._calls:
             yield from self._cut()
         if self._kept is not None:
-            yield Submit(**{**self._kept.__dict__, "last": True})
+            yield SubmitWithHeaders(**{**self._kept.__dict__, "last": True})
 
     def _cut(self) -> Generator[Step, Any, None]:
         if self._kept is not None:
@@ -318,7 +332,7 @@ class _Batches:
         data = wire.Transaction(calls=self._calls).SerializeToString(deterministic=True)
         messages = len(self._calls) - self._headers
         place = (self._direction.other, self._direction.target)
-        self._kept = Submit(*place, data, messages, last=False, headers=self._headers)
+        self._kept = SubmitWithHeaders(*place, data, messages, last=False, headers=self._headers)
         self.headers, self.messages = self.headers + self._headers, self.messages + messages
         self.transactions += 1
         self._calls, self._bytes, self._headers = [], 0, 0

@@ -4,25 +4,80 @@ Time on a lake's chains is the lake's own: a block a tick. A header of another l
 that by its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next
 block's tick is the first whose time is not below the header's. It must be verified first by the client that it is for;
 how far the clock moves is bounded (``service.clock``).
+
+Transactions of relayers in which nothing is left to do, told before anybody pays for them (IBC reference X-10).
+
+Messages of users, before they wait for a block: what no block could carry out is refused at once, by its field.
+
+That is what follows from what never changes in a lake: where programs are, which zones are connected, what types they
+handle, how long a packet may be. What depends on the state of a block, as an expired client does, the block decides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofError
-from causeway.proofs.protobuf import parse_canonical
-from causeway.proofs.tendermint.light_client import LightClient
-from causeway.proofs.tendermint.trust import TrustOptions
-from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.fees import OTHERS, OUTSIDER
-from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
-from causeway.service.ibc.lanes import lane_view
-from causeway.service.ibc.redundancy import nothing_left
-from causeway.service.ibc.views import Views
-from causeway.service.mempool import Message
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.protobuf import parse_canonical
+from causeway_proofs.tendermint.light_client import LightClient
+from causeway_proofs.tendermint.trust import HeaderUpdate, TrustOptions, decode_header_update
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
+from causeway.core.frame import Frame, repeat_text
+from causeway.core.ingress_call import CALL_METHOD, decode_calls
+from causeway.core.vocabulary import Kind
+from causeway.protocols.contract import NO_HOST, Tick
+from causeway.protocols.ibc.calls.send import CHECKS, SendRequests
+from causeway.protocols.ibc.errors import IbcError, Refusal
+from causeway.protocols.ibc.kernel import IbcKernel
+from causeway.protocols.ibc.keys import KeyPart, QueuePurpose, parse_key
+from causeway.protocols.ibc.packets import CALL_BYTES, decode_position
+from causeway.protocols.ibc.relay.accounts import OTHERS, OUTSIDER
+from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.shared.messages import blank_messages
+from causeway.service.ibc.relay_state import LaneView, lane_view
+from causeway.service.ibc.routes import Views
+from causeway.service.node.mempool import PendingMessage
+
+
+def is_redundant(transaction: wire.Transaction, chain: str, views: Views) -> bool:
+    """Return whether all that a transaction asks of a chain has happened by its last height.
+
+    Of what cannot be read, or is no business of the chain, this is not said: a block refuses it by its name.
+    """
+    lanes: dict[str, LaneView] = {}
+    for call in transaction.calls:
+        kind = call.WhichOneof("call")
+        if kind is None:
+            continue
+        submit = getattr(call, kind)
+        try:
+            if submit.remote not in lanes:
+                lanes[submit.remote] = lane_view(views.lane(chain, submit.remote, None))
+            if not _has_happened(kind, submit, lanes[submit.remote]):
+                return False
+        except (InvalidInput, IbcError, ProofError):
+            return False
+    return True
+
+
+def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
+    if kind == "misbehaviour":
+        return False  # a block says whether it is: evidence is never dropped
+    if kind == "update":
+        # Another header of a height that is trusted is evidence that the chain contradicts itself (X-3).
+        offered = decode_header_update(submit.header).signed_header.header
+        return any((header.height, header.header_hash) == (offered.height, offered.hash) for header in lane.trusted)
+    key = parse_key(submit.key)
+    if kind == "receive":
+        return (key.purpose, key.part) == (QueuePurpose.SEND, KeyPart.INDEX) and not lane.receipt.lacks(key.index)
+    if kind == "receipt":
+        return (key.purpose, key.part) == (QueuePurpose.RECEIPT, KeyPart.INDEX) and key.index < lane.send.head
+    return kind == "cleanup" and decode_position(submit.value) <= lane.receipt.head
 
 
 @dataclass(frozen=True)
@@ -56,12 +111,12 @@ class RelayTransaction:
 
     def nothing_left(self) -> bool:
         """Return whether all that the transaction asks of its chain has happened by its last height."""
-        return nothing_left(self.content, self.chain, self.views)
+        return is_redundant(self.content, self.chain, self.views)
 
-    def message(self, chain: int) -> Message:
+    def message(self, chain: int) -> PendingMessage:
         """Return the transaction as what waits for a block of the chain with a number."""
         calls = len(self.content.calls)
-        return Message(chain, self.user, self.encoded, calls=calls, not_before=self._first_tick())
+        return PendingMessage(chain, self.user, self.encoded, calls=calls, not_before=self._first_tick())
 
     def _first_tick(self) -> int:
         """Return the first tick in whose block the headers in the transaction are none of the future."""
@@ -101,3 +156,68 @@ class RelayTransaction:
         except ProofError:
             return 0
         return header.time
+
+
+LASTING = (
+    Refusal.UnregisteredDestination,
+    Refusal.UnsupportedType,
+    Refusal.PermissionDenied,
+    Refusal.InvalidPacket,
+)
+"""The refusals of ``IBCsend`` that a call gets in every block, if it gets them in one."""
+
+
+def validate_message(row: Mapping[str, Any], kernel: IbcKernel, connections: Frame) -> None:
+    """Refuse a message that no block could carry out.
+
+    ``row``: of ``INGRESS_SCHEMA``; ``connections``: those of its zone, as its state has them.
+
+    Raises:
+        InvalidInput: its program is not on its chain, or none is installed there; or it asks for a call that always is
+            refused (IBC reference 3.2).
+    """
+    zones = kernel.zones
+    program = np.array([row["receiver"]], dtype=np.uint64)
+    chain = int(zones.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
+    if int(zones.host_of(program)[0]) != chain:
+        raise InvalidInput(f"content: to: no program {row['receiver']} is on {zones.names[chain]}")
+    if not kernel.programs.installed(program)[0]:
+        raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes the message")
+    if row["method"] != CALL_METHOD:
+        return
+    calls = decode_calls(pa.array([row["payload"]], pa.binary()))
+    if calls.valid[0]:
+        _require_call(program, calls.receivers, calls.methods[0].as_py(), calls.bodies, kernel, connections)
+
+
+def _require_call(
+    sender: Any, receiver: Any, method: str, body: pa.BinaryArray, kernel: IbcKernel, connections: Frame
+) -> None:
+    zones = kernel.zones
+    chain, destination = (int(zones.host_of(end)[0]) for end in (sender, receiver))
+    if destination == NO_HOST:
+        raise InvalidInput(f"content: call.receiver: no program {receiver[0]} is on any chain")
+    if destination in zones.own and not kernel.programs.installed(receiver)[0]:
+        raise InvalidInput(f"content: call.receiver: nothing is installed as program {receiver[0]}")
+    if chain == destination:
+        return
+    columns = {"sender": sender, "receiver": receiver, "method": repeat_text(method, 1), "payload": body}
+    rows = blank_messages(1, kind=np.full(1, Kind.REQUEST, dtype=np.uint8), **columns)
+    context = kernel.context(np.array([chain], dtype=np.uint32), Tick(0, 0))
+    requests = SendRequests(rows, kernel.state({"connections": connections}), context)
+    failed = [check.refusal for check in CHECKS if check.refusal in LASTING and not check.holds(requests)[0]]
+    if not failed:
+        return
+    if failed[0] == Refusal.InvalidPacket:
+        envelope, most = CALL_BYTES + len(method.encode()), kernel.options.max_data_bytes
+        text = f"{len(body[0].as_py())} bytes; to another chain at most {max(most - envelope, 0)} are allowed"
+        why = f"options.max_data_bytes is {most}, of which a call with this method takes {envelope} itself"
+        raise InvalidInput(f"content: call.text, call.hex: {text}: {why}")
+    ends, kind = f"{zones.names[chain]} and {zones.names[destination]}", zones.types[int(requests.types[0])]
+    raise InvalidInput(
+        {
+            Refusal.UnregisteredDestination: f"content: call.receiver: {ends} are not connected",
+            Refusal.UnsupportedType: f"content: call.method: {zones.names[chain]} has no packets of type {kind}",
+            Refusal.PermissionDenied: f"content: call.method: program {sender[0]} may not send packets of type {kind}",
+        }[failed[0]]
+    )

@@ -1,24 +1,135 @@
-"""What a node needs to know of the Internet Computer: what the lake says of itself, and its exchange with others."""
+"""What a node needs to know of the Internet Computer: what the lake says of itself, and its exchange with others.
+
+Answers of a served lake of subnets (``service.answers``).
+
+Certificates over HTTP: what a served subnet has certified, in the form that ``causeway verify`` reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.ic.primitives import principal_to_text
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pydantic import Field
 
-from causeway.model.errors import InvalidInput
-from causeway.network.opened import OpenedLake
-from causeway.proofs.ic.principals import principal_to_text
+from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.limits import MAX_TRANSACTION_BYTES
-from causeway.service.ic.answers import StatusAnswer
-from causeway.service.ic.certificates import Certificates
+from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES, MAX_TRANSACTION_BYTES
+from causeway.proving.ic.state import CertifiedStates, certificate_document
+from causeway.service.http import answers
+from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswer, Height, Hex, Text
+from causeway.service.http.requests import Address, Number, Query, address_of_view
 from causeway.service.ic.exchange import XNetExchange
-from causeway.service.lake_views import LakeViews
-from causeway.service.requests import Address
+from causeway.service.node.endpoint import LakeViews
+
+Bytes = Annotated[bytes, Hex(MAX_ANSWER_BYTES)]
+
+
+class SubnetAnswer(ChainAnswer):
+    """A subnet of the network."""
+
+    id: Text = Field(..., description="Its id, as text.")
+    public_key: Bytes | None = Field(..., description="It signs the states; none where nothing is certified.")
+
+
+class StatusAnswer(answers.StatusAnswer):
+    """What the network is, and how far it has come."""
+
+    chains: Annotated[list[SubnetAnswer], Field(max_length=MAX_CHAINS)]
+
+
+class KeyAnswer(Answer):
+    """A subnet's public key (DER)."""
+
+    kind: Literal["ic_public_key"]
+    key: Bytes
+    subnet_id: Text
+
+
+class PathAnswer(Answer):
+    """What is at a path of the state."""
+
+    path: list[Text]
+    value: Bytes
+
+
+class CertificateAnswer(Answer):
+    """A certificate (CBOR), and what it claims."""
+
+    kind: Literal["ic_certificate"]
+    subnet_id: Text
+    time: Height
+    paths: list[PathAnswer]
+    proof: Bytes
+    trust: KeyAnswer
+
+
+KEPT_STATES = 2
+"""States that are kept: of a large subnet one takes some hundred megabytes."""
+
+REST_BYTES = 64 << 10
+"""More than an answer has besides the value and the certificate."""
+
+PATH = "/v1/chains/{chain}/certificate"
+
+
+class CertificateQuery(Query):
+    """What is to be shown: of a stream the message ``index`` or, without one, the header; or certified data."""
+
+    counterparty: str | None = Field(None, max_length=200, description="The subnet that the stream leads to.")
+    index: Number | None = Field(None, description="The message with this index, in place of the header.")
+    substream: str | None = Field(
+        None, max_length=200, description="The program that names the substream, unless streams are flat."
+    )
+    program: str | None = Field(None, max_length=200, description="The certified data of this program.")
+    height: Number | None = Field(None, description="A certified height; default: the last.")
+
+
+class Certificates:
+    """The view of certificates. ``address``: where it is served."""
+
+    def __init__(self, views: LakeViews) -> None:
+        self._states = CertifiedStates(views.opened, KEPT_STATES)
+        about = "A certificate of a stream, or of a program's certified data."
+        self.address = address_of_view(
+            PATH, about, self.certificate, CertificateAnswer, CertificateQuery, chain=views.own()
+        )
+
+    def certificate(
+        self,
+        chain: str,
+        counterparty: str | None,
+        substream: str | None,
+        index: int | None,
+        program: str | None,
+        height: int | None,
+    ) -> dict[str, Any]:
+        """Return a certificate as a document.
+
+        Raises:
+            InvalidInput: not one thing is asked for, it is not there, or longer than an answer.
+        """
+        if (counterparty is None) == (program is None):
+            raise InvalidInput("query: give either counterparty (and index) or program")
+        if counterparty is None and index is not None:
+            raise InvalidInput("index: is of a message in a stream; give counterparty with it, not program")
+        if counterparty is None and substream is not None:
+            raise InvalidInput("substream: is of a stream; give counterparty with it, not program")
+        state = self._states.get_state_at(chain, height)
+        if program is not None:
+            shown = state.certified_data(program)
+        elif index is not None:
+            shown = state.message(str(counterparty), index, substream)
+        else:
+            shown = state.header(str(counterparty), substream)
+        if DIGITS * (len(shown.value) + len(shown.certificate)) > MAX_ANSWER_BYTES - REST_BYTES:
+            raise InvalidInput(f"index: {index}: has {len(shown.value)} bytes, more than an answer holds")
+        return certificate_document(state, shown)
 
 
 class SubnetViews(LakeViews):
@@ -87,7 +198,7 @@ class IcEndpoint:
             for remote, pulled in client.pulled.items():
                 ends = [names[client.own], names[remote]]
                 slices.add_metric(ends, pulled.slices)
-                avoided.add_metric(ends, len(client.bad_nodes(remote)))
+                avoided.add_metric(ends, len(client.excluded_nodes(remote)))
                 for cause, count in pulled.failures.items():
                     failed.add_metric([*ends, cause], count)
         yield from (pooled, slices, failed, avoided)

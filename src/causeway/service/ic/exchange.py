@@ -3,39 +3,147 @@ subnets serve into its blocks (IC reference 3.8, 3.10, X-9, X-15).
 
 Nothing that is pulled is believed for whom it came from: the remote subnet's key certifies it, before it waits for a
 block and again in the block, and with the block's record whoever executes the lake again verifies it a third time.
+
+The certified streams of a subnet as the lake has them, for its endpoint: without a session of anything, and while
+the lake goes on.
+
+What is served follows the newest certified state: when a request comes and the lake has gone on, the table ``offers``
+of the last height says header, way to the root and certification of each stream, and the messages that came since are
+read from the heights that the segments of the streams name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import httpx
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ic.certified_streams import OfferedStreams
+from causeway_proofs.ic.primitives import CertificationVersion
+from causeway_proofs.ic.slice import decode_certification, encode_certified_stream_slice
+from causeway_proofs.ic.stream_columns import encode_stream_messages
+from causeway_proofs.ic.stream_header import decode_stream_header
+from causeway_proofs.order import group_rows, stable_order
 
-from causeway.model.traffic import CARRIED_SCHEMA
-from causeway.network.opened import OpenedLake
-from causeway.pipeline.lake import Manifest
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.slice import encode_certified_stream_slice
-from causeway.proofs.ic.stream_header import decode_stream_header
-from causeway.protocols.ic.certified_slices import certified as is_certified
+from causeway.config.traffic import CARRIED_SCHEMA
+from causeway.core.frame import Frame, concat, empty_frame, from_table
+from causeway.network.opened_lake import Mask, OpenedLake
 from causeway.protocols.ic.fault_kinds import DOWN, LYING, SLOW, STALE
+from causeway.protocols.ic.faults import find_faulty_nodes
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.ic.message_limits import most_messages
 from causeway.protocols.ic.options import listen_address
-from causeway.protocols.ic.parties import faulty_nodes
-from causeway.protocols.ic.slice_pool import Position, SlicePool
-from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.endpoint import FurtherAddress, Log
-from causeway.service.ic.node_faults import SLOW_SECONDS, STALE_HEIGHTS, Liar
-from causeway.service.ic.standstill import GoesOn, StandsStill, Standstill
-from causeway.service.ic.stream_lake import LakeStreams
-from causeway.service.ic.xnet_client import Remote, XNetClient
-from causeway.service.ic.xnet_endpoint import Conduct, XNetNode
+from causeway.protocols.ic.streams.certified_slices import has_certification as is_certified
+from causeway.protocols.ic.streams.endpoint import most_messages
+from causeway.protocols.ic.streams.remote_slices import MESSAGES_SCHEMA, SliceReader
+from causeway.protocols.ic.streams.slice_pool import SlicePool, StreamPosition
+from causeway.protocols.shared.messages import MESSAGE_COLUMNS
+from causeway.service.ic.xnet_client import PullsResumed, PullsStalled, RemoteNodes, StallDetector, XNetClient
+from causeway.service.ic.xnet_endpoint import SLOW_SECONDS, STALE_HEIGHTS, ServingFaults, SliceTamperer, XNetNode
+from causeway.service.node.endpoint import ExchangeLog, ExtraAddress
+from causeway.storage.lake import Freed, Manifest
+
+READ = MESSAGES_SCHEMA.names
+
+
+class LakeStreams:
+    """The certified streams of the subnet at a position of a lake.
+
+    Args:
+        opened: the lake.
+        position: the subnet's.
+        version: of the encodings.
+        lag: heights of the lake that are left out: of a node that is behind.
+    """
+
+    def __init__(self, opened: OpenedLake, position: int, version: CertificationVersion, lag: int = 0) -> None:
+        self._opened, self._position, self._version, self._lag = opened, position, version, lag
+        numbers = [int(item["number"]) for item in opened.about["chains"]]
+        self._ids = [subnet_id(number) for number in numbers]
+        self._height = -1
+        self._streams = OfferedStreams(version)
+        self._lock = threading.Lock()
+
+    def newest(self) -> OfferedStreams:
+        """Return the streams as they were certified last.
+
+        Where a vacuum has freed the state of the height, they are those that were returned before, at first none: a
+        node without the state serves what it has.
+
+        Raises:
+            LakeError: the lake cannot be read (``ReplayDiffers``, ``ReplayBusy``: as of ``OpenedLake.state_rows``).
+        """
+        height = self._opened.last_height() - self._lag
+        with self._lock:
+            if height > self._height:
+                with suppress(Freed):
+                    self._move_to(self._opened.manifest(height))
+                    self._height = height
+        return self._streams
+
+    def _move_to(self, manifest: Manifest) -> None:
+        offers = self._rows(manifest, "offers")
+        certified = pc.binary_length(offers["certification"]).to_numpy(zero_copy_only=False) > 0
+        offers = offers.filter(certified & (offers["source"] != offers["destination"]))
+        lanes = group_rows(offers["destination"])
+        newest = offers.take(lanes.starts + lanes.counts - 1)
+        wanted: dict[int, tuple[int, int]] = {}
+        for row, destination in enumerate(newest["destination"].tolist()):
+            header = decode_stream_header(newest["header"][row].as_py(), self._version)
+            end = self._streams.end(self._ids[destination])
+            wanted[destination] = (header.begin if end is None else max(header.begin, end), header.end)
+        messages = self._messages(manifest, wanted)
+        for row, destination in enumerate(newest["destination"].tolist()):
+            self._streams.update(
+                self._ids[destination],
+                newest["header"][row].as_py(),
+                messages[destination],
+                newest["path"][row].as_py(),
+                decode_certification(newest["certification"][row].as_py()),
+            )
+        for subnet in self._streams.subnets_with_certified_streams():
+            if self._ids.index(subnet) not in wanted:
+                self._streams.drop(subnet)
+
+    def _messages(self, manifest: Manifest, wanted: dict[int, tuple[int, int]]) -> dict[int, pa.BinaryArray]:
+        """Return the encoded messages [begin, end) that are wanted of each destination."""
+        runs = concat([self._rows(manifest, table) for table in ("trimmed_runs", "runs")])
+        begin = np.array([wanted.get(chain, (0, 0))[0] for chain in runs["destination"].tolist()], dtype=np.uint64)
+        end = np.array([wanted.get(chain, (0, 0))[1] for chain in runs["destination"].tolist()], dtype=np.uint64)
+        runs = runs.filter((runs["first"] < end) & (runs["first"] + runs["count"] > begin))
+        rows = concat([empty_frame(MESSAGES_SCHEMA), *self._outbound(sorted(set(runs["height"].tolist())))])
+        found = {}
+        for destination, (first, stop) in wanted.items():
+            mine = (rows["destination"] == destination) & (rows["index"] >= first) & (rows["index"] < stop)
+            of_lane = rows.filter(mine)
+            of_lane = of_lane.take(stable_order(of_lane["index"]))
+            columns = {name: of_lane[name] for name in MESSAGE_COLUMNS}
+            found[destination] = encode_stream_messages(columns, self._version)
+        return found
+
+    def _outbound(self, heights: Iterable[int]) -> Iterable[Frame]:
+        """Yield what the subnet appended to its streams at some heights."""
+
+        def mine(batch: pa.RecordBatch) -> Mask:
+            mask: Mask = batch["source"].to_numpy() == self._position
+            return mask
+
+        for height in heights:
+            rows = self._opened.log_rows("outbound", height, self._position, READ, mine)
+            if rows is not None and rows.num_rows:
+                yield from_table(rows)
+
+    def _rows(self, manifest: Manifest, table: str) -> Frame:
+        """Return the subnet's rows of a state table."""
+        return self._opened.state_rows(manifest, table, self._position, lambda owners: owners)
+
 
 PAUSE = 0.05
 """Seconds between two pulls from a subnet that had nothing new."""
@@ -62,18 +170,18 @@ class LakeNode:
         self._opened, self._kernel, self._fresh = opened, kernel, fresh
         self._node = (int(kernel.numbers()[position]), number)
         self._behind = LakeStreams(opened, position, kernel.options.version, STALE_HEIGHTS)
-        self._liar = Liar.made()
+        self._liar = SliceTamperer.made()
 
-    def conduct(self) -> Conduct:
+    def conduct(self) -> ServingFaults:
         """Return how the node serves now."""
         tick = self._opened.manifest().tick
 
         def does(what: str) -> bool:
-            return self._node in faulty_nodes(self._kernel.faults, tick, what)
+            return self._node in find_faulty_nodes(self._kernel.faults, tick, what)
 
         streams = self._behind if does(STALE) else self._fresh
         delay = SLOW_SECONDS if does(SLOW) else 0.0
-        return Conduct(streams.newest, self._liar if does(LYING) else None, delay, does(DOWN))
+        return ServingFaults(streams.newest, self._liar if does(LYING) else None, delay, does(DOWN))
 
 
 class XNetExchange:
@@ -99,7 +207,7 @@ class XNetExchange:
             for node, where in enumerate(nodes)
         ]
         self.remotes = {
-            self.ids[self._positions[name]]: Remote(
+            self.ids[self._positions[name]]: RemoteNodes(
                 self.ids[self._positions[name]], bytes.fromhex(remote.public_key), tuple(remote.endpoints)
             )
             for name, remote in options.remote.items()
@@ -115,7 +223,7 @@ class XNetExchange:
         self._ends: dict[tuple[int, bytes], Ends] = {}
         self._uncertified: dict[int, int] = {}
         self._clients: list[XNetClient] = []
-        self._log: Log = _NobodyListens()
+        self._log: ExchangeLog = _NobodyListens()
         self._registry = kernel.registry(opened.manifest().tick + 1)
         if self.pools:
             self.committed(opened.manifest())
@@ -144,11 +252,9 @@ class XNetExchange:
         registry = self._registry
         return registry.endpoints.get(self._places[remote], ()) if registry.members[position] else ()
 
-    def addresses(self) -> Sequence[FurtherAddress]:
+    def addresses(self) -> Sequence[ExtraAddress]:
         """Return where the nodes of the lake's subnets serve."""
-        return [
-            FurtherAddress(key, host, port, self._node(at, node)) for key, at, node, (host, port) in self._listening
-        ]
+        return [ExtraAddress(key, host, port, self._node(at, node)) for key, at, node, (host, port) in self._listening]
 
     def _node(self, position: int, number: int) -> XNetNode:
         node = LakeNode(self._opened, self._kernel, self.streams[position], position, number)
@@ -237,7 +343,7 @@ class XNetExchange:
             certified[place] = read.end, read.signals_end
         return all(certified[place] == self._ends[position, remote] for remote, place in self._places.items())
 
-    def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, Position]:
+    def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, StreamPosition]:
         lanes = self._opened.state_rows(manifest, "lanes", position, lambda owners: owners)
         held = lanes["next_index"] - lanes["begin"]
         base = self._kernel.options.index_base
@@ -248,10 +354,10 @@ class XNetExchange:
             expected, begin, end = [int(lanes[name][row[0]]) for name in names] if len(row) else [base] * 3
             self._held[position, remote] = int(held[row[0]]) if len(row) else 0
             self._ends[position, remote] = end, expected
-            found[remote] = Position(expected, begin)
+            found[remote] = StreamPosition(expected, begin)
         return found
 
-    async def run(self, news: Callable[[], None], log: Log) -> None:
+    async def run(self, news: Callable[[], None], log: ExchangeLog) -> None:
         """Pull from all remote subnets until cancelled; an error that is none of a node's is told, and stops the pulls
         of that subnet for a while. Told is, too, when nothing comes from a subnet any more, and when it goes on."""
         self._log = log
@@ -263,7 +369,7 @@ class XNetExchange:
             await asyncio.gather(*(client.close() for client in clients))
 
     async def _pull(self, client: XNetClient, remote: bytes, news: Callable[[], None]) -> None:
-        still, following = Standstill(), FAILED_SECONDS
+        still, following = StallDetector(), FAILED_SECONDS
         while True:
             try:
                 if await client.pull(remote):
@@ -275,14 +381,14 @@ class XNetExchange:
             self._tell(client, remote, still)
             await asyncio.sleep(pause)
 
-    def _tell(self, client: XNetClient, remote: bytes, still: Standstill) -> None:
+    def _tell(self, client: XNetClient, remote: bytes, still: StallDetector) -> None:
         """Tell the log when pulls are of no use any more, and when they are again."""
         match still.look(client.clock(), client.pulled[remote]):
-            case StandsStill() as found:
+            case PullsStalled() as found:
                 look = found.advice(self._kernel.chains()[self._places[remote]])
                 again = client.pause(remote)
                 self._log.stands_still(self._name(client.own, remote), found.seconds, again, found.failures, look)
-            case GoesOn(seconds):
+            case PullsResumed(seconds):
                 self._log.goes_on(self._name(client.own, remote), seconds)
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from causeway.service import answers
-from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name
+from causeway.service.http import answers
+from causeway.service.http.answers import Answer, ChainAnswers, Digest, Height, Index, Name
 
 MAX_LEAVES = 256
 MAX_CHANNELS = 10_000

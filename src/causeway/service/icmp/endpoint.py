@@ -6,18 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from causeway.model.errors import InvalidInput
-from causeway.network.opened import OpenedLake
-from causeway.protocols.icmp.hrmp.kernel import HrmpKernel
+from causeway.network.opened_lake import OpenedLake
+from causeway.protocols.hrmp.kernel import HrmpKernel
 from causeway.protocols.icmp.kernel import IcmpKernel
-from causeway.service.endpoint import Submission
+from causeway.service.http.requests import Address
 from causeway.service.icmp.answers import StatusAnswer
-from causeway.service.icmp.channel_views import ChannelViews
-from causeway.service.icmp.routes import addresses
-from causeway.service.icmp.views import Views
-from causeway.service.requests import Address
+from causeway.service.icmp.routes import ChannelViews, Views, addresses
+from causeway.service.node.endpoint import Submission
 
 
 class IcmpEndpoint:

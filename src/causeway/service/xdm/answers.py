@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES
-from causeway.protocols.xdm.carried import MAX_BLOCKS, MAX_RECEIPT_BYTES
-from causeway.service import answers
-from causeway.service.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Hex, Index, Name
+from causeway.protocols.shared.limits import MAX_ITEMS, MAX_PROOF_BYTES
+from causeway.protocols.xdm.transactions import MAX_BLOCKS, MAX_RECEIPT_BYTES
+from causeway.service.http import answers
+from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswers, Digest, Height, Hex, Index, Name
 
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000

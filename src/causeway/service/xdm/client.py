@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service.http_client import ServiceClient, ServiceError, path_part
+from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
+from causeway.service.http.client import ServiceClient, ServiceError, path_part
 from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
@@ -16,7 +16,7 @@ from causeway.service.xdm.answers import (
     ReceiptsAnswer,
     StatusAnswer,
 )
-from causeway.service.xdm.steps import (
+from causeway.service.xdm.relay_state import (
     ReadAnchor,
     ReadBlocks,
     ReadChannels,
@@ -27,7 +27,7 @@ from causeway.service.xdm.steps import (
 )
 
 
-class LakeClient(ServiceClient):
+class DomainLakeClient(ServiceClient):
     """The addresses of one served lake of domains. All raise what ``ServiceClient.ask`` does."""
 
     async def status(self) -> StatusAnswer:

@@ -10,29 +10,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.substrate.proof import read_value
+from causeway_proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
 
-from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
-from causeway.model.text import unknown
-from causeway.network.opened import Mask, OpenedLake
-from causeway.pipeline.lake import LakeError
-from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.substrate.proof import read_value
-from causeway.proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
-from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS
-from causeway.protocols.xdm.carried import MAX_BLOCKS
+from causeway.core.frame import Frame
+from causeway.core.text import suggest_known
+from causeway.network.opened_lake import Mask, OpenedLake
+from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import Ranges
+from causeway.protocols.xdm.consensus.chain import ConsensusRanges
+from causeway.protocols.xdm.consensus.followed import provable_row
 from causeway.protocols.xdm.context import block_number
-from causeway.protocols.xdm.declared import declared_key
-from causeway.protocols.xdm.following import provable_row
 from causeway.protocols.xdm.kernel import XdmKernel
-from causeway.protocols.xdm.signing import SIGNED_BYTES
+from causeway.protocols.xdm.operators import SIGNED_BYTES
 from causeway.protocols.xdm.state import State, state_of_frames
-from causeway.proving.xdm.storage import height_of, storage_at
-from causeway.service.lake_views import LakeViews
-from causeway.service.requests import NotFound
+from causeway.protocols.xdm.transactions import MAX_BLOCKS
+from causeway.protocols.xdm.value.books import declared_key
+from causeway.proving.xdm.messages import find_height, read_storage
+from causeway.service.http.requests import NotFound
+from causeway.service.node.endpoint import LakeViews
+from causeway.storage.lake import LakeError
 
 ANSWER_MARGIN = 1 << 16
 ROW_MARGIN = 1 << 8
@@ -134,7 +133,7 @@ class ConsensusViews(LakeViews):
     def position_of(self, chain: str, key: str) -> int:
         """Return the position of the chain that ``key`` of a request names. Raises ``InvalidInput``."""
         if chain not in self.opened.names:
-            raise InvalidInput(f"{key}: {unknown('chain', chain, self.opened.names)}")
+            raise InvalidInput(f"{key}: {suggest_known('chain', chain, self.opened.names)}")
         return self.opened.position(chain)
 
     # ---- the consensus chain
@@ -192,7 +191,7 @@ class ConsensusViews(LakeViews):
             NotFound: it does not remember such a block.
         """
         height = self.known(self.consensus, None)
-        ranges = Ranges.of(self._state(height, ("blocks", "range")))
+        ranges = ConsensusRanges.of(self._state(height, ("blocks", "range")))
         known = ranges.blocks["number"].tolist()
         if under not in known or known.index(under) == 0:
             allowed = f"blocks {known[1]} to {known[-1]}" if known[1:] else "no block so far"
@@ -213,7 +212,7 @@ class ConsensusViews(LakeViews):
         }
         if domain is None:
             return found
-        storage = storage_at(self.opened, CONSENSUS_POSITION, height_of(self.opened, known[at - 1], height))
+        storage = read_storage(self.opened, CONSENSUS_POSITION, find_height(self.opened, known[at - 1], height))
         position = self._domain(domain)
         if position in self.network.external:
             found["declared"] = [node.hex() for node in storage.prove(declared_key(position))]

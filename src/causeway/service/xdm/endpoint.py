@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from causeway_proofs.errors import InvalidInput
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from causeway.model.errors import InvalidInput
-from causeway.network.opened import OpenedLake
-from causeway.protocols.limits import MAX_TRANSACTION_BYTES
-from causeway.protocols.xdm.carried import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
+from causeway.network.opened_lake import OpenedLake
+from causeway.protocols.shared.limits import MAX_TRANSACTION_BYTES
 from causeway.protocols.xdm.kernel import XdmKernel
-from causeway.service.mempool import Message
-from causeway.service.requests import Address
+from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
+from causeway.service.http.requests import Address
+from causeway.service.node.mempool import PendingMessage
 from causeway.service.xdm.answers import StatusAnswer
-from causeway.service.xdm.routes import addresses
-from causeway.service.xdm.views import Views
+from causeway.service.xdm.routes import Views, addresses
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class CarriedTransaction:
         """Return False: whether anything in it is left to do, the block says."""
         return False
 
-    def message(self, chain: int) -> Message:
+    def message(self, chain: int) -> PendingMessage:
         """Return the transaction as what waits for a block of the chain with a number."""
-        return Message(chain, self.carrier, self.encoded, calls=self.content.calls)
+        return PendingMessage(chain, self.carrier, self.encoded, calls=self.content.calls)
 
 
 class XdmEndpoint:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from causeway.protocols.command_options import CommandOption
+from causeway.protocols.shared.command_options import CommandOption
 
 if TYPE_CHECKING:
     from causeway.service.journal import Journal
-    from causeway.service.relay import RelayOptions
-    from causeway.service.xdm.relaying import Relaying
+    from causeway.service.relay.process import RelayOptions
+    from causeway.service.xdm.relay_runner import DomainRelay
 
 
 class XdmRelay:
@@ -24,31 +24,30 @@ class XdmRelay:
     @asynccontextmanager
     async def between(
         self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
-    ) -> AsyncIterator[Relaying]:
+    ) -> AsyncIterator[DomainRelay]:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
-        from causeway.service.http_client import ServiceError
-        from causeway.service.metrics_port import serving
-        from causeway.service.passes import Pacing
-        from causeway.service.relay import LakeDown, require_two_lakes
-        from causeway.service.xdm.client import LakeClient
-        from causeway.service.xdm.relay_metrics import RelayCollector
-        from causeway.service.xdm.relaying import Relaying, ends_between
+        from causeway.service.http.client import ServiceError
+        from causeway.service.http.metrics_port import serve_metrics
+        from causeway.service.relay.loop import PassPacing
+        from causeway.service.relay.process import LakeDown, require_two_lakes
+        from causeway.service.xdm.client import DomainLakeClient
+        from causeway.service.xdm.relay_runner import DomainRelay, DomainRelayCollector, find_directions
 
         async with (
-            LakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
-            LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
+            DomainLakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
+            DomainLakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
         ):
             try:
                 await require_two_lakes(at_a, at_b)
-                ends = await ends_between(at_a, at_b, wanted.only, wanted.to)
+                ends = await find_directions(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
             clients = {"a": at_a, "b": at_b}
-            pacing = Pacing(poll=wanted.poll)
-            relaying = Relaying(clients, ends, pacing, wanted.faults, wanted.seed, report=report, journal=journal)
+            pacing = PassPacing(poll=wanted.poll)
+            relaying = DomainRelay(clients, ends, pacing, wanted.faults, wanted.seed, report=report, journal=journal)
             ways = ",".join(str(direction) for direction in ends.directions)
             journal.info("connected", a=at_a.url, b=at_b.url, directions=ways)
-            with serving(RelayCollector(relaying), wanted.metrics_port):
+            with serve_metrics(DomainRelayCollector(relaying), wanted.metrics_port):
                 yield relaying
 
 

@@ -19,20 +19,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate.proof import read_entry, read_value
-from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
-from causeway.proofs.xdm.envelope import (
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.substrate.proof import read_entry, read_value
+from causeway_proofs.xdm.envelope import (
     ConsensusChainMmrProof,
     CrossDomainMessage,
+    EnvelopeProof,
     MmrLeaf,
-    Proof,
     receipt_storage_key,
+    verify_consensus_leaf,
+    verify_cross_domain_message,
 )
-from causeway.proofs.xdm.messages import ChainId, WeightTag
-from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
-from causeway.protocols.xdm.carried import (
+from causeway_proofs.xdm.messages import ChainId, WeightTag
+
+from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.transactions import (
     BlockHeader,
     Blocks,
     Confirmed,
@@ -42,10 +43,10 @@ from causeway.protocols.xdm.carried import (
     SignedReceipt,
     encode_transaction,
 )
-from causeway.protocols.xdm.declared import declared_key
-from causeway.protocols.xdm.tags import TAG_BITS
-from causeway.service.http_client import ServiceError
-from causeway.service.relay_steps import Submit
+from causeway.protocols.xdm.value.books import declared_key
+from causeway.protocols.xdm.wire import TAG_BITS
+from causeway.service.http.client import ServiceError
+from causeway.service.relay.steps import Submit
 from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
@@ -57,9 +58,9 @@ from causeway.service.xdm.answers import (
     ReceiptsAnswer,
     UnderAnswer,
 )
-from causeway.service.xdm.memory import Key, Limits, Memory
-from causeway.service.xdm.steps import (
-    Direction,
+from causeway.service.xdm.relay_state import (
+    ChainPair,
+    Key,
     ReadAnchor,
     ReadBlocks,
     ReadChannels,
@@ -67,6 +68,8 @@ from causeway.service.xdm.steps import (
     ReadMessages,
     ReadReceipted,
     ReadReceipts,
+    RelayLimits,
+    RelayMemory,
     Step,
 )
 
@@ -78,7 +81,7 @@ ITEM_MARGIN = 16
 """Bytes beside the items of a transaction, and beside each item."""
 
 
-class State(Enum):
+class PassOutcome(Enum):
     """How a pass ended."""
 
     IDLE = "idle"
@@ -93,14 +96,14 @@ class State(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class RelayPlacement:
     """Where what is needed of all directions is. ``consensus``: the consensus chain; ``home``: the end that runs it;
     ``chains``: all chains in the order of their positions; ``limits``: of the options."""
 
     consensus: str
     home: str
     chains: tuple[str, ...]
-    limits: Limits
+    limits: RelayLimits
 
     def id_of(self, chain: str) -> ChainId:
         """Return a chain as messages name it."""
@@ -112,11 +115,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Passed:
+class DomainPass:
     """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target goes on;
     ``why``: of what could not be done; ``in_vain``: whether it was waited for longer than anything takes."""
 
-    state: State
+    state: PassOutcome
     left: int = 0
     messages: int = 0
     transactions: int = 0
@@ -125,19 +128,21 @@ class Passed:
     in_vain: bool = False
 
 
-Pass = Generator[Step, Any, Passed]
+Pass = Generator[Step, Any, DomainPass]
 
 
-def relay(direction: Direction, place: Place, memory: Memory, beside: Sequence[str] = ()) -> Pass:
+def relay_direction(
+    direction: ChainPair, place: RelayPlacement, memory: RelayMemory, beside: Sequence[str] = ()
+) -> Pass:
     """Make one pass in a direction. ``beside``: for blocks, the domains of the lake that follows."""
     if direction.what == "blocks":
-        return blocks(direction, place, beside)
+        return relay_blocks(direction, place, beside)
     if direction.what == "receipts":
-        return receipts(direction, place)
-    return messages(direction, place, memory)
+        return relay_receipts(direction, place)
+    return relay_messages(direction, place, memory)
 
 
-def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
+def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[str]) -> Pass:
     """Bring blocks of the consensus chain to the lake that follows it, and what a final one has of its domains: the
     receipts that are confirmed, under which they prove their messages to each other, and what value domains of other
     lakes have declared for them."""
@@ -155,16 +160,16 @@ def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
     if followed.final is not None:
         confirmed = yield from _confirmed(direction, place, followed, domains)
         if isinstance(confirmed, str):
-            return Passed(State.REFUSED, mark=mark, why=confirmed)
+            return DomainPass(PassOutcome.REFUSED, mark=mark, why=confirmed)
         ready += [(encode_transaction(one), len(one.domains)) for one in confirmed]
     for row, (transaction, count) in enumerate(ready):
         yield Submit(direction.other, place.consensus, transaction, count, last=row == len(ready) - 1)
-    state = State.SUBMITTED if ready else State.IDLE
-    return Passed(state, len(found.headers), sum(count for _, count in ready), len(ready), mark)
+    state = PassOutcome.SUBMITTED if ready else PassOutcome.IDLE
+    return DomainPass(state, len(found.headers), sum(count for _, count in ready), len(ready), mark)
 
 
 def _confirmed(
-    direction: Direction, place: Place, followed: FollowedAnswer, domains: Sequence[str]
+    direction: ChainPair, place: RelayPlacement, followed: FollowedAnswer, domains: Sequence[str]
 ) -> Generator[Step, Any, list[Confirmed] | str]:
     """Return what the block before the newest final one has of domains, as far as the lake has not got it; a text says
     why it is not to be believed."""
@@ -196,13 +201,13 @@ def _confirmed(
     return [Confirmed(block, tuple(batch)) for batch in _batches(found, [one.size for one in found])]
 
 
-def receipts(direction: Direction, place: Place) -> Pass:
+def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
     """Bring receipts of a domain to the consensus chain, each after the one before it, as long as it confirms any."""
     known: ReceiptedAnswer = yield ReadReceipted(direction.other, place.consensus, direction.source)
     if known.unbooked is not None:
         books = f"the books of {place.consensus}"
         why = f"{books} refused the receipt of block {known.unbooked}: none is confirmed any more"
-        return Passed(State.REFUSED, mark=known.unbooked, why=why)
+        return DomainPass(PassOutcome.REFUSED, mark=known.unbooked, why=why)
     found: ReceiptsAnswer = yield ReadReceipts(direction.end, direction.source, known.number)
     domain = place.domain(direction.source)
     items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
@@ -211,21 +216,21 @@ def receipts(direction: Direction, place: Place) -> Pass:
     for row, batch in enumerate(batches):
         data = encode_transaction(Receipts(tuple(batch)))
         yield Submit(direction.other, place.consensus, data, len(batch), last=row == len(batches) - 1)
-    state = State.SUBMITTED if items else State.IDLE
-    return Passed(state, len(items), len(items), len(batches), (known.number, known.confirmed))
+    state = PassOutcome.SUBMITTED if items else PassOutcome.IDLE
+    return DomainPass(state, len(items), len(items), len(batches), (known.number, known.confirmed))
 
 
-def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
+def relay_messages(direction: ChainPair, place: RelayPlacement, memory: RelayMemory) -> Pass:
     """Bring messages and responses of a chain to another: what the target has not taken, as far as it is confirmed."""
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
-    due = due_between(ours, theirs)
-    waited = memory.waited(taken_between(ours, theirs), theirs.best, theirs.height, due=bool(due))
+    due = due_lanes(ours, theirs)
+    waited = memory.waited(received_lanes(ours, theirs), theirs.best, theirs.height, due=bool(due))
     longest = place.limits.longest_wait
     if not due:
         memory.lanes.clear()
-        return Passed(State.IDLE, in_vain=waited >= longest)
-    passed: Passed = yield from _brought(direction, place, memory, theirs, due)
+        return DomainPass(PassOutcome.IDLE, in_vain=waited >= longest)
+    passed: DomainPass = yield from _brought(direction, place, memory, theirs, due)
     if waited < longest or passed.why:
         return replace(passed, in_vain=waited >= longest)
     ((channel, response), (expected, _)), what = min(due.items()), direction.target
@@ -235,23 +240,27 @@ def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
 
 
 def _brought(
-    direction: Direction, place: Place, memory: Memory, theirs: ChannelsAnswer, due: dict[Key, tuple[int, int]]
+    direction: ChainPair,
+    place: RelayPlacement,
+    memory: RelayMemory,
+    theirs: ChannelsAnswer,
+    due: dict[Key, tuple[int, int]],
 ) -> Pass:
     """Bring what is ``due`` (of each lane, the nonce that the target expects and the end of what there is), as far as
     it is confirmed and was not just brought."""
     left = sum(end - expected for expected, end in due.values())
     mark, under = memory.mark, theirs.under
     if under is None:
-        return Passed(State.WAITING, left, mark=mark)
+        return DomainPass(PassOutcome.WAITING, left, mark=mark)
     wanted = memory.wanted(due, theirs.height, place.limits)
     if not wanted:
-        return Passed(State.BROUGHT, left, mark=mark)
+        return DomainPass(PassOutcome.BROUGHT, left, mark=mark)
     domain = None if direction.source == place.consensus else direction.source
     anchor: AnchorAnswer = yield ReadAnchor(place.home, place.consensus, under.number, domain)
     if domain is None:
         block = anchor.block
     elif anchor.receipt is None:
-        return Passed(State.WAITING, left, mark=mark)
+        return DomainPass(PassOutcome.WAITING, left, mark=mark)
     else:
         block = anchor.receipt.number
     step = ReadMessages(direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces)
@@ -265,9 +274,9 @@ def _brought(
     try:
         envelopes = _envelopes(direction, place, under, anchor, found, step)
     except (ProofError, InvalidInput) as error:
-        return Passed(State.REFUSED, left, mark=mark, why=f"a proof of {direction.source} is none: {error}")
+        return DomainPass(PassOutcome.REFUSED, left, mark=mark, why=f"a proof of {direction.source} is none: {error}")
     if not envelopes:
-        return Passed(State.WAITING, left, mark=mark)
+        return DomainPass(PassOutcome.WAITING, left, mark=mark)
     items = [(envelope, one.response) for envelope, one in zip(envelopes, found.messages, strict=True)]
     batches = _batches(items, [len(envelope) for envelope in envelopes])
     for row, batch in enumerate(batches):
@@ -278,10 +287,10 @@ def _brought(
         nonces.setdefault((one.channel, one.response), []).append(one.nonce)
     for key, taken in nonces.items():
         memory.handed_over(key, taken, due[key][0], theirs.height)
-    return Passed(State.SUBMITTED, left, len(items), len(batches), mark)
+    return DomainPass(PassOutcome.SUBMITTED, left, len(items), len(batches), mark)
 
 
-def due_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[int, int]]:
+def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[int, int]]:
     """Return the lanes of a chain that have something for the other: the nonce that it expects, and the end of what
     there is, as both sides' channels say.
 
@@ -300,7 +309,7 @@ def due_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple
     return found
 
 
-def taken_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int]:
+def received_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int]:
     """Return the lanes that a chain has for the other: up to which nonce that says it has taken what there is."""
     known = {one.channel: one for one in theirs.channels}
     found: dict[Key, int] = {}
@@ -312,8 +321,8 @@ def taken_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int
 
 
 def _envelopes(
-    direction: Direction,
-    place: Place,
+    direction: ChainPair,
+    place: RelayPlacement,
     under: UnderAnswer,
     anchor: AnchorAnswer,
     found: MessagesAnswer,
@@ -343,7 +352,7 @@ def _envelopes(
             place.id_of(direction.target),
             one.channel,
             one.nonce,
-            Proof(mmr, _nodes(one, found.nodes), receipt),
+            EnvelopeProof(mmr, _nodes(one, found.nodes), receipt),
             _tag(one.tag),
         )
         verify_cross_domain_message(under.root, envelope, response=one.response, leaf_count=under.leaf_count)

@@ -1,0 +1,183 @@
+"""Documents of Merkle mountain ranges: leaves in a range, a range as the beginning of a later one, and whole ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from causeway_proofs.documents.document import ProofDocument, ProofPath, format_bytes, range_root
+from causeway_proofs.documents.trust import RootTrust, Trust
+from causeway_proofs.documents.validation import EITHER, PARTS, PLAIN
+from causeway_proofs.documents.values import Bytes, Digest, DocumentSection, Listed, Number, parse_bytes, parse_digest
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.mmr.mountain_range import CorruptedProof, RootMismatch, bag_peaks, leaf_hash
+from causeway_proofs.mmr.peaks import RangeState
+from causeway_proofs.mmr.proof import (
+    AncestryProof,
+    LeafProof,
+    ancestry_roots,
+    bag_with_steps,
+    leaf_proof_root,
+    require_same_root,
+    verify_ancestry_proof,
+    verify_leaf_proof,
+)
+from causeway_proofs.steps import Step
+
+
+def _leaf_of(value: object) -> bytes:
+    """Return a leaf's hash: given as such, or of the SCALE encoding of the leaf in ``data``."""
+    if not isinstance(value, dict):
+        return parse_digest(value)
+    if set(value) != {"data"}:
+        raise ValueError('must be a hash of 32 bytes, or {"data": ...} with the encoded leaf')
+    return leaf_hash(parse_bytes(value["data"]))
+
+
+LeafHash = Annotated[bytes, BeforeValidator(_leaf_of)]
+
+
+class LeafProofParts(DocumentSection):
+    """A leaf proof by its parts, as the pallet has them."""
+
+    leaf_indices: Listed[Number]
+    leaf_count: Number
+    items: Listed[Digest]
+
+    def proof(self) -> LeafProof:
+        """Return the proof."""
+        return LeafProof(tuple(self.leaf_indices), self.leaf_count, tuple(self.items))
+
+
+class AncestryItem(DocumentSection):
+    """A node of the later range: its position and its hash."""
+
+    position: Number
+    hash: Digest
+
+
+class AncestryProofParts(DocumentSection):
+    """An ancestry proof by its parts."""
+
+    prev_peaks: Listed[Digest]
+    prev_leaf_count: Number
+    leaf_count: Number
+    items: Listed[AncestryItem]
+
+    def proof(self) -> AncestryProof:
+        """Return the proof."""
+        items = tuple((item.position, item.hash) for item in self.items)
+        return AncestryProof(tuple(self.prev_peaks), self.prev_leaf_count, self.leaf_count, items)
+
+
+class MmrLeaves(ProofDocument):
+    """Leaves in a range: ``proof`` is a LeafProof in SCALE, or its parts; ``leaves`` in the order of its indices."""
+
+    kind: Literal["mmr_leaf"]
+    leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[LeafProofParts, PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        if len(self.leaves) == 1:
+            return f"the leaf {format_bytes(self.leaves[0])} is in the range"
+        return f"these {len(self.leaves)} leaves are in the range"
+
+    def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way to the root; errors as of ``verify_leaf_proof``."""
+        root = range_root(trust)
+        steps = verify_leaf_proof(self._proof(), self.leaves, root.root, root.leaf_count)
+        return (ProofPath(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way to wherever the proof leads; the leaves alone if it does not lead to any root."""
+        proof = self._proof()
+        try:
+            root, steps = leaf_proof_root(proof, self.leaves)
+        except CorruptedProof:
+            named = zip(proof.leaf_indices, self.leaves, strict=False)
+            return (ProofPath(self.claim(), tuple(Step("leaf", f"leaf {index}", leaf) for index, leaf in named)),)
+        return (ProofPath(self.claim(), (*steps, Step("root", f"of {proof.leaf_count} leaves", root))),)
+
+    def _proof(self) -> LeafProof:
+        return LeafProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
+
+
+class MmrAncestry(ProofDocument):
+    """A range, known by its root ``prev_root``, as the beginning of the trusted later one.
+
+    ``proof`` is an AncestryProof in SCALE, or its parts.
+    """
+
+    kind: Literal["mmr_ancestry"]
+    prev_root: Digest
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[AncestryProofParts, PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return f"the range with root {format_bytes(self.prev_root)} is the beginning of the later one"
+
+    def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way to the later root; errors as of ``verify_ancestry_proof``."""
+        root = range_root(trust)
+        steps = verify_ancestry_proof(self._proof(), root.root, self.prev_root, root.leaf_count)
+        return (ProofPath(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way to the two roots that the proof leads to; to the earlier one if it leads to no later one."""
+        proof = self._proof()
+        first = f"of the first {proof.prev_leaf_count} leaves"
+        try:
+            found = ancestry_roots(proof)
+        except CorruptedProof:
+            return (ProofPath(self.claim(), (Step("root", first, bag_peaks(proof.prev_peaks)),)),)
+        earlier = Step("root", first, found.prev_root)
+        later = Step("root", f"of {proof.leaf_count} leaves", found.root)
+        return (ProofPath(self.claim(), (*found.prev_steps, earlier, *found.steps, later)),)
+
+    def _proof(self) -> AncestryProof:
+        return AncestryProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
+
+
+class Mmr(ProofDocument):
+    """A whole range: all its leaves, in order, under its root."""
+
+    kind: Literal["mmr"]
+    leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return f"the range has exactly these {len(self.leaves)} leaves, in this order"
+
+    def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way from the peaks to the root.
+
+        Raises:
+            RootMismatch: the leaves have another root, or are not as many as the trusted range has.
+        """
+        root = range_root(trust)
+        if root.leaf_count not in (None, len(self.leaves)):
+            raise RootMismatch(f"{len(self.leaves)} leaves are given, the range has {root.leaf_count}")
+        peaks = self._peaks()
+        steps = _peak_steps(peaks)
+        require_same_root(bag_with_steps(peaks, steps), root.root, steps)
+        return (ProofPath(self.claim(), tuple(steps)),)
+
+    def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the peaks, and the root that they lead to."""
+        peaks = self._peaks()
+        steps = [*_peak_steps(peaks), Step("root", "of the leaves given", bag_peaks(peaks))]
+        return (ProofPath(self.claim(), tuple(steps)),)
+
+    def _peaks(self) -> list[bytes]:
+        leaves = np.frombuffer(b"".join(self.leaves), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        return list(RangeState().extend(leaves).peaks)
+
+
+def _peak_steps(peaks: list[bytes]) -> list[Step]:
+    return [Step("peak", f"mountain {place} from the left", peak) for place, peak in enumerate(peaks)]

@@ -1,0 +1,432 @@
+"""Every kind of document by its name; the family of a kind is imported when it is asked for.
+
+A node's answer to ``abci_query`` with ``prove``: the proof of a key through the stores of a chain, as it stands.
+
+From a file to a document: JSON that holds all or names a binary proof, or a binary proof with separate claims.
+
+What is said of a document: that it is true, that it is false, or that neither can be said.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from causeway_proofs.documents.document import ProofDocument, ProofPath, describe_expected_trust, require_kind
+from causeway_proofs.documents.trust import RootTrust, Trust, parse_trust_object
+from causeway_proofs.documents.validation import (
+    MAX_DOCUMENT_BYTES,
+    JsonObject,
+    format_value,
+    looks_like_json,
+    parse_object,
+    read_bytes,
+    unwrap_rpc_result,
+    validate_model,
+)
+from causeway_proofs.errors import CausewayError, InvalidInput, NotProven, ProofError
+from causeway_proofs.ic.cbor_reader import SELF_DESCRIBED
+from causeway_proofs.limits import MAX_DEPTH, MAX_PROOF_BYTES
+
+_MODELS = {
+    "ic_certificate": "ic:IcCertificate",
+    "ic_stream_slice": "ic:IcStreamSlice",
+    "ics23": "ics23:Ics23",
+    "ics23_batch": "ics23:Ics23Batch",
+    "ics23_chained": "ics23:Ics23Chained",
+    "ics23_range": "ics23:Ics23Range",
+    "tendermint_update": "tendermint:TendermintUpdate",
+    "substrate_storage": "substrate:SubstrateStorage",
+    "substrate_ordered_root": "substrate:SubstrateOrderedRoot",
+    "hrmp_queue": "substrate:HrmpQueue",
+    "icmp_message": "icmp:IcmpMessage",
+    "xdm_message": "xdm:XdmMessage",
+    "mmr_leaf": "mmr:MmrLeaves",
+    "mmr_ancestry": "mmr:MmrAncestry",
+    "mmr": "mmr:Mmr",
+}
+
+
+class _Kinds(Mapping[str, type[ProofDocument]]):
+    """The models of documents by the names of their kinds."""
+
+    def __getitem__(self, kind: str) -> type[ProofDocument]:
+        module, _, name = _MODELS[kind].partition(":")
+        model: type[ProofDocument] = getattr(import_module(f"causeway_proofs.documents.{module}"), name)
+        return model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODELS)
+
+    def __len__(self) -> int:
+        return len(_MODELS)
+
+
+KINDS: Mapping[str, type[ProofDocument]] = _Kinds()
+
+
+SPECS: Mapping[str, str] = {"ics23:iavl": "iavl", "ics23:simple": "tendermint", "ics23:smt": "smt"}
+"""The spec of each type of operation that a node of the Cosmos SDK writes."""
+
+
+def find_query_response(fields: JsonObject) -> JsonObject | None:
+    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without what is around it.
+
+    Raises:
+        InvalidInput: the answer is an error of JSON-RPC.
+    """
+    refusal = fields.get("error")
+    if isinstance(refusal, dict) and "message" in refusal:
+        said = [refusal["message"], *([refusal["data"]] if "data" in refusal else ())]
+        raise InvalidInput(f"error: the node answered {': '.join(map(format_value, said))}")
+    result = unwrap_rpc_result(fields)
+    if "proofOps" in result or "proof_ops" in result:
+        return result
+    found = result.get("response")
+    return found if isinstance(found, dict) else None
+
+
+def document_fields(response: JsonObject) -> JsonObject:
+    """Return the fields of the document of the kind ``ics23_chained`` that an answer is: what it says is the claim.
+
+    Raises:
+        InvalidInput: the node refused the query, or gave no proof; or a field is of another form.
+    """
+    code = response.get("code")
+    if code is not None and (isinstance(code, bool) or code != 0):
+        raise InvalidInput(
+            f"response: the node refused the query: code {format_value(code)}, {format_value(response.get('log'))}"
+        )
+    proof = response.get("proofOps", response.get("proof_ops"))
+    operations = proof.get("ops") if isinstance(proof, dict) else None
+    if not isinstance(operations, list) or not 0 < len(operations) <= MAX_DEPTH:
+        raise InvalidInput(f"response: proofOps: must have 1 to {MAX_DEPTH} ops: ask the node with prove=true")
+    specs, keys, proofs = [], [], []
+    for number, operation in enumerate(operations):
+        where = f"response: proofOps: ops[{number}]"
+        kind = operation.get("type") if isinstance(operation, dict) else None
+        if not isinstance(kind, str) or kind not in SPECS:
+            raise InvalidInput(f"{where}: type: {format_value(kind)}: must be one of {', '.join(SPECS)}")
+        specs.append(SPECS[kind])
+        keys.append(_bytes(operation, "key", where))
+        proofs.append(_bytes(operation, "data", where))
+    asked = _bytes(response, "key", "response")
+    if asked != keys[0]:
+        raise InvalidInput(f"response: key: is 0x{asked.hex()}, its proof is of 0x{keys[0].hex()}")
+    return {
+        "kind": "ics23_chained",
+        "specs": specs,
+        "path": [f"0x{key.hex()}" for key in reversed(keys)],
+        "value": _bytes(response, "value", "response"),
+        "proof": proofs,
+        "state_height": response.get("height"),
+    }
+
+
+def _bytes(value: JsonObject, name: str, where: str) -> bytes:
+    """Return bytes in base64; none for null. Raises ``InvalidInput``."""
+    text: Any = value.get(name)
+    try:
+        return b"" if text is None else base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise InvalidInput(f"{where}: {name}: {format_value(text)}: is not base64") from None
+
+
+PROOF, PROOF_FILE, KIND, TRUST, ROOT = "proof", "proof_file", "kind", "trust", "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A document, what it says itself that is to be trusted (None where it says nothing), and where it is from."""
+
+    document: ProofDocument
+    embedded_trust: Trust | None
+    where: str
+
+
+def read_document(path: Path, claims: Mapping[str, Any] | None = None) -> Reading:
+    """Return the document in a file.
+
+    A JSON file is a document. Any other is a proof, of the kind in ``claims``; a certificate of the Internet Computer
+    with the tag that says that it is CBOR needs none.
+
+    Args:
+        path: the file.
+        claims: fields to be put into the document, in place of those that it has.
+
+    Raises:
+        InvalidInput: there is no such file or it is no document; one line says the field, the value, what is allowed.
+    """
+    return parse_document(read_bytes(path), str(path), claims, path.parent)
+
+
+def parse_document(
+    data: bytes, where: str, claims: Mapping[str, Any] | None = None, folder: Path | None = None
+) -> Reading:
+    """Return the document that bytes are, as ``read_document`` does; ``where`` names them.
+
+    ``folder``: where binary proofs named by the document lie; without it, none may be named.
+
+    Raises:
+        InvalidInput: they are no document, or longer than one may be.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise InvalidInput(f"{where}: is longer than {MAX_DOCUMENT_BYTES} bytes, more are not read")
+    given = dict(claims or {})
+    if not data.strip():
+        raise InvalidInput(f"{where}: is empty")
+    if looks_like_json(data):
+        fields = parse_object(data, where)
+        said = fields.get(KIND)
+        if said is not None and KIND in given and given[KIND] != said:
+            raise InvalidInput(f"{where}: kind: is {format_value(said)}, asked for is {format_value(given[KIND])}")
+        if KIND not in fields:
+            fields = _of_answer(fields, where)
+        fields.update(given)
+        _take_in_proof_file(fields, where, folder)
+    else:
+        if len(data) > MAX_PROOF_BYTES:
+            raise InvalidInput(f"{where}: has {len(data)} bytes, of a binary proof at most {MAX_PROOF_BYTES} are read")
+        fields = {KIND: "ic_certificate"} if data.startswith(SELF_DESCRIBED) else {}
+        fields.update(given)
+        if PROOF in given or PROOF_FILE in given:
+            raise InvalidInput(f"{where}: proof: is the file itself, and given a second time")
+        fields[PROOF] = data
+    return build_document(fields, where)
+
+
+def build_document(fields: JsonObject, where: str) -> Reading:
+    """Return the document of its JSON object; ``where`` names it.
+
+    Raises:
+        InvalidInput: it is not a document; one line says the field, the value and what is allowed.
+    """
+    kind = fields.get(KIND)
+    if not isinstance(kind, str) or kind not in KINDS:
+        binary = isinstance(fields.get(PROOF), bytes)
+        how = "it is no JSON: name it with --kind" if binary else "name it in the file or with --kind"
+        said = f"missing ({how})" if kind is None else format_value(kind)
+        raise InvalidInput(f"{where}: kind: {said}: must be one of {', '.join(KINDS)}")
+    model = KINDS[kind]
+    own = None
+    rest = dict(fields)
+    if TRUST in rest:
+        own = parse_trust_object(rest.pop(TRUST), f"{where}: trust")
+    if ROOT in rest and RootTrust in model.accepts:
+        # Short for a trust of the kind root, and where public proofs have it.
+        if own is not None:
+            raise InvalidInput(f"{where}: root: does not go together with trust")
+        own = validate_model(RootTrust, {KIND: ROOT, ROOT: rest.pop(ROOT)}, where)
+    return Reading(validate_model(model, rest, where), own, where)
+
+
+def parse_claim(text: str) -> tuple[str, Any]:
+    """Return the field and value that ``KEY=VALUE`` stands for: JSON if it looks like a list, an object or a constant.
+
+    Raises:
+        InvalidInput: it does not have that form.
+    """
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise InvalidInput(f"--claim {text}: write KEY=VALUE, for example now=2025-09-15T09:33:20Z")
+    if value in ("null", "true", "false") or value[:1] in ("{", "[", '"'):
+        return key, parse_object(f'{{"value": {value}}}'.encode(errors="replace"), f"--claim {key}").get("value")
+    return key, value
+
+
+def _of_answer(fields: JsonObject, where: str) -> JsonObject:
+    """Return the document that a node's answer to ``/commit`` or ``/abci_query`` is; any other object as it is.
+
+    Raises:
+        InvalidInput: it is such an answer, and has no proof.
+    """
+    if "signed_header" in unwrap_rpc_result(fields):
+        return {KIND: "tendermint_update", "commit": fields}
+    try:
+        response = find_query_response(fields)
+        return fields if response is None else document_fields(response)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _take_in_proof_file(fields: JsonObject, document: str, folder: Path | None) -> None:
+    """Put the content of the binary file that ``proof_file`` names in the place of ``proof``."""
+    name = fields.pop(PROOF_FILE, None)
+    if name is None:
+        return
+    where = f"{document}: proof_file: {format_value(name)}"
+    if PROOF in fields:
+        raise InvalidInput(f"{where}: does not go together with proof")
+    if folder is None:
+        raise InvalidInput(f"{where}: only a document in a file may name another one")
+    # A document from somewhere else must not make us read any file there is.
+    if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InvalidInput(f"{where}: must be the name of a file beside the document, or in a folder there")
+    fields[PROOF] = read_bytes(folder / name, MAX_PROOF_BYTES)
+
+
+class Decision(StrEnum):
+    """What is said of a document.
+
+    Attributes:
+        TRUE: under what is trusted, the proof shows what is claimed.
+        FALSE: it is well formed, and shows something else, or leads somewhere else.
+        REFUSED: nothing can be said: it is malformed, over a limit, of an unknown form, or something is missing.
+        UNTRUSTED: nobody said what is trusted, but the document itself.
+    """
+
+    TRUE = "true"
+    FALSE = "false"
+    REFUSED = "refused"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentVerdict:
+    """What is said of a document, and the path of its proof.
+
+    Attributes:
+        found: the answer under ``trust``, whoever named that.
+        error: why it is not true; None if it is.
+        kind: of the document; None of one that cannot be read.
+        claim: what it claims, in one line; empty of one that cannot be read.
+        trust: under what; None where nothing was named.
+        named_by_document: the document itself said what is to be trusted.
+        accepted: that is enough, since only consistency is asked about.
+        tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
+            be made.
+        named_instead: what the document itself names, where that is something else than ``trust``.
+        lines: what it claims, a line each, where ``claim`` only counts it.
+        notes: of a document that is true, what it does not say, and what is odd about its proof.
+    """
+
+    found: Decision
+    error: CausewayError | None
+    kind: str | None = None
+    claim: str = ""
+    trust: Trust | None = None
+    named_by_document: bool = False
+    accepted: bool = False
+    tracks: tuple[ProofPath, ...] = ()
+    named_instead: Trust | None = None
+    lines: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> Decision:
+        """Return what is said of the document."""
+        if self.named_by_document and not self.accepted and self.found is not Decision.REFUSED:
+            return Decision.UNTRUSTED
+        return self.found
+
+    @property
+    def valid(self) -> bool:
+        """Return whether the document is true under what is trusted."""
+        return self.answer is Decision.TRUE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON objects; digests are hexadecimal digits."""
+        return {
+            "answer": self.answer.value,
+            "valid": self.valid,
+            "self_consistent": self.found is Decision.TRUE if self.named_by_document else None,
+            "kind": self.kind,
+            "claim": self.claim,
+            "notes": list(self.notes),
+            "error": None if self.error is None else {"name": self.error.name, "text": str(self.error)},
+            "trust": None
+            if self.trust is None
+            else {
+                "kind": self.trust.kind,
+                "subject": self.trust.subject,
+                "named_by_document": self.named_by_document,
+                "named_instead": None if self.named_instead is None else self.named_instead.subject,
+            },
+            "steps": [
+                {
+                    "track": position,
+                    "title": track.title,
+                    "operation": step.operation,
+                    "detail": step.detail,
+                    "result": step.result.hex(),
+                }
+                for position, track in enumerate(self.tracks)
+                for step in track.steps
+            ],
+        }
+
+
+def verify_document(
+    reading: Reading, trust: Trust | None = None, *, strict: bool = False, self_consistent: bool = False
+) -> DocumentVerdict:
+    """Return what is said of a document under ``trust``.
+
+    Args:
+        reading: the document.
+        trust: what is trusted; without it, nothing is, but the document is held against what it names itself.
+        strict: refuse a proof on which there are remarks, such as a repeated node or an encoding that is not
+            canonical; default: note them, since deployed verifiers accept it.
+        self_consistent: ask only whether the proof holds under what the document itself names.
+
+    Returns:
+        The verdict; it says, too, when no proof could be checked against the claims or ``trust``.
+    """
+    document, own = reading.document, reading.embedded_trust
+    trusted = trust or own
+    if trusted is None:
+        needed = describe_expected_trust(document.accepts)
+        missing = InvalidInput(f"trust: missing; a proof of the kind {document.kind} needs {needed} (--trust)")
+        return DocumentVerdict(Decision.UNTRUSTED, missing, document.kind, document.claim(), lines=document.lines())
+    found = Decision.TRUE
+    error: CausewayError | None = None
+    tracks: tuple[ProofPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    try:
+        require_kind(trusted, document.accepts)
+        tracks = document.verify(trusted)
+    except ProofError as wrong:
+        found, error, tracks = _answer_to(wrong), wrong, _sketch(document, trusted)
+    except InvalidInput as wrong:
+        found, error = Decision.REFUSED, wrong
+    else:
+        remarks = document.remarks(trusted)
+        if strict and remarks:
+            found, error = Decision.REFUSED, document.too_odd("; ".join(remarks))
+        else:
+            notes = (*document.notes(trusted), *remarks)
+    return DocumentVerdict(
+        found,
+        error,
+        document.kind,
+        document.claim(),
+        trusted,
+        named_by_document=trust is None,
+        accepted=self_consistent,
+        tracks=tracks,
+        named_instead=own if own is not None and own.target != trusted.target else None,
+        lines=document.lines(),
+        notes=notes,
+    )
+
+
+def reject_document(error: InvalidInput) -> DocumentVerdict:
+    """Return the verdict on a document that cannot be read."""
+    return DocumentVerdict(Decision.REFUSED, error)
+
+
+def _answer_to(error: ProofError) -> Decision:
+    return Decision.FALSE if isinstance(error, NotProven) and error.decides else Decision.REFUSED
+
+
+def _sketch(document: ProofDocument, trust: Trust) -> tuple[ProofPath, ...]:
+    try:
+        return document.sketch(trust)
+    except (ProofError, InvalidInput):
+        # Made of what was refused, it may not be made at all.
+        return ()

@@ -1,0 +1,159 @@
+"""Documents of messages between Autonomys domains: an envelope with all its proofs, under a mountain range's root."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from causeway_proofs.documents.document import ProofDocument, ProofPath, format_bytes, range_root
+from causeway_proofs.documents.trust import RootTrust, Trust
+from causeway_proofs.documents.validation import ClaimMismatch
+from causeway_proofs.documents.values import Bytes, Digest, DocumentSection, Number, parse_number
+from causeway_proofs.errors import ProofError
+from causeway_proofs.mmr.mountain_range import leaf_hash
+from causeway_proofs.mmr.proof import LeafProof, leaf_proof_root
+from causeway_proofs.steps import Step
+from causeway_proofs.xdm.envelope import (
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    MmrLeaf,
+    open_envelope,
+    verify_cross_domain_message,
+)
+
+CONSENSUS_NAME = "consensus"
+
+U32_MAX = 2**32 - 1
+U256_MAX = 2**256 - 1
+
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,77}", re.ASCII)
+_CHAIN_RULE = f'must be "{CONSENSUS_NAME}" or the number of a domain, from 0 to 2**32 - 1'
+
+
+def _chain_of(value: object) -> int | None:
+    """Return the number of a domain, None for the consensus chain."""
+    if value == CONSENSUS_NAME:
+        return None
+    try:
+        number = parse_number(value)
+    except ValueError:
+        raise ValueError(_CHAIN_RULE) from None
+    if number > U32_MAX:
+        raise ValueError(_CHAIN_RULE)
+    return number
+
+
+def _u256_of(value: object) -> int:
+    """Return a whole number of 256 bits, from a JSON number or from decimal digits."""
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= U256_MAX:
+        raise ValueError("must be a whole number from 0 to 2**256 - 1")
+    return value
+
+
+Chain = Annotated[int | None, BeforeValidator(_chain_of)]
+U256 = Annotated[int, BeforeValidator(_u256_of)]
+
+
+class ConsensusBlock(DocumentSection):
+    """A block of the consensus chain."""
+
+    number: Annotated[Number, Field(le=U32_MAX)]
+    hash: Digest
+
+
+class XdmMessage(ProofDocument):
+    """A message from one chain to another: ``proof`` is the SCALE encoding of the envelope that carries it.
+
+    Trusted is the root that the consensus chain's mountain range had at the block that the envelope names;
+    ``consensus_block``, where given, says which one that is. ``message`` is the SCALE encoding of the message; without
+    it, there is one. ``response`` says which of the two a message of that channel and nonce is. ``weight_tag``, as in
+    ``EndpointRequest(2)``, is what the envelope says of the message's weight: it is in no proof, and compared with the
+    claim alone.
+    """
+
+    kind: Literal["xdm_message"]
+    source: Chain
+    destination: Chain
+    channel_id: U256
+    nonce: U256
+    response: bool = False
+    message: Bytes | None = None
+    weight_tag: str | None = None
+    consensus_block: ConsensusBlock | None = None
+    proof: Bytes
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        what = "response" if self.response else "request"
+        way = f"from {_named(self.source)} to {_named(self.destination)}"
+        text = f"the {what} {way} in channel {self.channel_id} with nonce {self.nonce}"
+        return f"{text} was made" if self.message is None else f"{text} is {format_bytes(self.message)}"
+
+    def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way from the message to the root; errors as of ``verify_cross_domain_message``.
+
+        Raises:
+            ClaimMismatch: it is another message, or the envelope names another block.
+        """
+        root, envelope = range_root(trust), CrossDomainMessage.decode(self.proof)
+        self._require_named(envelope)
+        message, steps = verify_cross_domain_message(
+            root.root, envelope, response=self.response, leaf_count=root.leaf_count
+        )
+        encoded = message.encode()
+        if self.message not in (None, encoded):
+            raise ClaimMismatch(
+                f"the proof shows the message {format_bytes(encoded)}, claimed is {format_bytes(self.message or b'')}"
+            )
+        return (ProofPath(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
+        """Return the way to wherever the proof leads: from the message if it can be read, else from its block."""
+        envelope = CrossDomainMessage.decode(self.proof)
+        proof = envelope.proof.consensus_chain_mmr_proof
+        leaf = MmrLeaf.decode(proof.opaque_mmr_leaf)
+        try:
+            _, path = open_envelope(leaf.state_root, envelope, response=self.response)
+        except ProofError:
+            path = ()
+        state = Step("state", f"state root of consensus block {leaf.block_number}", leaf.state_root)
+        return (ProofPath(self.claim(), (*path, state, *_above(proof))),)
+
+    def _require_named(self, envelope: CrossDomainMessage) -> None:
+        """Refuse an envelope that is not that of the message which is claimed, or that names another block."""
+        proof, block = envelope.proof.consensus_chain_mmr_proof, self.consensus_block
+        claims: list[tuple[str, object, object]] = [
+            ("source", _named(envelope.src_chain_id.domain), _named(self.source)),
+            ("destination", _named(envelope.dst_chain_id.domain), _named(self.destination)),
+            ("channel_id", envelope.channel_id, self.channel_id),
+            ("nonce", envelope.nonce, self.nonce),
+        ]
+        if self.weight_tag is not None:
+            claims.append(("weight_tag", str(envelope.weight_tag), self.weight_tag))
+        if block is not None:
+            claims += [
+                ("consensus_block: number", proof.consensus_block_number, block.number),
+                ("consensus_block: hash", proof.consensus_block_hash.hex(), block.hash.hex()),
+            ]
+        for name, found, claimed in claims:
+            if found != claimed:
+                raise ClaimMismatch(f"{name}: the envelope names {found}, claimed is {claimed}")
+
+
+def _above(proof: ConsensusChainMmrProof) -> tuple[Step, ...]:
+    """Return the way from a block's leaf to wherever it leads; nothing if the proof does not lead to any root."""
+    shown = LeafProof(proof.leaf_indices, proof.leaf_count, proof.items)
+    try:
+        root, steps = leaf_proof_root(shown, [leaf_hash(proof.opaque_mmr_leaf)])
+    except ProofError:
+        return ()
+    return (*steps, Step("root", f"of {proof.leaf_count} leaves", root))
+
+
+def _named(domain: int | None) -> str:
+    return CONSENSUS_NAME if domain is None else f"domain {domain}"

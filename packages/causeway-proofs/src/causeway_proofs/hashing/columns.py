@@ -1,0 +1,247 @@
+"""Digests of columns: slices of a buffer, rows of a matrix, values of a column, nodes of a tree's level.
+
+Which engine hashes many messages: one by one, or side by side in vectors.
+
+A process that hashes little does it one by one: compiled code takes a third of a second to load. It is loaded when
+about that much was spent, or at once by ``prepare``. The engines of this machine are then timed, which takes some
+milliseconds. Which engine is used changes no digest: one that gives others than single messages have is not used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway_proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, count_hashes, scalar_function
+from causeway_proofs.jit_cache import is_prepared
+
+if TYPE_CHECKING:
+    from causeway_proofs.hashing.vector_engines import VectorHasher
+
+FEW = 8
+"""Below this many messages a loop over single ones is faster than a call of compiled code."""
+
+ENOUGH = 500_000
+"""Messages hashed one by one in about the time that loading compiled code takes."""
+
+ENOUGH_TO_COMPILE = 20 * ENOUGH
+"""The same for compiling it, on a machine where that was never done: a cluster's, or one that can keep nothing."""
+
+_TIMES = {HashFunction.SHA256: 1, HashFunction.BLAKE2B_256: 1, HashFunction.KECCAK_256: 10}
+"""How long one message takes by itself, beside the others."""
+
+TRIAL = 256
+"""Messages that engines are timed with."""
+
+TRIAL_BYTES = 64
+
+TRIALS = 3
+
+_LOADED = "causeway_proofs.hashing.vector_engines"
+
+_chosen: dict[HashFunction, VectorHasher | None] = {}
+_spent = 0
+
+
+def engine_for(function: HashFunction, count: int) -> VectorHasher | None:
+    """Return what hashes so many messages side by side, None where they are better hashed one by one."""
+    global _spent
+    if count < FEW and function is not HashFunction.KECCAK_256:
+        return None
+    if function not in _chosen:
+        if _LOADED not in sys.modules:
+            _spent += count * _TIMES[function]
+            if _spent < ENOUGH or (_spent < ENOUGH_TO_COMPILE and not is_prepared()):
+                return None
+        _chosen[function] = _fastest(function)
+    return _chosen[function]
+
+
+def load_engines(*functions: HashFunction) -> None:
+    """Load the engines and choose among them now, those of some functions or all, so that no later call waits for that.
+
+    Where it was never compiled, nothing is done: every process would compile it.
+    """
+    if not is_prepared():
+        return
+    from causeway_proofs.hashing import vector_engines  # noqa: F401
+
+    for function in functions or HashFunction:
+        engine_for(function, FEW)
+
+
+def _fastest(function: HashFunction) -> VectorHasher | None:
+    from causeway_proofs.hashing import vector_engines
+
+    one = scalar_function(function)
+    rows = np.arange(TRIAL * TRIAL_BYTES // 4, dtype=np.uint32).view(np.uint8).reshape(TRIAL, TRIAL_BYTES)
+    values = [row.tobytes() for row in rows]
+    found, expected, fastest = None, b"", float("inf")
+    for _ in range(TRIALS):
+        begin = perf_counter()
+        expected = b"".join([one(value) for value in values])
+        fastest = min(fastest, perf_counter() - begin)
+    for engine in vector_engines.engines(function):
+        digests = np.empty((TRIAL, DIGEST_BYTES), dtype=np.uint8)
+        for _ in range(TRIALS):
+            begin = perf_counter()
+            engine.rows(rows, b"", digests)
+            taken = perf_counter() - begin
+            if taken < fastest and digests.tobytes() == expected:
+                found, fastest = engine, taken
+    return found
+
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+PIECE = 1 << 15
+"""Values that are made at a time to be hashed."""
+
+
+def digest_slices(
+    function: HashFunction,
+    data: Bytes,
+    starts: Offsets,
+    stops: Offsets,
+    *,
+    prefix: bytes = b"",
+    out: Digests | None = None,
+) -> Digests:
+    """Return the digest of ``prefix + data[starts[i] : stops[i]]`` for each i, shape (n, 32).
+
+    Slices may overlap, lie in any order, and be empty. ``data``: shape (bytes,), contiguous; ``out``: where the digests
+    are written, shape (n, 32), contiguous, no part of ``data``.
+
+    Raises:
+        ValueError: a slice lies outside of ``data`` or ends before it starts, or ``out`` has another shape.
+    """
+    if len(starts) != len(stops):
+        raise ValueError(f"{len(starts)} starts and {len(stops)} stops: there must be as many of both")
+    digests = _room(len(starts), out)
+    count_hashes(function, len(starts))
+    engine = engine_for(function, len(starts))
+    if engine is None:
+        _one_by_one(function, data, starts, stops, prefix, digests)
+        return digests
+    data = np.ascontiguousarray(data)
+    starts, stops = np.ascontiguousarray(starts, dtype=np.int64), np.ascontiguousarray(stops, dtype=np.int64)
+    longest = engine.longest_slice_length(starts, stops, len(data))
+    if longest < 0:
+        raise _outside(len(data))
+    if len(prefix) > engine.longest_prefix:
+        _one_by_one(function, data, starts, stops, prefix, digests)
+    elif longest + len(prefix) <= engine.longest:
+        engine.slices(data, starts, stops, prefix, digests)
+    else:
+        few = stops - starts + len(prefix) > engine.longest
+        for rows, hashed in ((np.flatnonzero(few), False), (np.flatnonzero(~few), True)):
+            some = np.empty((len(rows), DIGEST_BYTES), dtype=np.uint8)
+            if hashed:
+                engine.slices(data, starts[rows], stops[rows], prefix, some)
+            else:
+                _one_by_one(function, data, starts[rows], stops[rows], prefix, some)
+            digests[rows] = some
+    return digests
+
+
+def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out: Digests | None = None) -> Digests:
+    """Return the digest of ``prefix`` and each row of a byte matrix, shape (n, width) -> (n, 32).
+
+    Raises:
+        ValueError: the rows are no matrix of bytes, or ``out`` has another shape.
+    """
+    if rows.ndim != 2 or rows.dtype != np.uint8:
+        raise ValueError(f"rows to hash are uint8 in the shape (n, width), not {rows.dtype} in {rows.shape}")
+    length, width = rows.shape
+    digests = _room(length, out)
+    count_hashes(function, length)
+    engine = engine_for(function, length)
+    if engine is None or len(prefix) > engine.longest_prefix or width + len(prefix) > engine.longest:
+        ends = np.arange(length + 1) * width
+        _one_by_one(function, rows.reshape(-1), ends[:-1], ends[1:], prefix, digests)
+    else:
+        engine.rows(np.ascontiguousarray(rows), prefix, digests)
+    return digests
+
+
+def digest_values(
+    function: HashFunction, values: pa.Array, *, prefix: bytes = b"", out: Digests | None = None
+) -> Digests:
+    """Return the digest of ``prefix`` and each value of a column without nulls, shape (n, 32).
+
+    The column is of bytes or text, with offsets of 32 or 64 bits or a fixed width.
+    """
+    if len(values) == 0:
+        return _room(0, out)
+    if pa.types.is_fixed_size_binary(values.type):
+        width = values.type.byte_width
+        content = np.frombuffer(values.buffers()[1], dtype=np.uint8)
+        rows = content[values.offset * width : (values.offset + len(values)) * width]
+        return digest_rows(function, rows.reshape(len(values), width), prefix=prefix, out=out)
+    wide = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
+    _, ends, content = values.buffers()
+    kind = np.int64 if wide else np.int32
+    offsets = np.frombuffer(ends, dtype=kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    data = np.frombuffer(content if content is not None else b"", dtype=np.uint8)
+    return digest_slices(function, data, offsets[:-1], offsets[1:], prefix=prefix, out=out)
+
+
+def digest_chunks(function: HashFunction, length: int, values: Callable[[int, int], pa.Array]) -> Digests:
+    """Return the digest of each of ``length`` values, shape (n, 32); ``values(start, stop)`` makes some of them.
+
+    What is hashed is made, used and forgotten in pieces, so that it stays in the cache.
+    """
+    digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, length, PIECE):
+        stop = min(start + PIECE, length)
+        digest_values(function, values(start, stop), out=digests[start:stop])
+    return digests
+
+
+def digest_pairs(
+    function: HashFunction, prefix: bytes, left: Digests, right: Digests, *, out: Digests | None = None
+) -> Digests:
+    """Return the digest of ``prefix + left[i] + right[i]`` for each i, shapes (n, 32) and (n, 32) -> (n, 32).
+
+    Every other row of a level of a tree, too, is such a matrix: the 32 bytes of a row must be neighbours, not the rows.
+    """
+    if left.shape != right.shape or left.shape[1:] != (DIGEST_BYTES,):
+        raise ValueError(f"pairs have shapes {left.shape} and {right.shape}: both must be (n, {DIGEST_BYTES})")
+    engine = engine_for(function, len(left))
+    if engine is None or len(prefix) > engine.longest_prefix:
+        return digest_rows(function, np.concatenate([left, right], axis=1), prefix=prefix, out=out)
+    digests = _room(len(left), out)
+    count_hashes(function, len(left))
+    left, right = (side if side.strides[1] == 1 else np.ascontiguousarray(side) for side in (left, right))
+    engine.pairs(prefix, left, right, digests)
+    return digests
+
+
+def _one_by_one(
+    function: HashFunction, data: Bytes, starts: Offsets, stops: Offsets, prefix: bytes, out: Digests
+) -> None:
+    one, content, found = scalar_function(function), np.ascontiguousarray(data).data, []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        if not 0 <= start <= stop <= len(content):
+            raise _outside(len(content))
+        found.append(one(prefix + content[start:stop] if prefix else content[start:stop]))
+    out[:] = np.frombuffer(b"".join(found), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def _outside(size: int) -> ValueError:
+    return ValueError(f"slices must lie inside of the data's {size} bytes and end at or behind their starts")
+
+
+def _room(length: int, out: Digests | None) -> Digests:
+    if out is None:
+        return np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    if out.shape != (length, DIGEST_BYTES) or not out.flags.c_contiguous or out.dtype != np.uint8:
+        raise ValueError(f"digests go to a contiguous array of shape ({length}, {DIGEST_BYTES}), not {out.shape}")
+    return out

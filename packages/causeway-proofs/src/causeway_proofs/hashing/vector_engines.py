@@ -1,0 +1,135 @@
+"""The engines that hash many messages side by side in vectors: importing this loads compiled code, or compiles it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway_proofs.hashing import vector_hashes, vector_loops
+from causeway_proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction
+from causeway_proofs.hashing.vector_instructions import KINDS
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+_NO_BYTES = np.empty(0, dtype=np.uint8)
+_NO_OFFSETS = np.empty(0, dtype=np.int64)
+_NO_DIGESTS = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+
+
+@dataclass(frozen=True)
+class VectorHasher:
+    """A hash function over ``count`` messages side by side.
+
+    ``number``: which one it is for the loop; ``block``: bytes that it takes in at once; ``initial``: the state of all
+    lanes before that.
+    """
+
+    name: str
+    number: int
+    count: int
+    block: int
+    initial: Bytes = field(repr=False, compare=False)
+
+    @property
+    def longest_prefix(self) -> int:
+        """Return how many bytes a prefix may have."""
+        return self.block
+
+    @property
+    def longest(self) -> int:
+        """Return how many bytes prefix and message may have together."""
+        return (vector_loops.MOST_BLOCKS - 2) * self.block
+
+    def longest_slice_length(self, starts: Offsets, stops: Offsets, size: int) -> int:
+        """Return the length of the longest slice of ``size`` bytes, -1 if one lies outside or ends before it starts."""
+        found: int = vector_loops.longest_slice(starts, stops, size)
+        return found
+
+    def slices(self, data: Bytes, starts: Offsets, stops: Offsets, prefix: bytes, out: Digests) -> None:
+        """Hash slices of a buffer; they must lie in it."""
+        self._digest(vector_loops.SLICES, data, starts, stops, 0, _NO_DIGESTS, _NO_DIGESTS, prefix, out)
+
+    def rows(self, rows: Bytes, prefix: bytes, out: Digests) -> None:
+        """Hash the rows of a contiguous matrix."""
+        data, width = rows.reshape(-1), rows.shape[1]
+        none = _NO_OFFSETS
+        self._digest(vector_loops.MATRIX, data, none, none, width, _NO_DIGESTS, _NO_DIGESTS, prefix, out)
+
+    def pairs(self, prefix: bytes, left: Digests, right: Digests, out: Digests) -> None:
+        """Hash pairs of digests, the bytes of each of which lie one behind the other."""
+        self._digest(vector_loops.PAIRS, _NO_BYTES, _NO_OFFSETS, _NO_OFFSETS, 0, left, right, prefix, out)
+
+    def _digest(
+        self,
+        kind: int,
+        data: Bytes,
+        starts: Offsets,
+        stops: Offsets,
+        width: int,
+        left: Digests,
+        right: Digests,
+        prefix: bytes,
+        out: Digests,
+    ) -> None:
+        own = np.zeros(2 * self.block, dtype=np.uint8)
+        own[: len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)
+        vector_loops.digest(
+            self.number, self.block, kind, data, starts, stops, width, left, right, own, len(prefix), out,
+            self.initial,
+            np.empty(len(self.initial), dtype=np.uint8),
+            np.empty((KINDS, self.count), dtype=np.int64),
+            np.zeros(self.count * self.block, dtype=np.uint8),
+            np.empty(2 * DIGEST_BYTES * vector_loops.PIECE if kind == vector_loops.PAIRS else 0, dtype=np.uint8),
+            np.empty((5, vector_loops.PIECE), dtype=np.int64),
+        )  # fmt: skip
+
+
+def engines(function: HashFunction) -> list[VectorHasher]:
+    """Return the engines of a hash function that this processor has."""
+    made = _ENGINES[function]
+    return made if vector_hashes.HAS_INSTRUCTIONS else made[:1]
+
+
+def _bytes(words: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> Bytes:
+    return words.view(np.uint8)
+
+
+_ENGINES = {
+    HashFunction.SHA256: [
+        VectorHasher(
+            f"{vector_hashes.SHA256_LANES} lanes",
+            vector_loops.SHA256,
+            vector_hashes.SHA256_LANES,
+            vector_hashes.SHA256_BLOCK,
+            _bytes(vector_hashes.SHA256_START),
+        ),
+        VectorHasher(
+            "SHA instructions",
+            vector_loops.SHA256_PAIR,
+            vector_hashes.PAIR,
+            vector_hashes.SHA256_BLOCK,
+            _bytes(vector_hashes.PAIR_START),
+        ),
+    ],
+    HashFunction.BLAKE2B_256: [
+        VectorHasher(
+            f"{vector_hashes.BLAKE2B_LANES} lanes",
+            vector_loops.BLAKE2B,
+            vector_hashes.BLAKE2B_LANES,
+            vector_hashes.BLAKE2B_BLOCK,
+            _bytes(vector_hashes.BLAKE2B_START),
+        )
+    ],
+    HashFunction.KECCAK_256: [
+        VectorHasher(
+            f"{vector_hashes.KECCAK_LANES} lanes",
+            vector_loops.KECCAK,
+            vector_hashes.KECCAK_LANES,
+            vector_hashes.KECCAK_BLOCK,
+            _bytes(vector_hashes.KECCAK_START),
+        )
+    ],
+}

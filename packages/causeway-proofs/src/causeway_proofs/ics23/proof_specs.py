@@ -1,0 +1,463 @@
+"""The three proof specs that deployed chains use: what shape a proof must have under each kind of store.
+
+Source: IBC reference 2.6. The messages are shared: copy one before changing it.
+
+The single steps of an ICS-23 proof: hashing, length prefixes, leaf and inner operations, and their checks.
+
+Source: IBC reference 2.6; the texts of refusals are those of the deployed Go implementation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache
+from hashlib import sha256
+
+from Crypto.Hash import RIPEMD160 as _RIPEMD160
+from Crypto.Hash import SHA512 as _SHA512
+from Crypto.Hash import keccak as _keccak
+
+from causeway_proofs.errors import MOST_SHOWN_BYTES, NotProven
+from causeway_proofs.ics23.errors import EmptyOperand, SpecMismatch, UnsupportedOperation
+from causeway_proofs.varints import uvarint
+from causeway_proofs.wire.ics23_pb2 import HashOp, InnerOp, InnerSpec, LeafOp, LengthOp, ProofSpec
+
+DEFAULT_MAX_DEPTH = 128
+"""Longest path, in inner steps, under a spec whose ``max_depth`` is 0."""
+
+IAVL_SPEC = ProofSpec(
+    leaf_spec=LeafOp(hash=HashOp.SHA256, prehash_value=HashOp.SHA256, length=LengthOp.VAR_PROTO, prefix=b"\x00"),
+    inner_spec=InnerSpec(
+        child_order=[0, 1], child_size=33, min_prefix_length=4, max_prefix_length=12, hash=HashOp.SHA256
+    ),
+    max_depth=DEFAULT_MAX_DEPTH,
+)
+"""IAVL+ trees: a child is a length byte and a hash, a prefix begins with height, size and version."""
+
+TENDERMINT_SPEC = ProofSpec(
+    leaf_spec=LeafOp(hash=HashOp.SHA256, prehash_value=HashOp.SHA256, length=LengthOp.VAR_PROTO, prefix=b"\x00"),
+    inner_spec=InnerSpec(
+        child_order=[0, 1], child_size=32, min_prefix_length=1, max_prefix_length=1, hash=HashOp.SHA256
+    ),
+    max_depth=DEFAULT_MAX_DEPTH,
+)
+"""The simple Merkle tree of RFC 6962 over sorted keys."""
+
+SMT_SPEC = ProofSpec(
+    leaf_spec=LeafOp(
+        hash=HashOp.SHA256,
+        prehash_key=HashOp.SHA256,
+        prehash_value=HashOp.SHA256,
+        length=LengthOp.NO_PREFIX,
+        prefix=b"\x00",
+    ),
+    inner_spec=InnerSpec(
+        child_order=[0, 1],
+        child_size=32,
+        min_prefix_length=1,
+        max_prefix_length=1,
+        empty_child=bytes(32),
+        hash=HashOp.SHA256,
+    ),
+    max_depth=256,
+    prehash_key_before_comparison=True,
+)
+"""Sparse Merkle trees: the path is the hash of the key, an absent sibling is 32 zero bytes."""
+
+PROOF_SPECS = {"iavl": IAVL_SPEC, "tendermint": TENDERMINT_SPEC, "smt": SMT_SPEC}
+"""The specs by the names that test vectors and the command line use."""
+
+
+class StoreForm(Enum):
+    """The form that a store's proofs usually have, where its spec allows it."""
+
+    SIMPLE = auto()
+    IAVL = auto()
+    SPARSE = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRules:
+    """A proof spec, read once: its fields as plain values, and what follows from them.
+
+    Attributes:
+        leaf_hash, prehash_key, prehash_value, length, leaf_prefix: what a leaf operation must be.
+        inner_hash, child_order, child_size, min_prefix_length, max_prefix_length, empty_child: what an inner step must
+            be.
+        max_depth: longest path; negative where the spec allows none at all, as the reference reads it.
+        min_depth: shortest path; 0 where the spec sets no bound.
+        prehash_key_before_comparison: neighbours are ordered by the prehashed key.
+        longest_prefix: bytes of an inner prefix with all siblings but the child on its left.
+        fault: what is wrong with the spec's inner part, empty where nothing is.
+        has_leaf, has_inner: whether the spec has these parts.
+        is_iavl, is_tendermint: whether the stricter rules of these stores apply.
+        form: the usual form of proofs that satisfy the spec.
+        encoded_leaf: the spec's leaf operation in protobuf, its length in front.
+    """
+
+    leaf_hash: HashOp
+    prehash_key: HashOp
+    prehash_value: HashOp
+    length: LengthOp
+    leaf_prefix: bytes
+    inner_hash: HashOp
+    child_order: tuple[int, ...]
+    child_size: int
+    min_prefix_length: int
+    max_prefix_length: int
+    empty_child: bytes
+    max_depth: int
+    min_depth: int
+    prehash_key_before_comparison: bool
+    longest_prefix: int
+    fault: str
+    has_leaf: bool
+    has_inner: bool
+    is_iavl: bool
+    is_tendermint: bool
+    form: StoreForm
+    encoded_leaf: bytes
+
+
+def spec_equals(one: ProofSpec, other: ProofSpec) -> bool:
+    """Return whether two specs describe the same kind of store.
+
+    Leaf prefix, depths, empty child and the order of children are not compared, as in the reference: a spec that is
+    IAVL's but for these gets IAVL's strict rules.
+    """
+    return _kind(one) == _kind(other)
+
+
+def _kind(spec: ProofSpec) -> tuple[bool, bool, tuple[int, ...]]:
+    leaf, inner = spec.leaf_spec, spec.inner_spec
+    return (
+        spec.HasField("leaf_spec"),
+        spec.HasField("inner_spec"),
+        (
+            leaf.hash,
+            leaf.prehash_key,
+            leaf.prehash_value,
+            leaf.length,
+            inner.hash,
+            inner.min_prefix_length,
+            inner.max_prefix_length,
+            inner.child_size,
+            len(inner.child_order),
+        ),
+    )
+
+
+def spec_rules(spec: ProofSpec) -> SpecRules:
+    """Return what ``spec`` demands of a proof."""
+    return _rules_of_bytes(spec.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=64)
+def _rules_of_bytes(encoded: bytes) -> SpecRules:
+    spec = ProofSpec.FromString(encoded)
+    leaf, inner = spec.leaf_spec, spec.inner_spec
+    if inner.child_size <= 0:
+        fault = "spec.InnerSpec.ChildSize must be >= 1"
+    elif inner.max_prefix_length >= inner.min_prefix_length + inner.child_size:
+        # A longer prefix could pass for one that has a sibling in it: absence could be forged.
+        fault = "spec.InnerSpec.MaxPrefixLength must be < spec.InnerSpec.MinPrefixLength + spec.InnerSpec.ChildSize"
+    else:
+        fault = ""
+    return SpecRules(
+        leaf_hash=leaf.hash,
+        prehash_key=leaf.prehash_key,
+        prehash_value=leaf.prehash_value,
+        length=leaf.length,
+        leaf_prefix=leaf.prefix,
+        inner_hash=inner.hash,
+        child_order=tuple(inner.child_order),
+        child_size=inner.child_size,
+        min_prefix_length=inner.min_prefix_length,
+        max_prefix_length=inner.max_prefix_length,
+        empty_child=inner.empty_child,
+        max_depth=spec.max_depth or DEFAULT_MAX_DEPTH,
+        min_depth=max(spec.min_depth, 0),
+        prehash_key_before_comparison=spec.prehash_key_before_comparison,
+        longest_prefix=inner.max_prefix_length + (len(inner.child_order) - 1) * inner.child_size,
+        fault=fault,
+        has_leaf=spec.HasField("leaf_spec"),
+        has_inner=spec.HasField("inner_spec"),
+        is_iavl=spec_equals(spec, IAVL_SPEC),
+        is_tendermint=spec_equals(spec, TENDERMINT_SPEC),
+        form=_form_of(spec),
+        encoded_leaf=uvarint(leaf.ByteSize()) + leaf.SerializeToString(deterministic=True),
+    )
+
+
+def _form_of(spec: ProofSpec) -> StoreForm:
+    """Return the form of proofs under a spec that demands what a deployed one does, but for depths and empty child."""
+    for deployed, form in (
+        (TENDERMINT_SPEC, StoreForm.SIMPLE),
+        (IAVL_SPEC, StoreForm.IAVL),
+        (SMT_SPEC, StoreForm.SPARSE),
+    ):
+        if spec_equals(spec, deployed) and spec.leaf_spec.prefix == deployed.leaf_spec.prefix:
+            return form
+    return StoreForm.OTHER
+
+
+# Looked up once: attributes of a generated enumeration are found slowly.
+NO_HASH = HashOp.NO_HASH
+SHA256 = HashOp.SHA256
+SHA512 = HashOp.SHA512
+KECCAK256 = HashOp.KECCAK256
+RIPEMD160 = HashOp.RIPEMD160
+BITCOIN = HashOp.BITCOIN
+SHA512_256 = HashOp.SHA512_256
+BLAKE2B_512 = HashOp.BLAKE2B_512
+BLAKE2S_256 = HashOp.BLAKE2S_256
+
+NO_PREFIX = LengthOp.NO_PREFIX
+VAR_PROTO = LengthOp.VAR_PROTO
+FIXED32_BIG = LengthOp.FIXED32_BIG
+FIXED32_LITTLE = LengthOp.FIXED32_LITTLE
+FIXED64_BIG = LengthOp.FIXED64_BIG
+FIXED64_LITTLE = LengthOp.FIXED64_LITTLE
+REQUIRE_32_BYTES = LengthOp.REQUIRE_32_BYTES
+REQUIRE_64_BYTES = LengthOp.REQUIRE_64_BYTES
+
+TENDERMINT_INNER_PREFIX = b"\x01"
+IAVL_REMAINDERS = (1, 34)
+"""Bytes of an IAVL inner prefix after its three numbers: a length byte, or length byte, left child and length byte."""
+
+LOW_EVEN = b"[" + b"".join(b"\\x%02x" % low for low in range(0x00, 0x80, 2)) + b"]"
+"""Pattern of a signed varint of one byte that is not negative: zigzag, so even."""
+
+_HIGH_EVEN = b"[" + b"".join(b"\\x%02x" % low for low in range(0x80, 0x100, 2)) + b"]"
+NUMBER = b"(?:" + LOW_EVEN + b"|" + _HIGH_EVEN + rb"[\x80-\xff]{0,7}[\x00-\x7f])"
+"""The same of one to nine bytes, which surely fit 64 bits."""
+
+_IAVL_INNER = re.compile(LOW_EVEN + NUMBER + rb"{2}.(?:.{33})?", re.DOTALL).fullmatch
+"""An inner prefix whose height has one byte, as nearly all have."""
+
+_MAX_VARINT_BYTES = 10
+_UINT64_BITS = 64
+
+
+def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
+    """Return the hash of ``preimage``.
+
+    Raises:
+        UnsupportedOperation: ``hash_op`` is ``NO_HASH``, or not defined.
+    """
+    if hash_op == SHA256:
+        return sha256(preimage).digest()
+    if hash_op == SHA512:
+        return hashlib.sha512(preimage).digest()
+    if hash_op == KECCAK256:
+        return _keccak.new(digest_bits=256, data=preimage).digest()
+    if hash_op == RIPEMD160:
+        return _RIPEMD160.new(preimage).digest()
+    if hash_op == BITCOIN:
+        return _RIPEMD160.new(sha256(preimage).digest()).digest()
+    if hash_op == SHA512_256:
+        return _SHA512.new(preimage, truncate="256").digest()
+    if hash_op == BLAKE2B_512:
+        return hashlib.blake2b(preimage).digest()
+    if hash_op == BLAKE2S_256:
+        return hashlib.blake2s(preimage).digest()
+    raise UnsupportedOperation(f"unsupported hashop: {hash_op}")
+
+
+def do_hash_or_noop(hash_op: HashOp, preimage: bytes) -> bytes:
+    """Return ``preimage`` itself where ``hash_op`` is ``NO_HASH``, else its hash."""
+    return preimage if hash_op == NO_HASH else do_hash(hash_op, preimage)
+
+
+def do_length(length_op: LengthOp, data: bytes) -> bytes:
+    """Return ``data`` with its length in front, in the form that ``length_op`` names.
+
+    Raises:
+        UnsupportedOperation: ``length_op`` is not defined (VAR_RLP is not, as in every deployed implementation).
+        SpecMismatch: it requires another length.
+    """
+    if length_op == VAR_PROTO:
+        return uvarint(len(data)) + data
+    if length_op == NO_PREFIX:
+        return data
+    if length_op == FIXED32_BIG:
+        return len(data).to_bytes(4, "big") + data
+    if length_op == FIXED32_LITTLE:
+        return len(data).to_bytes(4, "little") + data
+    if length_op == FIXED64_BIG:
+        return len(data).to_bytes(8, "big") + data
+    if length_op == FIXED64_LITTLE:
+        return len(data).to_bytes(8, "little") + data
+    if length_op in (REQUIRE_32_BYTES, REQUIRE_64_BYTES):
+        required = 32 if length_op == REQUIRE_32_BYTES else 64
+        if len(data) != required:
+            raise SpecMismatch(f"data was {len(data)} bytes, not {required}")
+        return data
+    raise UnsupportedOperation(f"unsupported lengthop: {length_op}")
+
+
+def apply_leaf(leaf: LeafOp, key: bytes, value: bytes) -> bytes:
+    """Return the hash of a leaf: hash(prefix || length and prehashed key || length and prehashed value).
+
+    Raises:
+        EmptyOperand: key or value is empty.
+        UnsupportedOperation, SpecMismatch: see ``do_hash`` and ``do_length``.
+    """
+    if not key:
+        raise EmptyOperand("leaf op needs key")
+    if not value:
+        raise EmptyOperand("leaf op needs value")
+    length = leaf.length
+    try:
+        prepared_key = do_length(length, do_hash_or_noop(leaf.prehash_key, key))
+    except NotProven as error:
+        raise type(error)(f"prehash key, {error}") from None
+    try:
+        prepared_value = do_length(length, do_hash_or_noop(leaf.prehash_value, value))
+    except NotProven as error:
+        raise type(error)(f"prehash value, {error}") from None
+    return do_hash(leaf.hash, leaf.prefix + prepared_key + prepared_value)
+
+
+def apply_inner(inner: InnerOp, child: bytes) -> bytes:
+    """Return the hash of a child's parent: hash(prefix || child || suffix).
+
+    Raises:
+        EmptyOperand: the child is empty.
+        UnsupportedOperation: see ``do_hash``.
+    """
+    if not child:
+        raise EmptyOperand("inner op needs child value")
+    preimage = inner.prefix + child + inner.suffix
+    hash_op = inner.hash
+    return sha256(preimage).digest() if hash_op == SHA256 else do_hash(hash_op, preimage)
+
+
+def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
+    """Check that a leaf operation is the one that the spec demands; its prefix may go on after the spec's.
+
+    Raises:
+        SpecMismatch: it is not.
+    """
+    if not rules.has_leaf:
+        raise SpecMismatch("spec.LeafSpec must be non-nil")
+    prefix = leaf.prefix
+    if rules.is_iavl:
+        validate_iavl_ops(leaf.hash, prefix, 0)
+    if leaf.hash != rules.leaf_hash:
+        raise SpecMismatch(f"unexpected HashOp: {leaf.hash}")
+    if leaf.prehash_key != rules.prehash_key:
+        raise SpecMismatch(f"unexpected PrehashKey: {leaf.prehash_key}")
+    if leaf.prehash_value != rules.prehash_value:
+        raise SpecMismatch(f"unexpected PrehashValue: {leaf.prehash_value}")
+    if leaf.length != rules.length:
+        raise SpecMismatch(f"unexpected LengthOp: {leaf.length}")
+    if not prefix.startswith(rules.leaf_prefix):
+        raise SpecMismatch(f"leaf Prefix doesn't start with {rules.leaf_prefix.hex().upper()}")
+
+
+def check_inner_against_spec(inner: InnerOp, rules: SpecRules, layer: int) -> None:
+    """Check that an inner step has the shape that the spec demands; ``layer`` counts from 1 above the leaf.
+
+    Raises:
+        SpecMismatch: it has not, or the spec cannot be used.
+    """
+    if not rules.has_inner:
+        raise SpecMismatch("spec.InnerSpec must be non-nil")
+    if not rules.has_leaf:
+        raise SpecMismatch("spec.LeafSpec must be non-nil")
+    prefix, suffix = inner.prefix, inner.suffix
+    if inner.hash != rules.inner_hash:
+        raise SpecMismatch(f"unexpected HashOp: {inner.hash}")
+    if rules.is_iavl:
+        validate_iavl_ops(inner.hash, prefix, layer)
+    elif rules.is_tendermint:
+        validate_tendermint_ops(prefix, suffix)
+    if prefix.startswith(rules.leaf_prefix):
+        raise SpecMismatch(f"inner Prefix starts with {rules.leaf_prefix.hex().upper()}")
+    if len(prefix) < rules.min_prefix_length:
+        raise SpecMismatch(f"innerOp prefix too short ({len(prefix)})")
+    if len(prefix) > rules.longest_prefix:
+        raise SpecMismatch(f"innerOp prefix too long ({len(prefix)})")
+    if rules.fault:
+        raise SpecMismatch(rules.fault)
+    if len(suffix) % rules.child_size != 0:
+        raise SpecMismatch("InnerOp suffix malformed")
+
+
+def validate_tendermint_ops(prefix: bytes, suffix: bytes) -> None:
+    """Check the inner prefix of a Tendermint tree: 01, and nothing more where the sibling stands on the right.
+
+    Raises:
+        SpecMismatch: it is another.
+    """
+    if not prefix:
+        raise SpecMismatch("inner op prefix must not be empty")
+    if suffix and prefix != TENDERMINT_INNER_PREFIX:
+        raise SpecMismatch(f"expected inner op prefix: [1], got: {_decimal_bytes(prefix)}")
+    if prefix[0] != TENDERMINT_INNER_PREFIX[0]:
+        raise SpecMismatch(f"expected inner op prefix to begin with: [1], got: {_decimal_bytes(prefix[:1])}")
+
+
+def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
+    """Check the prefix of an IAVL node: height, size and version as zigzag varints, then what its kind has.
+
+    ``layer`` is 0 for a leaf (height 0, size 1, nothing after) and counts from 1 above it for inner nodes, whose
+    height is not below it.
+
+    Raises:
+        SpecMismatch: the prefix is of another form, or an inner node is not hashed with SHA-256.
+    """
+    if layer and hash_op == SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
+        return
+    height, position = _read_varint(prefix, 0, "height")
+    if height < 0 or height < layer:
+        raise SpecMismatch(
+            f"IAVL height ({height}) must be non-negative and greater than or equal to the layer number ({layer})"
+        )
+    size, position = _read_varint(prefix, position, "size")
+    if size < 0:
+        raise SpecMismatch("IAVL size must be non-negative")
+    version, position = _read_varint(prefix, position, "version")
+    if version < 0:
+        raise SpecMismatch("IAVL version must be non-negative")
+    remainder = len(prefix) - position
+    if layer == 0:
+        if remainder != 0:
+            raise SpecMismatch(f"expected remaining prefix length to be 0, got: {remainder}")
+        if height != 0:
+            raise SpecMismatch(f"expected leaf node height to be 0, got: {height}")
+        if size != 1:
+            raise SpecMismatch(f"expected leaf node size to be 1, got: {size}")
+    else:
+        if remainder not in IAVL_REMAINDERS:
+            raise SpecMismatch(f"remainder of prefix must be of length 1 or 34, got: {remainder}")
+        if hash_op != SHA256:
+            raise SpecMismatch("IAVL hash op must be SHA256")
+
+
+def _read_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
+    """Return the zigzag varint of ``data`` at ``position``, and the position after it."""
+    number = 0
+    for taken in range(_MAX_VARINT_BYTES):
+        if position >= len(data):
+            reason = "unexpected EOF" if taken else "EOF"
+            raise SpecMismatch(f"failed to read IAVL {what} varint: {reason}")
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << 7 * taken
+        if byte < 0x80:
+            if number >> _UINT64_BITS:
+                break
+            return number >> 1 ^ -(number & 1), position
+    raise SpecMismatch(f"failed to read IAVL {what} varint: binary: varint overflows a 64-bit integer")
+
+
+def _decimal_bytes(data: bytes) -> str:
+    """Return bytes as Go prints them: decimal, in brackets; of very many only the first."""
+    more = f" ... {len(data)} bytes" if len(data) > MOST_SHOWN_BYTES else ""
+    return "[" + " ".join(str(byte) for byte in data[:MOST_SHOWN_BYTES]) + more + "]"

@@ -1,0 +1,137 @@
+"""The compiler of loops: numba, and what it keeps on disk. Loading it takes half a second."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+import xxhash
+from numba import types
+from numba.core import serialize
+from numba.core.compiler import CompileResult
+from numba.extending import intrinsic
+
+from causeway_proofs import jit_code
+from causeway_proofs.jit_cache import UNFINISHED, cache_folder
+from causeway_proofs.jit_code import ArrayArgument, LoopArgument, NamedTupleArgument, ScalarArgument
+
+_CONFIG: Any = numba.config
+_AS_WRITTEN = bool(_CONFIG.DISABLE_JIT)
+"""Whether loops run as Python, which is for those who look for a fault in one: ``NUMBA_DISABLE_JIT=1``."""
+
+discard_results: list[OSError] = []
+"""Why compiled code could not be written to the folder that it is kept in."""
+
+_kept: list[str] = []
+"""The names of the loops of this process that are kept on disk."""
+
+
+def compile_or_load(
+    loop: Callable[..., Any], result: LoopArgument | None, arguments: Sequence[LoopArgument] | None, *, allocates: bool
+) -> Callable[..., Any]:
+    """Return a loop as machine code, from disk if it is there."""
+    njit: Any = numba.njit
+    inline = not allocates and arguments is None
+    compiled = njit(nogil=True, _nrt=allocates, forceinline=inline)(loop)
+    if arguments is not None and result is not None and not _AS_WRITTEN:
+        _with_compiled(loop)
+        place = cache_folder()
+        if place is not None:
+            compiled._cache = _Kept(place / jit_code.loop_name(loop))
+            _kept.append(jit_code.loop_name(loop))
+        compiled.compile(numba_type(result)(*map(numba_type, arguments)))
+        compiled.disable_compile()
+    return compiled  # type: ignore[no-any-return]
+
+
+def _with_compiled(loop: Callable[..., Any]) -> None:
+    """Give a loop functions that the compiler knows for those that are ``compiled_ready.Inner``."""
+    names = loop.__globals__
+    for name in [name for name, value in names.items() if isinstance(value, jit_code.InnerLoop)]:
+        inner = names[name]
+        _with_compiled(inner.loop)
+        if inner.compiled is None:
+            if inner.allocates is None:
+                inner.compiled = intrinsic(inner.loop)
+            else:
+                inner.compiled = compile_or_load(inner.loop, None, None, allocates=inner.allocates)
+        names[name] = inner.compiled
+
+
+def numba_type(kind: LoopArgument) -> Any:
+    """Return the compiler's type of a kind."""
+    if isinstance(kind, ScalarArgument):
+        return getattr(types, kind.name)
+    if isinstance(kind, NamedTupleArgument):
+        return types.NamedTuple(tuple(numba_type(field) for field in kind.fields), kind.of)  # type: ignore[no-untyped-call]
+    assert isinstance(kind, ArrayArgument)
+    of, dimensions, readonly = getattr(types, kind.dtype), kind.dimensions, not kind.written
+    return types.Array(of, dimensions, "C" if kind.contiguous else "A", readonly=readonly)
+
+
+class _Kept:
+    """One loop's compiled code on disk, as numba asks for it: sealed, so that a damaged file is as good as none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.cache_path = path.parent
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the code in the file, None if it is not there, or not as it was written for this processor."""
+        target.refresh()
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return None
+        seal, code = content[:_SEAL_BYTES], content[_SEAL_BYTES:]
+        if seal != _seal(code, signature, target.codegen()):
+            return None
+        rebuild: Any = CompileResult._rebuild
+        return rebuild(target, *pickle.loads(code))
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        """Write the file, whole or not at all."""
+        if made.library.has_dynamic_globals:
+            raise TypeError(f"{self._path.name} cannot be kept: it refers to addresses of this process")
+        dumps: Any = serialize.dumps
+        code = dumps(made._reduce())
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}{UNFINISHED}")
+        try:
+            new.write_bytes(_seal(code, signature, made.codegen) + code)
+            new.replace(self._path)
+        except OSError as error:
+            discard_results.append(error)
+            with suppress(OSError):
+                new.unlink()
+
+
+_SEAL_BYTES = 16
+
+
+def _seal(code: bytes, signature: Any, codegen: Any) -> bytes:
+    """Return what shows that code is whole, and of these types, this processor and this version of numba."""
+    return xxhash.xxh3_128_digest(f"{signature} {codegen.magic_tuple()} {numba.__version__}".encode() + code)
+
+
+def save_loaded_loops(place: Path) -> None:
+    """Keep the machine code of all loops of this process in one file, for ``compiled_ready``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    codes = []
+    for name in _kept:
+        library, about, environment, *_, again, others = pickle.loads((place / name).read_bytes()[_SEAL_BYTES:])
+        environments = [environment, *others]
+        if library[1] == "object" and not again and not any(each.consts for each in environments):
+            names = tuple(each.env_name for each in environments)
+            codes.append(jit_code.MachineCode(name, about.llvm_cpython_wrapper_name, names, library[2][0]))
+    jit_code.save_code(place, codes)
+
+
+__all__ = ["compile_or_load", "discard_results", "intrinsic", "numba_type", "save_loaded_loops"]

@@ -1,0 +1,491 @@
+"""SCALE by whole columns: the loop that reads encodings, following a program (``scale_program``) row by row.
+
+It goes over the rows twice. The first time it only validates and counts, so that the caller can make the columns as
+long as they will be; the second time it writes them. One text does both, so that both times the same rules hold.
+
+SCALE by whole columns: the loop that writes encodings, following a program (``scale_program``) row by row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway_proofs.distinct_loops import copy_bytes
+from causeway_proofs.jit import BOOL, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compile_loop, read_only_arrays
+from causeway_proofs.order import Rows
+from causeway_proofs.substrate.byte_columns import Bytes
+from causeway_proofs.substrate.scale_shapes import (
+    ABSENT,
+    COMPACT,
+    END,
+    ENDS,
+    ENUM,
+    FIXED,
+    JUMP,
+    KEY,
+    LIST,
+    NEXT,
+    NO_VARIANT,
+    NOT_ASCENDING,
+    NOT_SHORTEST,
+    OPTION,
+    OVER_LIMIT,
+    READ,
+    STRING,
+    TOO_LARGE,
+    TOO_LONG,
+    TRAILING,
+    UNWANTED,
+)
+
+TABLE = read_only_arrays("int64", 2)
+
+HUGE = 1 << 62
+"""What stands for any compact integer above 2**53: longer than any bytes."""
+
+
+@compile_loop()
+def count_levels(slots: Rows) -> int:
+    """Return how many levels the columns have: no lists can be nested deeper."""
+    levels = 1
+    for slot in range(slots.shape[0]):
+        if slots[slot, 0] >= levels:
+            levels = slots[slot, 0] + 1
+    return levels
+
+
+@compile_loop()
+def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
+    """Return the compact integer at ``at``, how many bytes it takes, and READ, ENDS or NOT_SHORTEST."""
+    if at >= stop:
+        return 0, 0, ENDS
+    first: Any = np.int64(data[at])
+    mode = first & 3
+    length: Any = 1
+    least = 0
+    if mode == 1:
+        length = 2
+        least = 1 << 6
+    elif mode == 2:
+        length = 4
+        least = 1 << 14
+    elif mode == 3:
+        length = 5 + (first >> 2)
+        least = 1 << 30
+    if length > stop - at:
+        return 0, 0, ENDS
+    number: Any = 0
+    if mode < 3:
+        for byte in range(length):
+            number |= np.int64(data[at + byte]) << (8 * byte)
+        number >>= 2
+    else:
+        for byte in range(length - 1, 0, -1):
+            number = number << 8 | np.int64(data[at + byte])
+            if number >= 1 << 53:
+                number = HUGE
+                break
+    if number < least or (length > 5 and data[at + length - 1] == 0):
+        return number, length, NOT_SHORTEST
+    return number, length, READ
+
+
+@compile_loop()
+def string_ascends(data: Bytes, before: int, before_stop: int, begin: int, stop: int) -> bool:
+    """Return whether one string lies below another one."""
+    length = min(before_stop - before, stop - begin)
+    for byte in range(length):
+        if data[before + byte] != data[begin + byte]:
+            return bool(data[before + byte] < data[begin + byte])
+    return before_stop - before < stop - begin
+
+
+@compile_loop()
+def number_ascends(data: Bytes, before: int, begin: int, stop: int, tagged: int) -> bool:
+    """Return whether one little-endian number, behind a tag or none, lies below another one."""
+    if tagged and data[before] != data[begin]:
+        return bool(data[before] < data[begin])
+    for byte in range(stop - begin - 1, -1, -1):
+        if data[before + byte] != data[begin + byte]:
+            return bool(data[before + byte] < data[begin + byte])
+    return False
+
+
+@compile_loop()
+def close_element(slots: Rows, level: int, row: int, sizes: Rows, offsets: Rows) -> None:
+    """Write where the values of variable length of one element end."""
+    for slot in range(slots.shape[0]):
+        if slots[slot, 0] == level and slots[slot, 2] >= 0:
+            offsets[slots[slot, 5] + row + 1] = sizes[slots[slot, 2]]
+
+
+@compile_loop(
+    NOTHING,
+    [BYTES, ROWS, INT64, TABLE, ROWS, TABLE, BOOL, *[ROWS_OUT] * 4, BYTES_OUT, BYTES_OUT, ROWS_OUT],
+)
+def read_rows(
+    data: Bytes,
+    edges: Rows,
+    most: int,
+    steps: Rows,
+    jumps: Rows,
+    slots: Rows,
+    writing: bool,
+    codes: Rows,
+    positions: Rows,
+    faults: Rows,
+    sizes: Rows,
+    values: Bytes,
+    present: Bytes,
+    offsets: Rows,
+) -> None:
+    """Read row ``i``, ``data[edges[i] : edges[i + 1]]``, of at most ``most`` bytes.
+
+    Without ``writing``, sets ``codes`` to what is wrong with each row, ``positions`` to the byte of the row at which,
+    ``faults`` to the step in which, and ``sizes`` to the bytes and elements of all columns of variable length. With
+    it, writes the rows whose code is READ, into columns that ``sizes`` has room for.
+    """
+    levels = count_levels(slots)
+    index = np.zeros(levels, dtype=np.int64)
+    lists = np.zeros((levels, 5), dtype=np.int64)
+    before = np.zeros(len(sizes), dtype=np.int64)
+    for row in range(len(edges) - 1):
+        begun, stop = edges[row], edges[row + 1]
+        if writing and codes[row] != READ:
+            close_element(slots, 0, row, sizes, offsets)
+            continue
+        for number in range(len(sizes)):
+            before[number] = sizes[number]
+        index[0] = row
+        at = begun
+        depth = 0
+        step = 0
+        content = begun
+        code: int = READ
+        if stop - begun > most:
+            code = TOO_LONG
+        while code == READ:
+            kind, slot = steps[step, 0], steps[step, 1]
+            here = 0
+            if slot >= 0:
+                here = index[slots[slot, 0]]
+            if kind == FIXED:
+                width = steps[step, 2]
+                if width > stop - at:
+                    code = ENDS
+                    break
+                if writing:
+                    to = slots[slot, 3] + here * width
+                    copy_bytes(data, at, values, to, width)
+                    present[slots[slot, 4] + here] = 1
+                at += width
+                step += 1
+            elif kind == ENUM:
+                if at >= stop:
+                    code = ENDS
+                    break
+                tag = np.int64(data[at])
+                if tag >= steps[step, 2]:
+                    code = NO_VARIANT
+                    break
+                if writing and slot >= 0:
+                    values[slots[slot, 3] + here] = tag
+                    present[slots[slot, 4] + here] = 1
+                at += 1
+                step = jumps[steps[step, 3] + tag]
+            elif kind == JUMP:
+                step = steps[step, 2]
+            elif kind == OPTION:
+                if at >= stop:
+                    code = ENDS
+                    break
+                if data[at] > 1:
+                    code = steps[step, 3]
+                    break
+                step = steps[step, 2] if data[at] == 0 else step + 1
+                at += 1
+            elif kind == STRING:
+                length, taken, wrong = compact_at(data, at, stop)
+                if wrong != READ:
+                    code = wrong
+                    break
+                if length > stop - at - taken:
+                    code = ENDS
+                    break
+                at += taken
+                content = at
+                number = slots[slot, 2]
+                if writing:
+                    to = slots[slot, 3] + sizes[number]
+                    copy_bytes(data, at, values, to, length)
+                    present[slots[slot, 4] + here] = 1
+                sizes[number] += length
+                at += length
+                step += 1
+            elif kind == LIST:
+                count, taken, wrong = compact_at(data, at, stop)
+                if wrong != READ:
+                    code = wrong
+                    break
+                if count > steps[step, 2]:
+                    code = OVER_LIMIT
+                    break
+                if writing:
+                    present[slots[slot, 4] + here] = 1
+                at += taken
+                if count == 0:
+                    step = steps[step, 4]
+                else:
+                    depth += 1
+                    lists[depth, 0], lists[depth, 1], lists[depth, 2], lists[depth, 3] = step, count, at, -1
+                    number = slots[slot, 2]
+                    index[steps[step, 3]] = sizes[number]
+                    sizes[number] += 1
+                    step += 1
+            elif kind == NEXT:
+                level = steps[step, 2]
+                if writing:
+                    close_element(slots, level, index[level], sizes, offsets)
+                lists[depth, 1] -= 1
+                lists[depth, 2] = at
+                if lists[depth, 1] > 0:
+                    number = slots[slot, 2]
+                    index[level] = sizes[number]
+                    sizes[number] += 1
+                    step = lists[depth, 0] + 1
+                else:
+                    step = steps[lists[depth, 0], 4]
+                    depth -= 1
+            elif kind == COMPACT:
+                _, taken, wrong = compact_at(data, at, stop)
+                if wrong != READ:
+                    code = wrong
+                    break
+                width = steps[step, 2]
+                if (data[at] & 3) < 3:
+                    small: Any = 0
+                    for byte in range(taken):
+                        small |= np.int64(data[at + byte]) << (8 * byte)
+                    small >>= 2
+                    if width < 4 and small >> (8 * width):
+                        code = TOO_LARGE
+                        break
+                    if writing:
+                        to = slots[slot, 3] + here * width
+                        for byte in range(min(width, 4)):
+                            values[to + byte] = small >> (8 * byte) & 255
+                else:
+                    if taken - 1 > width:
+                        code = TOO_LARGE
+                        break
+                    if writing:
+                        to = slots[slot, 3] + here * width
+                        copy_bytes(data, at + 1, values, to, taken - 1)
+                if writing:
+                    present[slots[slot, 4] + here] = 1
+                at += taken
+                step += 1
+            elif kind == KEY:
+                begin = content if steps[step, 2] == 1 else lists[depth, 2]
+                if lists[depth, 3] >= 0:
+                    if steps[step, 2]:
+                        ascends = string_ascends(data, lists[depth, 3], lists[depth, 4], begin, at)
+                    else:
+                        ascends = number_ascends(data, lists[depth, 3], begin, at, steps[step, 3])
+                    if not ascends:
+                        code = NOT_ASCENDING
+                        at = lists[depth, 2]
+                        break
+                lists[depth, 3], lists[depth, 4] = begin, at
+                step += 1
+            elif kind == END:
+                if at != stop:
+                    code = TRAILING
+                break
+        if not writing:
+            codes[row] = code
+            positions[row] = at - begun
+            faults[row] = step
+            if code != READ:
+                for number in range(len(sizes)):
+                    sizes[number] = before[number]
+        else:
+            close_element(slots, 0, row, sizes, offsets)
+
+
+@compile_loop()
+def put_compact(out: Bytes, at: int, number: int) -> int:
+    """Write a compact integer below 2**62 and return how many bytes it takes."""
+    if number < 1 << 6:
+        out[at] = number << 2
+        return 1
+    if number < 1 << 14:
+        out[at], out[at + 1] = (number << 2 | 1) & 255, number >> 6
+        return 2
+    length, word = 4, number << 2 | 2
+    if number >= 1 << 30:
+        while length < 8 and number >> (8 * length):
+            length += 1
+        out[at] = (length - 4) << 2 | 3
+        for byte in range(length):
+            out[at + 1 + byte] = number >> (8 * byte) & 255
+        return 1 + length
+    for byte in range(length):
+        out[at + byte] = word >> (8 * byte) & 255
+    return length
+
+
+@compile_loop()
+def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
+    """Write the number of ``width`` bytes in compact form and return how many bytes it takes."""
+    used = width
+    while used > 0 and values[begin + used - 1] == 0:
+        used -= 1
+    if used < 4 or (used == 4 and values[begin + 3] < 64):
+        number: Any = 0
+        for byte in range(used):
+            number |= np.int64(values[begin + byte]) << (8 * byte)
+        return put_compact(out, at, number)
+    out[at] = (used - 4) << 2 | 3
+    copy_bytes(values, begin, out, at + 1, used)
+    return 1 + used
+
+
+@compile_loop(allocates=False)
+def put_fixed(values: Any, begin: Any, out: Any, at: Any, width: Any) -> None:
+    """Write ``width`` bytes. Of a width that is known when this is compiled, the bytes move at once."""
+    if width == 8:
+        copy_bytes(values, begin, out, at, 8)
+    elif width == 1:
+        out[at] = values[begin]
+    elif width == 4:
+        copy_bytes(values, begin, out, at, 4)
+    elif width == 16:
+        copy_bytes(values, begin, out, at, 16)
+    elif width == 32:
+        copy_bytes(values, begin, out, at, 32)
+    else:
+        copy_bytes(values, begin, out, at, width)
+
+
+@compile_loop()
+def unwanted_slot(slots: Rows, level: int, element: int, present: Bytes, stamps: Rows) -> int:
+    """Return the first column of the level that has a value though nothing has asked for it, -1 for none."""
+    for slot in range(slots.shape[0]):
+        if slots[slot, 0] == level and present[slots[slot, 4] + element] and stamps[slot] != element + 1:
+            return slot
+    return -1
+
+
+@compile_loop(INT64, [INT64, TABLE, ROWS, TABLE, BYTES, BYTES, ROWS, ROWS_OUT, BYTES_OUT, ROWS_OUT])
+def write_rows(
+    count: int,
+    steps: Rows,
+    jumps: Rows,
+    slots: Rows,
+    values: Bytes,
+    present: Bytes,
+    offsets: Rows,
+    edges: Rows,
+    out: Bytes,
+    fault: Rows,
+) -> int:
+    """Write ``count`` rows out of columns one behind the other into ``out``, which has ``room``; row ``i`` ends at
+    ``edges[i + 1]``.
+
+    Returns:
+        The first row that is no value, or -1; ``fault`` is then set to what is wrong, the step, the column and its
+        element.
+    """
+    levels = count_levels(slots)
+    index = np.zeros(levels, dtype=np.int64)
+    lists = np.zeros((levels, 2), dtype=np.int64)
+    stamps = np.zeros(slots.shape[0], dtype=np.int64)
+    at = 0
+    edges[0] = 0
+    for row in range(count):
+        index[0] = row
+        depth = 0
+        step = 0
+        code = READ
+        while True:
+            kind, slot = steps[step, 0], steps[step, 1]
+            here = 0
+            there = True
+            if slot >= 0 and kind != NEXT:
+                here = index[slots[slot, 0]]
+                there = present[slots[slot, 4] + here] != 0
+                stamps[slot] = here + 1
+                if not there and kind != OPTION:
+                    code = ABSENT
+                    break
+            if kind == FIXED:
+                width = steps[step, 2]
+                put_fixed(values, slots[slot, 3] + here * width, out, at, width)
+                at += width
+                step += 1
+            elif kind == ENUM:
+                tag: Any = 0
+                if slot >= 0:
+                    tag = np.int64(values[slots[slot, 3] + here])
+                if tag >= steps[step, 2]:
+                    code = NO_VARIANT
+                    break
+                out[at] = tag
+                at += 1
+                step = jumps[steps[step, 3] + tag]
+            elif kind == JUMP:
+                step = steps[step, 2]
+            elif kind == OPTION:
+                out[at] = there
+                at += 1
+                step = step + 1 if there else steps[step, 2]
+            elif kind == STRING:
+                begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
+                at += put_compact(out, at, stop - begin)
+                copy_bytes(values, slots[slot, 3] + begin, out, at, stop - begin)
+                at += stop - begin
+                step += 1
+            elif kind == LIST:
+                begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
+                if stop - begin > steps[step, 2]:
+                    code = OVER_LIMIT
+                    break
+                at += put_compact(out, at, stop - begin)
+                if stop == begin:
+                    step = steps[step, 4]
+                else:
+                    depth += 1
+                    lists[depth, 0], lists[depth, 1] = step, stop
+                    index[steps[step, 3]] = begin
+                    step += 1
+            elif kind == NEXT:
+                level = steps[step, 2]
+                spare = unwanted_slot(slots, level, index[level], present, stamps)
+                if spare >= 0:
+                    code, slot, here = UNWANTED, spare, index[level]
+                    break
+                index[level] += 1
+                if index[level] < lists[depth, 1]:
+                    step = lists[depth, 0] + 1
+                else:
+                    step = steps[lists[depth, 0], 4]
+                    depth -= 1
+            elif kind == COMPACT:
+                width = steps[step, 2]
+                at += put_wide(out, at, values, slots[slot, 3] + here * width, width)
+                step += 1
+            elif kind == KEY:
+                step += 1
+            else:
+                spare = unwanted_slot(slots, 0, row, present, stamps)
+                if spare >= 0:
+                    code, slot, here = UNWANTED, spare, row
+                break
+        if code != READ:
+            fault[0], fault[1], fault[2], fault[3] = code, step, slot, here
+            return row
+        edges[row + 1] = at
+    return -1

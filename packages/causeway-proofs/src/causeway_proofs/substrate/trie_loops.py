@@ -1,0 +1,604 @@
+"""Loops that change tries: changes in the order of keys go down from the node where the last one ended.
+
+While a change is made, the trie may hold branches with fewer than two reasons to be; a branch is put right when the
+changes below it are done, which is when the next key leaves it. A node whose partial key the next key leaves is put
+right first. Everything on the path of a change is held by the trie alone and is dirty; nothing else is touched.
+
+Loops that read tries: entries of keys and of prefixes, the nodes that a read visits, the encodings of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway_proofs.distinct_loops import copy_bytes
+from causeway_proofs.jit import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compile_loop
+from causeway_proofs.substrate.node import WIDTH, NodeKind
+from causeway_proofs.substrate.trie_arena import (
+    BLOCK,
+    DEAD_ENTRY,
+    DEAD_NODE,
+    DEAD_NODES,
+    DIGEST,
+    DIRTY,
+    DIRTY_NODES,
+    ENTRY,
+    FIRST_DEAD_ENTRY,
+    FIRST_DEAD_NODE,
+    FREE_ENTRY,
+    FREE_NODE,
+    HEIGHT,
+    HOLDERS,
+    KEY_BYTES,
+    KEY_ENTRY,
+    NONE,
+    OFFSET,
+    START,
+    STATE,
+    STOP,
+    USED_BLOCKS,
+    USED_NODES,
+    VALUE_BYTES,
+)
+from causeway_proofs.substrate.trie_node_loops import (
+    ARENA,
+    bury_node,
+    diverging_nibble,
+    free_block,
+    new_block,
+    new_entry,
+    new_node,
+    own_node,
+    read_nibble,
+    release_entry,
+)
+
+
+@compile_loop(allocates=False)
+def take_key(arena: Any, node: Any) -> None:
+    """Take the key of a node's first child for its own, if it has one: what was below the node may be gone."""
+    nodes = arena.nodes
+    if nodes[node, BLOCK] != NONE:
+        for nibble in range(WIDTH):
+            child = np.int64(arena.children[nodes[node, BLOCK], nibble])
+            if child != NONE:
+                nodes[node, KEY_ENTRY] = nodes[child, KEY_ENTRY]
+                return
+
+
+@compile_loop(allocates=False)
+def link(arena: Any, trie: Any, keys: Any, start: Any, level: Any, node: Any) -> None:
+    """Hang a node (or none) where the path has its node at ``level``; the key at ``start`` leads there."""
+    nodes = arena.nodes
+    if level == 0:
+        arena.roots[trie] = node
+        return
+    parent = np.int64(arena.path[level - 1])
+    arena.children[nodes[parent, BLOCK], read_nibble(keys, start, np.int64(nodes[parent, STOP]))] = node
+    if node != NONE:
+        nodes[parent, HEIGHT] = max(nodes[parent, HEIGHT], nodes[node, HEIGHT] + 1)
+        nodes[parent, KEY_ENTRY] = nodes[node, KEY_ENTRY]
+    else:
+        take_key(arena, parent)
+
+
+@compile_loop(allocates=False)
+def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
+    """Put right a node below which all changes are made: it stays, goes, or its only child takes its place."""
+    nodes = arena.nodes
+    node = np.int64(arena.path[level])
+    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
+    only: Any = NONE
+    count = 0
+    if block != NONE:
+        for nibble in range(WIDTH):
+            child = np.int64(arena.children[block, nibble])
+            if child != NONE:
+                only = child
+                count += 1
+        if count == 0:
+            free_block(arena, block)
+            nodes[node, BLOCK] = NONE
+    kept: Any = node
+    if entry != NONE:
+        nodes[node, KEY_ENTRY] = entry
+    elif count < 2:
+        kept = NONE
+        if count == 1:
+            kept = own_node(arena, only)
+            nodes[kept, START] = nodes[node, START]
+            free_block(arena, block)
+        bury_node(arena, node)
+    link(arena, trie, keys, start, level, kept)
+
+
+@compile_loop(allocates=False)
+def leave(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: Any, same: Any) -> Any:
+    """Take the nodes off the path that start behind nibble ``same``; return the new ``height`` and ``touched``."""
+    while height > 0 and arena.nodes[arena.path[height - 1], START] > same:
+        height -= 1
+        if height < touched:
+            touched = height
+            settle(arena, trie, keys, start, height)
+    return height, touched
+
+
+@compile_loop(allocates=False)
+def touch(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: Any) -> None:
+    """Make the path's nodes from the level ``touched`` on this trie's own."""
+    for level in range(touched, height):
+        node = np.int64(arena.path[level])
+        mine = own_node(arena, node)
+        arena.path[level] = mine
+        link(arena, trie, keys, start, level, mine)
+
+
+@compile_loop(allocates=False)
+def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: Any) -> Any:
+    """Follow a key down from the end of the path; return the path's new length and the nibble where the key leaves."""
+    nodes, children, entries = arena.nodes, arena.children, arena.entries
+    if height == 0:
+        if arena.roots[trie] == NONE:
+            return 0, 0
+        arena.path[0] = arena.roots[trie]
+        height = 1
+    while True:
+        node = arena.path[height - 1]
+        first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+        left = min(stop, total)
+        if first < left:
+            left = diverging_nibble(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
+        if left < stop or stop == total or nodes[node, BLOCK] == NONE:
+            return height, left
+        child = children[nodes[node, BLOCK], read_nibble(keys, start, stop)]
+        if child == NONE:
+            return height, left
+        arena.path[height] = child
+        height += 1
+
+
+@compile_loop(allocates=False)
+def same_value(arena: Any, entry: Any, values: Any, first: Any, last: Any) -> Any:
+    """Return whether an entry has a value."""
+    entries = arena.entries
+    if entries[entry, VALUE_BYTES] != last - first:
+        return False
+    at = entries[entry, OFFSET] + entries[entry, KEY_BYTES] + entries[entry, DIGEST]
+    for index in range(last - first):  # noqa: SIM110
+        if arena.heap[at + index] != values[first + index]:
+            return False
+    return True
+
+
+@compile_loop(INT64, [ARENA, ROWS, BYTES, ROWS, BYTES, ROWS, BYTES, BYTE_ROWS, ROWS, INT64], allocates=False)
+def change(
+    arena: Any,
+    tries: Any,
+    keys: Any,
+    key_offsets: Any,
+    values: Any,
+    value_offsets: Any,
+    present: Any,
+    digests: Any,
+    digest_rows: Any,
+    first_row: Any,
+) -> Any:
+    """Store the values that are ``present`` and remove the keys of others, from ``first_row`` on.
+
+    Return the row before which more room for nodes and blocks is needed, or the number of rows. The order of rows
+    decides how fast this is, and which of several changes of one key is the last one; nothing else.
+    """
+    nodes, counters, path = arena.nodes, arena.counters, arena.path
+    height = touched = 0
+    for row in range(first_row, len(tries)):
+        trie, start, stop = tries[row], key_offsets[row], key_offsets[row + 1]
+        total = 2 * (stop - start)
+        if row > first_row:
+            before = key_offsets[row - 1]
+            same = -1
+            if tries[row - 1] == trie:
+                same = diverging_nibble(keys, start, keys, before, 0, min(total, 2 * (start - before)))
+            height, touched = leave(arena, tries[row - 1], keys, before, height, touched, same)
+        height, left = descend(arena, trie, keys, start, total, height)
+        if height > 0 and height <= touched and left < nodes[path[height - 1], STOP]:
+            # Nothing below this node is changed any more. What it is now may also start with another partial key.
+            before = key_offsets[row - 1]
+            height, touched = leave(
+                arena, trie, keys, before, height, touched, np.int64(nodes[path[height - 1], START]) - 1
+            )
+            height, left = descend(arena, trie, keys, start, total, height)
+        top = np.int64(path[height - 1]) if height else NONE
+        entry: Any = NONE
+        if height and left == total == nodes[top, STOP]:
+            entry = np.int64(nodes[top, ENTRY])
+        if not present[row] and entry == NONE:
+            continue
+        first, last = value_offsets[row], value_offsets[row + 1]
+        if present[row] and entry != NONE and same_value(arena, entry, values, first, last):
+            continue
+        # As much is needed here and when the nodes of the path are left.
+        room = 2 * height + 4
+        if len(nodes) - counters[USED_NODES] < room or len(arena.children) - counters[USED_BLOCKS] < room:
+            leave(arena, trie, keys, start, height, touched, -1)
+            return row
+        touch(arena, trie, keys, start, height, touched)
+        touched = height
+        top = np.int64(path[height - 1]) if height else NONE
+        if not present[row]:
+            nodes[top, ENTRY] = NONE
+            take_key(arena, top)
+            release_entry(arena, entry)
+            arena.counts[trie] -= 1
+            continue
+        fresh = new_entry(arena, keys, start, stop, values, first, last, digests, digest_rows[row])
+        if entry != NONE:
+            nodes[top, ENTRY] = fresh
+            release_entry(arena, entry)
+            continue
+        arena.counts[trie] += 1
+        if height == 0:
+            path[0] = new_node(arena, 0, total, fresh, fresh, NONE)
+            arena.roots[trie] = path[0]
+            height = touched = 1
+            continue
+        if left < nodes[top, STOP]:
+            above, key_entry = np.int64(nodes[top, START]), np.int64(nodes[top, KEY_ENTRY])
+            branch = new_node(arena, above, left, NONE, key_entry, new_block(arena))
+            lower = read_nibble(arena.heap, arena.entries[key_entry, OFFSET], left)
+            arena.children[nodes[branch, BLOCK], lower] = top
+            nodes[top, START] = left + 1
+            nodes[branch, HEIGHT] = nodes[top, HEIGHT] + 1
+            path[height - 1] = branch
+            link(arena, trie, keys, start, height - 1, branch)
+            top = branch
+        if left == total:
+            nodes[top, ENTRY] = fresh
+            continue
+        if nodes[top, BLOCK] == NONE:
+            nodes[top, BLOCK] = new_block(arena)
+        link(arena, trie, keys, start, height, new_node(arena, left + 1, total, fresh, fresh, NONE))
+    if len(tries) > first_row:
+        leave(arena, tries[-1], keys, key_offsets[len(tries) - 1], height, touched, -1)
+    return len(tries)
+
+
+@compile_loop(NOTHING, [ARENA], allocates=False)
+def free_dead(arena: Any) -> None:
+    """Let the rows of dead nodes and entries be used again."""
+    counters = arena.counters
+    if counters[DEAD_NODE] != NONE:
+        arena.nodes[counters[FIRST_DEAD_NODE], HEIGHT] = counters[FREE_NODE]
+        counters[FREE_NODE] = counters[DEAD_NODE]
+        counters[DEAD_NODE] = NONE
+        counters[USED_NODES] -= counters[DEAD_NODES]
+        counters[DEAD_NODES] = 0
+    if counters[DEAD_ENTRY] != NONE:
+        arena.entries[counters[FIRST_DEAD_ENTRY], VALUE_BYTES] = counters[FREE_ENTRY]
+        counters[FREE_ENTRY] = counters[DEAD_ENTRY]
+        counters[DEAD_ENTRY] = NONE
+
+
+@compile_loop(INT64, [ARENA], allocates=False)
+def highest_dirty(arena: Any) -> Any:
+    """Return the largest height of a dirty node, -1 if there is none."""
+    highest: Any = np.int64(-1)
+    for node in arena.dirty[: arena.counters[DIRTY_NODES]]:
+        if arena.nodes[node, STATE] == DIRTY:
+            highest = max(highest, np.int64(arena.nodes[node, HEIGHT]))
+    return highest
+
+
+@compile_loop(NOTHING, [ARENA, ROWS_OUT, ROWS_OUT], allocates=False)
+def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
+    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (which are zeros before)."""
+    nodes = arena.nodes
+    dirty = arena.dirty[: arena.counters[DIRTY_NODES]]
+    for node in dirty:
+        if nodes[node, STATE] == DIRTY:
+            ends[nodes[node, HEIGHT] + 1] += 1
+    for height in range(1, len(ends)):
+        ends[height] += ends[height - 1]
+    for node in dirty:
+        if nodes[node, STATE] == DIRTY:
+            taken[ends[nodes[node, HEIGHT]]] = node
+            ends[nodes[node, HEIGHT]] += 1
+
+
+@compile_loop(NOTHING, [ARENA, ROWS], allocates=False)
+def release_tries(arena: Any, tries: Any) -> None:
+    """Empty some tries: what nobody else holds dies."""
+    counters, nodes = arena.counters, arena.nodes
+    for trie in tries:
+        node = arena.roots[trie]
+        arena.roots[trie] = NONE
+        arena.counts[trie] = 0
+        if node != NONE:
+            nodes[node, HOLDERS] -= 1
+            if nodes[node, HOLDERS] == 0:
+                bury_node(arena, node)
+        while counters[DEAD_NODE] != NONE:
+            node = counters[DEAD_NODE]
+            counters[DEAD_NODE] = nodes[node, HEIGHT]
+            counters[DEAD_NODES] -= 1
+            nodes[node, HEIGHT] = counters[FREE_NODE]
+            counters[FREE_NODE] = node
+            counters[USED_NODES] -= 1
+            if nodes[node, ENTRY] != NONE:
+                release_entry(arena, nodes[node, ENTRY])
+            block = nodes[node, BLOCK]
+            if block == NONE:
+                continue
+            for nibble in range(WIDTH):
+                child = arena.children[block, nibble]
+                if child != NONE:
+                    nodes[child, HOLDERS] -= 1
+                    if nodes[child, HOLDERS] == 0:
+                        bury_node(arena, child)
+            free_block(arena, block)
+
+
+@compile_loop(NOTHING, [ARENA, ROWS, ROWS_OUT], allocates=False)
+def share(arena: Any, tries: Any, copies: Any) -> None:
+    """Give the empty tries ``copies`` the entries of others."""
+    for index in range(len(tries)):
+        node = arena.roots[tries[index]]
+        arena.roots[copies[index]] = node
+        arena.counts[copies[index]] = arena.counts[tries[index]]
+        if node != NONE:
+            arena.nodes[node, HOLDERS] += 1
+
+
+LEAF, LEAF_MOST = int(NodeKind.LEAF), NodeKind.LEAF.most
+BRANCH, BRANCH_MOST = int(NodeKind.BRANCH), NodeKind.BRANCH.most
+BRANCH_WITH_VALUE, BRANCH_WITH_VALUE_MOST = int(NodeKind.BRANCH_WITH_VALUE), NodeKind.BRANCH_WITH_VALUE.most
+LEAF_HASHED, LEAF_HASHED_MOST = int(NodeKind.LEAF_HASHED), NodeKind.LEAF_HASHED.most
+BRANCH_HASHED, BRANCH_HASHED_MOST = int(NodeKind.BRANCH_HASHED), NodeKind.BRANCH_HASHED.most
+
+DIGEST_BYTES = 32
+MOST_FIXED_BYTES = 16
+"""The header's first byte and its last one, half a byte of the partial key, the bitmap, the length of the value."""
+
+
+@compile_loop(NOTHING, [ARENA, ROWS, BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT, ROWS_OUT], allocates=False)
+def visit(
+    arena: Any, tries: Any, keys: Any, key_offsets: Any, ends: Any, counts: Any, visited: Any, found: Any
+) -> None:
+    """Find the entry of each key, and the nodes on the way there that are encoded on their own.
+
+    ``counts`` is how many nodes those are; where there is room, they are written to ``visited`` from ``ends[row]`` on.
+    """
+    nodes, children, entries = arena.nodes, arena.children, arena.entries
+    for row in range(len(tries)):
+        start = key_offsets[row]
+        total = 2 * (key_offsets[row + 1] - start)
+        node = np.int64(arena.roots[tries[row]])
+        count = 0
+        found[row] = NONE
+        while node != NONE:
+            if count == 0 or arena.reference_bytes[node] == DIGEST_BYTES:
+                if len(visited):
+                    visited[ends[row] + count] = node
+                count += 1
+            first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+            left = min(stop, total)
+            if first < left:
+                left = diverging_nibble(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
+            if left < stop:
+                break
+            if stop == total:
+                found[row] = nodes[node, ENTRY]
+                break
+            if nodes[node, BLOCK] == NONE:
+                break
+            node = np.int64(children[nodes[node, BLOCK], read_nibble(keys, start, stop)])
+        counts[row] = count
+
+
+@compile_loop(INT64, [ARENA, INT64, BYTES, BYTES_OUT, ROWS_OUT], allocates=False)
+def entries_below(arena: Any, trie: Any, prefix: Any, following: Any, found: Any) -> Any:
+    """Write the entries whose keys start with ``prefix``, ascending by key; return how many there are.
+
+    ``following`` has room for one number a level: which child of the path's node there is read next.
+    """
+    nodes = arena.nodes
+    total = 2 * len(prefix)
+    node: Any = np.int64(arena.roots[trie])
+    while node != NONE:
+        stop = np.int64(nodes[node, STOP])
+        offset = arena.entries[nodes[node, KEY_ENTRY], OFFSET]
+        limit = min(stop, total)
+        if diverging_nibble(prefix, 0, arena.heap, offset, np.int64(nodes[node, START]), limit) < limit:
+            return 0
+        if stop >= total:
+            break
+        if nodes[node, BLOCK] == NONE:
+            return 0
+        node = np.int64(arena.children[nodes[node, BLOCK], read_nibble(prefix, 0, stop)])
+    if node == NONE:
+        return 0
+    path = arena.path
+    path[0], following[0] = node, 0
+    height: Any = 1
+    count = 0
+    while height:
+        node = np.int64(path[height - 1])
+        nibble: Any = np.int64(following[height - 1])
+        if nibble == 0 and nodes[node, ENTRY] != NONE:
+            found[count] = nodes[node, ENTRY]
+            count += 1
+        block = np.int64(nodes[node, BLOCK])
+        while block != NONE and nibble < WIDTH and arena.children[block, nibble] == NONE:
+            nibble += 1
+        if block == NONE or nibble == WIDTH:
+            height -= 1
+            continue
+        following[height - 1] = nibble + 1
+        path[height], following[height] = arena.children[block, nibble], 0
+        height += 1
+    return count
+
+
+@compile_loop(INT64, [ARENA, ROWS], allocates=False)
+def room_for_encodings(arena: Any, numbers: Any) -> Any:
+    """Return as many bytes as the encodings of some nodes take at most."""
+    nodes, entries = arena.nodes, arena.entries
+    room: Any = 0
+    for node in numbers:
+        nibbles = np.int64(nodes[node, STOP]) - np.int64(nodes[node, START])
+        room += MOST_FIXED_BYTES + nibbles // 2 + nibbles // 255
+        entry = nodes[node, ENTRY]
+        if entry != NONE:
+            room += entries[entry, DIGEST] if entries[entry, DIGEST] else entries[entry, VALUE_BYTES]
+        if nodes[node, BLOCK] != NONE:
+            room += WIDTH * (1 + DIGEST_BYTES)
+    return room
+
+
+@compile_loop(allocates=False)
+def write_header(out: Any, at: Any, mark: Any, most: Any, count: Any) -> Any:
+    """Write the header of a node with ``count`` nibbles; return where it ends."""
+    if count < most:
+        out[at] = mark | count
+        return at + 1
+    out[at] = mark | most
+    at += 1
+    count -= most
+    while count >= 255:
+        out[at] = 255
+        at += 1
+        count -= 255
+    out[at] = count
+    return at + 1
+
+
+@compile_loop(allocates=False)
+def write_partial(out: Any, at: Any, key: Any, offset: Any, start: Any, stop: Any) -> Any:
+    """Write the nibbles ``start`` to ``stop`` of a key: an odd one first, then pairs."""
+    if (stop - start) & 1:
+        out[at] = read_nibble(key, offset, start)
+        at += 1
+        start += 1
+    count = (stop - start) >> 1
+    offset += start >> 1
+    if start & 1:
+        first, target = np.uint64(offset), np.uint64(at)
+        for index in range(np.uint64(count)):
+            out[target + index] = (key[first + index] & 15) << 4 | key[first + index + np.uint64(1)] >> 4
+    else:
+        copy_bytes(key, offset, out, at, count)
+    return at + count
+
+
+@compile_loop(allocates=False)
+def write_compact(out: Any, at: Any, number: Any) -> Any:
+    """Write a compact integer; return where it ends."""
+    if number < 1 << 6:
+        out[at] = number << 2
+        return at + 1
+    count, shown, mode = 2, number << 2, 1
+    if number >= 1 << 30:
+        count, shown = 4, number
+        while number >> 8 * count:
+            count += 1
+        out[at] = (count - 4) << 2 | 3
+        at += 1
+        mode = 0
+    elif number >= 1 << 14:
+        count, mode = 4, 2
+    shown |= mode
+    for index in range(count):
+        out[at + index] = shown >> 8 * index & 255
+    return at + count
+
+
+@compile_loop(allocates=False)
+def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
+    """Write the encoding of a node whose children have their references; return where it ends."""
+    nodes, entries, heap = arena.nodes, arena.entries, arena.heap
+    start, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
+    hashed = entry != NONE and entries[entry, DIGEST] > 0
+    if block == NONE:
+        mark, most = (LEAF_HASHED, LEAF_HASHED_MOST) if hashed else (LEAF, LEAF_MOST)
+    elif hashed:
+        mark, most = BRANCH_HASHED, BRANCH_HASHED_MOST
+    elif entry == NONE:
+        mark, most = BRANCH, BRANCH_MOST
+    else:
+        mark, most = BRANCH_WITH_VALUE, BRANCH_WITH_VALUE_MOST
+    at = write_header(out, at, mark, most, stop - start)
+    if start < stop:
+        at = write_partial(out, at, heap, entries[nodes[node, KEY_ENTRY], OFFSET], start, stop)
+    bitmap_at = at
+    if block != NONE:
+        at += 2
+    if entry != NONE:
+        offset = entries[entry, OFFSET] + entries[entry, KEY_BYTES]
+        count = entries[entry, DIGEST]
+        if not hashed:
+            count = entries[entry, VALUE_BYTES]
+            at = write_compact(out, at, count)
+        copy_bytes(heap, offset, out, at, count)
+        at += count
+    if block != NONE:
+        bitmap = 0
+        for nibble in range(WIDTH):
+            child = np.int64(arena.children[block, nibble])
+            if child != NONE:
+                bitmap |= 1 << nibble
+                count = np.int64(arena.reference_bytes[child])
+                out[at] = count << 2
+                at += 1
+                # All bytes that a reference has room for: those that are too many are written over.
+                copy_bytes(arena.references[child], 0, out, at, DIGEST_BYTES)
+                at += count
+        out[bitmap_at] = bitmap & 255
+        out[bitmap_at + 1] = bitmap >> 8
+    return at
+
+
+@compile_loop(NOTHING, [ARENA, ROWS, BYTES_OUT, ROWS_OUT], allocates=False)
+def encode(arena: Any, numbers: Any, out: Any, ends: Any) -> None:
+    """Write the encodings of nodes one behind the other; ``ends[i + 1]`` is where the one of ``numbers[i]`` ends."""
+    at = np.int64(0)
+    ends[0] = at
+    for row in range(len(numbers)):
+        at = write_node(arena, numbers[row], out, at)
+        ends[row + 1] = at
+
+
+@compile_loop(INT64, [ARENA, ROWS, BYTES, ROWS, ROWS_OUT], allocates=False)
+def refer_to_short(arena: Any, numbers: Any, encodings: Any, ends: Any, others: Any) -> Any:
+    """Let those nodes whose encodings are short be their own references; return how many ``others`` there are."""
+    count = 0
+    for row in range(len(numbers)):
+        start, stop = ends[row], ends[row + 1]
+        if stop - start >= DIGEST_BYTES:
+            arena.reference_bytes[numbers[row]] = DIGEST_BYTES
+            others[count] = row
+            count += 1
+            continue
+        arena.reference_bytes[numbers[row]] = stop - start
+        for index in range(stop - start):
+            arena.references[numbers[row], index] = encodings[start + index]
+    return count
+
+
+@compile_loop(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
+def copy_values(arena: Any, entries: Any, ends: Any, out: Any) -> None:
+    """Write the values of entries; ``ends[i]`` is where the one of ``entries[i]`` (``NONE``: nothing) starts."""
+    for row in range(len(entries)):
+        entry = entries[row]
+        if entry != NONE:
+            offset = arena.entries[entry, OFFSET] + arena.entries[entry, KEY_BYTES] + arena.entries[entry, DIGEST]
+            copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entry, VALUE_BYTES])
+
+
+@compile_loop(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
+def copy_keys(arena: Any, entries: Any, ends: Any, out: Any) -> None:
+    """Write the keys of entries, as ``copy_values`` does the values."""
+    for row in range(len(entries)):
+        offset = arena.entries[entries[row], OFFSET]
+        copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entries[row], KEY_BYTES])

@@ -1,0 +1,291 @@
+"""Loops over single nodes and entries of an arena: made, copied, given up; the nibbles of keys.
+
+Compiled loops over the heap of tries (``trie_heap``): what of it is held, and moving that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causeway_proofs.distinct_loops import copy_bytes
+from causeway_proofs.jit import BYTES_OUT, INT64, NOTHING, ROWS_OUT, compile_loop, named_tuples, writable_arrays
+from causeway_proofs.substrate.node import WIDTH
+from causeway_proofs.substrate.trie_arena import (
+    BLOCK,
+    BLOCKS,
+    CLEAN,
+    DEAD,
+    DEAD_ENTRY,
+    DEAD_NODE,
+    DEAD_NODES,
+    DIGEST,
+    DIRTY,
+    DIRTY_NODES,
+    ENTRIES,
+    ENTRY,
+    ENTRY_HOLDERS,
+    FIRST_DEAD_ENTRY,
+    FIRST_DEAD_NODE,
+    FREE_BLOCK,
+    FREE_ENTRY,
+    FREE_NODE,
+    HEAP_END,
+    HEIGHT,
+    HOLDERS,
+    KEY_BYTES,
+    KEY_ENTRY,
+    LIVE_BYTES,
+    NODES,
+    NONE,
+    OFFSET,
+    START,
+    STATE,
+    STOP,
+    USED_BLOCKS,
+    USED_NODES,
+    VALUE_BYTES,
+    Arena,
+)
+
+ARENA = named_tuples(
+    Arena,
+    [
+        writable_arrays("int32", 2),
+        writable_arrays("uint8", 2),
+        writable_arrays("uint8"),
+        writable_arrays("int32", 2),
+        writable_arrays("int64", 2),
+        writable_arrays("uint8"),
+        writable_arrays("int32"),
+        writable_arrays("int64"),
+        writable_arrays("int64"),
+        writable_arrays("int32"),
+        writable_arrays("int32"),
+    ],
+)
+
+HALF = 4
+LOW = 15
+
+
+@compile_loop(allocates=False)
+def read_nibble(data: Any, start: Any, position: Any) -> Any:
+    """Return one nibble of the key that starts at ``start``."""
+    byte = np.int64(data[start + (position >> 1)])
+    return byte & LOW if position & 1 else byte >> HALF
+
+
+@compile_loop(allocates=False)
+def diverging_nibble(first: Any, first_start: Any, second: Any, second_start: Any, known: Any, limit: Any) -> Any:
+    """Return the nibble at which two keys part, ``limit`` if not before; they are the same up to ``known``."""
+    for index in range(known >> 1, (limit + 1) >> 1):
+        difference = first[first_start + index] ^ second[second_start + index]
+        if difference:
+            return min(2 * index + (1 if difference <= LOW else 0), limit)
+    return limit
+
+
+@compile_loop(allocates=False)
+def new_block(arena: Any) -> Any:
+    """Return the number of a block without children."""
+    counters, children = arena.counters, arena.children
+    block = counters[FREE_BLOCK]
+    if block == NONE:
+        block = counters[BLOCKS]
+        counters[BLOCKS] += 1
+    else:
+        counters[FREE_BLOCK] = children[block, 0]
+    counters[USED_BLOCKS] += 1
+    for nibble in range(WIDTH):
+        children[block, nibble] = NONE
+    return block
+
+
+@compile_loop(allocates=False)
+def free_block(arena: Any, block: Any) -> None:
+    """Let a block be used again."""
+    arena.children[block, 0] = arena.counters[FREE_BLOCK]
+    arena.counters[FREE_BLOCK] = block
+    arena.counters[USED_BLOCKS] -= 1
+
+
+@compile_loop(allocates=False)
+def mark_dirty(arena: Any, node: Any) -> None:
+    """Note that the reference of a node is wrong."""
+    if arena.nodes[node, STATE] != DIRTY:
+        arena.nodes[node, STATE] = DIRTY
+        arena.nodes[node, HEIGHT] = 0
+        arena.dirty[arena.counters[DIRTY_NODES]] = node
+        arena.counters[DIRTY_NODES] += 1
+
+
+@compile_loop(allocates=False)
+def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, block: Any) -> Any:
+    """Return the number of a new, dirty node."""
+    counters, nodes = arena.counters, arena.nodes
+    node = counters[FREE_NODE]
+    if node == NONE:
+        node = counters[NODES]
+        counters[NODES] += 1
+    else:
+        counters[FREE_NODE] = nodes[node, HEIGHT]
+    counters[USED_NODES] += 1
+    nodes[node, START] = start
+    nodes[node, STOP] = stop
+    nodes[node, ENTRY] = entry
+    nodes[node, KEY_ENTRY] = key_entry
+    nodes[node, BLOCK] = block
+    nodes[node, HOLDERS] = 1
+    nodes[node, STATE] = CLEAN
+    mark_dirty(arena, node)
+    return node
+
+
+@compile_loop(allocates=False)
+def bury_node(arena: Any, node: Any) -> None:
+    """Note that nobody holds a node."""
+    counters = arena.counters
+    arena.nodes[node, HOLDERS] = 0
+    arena.nodes[node, STATE] = DEAD
+    arena.nodes[node, HEIGHT] = counters[DEAD_NODE]
+    if counters[DEAD_NODE] == NONE:
+        counters[FIRST_DEAD_NODE] = node
+    counters[DEAD_NODE] = node
+    counters[DEAD_NODES] += 1
+
+
+@compile_loop(allocates=False)
+def entry_size(arena: Any, entry: Any) -> Any:
+    """Return how many bytes of the heap an entry takes."""
+    entries = arena.entries
+    return entries[entry, KEY_BYTES] + entries[entry, DIGEST] + entries[entry, VALUE_BYTES]
+
+
+@compile_loop(allocates=False)
+def new_entry(
+    arena: Any, keys: Any, start: Any, stop: Any, values: Any, first: Any, last: Any, digests: Any, digest: Any
+) -> Any:
+    """Store a key and its value; ``digest`` is the row of the value's digest, where it is stored by its hash."""
+    counters, entries, heap = arena.counters, arena.entries, arena.heap
+    entry = counters[FREE_ENTRY]
+    if entry == NONE:
+        entry = counters[ENTRIES]
+        counters[ENTRIES] += 1
+    else:
+        counters[FREE_ENTRY] = entries[entry, VALUE_BYTES]
+    at = counters[HEAP_END]
+    entries[entry, OFFSET] = at
+    entries[entry, KEY_BYTES] = stop - start
+    entries[entry, DIGEST] = 0 if digest == NONE else digests.shape[1]
+    entries[entry, VALUE_BYTES] = last - first
+    entries[entry, ENTRY_HOLDERS] = 1
+    copy_bytes(keys, start, heap, at, stop - start)
+    at += stop - start
+    if digest != NONE:
+        copy_bytes(digests[digest], 0, heap, at, digests.shape[1])
+        at += digests.shape[1]
+    copy_bytes(values, first, heap, at, last - first)
+    counters[HEAP_END] = at + last - first
+    counters[LIVE_BYTES] += entry_size(arena, entry)
+    return entry
+
+
+@compile_loop(allocates=False)
+def release_entry(arena: Any, entry: Any) -> None:
+    """Note that one node less holds an entry."""
+    arena.entries[entry, ENTRY_HOLDERS] -= 1
+    if arena.entries[entry, ENTRY_HOLDERS] == 0:
+        arena.counters[LIVE_BYTES] -= entry_size(arena, entry)
+        arena.entries[entry, VALUE_BYTES] = arena.counters[DEAD_ENTRY]
+        if arena.counters[DEAD_ENTRY] == NONE:
+            arena.counters[FIRST_DEAD_ENTRY] = entry
+        arena.counters[DEAD_ENTRY] = entry
+
+
+@compile_loop(allocates=False)
+def copy_node(arena: Any, node: Any) -> Any:
+    """Return a copy of a node, for one of those who hold it."""
+    nodes, children = arena.nodes, arena.children
+    entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
+    own_block = NONE
+    if block != NONE:
+        own_block = new_block(arena)
+        for nibble in range(WIDTH):
+            child = children[block, nibble]
+            children[own_block, nibble] = child
+            if child != NONE:
+                nodes[child, HOLDERS] += 1
+    if entry != NONE:
+        arena.entries[entry, ENTRY_HOLDERS] += 1
+    nodes[node, HOLDERS] -= 1
+    start, stop, key_entry = nodes[node, START], nodes[node, STOP], nodes[node, KEY_ENTRY]
+    return new_node(arena, np.int64(start), np.int64(stop), entry, np.int64(key_entry), own_block)
+
+
+@compile_loop(allocates=False)
+def own_node(arena: Any, node: Any) -> Any:
+    """Return a node, dirty, that one parent alone holds: the same one or a copy."""
+    if arena.nodes[node, HOLDERS] > 1:
+        return copy_node(arena, node)
+    mark_dirty(arena, node)
+    return node
+
+
+@compile_loop(NOTHING, [ARENA, BYTES_OUT], allocates=False)
+def repack(arena: Any, heap: Any) -> None:
+    """Write the entries that are held into another heap, one behind the other."""
+    entries = arena.entries
+    at = 0
+    for entry in range(arena.counters[ENTRIES]):
+        if entries[entry, ENTRY_HOLDERS] > 0:
+            offset, count = entries[entry, OFFSET], entry_size(arena, entry)
+            copy_bytes(arena.heap, offset, heap, at, count)
+            entries[entry, OFFSET] = at
+            at += count
+    arena.counters[HEAP_END] = at
+
+
+@compile_loop(NOTHING, [ARENA, INT64, ROWS_OUT], allocates=False)
+def count_held(arena: Any, width: Any, held: Any) -> None:
+    """Count the bytes that are held in each stretch of ``width`` bytes of the heap."""
+    entries = arena.entries
+    for entry in range(arena.counters[ENTRIES]):
+        if entries[entry, ENTRY_HOLDERS] > 0:
+            at = entries[entry, OFFSET]
+            end = at + entry_size(arena, entry)
+            while at < end:
+                stop = min(end, (at // width + 1) * width)
+                held[at // width] += stop - at
+                at = stop
+
+
+@compile_loop(NOTHING, [ARENA, INT64, INT64, ROWS_OUT], allocates=False)
+def measure_window(arena: Any, first: Any, last: Any, found: Any) -> None:
+    """Find where in the bytes ``first`` to ``last`` of the heap those end that an entry before them reaches, and how
+    many bytes the entries that begin in them take."""
+    entries = arena.entries
+    found[0], found[1] = first, 0
+    for entry in range(arena.counters[ENTRIES]):
+        if entries[entry, ENTRY_HOLDERS] > 0 and entries[entry, OFFSET] < last:
+            count = entry_size(arena, entry)
+            if entries[entry, OFFSET] >= first:
+                found[1] += count
+            elif entries[entry, OFFSET] + count > found[0]:
+                found[0] = entries[entry, OFFSET] + count
+
+
+@compile_loop(NOTHING, [ARENA, INT64, INT64, INT64, BYTES_OUT], allocates=False)
+def pack_window(arena: Any, first: Any, last: Any, start: Any, moved: Any) -> None:
+    """Move the entries that begin in the bytes ``first`` to ``last`` of the heap to ``start``, one behind the other."""
+    entries = arena.entries
+    at = 0
+    for entry in range(arena.counters[ENTRIES]):
+        if entries[entry, ENTRY_HOLDERS] > 0 and first <= entries[entry, OFFSET] < last:
+            count = entry_size(arena, entry)
+            copy_bytes(arena.heap, entries[entry, OFFSET], moved, at, count)
+            entries[entry, OFFSET] = start + at
+            at += count
+    copy_bytes(moved, 0, arena.heap, start, at)
+    arena.counters[HEAP_END] = start + at

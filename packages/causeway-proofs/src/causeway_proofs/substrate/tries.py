@@ -1,0 +1,464 @@
+"""Many tries in one set of columns: changed by sorted changes, shared between versions, read and proved in bulk.
+
+A change touches the nodes on its path and no others; touched nodes are encoded and hashed at the end of the update,
+those without touched nodes below them first. A copy of a trie holds the same nodes: either copies what it changes.
+Sources: XDM reference 2.4, ICMP reference 2.3.
+
+The heap of tries: keys and values of entries, one behind the other, in the order in which they came.
+
+What is not held any more leaves holes. Where messages come and go in order, most of them lie side by side: such a
+window is used again, and what little is held in it is moved. Where there is none, all is packed into another heap.
+
+The order of byte strings in columns: by groups, then byte by byte, found eight bytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway_proofs.arrays import integer_array
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway_proofs.order import Rows, stable_order
+from causeway_proofs.substrate.byte_columns import (
+    byte_column,
+    column_data,
+    column_from_buffers,
+    column_offsets,
+    offsets_from_lengths,
+)
+from causeway_proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, MAX_KEY_BYTES, StateVersion
+from causeway_proofs.substrate.trie_arena import (
+    CLEAN,
+    DEAD,
+    DIGEST,
+    DIRTY_NODES,
+    ENTRIES,
+    ENTRY_HOLDERS,
+    HEAP_END,
+    KEY_BYTES,
+    LIVE_BYTES,
+    NODES,
+    NONE,
+    STATE,
+    USED_BLOCKS,
+    USED_NODES,
+    VALUE_BYTES,
+    Arena,
+    empty_arena,
+    with_entries,
+    with_nodes,
+    with_tries,
+)
+
+SMALL_HEAP = 1 << 20
+"""A heap of fewer bytes is packed whole where it is full."""
+
+STRETCHES = 1 << 12
+LEAST_WINDOW = 8
+"""In a larger one what is held is counted in so many stretches, and a window is at least one of so many parts: all
+entries are looked through to find it."""
+
+
+def with_heap(arena: Arena, stop: int, heap_bytes: int) -> tuple[Arena, int]:
+    """Return the arena with room for ``heap_bytes`` more behind ``HEAP_END``, and where that room stops; it did at
+    ``stop``."""
+    from causeway_proofs.substrate import trie_node_loops
+
+    if int(arena.counters[HEAP_END]) + heap_bytes <= stop:
+        return arena, stop
+    if len(arena.heap) >= SMALL_HEAP and (window := _emptied_window(arena, heap_bytes)) is not None:
+        return arena, window
+    live = int(arena.counters[LIVE_BYTES])
+    heap = np.empty(live + live // 2 + heap_bytes + heap_bytes // 2, dtype=np.uint8)
+    trie_node_loops.repack(arena, heap)
+    return arena._replace(heap=heap), len(heap)
+
+
+def _emptied_window(arena: Arena, heap_bytes: int) -> int | None:
+    """Let new entries go where most of those that were there are not held any more; return where the window stops, None
+    where there is none."""
+    from causeway_proofs.substrate import trie_node_loops
+
+    size = len(arena.heap)
+    stretch = size // STRETCHES + 1
+    many = -(-max(2 * heap_bytes, size // LEAST_WINDOW) // stretch)
+    held = np.zeros(-(-size // stretch), dtype=np.int64)
+    if many >= len(held):
+        return None
+    trie_node_loops.count_held(arena, stretch, held)
+    sums = np.concatenate([[0], np.cumsum(held)])
+    first = int(np.argmin(sums[many:] - sums[:-many])) * stretch
+    stop = min(first + many * stretch, size)
+    found = np.empty(2, dtype=np.int64)
+    trie_node_loops.measure_window(arena, first, stop, found)
+    start, count = found.tolist()
+    if 2 * count > stop - first or start + count + heap_bytes > stop:
+        return None
+    trie_node_loops.pack_window(arena, first, stop, start, np.empty(count, dtype=np.uint8))
+    return stop
+
+
+_ROUNDS = 3
+"""Strings that are the same in so many words, not counting what all of a run start with, are merged one by one."""
+
+
+def ascending_order(groups: Rows, column: pa.LargeBinaryArray) -> Rows | None:
+    """Return the rows ascending by group (none negative) and then by string, ties in row order.
+
+    None: they lie so.
+    """
+    from causeway_proofs.substrate import byte_loops
+
+    data, offsets, count = column_data(column), column_offsets(column), len(column)
+    if byte_loops.is_ascending(groups, data, offsets):
+        return None
+    order = stable_order(groups.view(np.uint64))
+    known, words, runs = np.empty(count, np.int64), np.empty(count, np.uint64), np.empty(count, np.int64)
+    for _ in range(_ROUNDS):
+        byte_loops.read_next_words(groups, data, offsets, order, known, words)
+        order = stable_order(groups.view(np.uint64), words)
+        found = byte_loops.number_runs(groups, words, order, runs)
+        groups, runs = runs, np.empty(count, np.int64)
+        if found == count:
+            return order
+    byte_loops.merge_runs(groups, data, offsets, known, order, np.empty(count, np.int64))
+    return order
+
+
+PIECE = 1 << 14
+"""Nodes are encoded in pieces of this many, so that what is written and hashed is still in the cache."""
+
+_CLOSED = 0xFF
+"""In the place of the version of a trie."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVisits:
+    """What reads of keys meet.
+
+    Attributes:
+        counts: for each key, how many nodes with an encoding of their own lie on the way; 0: the trie is empty.
+        nodes: the numbers of those nodes, key by key, from the root down.
+        entries: the number of each key's entry, -1 where there is none.
+        stored_by_hash: whether the value is stored by its hash.
+    """
+
+    counts: Rows
+    nodes: Rows
+    entries: Rows
+    stored_by_hash: npt.NDArray[np.bool_]
+
+
+class Tries:
+    """Tries, numbered from 0; ``version`` is the layout of each: V0 keeps values in their nodes, V1 those of 33 bytes
+    and more by their hash.
+
+    One thread uses them at a time. Numbers of tries are arrays of int64; ``keys`` and ``values`` columns of bytes;
+    ``roots`` has shape (n, 32).
+    """
+
+    def __init__(self) -> None:
+        self._arena = empty_arena()
+        self._heap_stop = 0
+        self._versions = np.empty(0, dtype=np.uint8)
+        self._closed: list[int] = []
+        self._unused: deque[int] = deque()
+
+    def open(self, count: int, version: StateVersion = StateVersion.V1) -> Rows:
+        """Return the numbers of ``count`` new, empty tries.
+
+        Raises:
+            InvalidInput: there is no such layout, or the count is negative.
+        """
+        if count < 0 or version not in tuple(StateVersion):
+            raise InvalidInput(f"{count} tries of layout {version}: no fewer than 0, of layout 0 or 1, can be opened")
+        self._close_unused()
+        again = [self._closed.pop() for _ in range(min(count, len(self._closed)))]
+        have, fresh = len(self._versions), count - len(again)
+        self._arena = with_tries(self._arena, fresh)
+        self._versions = np.concatenate([self._versions, np.empty(fresh, dtype=np.uint8)])
+        numbers = np.array([*again, *range(have, have + fresh)], dtype=np.int64)
+        self._versions[numbers] = version
+        return numbers
+
+    def copy(self, tries: Rows) -> Rows:
+        """Return the numbers of new tries with the entries of ``tries``; nothing but their roots is copied."""
+        from causeway_proofs.substrate import trie_loops
+
+        tries = self._known(tries)
+        copies = self.open(len(tries))
+        self._versions[copies] = self._versions[tries]
+        trie_loops.share(self._arena, tries, copies)
+        return copies
+
+    def close(self, tries: Rows) -> None:
+        """Give up tries; the nodes that no other trie has are free from now on, and the numbers are used again."""
+        from causeway_proofs.substrate import trie_loops
+
+        tries = self._known(tries)
+        trie_loops.release_tries(self._arena, tries)
+        trie_loops.free_dead(self._arena)
+        self._versions[tries] = _CLOSED
+        self._closed.extend(np.unique(tries).tolist())
+
+    def release_later(self, trie: int) -> None:
+        """Give up a trie when tries are next opened or changed: this may be called at any moment."""
+        self._unused.append(trie)
+
+    def count(self, trie: int) -> int:
+        """Return how many entries a trie has."""
+        return int(self._arena.counts[self._known([trie])[0]])
+
+    @property
+    def live_nodes(self) -> int:
+        """How many nodes all tries have together, shared ones counted once."""
+        return int(self._arena.counters[USED_NODES])
+
+    @property
+    def live_entries(self) -> int:
+        """How many entries all tries have together, shared ones counted once."""
+        arena = self._arena
+        return int((arena.entries[: arena.counters[ENTRIES], ENTRY_HOLDERS] > 0).sum())
+
+    @property
+    def live_bytes(self) -> int:
+        """How many bytes the nodes and entries of all tries take, with keys and values."""
+        arena = self._arena
+        node = sum(column[:1].nbytes for column in (arena.nodes, arena.references, arena.reference_bytes, arena.dirty))
+        rows = self.live_nodes * node + self.live_entries * arena.entries[:1].nbytes
+        blocks = int(arena.counters[USED_BLOCKS]) * arena.children[:1].nbytes
+        return rows + blocks + int(arena.counters[LIVE_BYTES])
+
+    def update(
+        self, tries: Rows | int, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes | None]
+    ) -> None:
+        """Change many tries: store each value under its key in its trie, or remove the key where the value is null.
+
+        Rows that ascend by trie and then by key are taken as they come, others are sorted first; of several changes of
+        one key the last one counts. A value that is there already changes nothing, nor does a key to be removed that
+        is not there. Where this is broken off, as when memory runs out, some changes may be made and others not; every
+        root is that of its entries all the same.
+
+        Raises:
+            InvalidInput: a trie is none of these, a key is null or has more than 32,767 bytes, a key or value is no
+                byte string, or there are not as many tries, keys and values.
+        """
+        from causeway_proofs.substrate import trie_loops
+
+        self._close_unused()
+        numbers, keys = self._with_keys(tries, keys)
+        values = byte_column(values, nulls=True)
+        if len(keys) != len(values):
+            raise InvalidInput(f"{len(keys)} keys are given with {len(values)} values, the same number is needed")
+        if not len(keys):
+            return
+        order = ascending_order(numbers, keys)
+        if order is not None:
+            rows = pa.array(order)
+            numbers, keys, values = numbers[order], keys.take(rows), values.take(rows)
+        present = pc.is_valid(values).cast(pa.uint8()).to_numpy(zero_copy_only=False)
+        key_offsets, value_offsets = column_offsets(keys), column_offsets(values)
+        lengths = np.where(present, np.diff(value_offsets), 0)
+        hashed = (lengths >= HASHED_VALUE_BYTES) & (self._versions[numbers] >= StateVersion.V1)
+        long = np.flatnonzero(hashed)
+        digests = digest_slices(
+            HashFunction.BLAKE2B_256, column_data(values), value_offsets[:-1][long], value_offsets[1:][long]
+        )
+        digest_rows = np.where(hashed, np.cumsum(hashed) - 1, NONE)
+        self._make_room(
+            int(present.sum()), int(key_offsets[-1] - key_offsets[0] + lengths.sum() + DIGEST_BYTES * len(long))
+        )
+        done, count = 0, len(keys)
+        while True:
+            done = trie_loops.change(
+                self._arena, numbers, column_data(keys), key_offsets, column_data(values), value_offsets, present,
+                digests, digest_rows, done,
+            )  # fmt: skip
+            if done == count:
+                break
+            self._arena = with_nodes(self._arena, 2 * (count - done) + len(self._arena.path))
+        self._hash()
+
+    def roots(self, tries: Rows) -> Digests:
+        """Return the root of each trie, shape (n, 32)."""
+        tries, arena = self._known(tries), self._arena
+        tops = arena.roots[tries].astype(np.int64)
+        full = tops != NONE
+        roots = np.empty((len(tries), DIGEST_BYTES), dtype=np.uint8)
+        roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
+        roots[full] = arena.references[tops[full]]
+        # A root is hashed however short it is.
+        short = np.flatnonzero(full)[arena.reference_bytes[tops[full]] < DIGEST_BYTES]
+        starts = np.arange(len(short)) * DIGEST_BYTES
+        roots[short] = digest_slices(
+            HashFunction.BLAKE2B_256,
+            arena.references[tops[short]].reshape(-1),
+            starts,
+            starts + arena.reference_bytes[tops[short]],
+        )
+        return roots
+
+    def get(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> pa.LargeBinaryArray:
+        """Return the value under each key in its trie, null where there is none.
+
+        Raises:
+            InvalidInput: as for ``update``.
+        """
+        numbers, keys = self._with_keys(tries, keys)
+        return self.values(self._find(numbers, keys)[1])
+
+    def items(self, trie: int, prefix: bytes = b"") -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+        """Return the keys that start with ``prefix`` and their values, in ascending order of the keys.
+
+        Raises:
+            InvalidInput: there is no such trie.
+        """
+        from causeway_proofs.substrate import trie_loops
+
+        number = int(self._known([trie])[0])
+        found = np.empty(self.count(number), dtype=np.int64)
+        under = np.frombuffer(prefix, dtype=np.uint8)
+        following = np.empty(len(self._arena.path), dtype=np.uint8)
+        found = found[: trie_loops.entries_below(self._arena, number, under, following, found)]
+        ends = offsets_from_lengths(self._arena.entries[found, KEY_BYTES])
+        content = np.empty(ends[-1], dtype=np.uint8)
+        trie_loops.copy_keys(self._arena, found, ends, content)
+        return column_from_buffers(content, ends), self.values(found)
+
+    def visit(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> KeyVisits:
+        """Return what reads of keys meet.
+
+        Raises:
+            InvalidInput: as for ``update``.
+        """
+        from causeway_proofs.substrate import trie_loops
+
+        numbers, keys = self._with_keys(tries, keys)
+        counts, entries = self._find(numbers, keys)
+        nodes = np.empty(int(counts.sum()), dtype=np.int64)
+        if len(nodes):
+            trie_loops.visit(
+                self._arena,
+                numbers,
+                column_data(keys),
+                column_offsets(keys),
+                offsets_from_lengths(counts),
+                counts,
+                nodes,
+                entries,
+            )
+        there = entries != NONE
+        stored_by_hash = np.zeros(len(entries), dtype=bool)
+        stored_by_hash[there] = self._arena.entries[entries[there], DIGEST] > 0
+        return KeyVisits(counts, nodes, entries, stored_by_hash)
+
+    def encodings(self, nodes: Rows) -> pa.LargeBinaryArray:
+        """Return the encodings of some nodes, by their numbers in the columns.
+
+        Raises:
+            InvalidInput: they are no numbers of nodes that ``visit`` gave since the last change.
+        """
+        from causeway_proofs.substrate import trie_loops
+
+        nodes = integer_array(nodes, "numbers of nodes", np.int64, 0, int(self._arena.counters[NODES]) - 1)
+        if bool((self._arena.nodes[nodes, STATE] == DEAD).any()):
+            raise InvalidInput("a trie has no such nodes any more: it was changed since they were visited")
+        ends = np.empty(len(nodes) + 1, dtype=np.int64)
+        room = trie_loops.room_for_encodings(self._arena, nodes)
+        out = np.empty(room, dtype=np.uint8)
+        trie_loops.encode(self._arena, nodes, out, ends)
+        return column_from_buffers(out[: ends[-1]], ends)
+
+    def _find(self, numbers: Rows, keys: pa.LargeBinaryArray) -> tuple[Rows, Rows]:
+        """Return how many nodes of their own lie on the way to each key, and its entry (``NONE``: there is none)."""
+        from causeway_proofs.substrate import trie_loops
+
+        counts, found = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.int64)
+        trie_loops.visit(self._arena, numbers, column_data(keys), column_offsets(keys), nothing, counts, nothing, found)
+        return counts, found
+
+    def values(self, entries: Rows) -> pa.LargeBinaryArray:
+        """Return the values of entries, by their numbers in the columns; null for -1.
+
+        Raises:
+            InvalidInput: they are no numbers of entries that ``visit`` gave since the last change.
+        """
+        from causeway_proofs.substrate import trie_loops
+
+        entries = integer_array(entries, "numbers of entries", np.int64, NONE, int(self._arena.counters[ENTRIES]) - 1)
+        there = entries != NONE
+        if not bool((self._arena.entries[entries[there], ENTRY_HOLDERS] > 0).all()):
+            raise InvalidInput("a trie has no such entries any more: it was changed since they were visited")
+        lengths = np.zeros(len(entries), dtype=np.int64)
+        lengths[there] = self._arena.entries[entries[there], VALUE_BYTES]
+        ends = offsets_from_lengths(lengths)
+        content = np.empty(ends[-1], dtype=np.uint8)
+        trie_loops.copy_values(self._arena, entries, ends, content)
+        return column_from_buffers(content, ends, there)
+
+    def _hash(self) -> None:
+        """Find the references of all nodes that have wrong ones, level by level; then let rows of dead ones be used."""
+        from causeway_proofs.substrate import trie_loops
+
+        arena = self._arena
+        ends = np.zeros(trie_loops.highest_dirty(arena) + 2, dtype=np.int64)
+        dirty = np.empty(arena.counters[DIRTY_NODES], dtype=np.int64)
+        trie_loops.take_dirty(arena, ends, dirty)
+        for first, last in zip([0, *ends[:-2].tolist()], ends[:-1].tolist(), strict=False):
+            for start in range(first, last, PIECE):
+                self._refer(dirty[start : min(start + PIECE, last)])
+        # Not before all is done: what was broken off is done again.
+        arena.nodes[dirty[: ends[-1]], STATE] = CLEAN
+        arena.counters[DIRTY_NODES] = 0
+        trie_loops.free_dead(arena)
+
+    def _refer(self, nodes: Rows) -> None:
+        """Write the references of nodes whose children have theirs."""
+        from causeway_proofs.substrate import trie_loops
+
+        arena = self._arena
+        ends = np.empty(len(nodes) + 1, dtype=np.int64)
+        encodings = np.empty(trie_loops.room_for_encodings(arena, nodes), dtype=np.uint8)
+        trie_loops.encode(arena, nodes, encodings, ends)
+        rows = np.empty(len(nodes), dtype=np.int64)
+        rows = rows[: trie_loops.refer_to_short(arena, nodes, encodings, ends, rows)]
+        arena.references[nodes[rows]] = digest_slices(HashFunction.BLAKE2B_256, encodings, ends[rows], ends[rows + 1])
+
+    def _make_room(self, entries: int, heap_bytes: int) -> None:
+        """Make room for new entries, and as many nodes as they mostly take."""
+        arena = with_entries(with_nodes(self._arena, 2 * entries), entries)
+        self._arena, self._heap_stop = with_heap(arena, self._heap_stop, heap_bytes)
+
+    def _close_unused(self) -> None:
+        unused = [self._unused.popleft() for _ in range(len(self._unused))]
+        if unused:
+            self.close(np.array(unused, dtype=np.int64))
+
+    def _with_keys(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> tuple[Rows, pa.LargeBinaryArray]:
+        keys = byte_column(keys)
+        numbers = self._known(np.full(len(keys), tries) if isinstance(tries, int | np.integer) else tries)
+        if len(numbers) != len(keys):
+            raise InvalidInput(f"{len(numbers)} tries are given with {len(keys)} keys, the same number is needed")
+        longest = int(np.diff(column_offsets(keys)).max(initial=0))
+        if longest > MAX_KEY_BYTES:
+            raise InvalidInput(f"a key has {longest} bytes, at most {MAX_KEY_BYTES} are allowed")
+        return numbers, keys
+
+    def _known(self, tries: npt.NDArray[np.integer] | Sequence[int]) -> Rows:
+        if self._arena.counters[DIRTY_NODES]:
+            # A change was broken off.
+            self._hash()
+        numbers = integer_array(tries, "numbers of tries", np.int64, 0, len(self._versions) - 1)
+        closed = self._versions[numbers] == _CLOSED
+        if closed.any():
+            raise InvalidInput(f"the trie {numbers[np.argmax(closed)]} was closed")
+        return numbers

@@ -1,0 +1,467 @@
+"""Messages between domains: what an outbox and the responses of an inbox hold (XDM reference 2.1 to 2.3).
+
+The dataclasses say what the deployed types say; ``Message.encode`` and ``Message.decode`` are the only way in and out
+of bytes, and both payload layouts, V0 and V1, go through them.
+
+The SCALE types of cross-domain messaging (XDM reference 2.1 to 2.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.substrate.scale import ScaleTypes, enum, struct
+
+XDM_TYPES = ScaleTypes(
+    {
+        "ChainId": enum("Consensus", ("Domain", "u32")),
+        "Endpoint": enum(("Id", "u64")),
+        # What a runtime's calls fail with; the order is the index.
+        "ModuleError": struct(("index", "u8"), ("error", "[u8; 4]")),
+        "TokenError": enum(
+            "FundsUnavailable",
+            "OnlyProvider",
+            "BelowMinimum",
+            "CannotCreate",
+            "UnknownAsset",
+            "Frozen",
+            "Unsupported",
+            "CannotCreateHold",
+            "NotExpendable",
+            "Blocked",
+        ),
+        "ArithmeticError": enum("Underflow", "Overflow", "DivisionByZero"),
+        "TransactionalError": enum("LimitReached", "NoLayer"),
+        "TrieError": enum(
+            "InvalidStateRoot",
+            "IncompleteDatabase",
+            "ValueAtIncompleteKey",
+            "DecoderError",
+            "InvalidHash",
+            "DuplicateKey",
+            "ExtraneousNode",
+            "ExtraneousValue",
+            "ExtraneousHashReference",
+            "InvalidChildReference",
+            "ValueMismatch",
+            "IncompleteProof",
+            "RootMismatch",
+            "DecodeError",
+        ),
+        "DispatchError": enum(
+            "Other",
+            "CannotLookup",
+            "BadOrigin",
+            ("Module", "ModuleError"),
+            "ConsumerRemaining",
+            "NoProviders",
+            "TooManyConsumers",
+            ("Token", "TokenError"),
+            ("Arithmetic", "ArithmeticError"),
+            ("Transactional", "TransactionalError"),
+            "Exhausted",
+            "Corruption",
+            "Unavailable",
+            "RootNotAllowed",
+            ("Trie", "TrieError"),
+        ),
+        "ProtocolResult": enum("Ok", ("Err", "DispatchError")),
+        "EndpointResult": enum(("Ok", "Vec<u8>"), ("Err", "DispatchError")),
+        "FeeModel": struct(("relay_fee", "u128")),
+        "ChannelParamsV0": struct(("max_outgoing_messages", "u32"), ("fee_model", "FeeModel")),
+        "ChannelParamsV1": struct(("max_outgoing_messages", "u32")),
+        "ProtocolRequestV0": enum(("ChannelOpen", "ChannelParamsV0"), "ChannelClose"),
+        "ProtocolRequestV1": enum(("ChannelOpen", "ChannelParamsV1"), "ChannelClose"),
+        "EndpointRequest": struct(("src_endpoint", "Endpoint"), ("dst_endpoint", "Endpoint"), ("payload", "Vec<u8>")),
+        "CollectedFee": struct(("src_chain_fee", "u128"), ("dst_chain_fee", "u128")),
+        "EndpointRequestWithFee": struct(("req", "EndpointRequest"), ("collected_fee", "CollectedFee")),
+        "ProtocolV0": enum(("Request", "ProtocolRequestV0"), ("Response", "ProtocolResult")),
+        "ProtocolV1": enum(("Request", "ProtocolRequestV1"), ("Response", "ProtocolResult")),
+        "EndpointV0": enum(("Request", "EndpointRequest"), ("Response", "EndpointResult")),
+        "EndpointV1": enum(("Request", "EndpointRequestWithFee"), ("Response", "EndpointResult")),
+        "PayloadV0": enum(("Protocol", "ProtocolV0"), ("Endpoint", "EndpointV0")),
+        "PayloadV1": enum(("Protocol", "ProtocolV1"), ("Endpoint", "EndpointV1")),
+        "VersionedPayload": enum(("V0", "PayloadV0"), ("V1", "PayloadV1")),
+        "Message": struct(
+            ("src_chain_id", "ChainId"),
+            ("dst_chain_id", "ChainId"),
+            ("channel_id", "u256"),
+            ("nonce", "u256"),
+            ("payload", "VersionedPayload"),
+            ("last_delivered_message_response_nonce", "Option<u256>"),
+        ),
+        # What messages and channels are stored under, behind the prefix of their item (2.4).
+        "MessageKey": struct(("chain_id", "ChainId"), ("channel_id", "u256"), ("nonce", "u256")),
+        "ChannelKey": struct(("chain_id", "ChainId"), ("channel_id", "u256")),
+        "MessageWeightTag": enum(
+            "ProtocolChannelOpen",
+            "ProtocolChannelClose",
+            ("EndpointRequest", "Endpoint"),
+            ("EndpointResponse", "Endpoint"),
+            "None",
+        ),
+        "ChannelState": enum("Initiated", "Open", "Closed"),
+        **{
+            f"ChannelV{version}{accounts}": struct(
+                ("channel_id", "u256"),
+                ("state", "ChannelState"),
+                ("next_inbox_nonce", "u256"),
+                ("next_outbox_nonce", "u256"),
+                ("latest_response_received_message_nonce", "Option<u256>"),
+                ("max_outgoing_messages", "u32"),
+                *([("fee", "FeeModel")] if version == 0 else []),
+                ("maybe_owner", owner),
+                ("channel_reserve_fee", "u128"),
+            )
+            for version in (0, 1)
+            for accounts, owner in (("", "Option<[u8; 32]>"), ("Account20", "Option<[u8; 20]>"))
+        },
+        "MmrProof": struct(("leaf_indices", "Vec<u64>"), ("leaf_count", "u64"), ("items", "Vec<H256>")),
+        "ConsensusChainMmrLeafProof": struct(
+            ("consensus_block_number", "u32"),
+            ("consensus_block_hash", "H256"),
+            ("opaque_mmr_leaf", "Vec<u8>"),
+            ("proof", "MmrProof"),
+        ),
+        "ConsensusProof": struct(
+            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "BTreeSet<Vec<u8>>")
+        ),
+        "DomainProof": struct(
+            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"),
+            ("domain_proof", "BTreeSet<Vec<u8>>"),
+            ("message_proof", "BTreeSet<Vec<u8>>"),
+        ),
+        "Proof": enum(("Consensus", "ConsensusProof"), ("Domain", "DomainProof")),
+        "CrossDomainMessage": struct(
+            ("src_chain_id", "ChainId"),
+            ("dst_chain_id", "ChainId"),
+            ("channel_id", "u256"),
+            ("nonce", "u256"),
+            ("proof", "Proof"),
+            ("weight_tag", "MessageWeightTag"),
+        ),
+        "MmrLeafV0": struct(
+            ("block_number", "u32"), ("block_hash", "H256"), ("state_root", "H256"), ("extrinsics_root", "H256")
+        ),
+        "MmrLeaf": enum(("V0", "MmrLeafV0")),
+        "InvalidBundleType": enum(
+            ("UndecodableTx", "u32"),
+            ("OutOfRangeTx", "u32"),
+            ("IllegalTx", "u32"),
+            ("InvalidXDM", "u32"),
+            ("InherentExtrinsic", "u32"),
+            "InvalidBundleWeight",
+        ),
+        "BundleValidity": enum(("Invalid", "InvalidBundleType"), ("Valid", "H256")),
+        "InboxedBundle": struct(("bundle", "BundleValidity"), ("extrinsics_root", "H256")),
+        "ChainAmount": struct(("chain_id", "ChainId"), ("amount", "u128")),
+        "BlockFees": struct(
+            ("consensus_storage_fee", "u128"),
+            ("domain_execution_fee", "u128"),
+            ("burned_balance", "u128"),
+            ("chain_rewards", "SortedVec<ChainAmount>"),
+        ),
+        "Transfers": struct(
+            ("transfers_in", "SortedVec<ChainAmount>"),
+            ("transfers_out", "SortedVec<ChainAmount>"),
+            ("rejected_transfers_claimed", "SortedVec<ChainAmount>"),
+            ("transfers_rejected", "SortedVec<ChainAmount>"),
+        ),
+        "ExecutionReceiptV0": struct(
+            ("domain_block_number", "u32"),
+            ("domain_block_hash", "H256"),
+            ("domain_block_extrinsic_root", "H256"),
+            ("parent_domain_block_receipt_hash", "H256"),
+            ("consensus_block_number", "u32"),
+            ("consensus_block_hash", "H256"),
+            ("inboxed_bundles", "Vec<InboxedBundle>"),
+            ("final_state_root", "H256"),
+            ("execution_trace", "Vec<H256>"),
+            ("execution_trace_root", "H256"),
+            ("block_fees", "BlockFees"),
+            ("transfers", "Transfers"),
+        ),
+        "ExecutionReceipt": enum(("V0", "ExecutionReceiptV0")),
+    },
+)
+"""All of them; an outbox and the responses of an inbox hold a ``Message``, its envelope is a ``CrossDomainMessage``."""
+
+
+MAX_MESSAGE_BYTES = 5 << 20
+"""Longest message that is decoded, in bytes: no carrier of XDM takes more."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChainId:
+    """A chain: Consensus, whose ``domain`` is None, or the domain of that number (u32)."""
+
+    domain: int | None = None
+
+    def encode(self) -> bytes:
+        """Return the SCALE encoding: ``00``, or ``01`` and the number in four bytes, little-endian."""
+        return XDM_TYPES.encode("ChainId", chain_to_plain(self))
+
+
+CONSENSUS = ChainId()
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchError:
+    """Why a call failed: the variant's name, and what it carries.
+
+    ``detail`` is None, the name of the inner variant (Token, Arithmetic, Transactional, Trie), or for Module the index
+    of the pallet followed by four bytes of its error.
+    """
+
+    kind: str
+    detail: str | bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpen:
+    """Request to open a channel; ``relay_fee`` is the fee model of payload V0, None in V1."""
+
+    max_outgoing_messages: int
+    relay_fee: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClose:
+    """Request to close a channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedFee:
+    """What the sender paid: for the response on the source chain and for the message on the destination chain."""
+
+    src_chain_fee: int
+    dst_chain_fee: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointRequest:
+    """Request from one chain's endpoint to another's; ``collected_fee`` is None in payload V0."""
+
+    src_endpoint: int
+    dst_endpoint: int
+    payload: bytes
+    collected_fee: CollectedFee | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolResponse:
+    """Answer to ``ChannelOpen`` or ``ChannelClose``; ``error`` is None for Ok."""
+
+    error: DispatchError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointResponse:
+    """Answer to an ``EndpointRequest``: the bytes of Ok, or the error."""
+
+    result: bytes | DispatchError
+
+
+Payload = ChannelOpen | ChannelClose | EndpointRequest | ProtocolResponse | EndpointResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request or a response between two chains.
+
+    Attributes:
+        src_chain_id, dst_chain_id: who sends it, and to whom; a response goes the other way than its request.
+        channel_id, nonce: 256-bit numbers; a response has its request's.
+        payload: what it asks or answers.
+        last_delivered_message_response_nonce: acknowledgement; None before the first response and in responses.
+        version: layout of the payload, 0 or 1.
+    """
+
+    src_chain_id: ChainId
+    dst_chain_id: ChainId
+    channel_id: int
+    nonce: int
+    payload: Payload
+    last_delivered_message_response_nonce: int | None = None
+    version: int = 1
+
+    @property
+    def is_response(self) -> bool:
+        """Return whether the message answers another one."""
+        return isinstance(self.payload, ProtocolResponse | EndpointResponse)
+
+    def encode(self) -> bytes:
+        """Return the SCALE encoding.
+
+        Raises:
+            InvalidInput: a number does not fit its type, or the version does not have such a payload.
+        """
+        return XDM_TYPES.encode(
+            "Message",
+            {
+                "src_chain_id": chain_to_plain(self.src_chain_id),
+                "dst_chain_id": chain_to_plain(self.dst_chain_id),
+                "channel_id": self.channel_id,
+                "nonce": self.nonce,
+                "payload": {f"V{self.version}": _payload_to_plain(self.payload)},
+                "last_delivered_message_response_nonce": self.last_delivered_message_response_nonce,
+            },
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Message:
+        """Return the message that ``data`` is the canonical encoding of.
+
+        Raises:
+            OverLimit: it has more than 5 MiB.
+            FailedToDecode: it is no message, or not in canonical form.
+        """
+        plain = XDM_TYPES.decode("Message", data, "a cross-domain message", MAX_MESSAGE_BYTES)
+        ((version, payload),) = plain["payload"].items()
+        return cls(
+            chain_from_plain(plain["src_chain_id"]),
+            chain_from_plain(plain["dst_chain_id"]),
+            plain["channel_id"],
+            plain["nonce"],
+            _payload_of_plain(payload),
+            plain["last_delivered_message_response_nonce"],
+            int(version[1:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WeightTag:
+    """What a carrier says of a message's weight: a variant of MessageWeightTag, with an endpoint where it has one."""
+
+    kind: str = "None"
+    endpoint: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.endpoint is None else f"{self.kind}({self.endpoint})"
+
+    def to_plain(self) -> Any:
+        """Return the tag as ``XDM_TYPES`` writes it.
+
+        Raises:
+            InvalidInput: there is an endpoint where the variant has none, or none where it has one.
+        """
+        if (self.endpoint is not None) != self.kind.startswith("Endpoint"):
+            raise InvalidInput(f"a weight tag {self.kind} does not come with the endpoint {self.endpoint}")
+        return self.kind if self.endpoint is None else {self.kind: {"Id": self.endpoint}}
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> WeightTag:
+        """Return the tag that ``XDM_TYPES`` read."""
+        kind, endpoint = variant(plain)
+        return cls(kind, None if endpoint is None else endpoint["Id"])
+
+
+def variant(plain: Any) -> tuple[str, Any]:
+    """Return the name and content of an enum's value as ``XDM_TYPES`` reads it; None for a variant without content."""
+    if isinstance(plain, str):
+        return plain, None
+    ((name, content),) = plain.items()
+    return name, content
+
+
+def chain_to_plain(chain: ChainId) -> Any:
+    """Return a chain as ``XDM_TYPES`` writes it."""
+    return "Consensus" if chain.domain is None else {"Domain": chain.domain}
+
+
+def chain_from_plain(plain: Any) -> ChainId:
+    """Return the chain that ``XDM_TYPES`` read."""
+    return ChainId(variant(plain)[1])
+
+
+def _payload_to_plain(payload: Payload) -> Any:
+    match payload:
+        case ChannelOpen():
+            params: dict[str, Any] = {"max_outgoing_messages": payload.max_outgoing_messages}
+            if payload.relay_fee is not None:
+                params["fee_model"] = {"relay_fee": payload.relay_fee}
+            return {"Protocol": {"Request": {"ChannelOpen": params}}}
+        case ChannelClose():
+            return {"Protocol": {"Request": "ChannelClose"}}
+        case ProtocolResponse():
+            return {"Protocol": {"Response": "Ok" if payload.error is None else _error_to_plain(payload.error)}}
+        case EndpointRequest():
+            request = {
+                "src_endpoint": {"Id": payload.src_endpoint},
+                "dst_endpoint": {"Id": payload.dst_endpoint},
+                "payload": payload.payload,
+            }
+            fee = payload.collected_fee
+            if fee is None:
+                return {"Endpoint": {"Request": request}}
+            paid = {"src_chain_fee": fee.src_chain_fee, "dst_chain_fee": fee.dst_chain_fee}
+            return {"Endpoint": {"Request": {"req": request, "collected_fee": paid}}}
+        case EndpointResponse(bytes() as result):
+            return {"Endpoint": {"Response": {"Ok": result}}}
+        case EndpointResponse(DispatchError() as error):
+            return {"Endpoint": {"Response": _error_to_plain(error)}}
+
+
+def _payload_of_plain(plain: Any) -> Payload:
+    layer, content = variant(plain)
+    direction, body = variant(content)
+    return _READERS[layer, direction](body)
+
+
+def _protocol_request(plain: Any) -> Payload:
+    kind, params = variant(plain)
+    if kind == "ChannelClose":
+        return ChannelClose()
+    fee_model = params.get("fee_model")
+    return ChannelOpen(params["max_outgoing_messages"], None if fee_model is None else fee_model["relay_fee"])
+
+
+def _endpoint_request(plain: Any) -> Payload:
+    request, fee = plain.get("req", plain), plain.get("collected_fee")
+    return EndpointRequest(
+        request["src_endpoint"]["Id"],
+        request["dst_endpoint"]["Id"],
+        request["payload"],
+        None if fee is None else CollectedFee(fee["src_chain_fee"], fee["dst_chain_fee"]),
+    )
+
+
+def _protocol_response(plain: Any) -> Payload:
+    kind, error = variant(plain)
+    return ProtocolResponse(None if kind == "Ok" else _error_of_plain(error))
+
+
+def _endpoint_response(plain: Any) -> Payload:
+    kind, content = variant(plain)
+    return EndpointResponse(content if kind == "Ok" else _error_of_plain(content))
+
+
+_READERS = {
+    ("Protocol", "Request"): _protocol_request,
+    ("Protocol", "Response"): _protocol_response,
+    ("Endpoint", "Request"): _endpoint_request,
+    ("Endpoint", "Response"): _endpoint_response,
+}
+
+
+_DETAILED = {"Module", "Token", "Arithmetic", "Transactional", "Trie"}
+
+
+def _error_to_plain(error: DispatchError) -> Any:
+    fits = len(error.detail) == 5 if isinstance(error.detail, bytes) else isinstance(error.detail, str)
+    if (error.kind in _DETAILED) != fits or (error.kind == "Module") != isinstance(error.detail, bytes):
+        raise InvalidInput(f"a DispatchError of the kind {error.kind} does not come with the detail {error.detail!r}")
+    if error.detail is None:
+        return {"Err": error.kind}
+    if isinstance(error.detail, bytes):
+        return {"Err": {error.kind: {"index": error.detail[0], "error": error.detail[1:]}}}
+    return {"Err": {error.kind: error.detail}}
+
+
+def _error_of_plain(plain: Any) -> DispatchError:
+    kind, detail = variant(plain)
+    if isinstance(detail, dict):
+        return DispatchError(kind, bytes([detail["index"]]) + detail["error"])
+    return DispatchError(kind, detail)

@@ -1,0 +1,119 @@
+"""What a run shows when it ends: how its calls ended, and the verdict of the audit of its own ledger.
+
+The figures are those of ``pipeline.ledger_figures``, the verdict that of ``pipeline.ledger_audit``: what every other
+face shows of the same lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from causeway.analysis.figures.figures import LedgerFigures
+from causeway.analysis.figures.outcomes import calls_by_outcome, dropped_calls, select_kind
+from causeway.analysis.selections import choose_session
+from causeway.analysis.stored_figures import compute_figures
+from causeway.audit.engine import AuditResult
+from causeway.audit.json_output import verdicts_to_json
+from causeway.audit.stored import audit_ledger
+from causeway.audit.verdict import Verdict
+from causeway.core.vocabulary import REVERTED
+from causeway.ledger.lake.ingest import open_or_derive_ledger
+from causeway.ledger.outcomes import OUTCOMES
+from causeway.ledger.store import Ledger
+from causeway.storage.lake import Lake
+from causeway.storage.reorgs import count_reverted, find_reverted
+from causeway.storage.table_schemas import TableSchemas
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a ledger of a run shows. ``taken_back``: what forks took back, of a protocol that has them."""
+
+    figures: LedgerFigures
+    audit: AuditResult
+    taken_back: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict of the audit."""
+        return self.audit.verdict
+
+    @property
+    def holds(self) -> bool:
+        """Return whether no guarantee is violated."""
+        return self.verdict is not Verdict.FAILED
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages went between chains."""
+        return int(self.figures.totals["between_chains"])
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many messages are on their way: neither received nor over."""
+        return int(self.figures.totals["in_flight"])
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what is counted of calls, by name (``cli.outcome.COUNTS``); their outcomes together are ``sent``."""
+        totals, checks = self.figures.totals, self.audit.checks
+        requests = select_kind(self.figures.codes, "request")
+        calls = calls_by_outcome(self.figures.codes)
+        return {
+            "sent": sum(calls.values()),
+            "received": pc.sum(requests["received"]).as_py() or 0,
+            **{each.value: calls.get(each, 0) for each in OUTCOMES},
+            "duplicates": checks["exactly_once"].violated,
+            "out_of_order": checks["order"].violated,
+            "forged": totals["forged"],
+            "ingress_refused": totals["refused_from_users"],
+            **self.taken_back,
+        }
+
+    @property
+    def dropped_because(self) -> dict[str, int]:
+        """Return the causes of dropped calls with the number of calls of each, the most frequent first.
+
+        A call whose answer was dropped has the cause of its answer. The numbers add up to the dropped calls.
+        """
+        return dropped_calls(self.figures.codes)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            **self.counts,
+            "messages": self.messages,
+            "in_flight": self.in_flight,
+            "dropped_because": self.dropped_because,
+            "verdict": self.verdict.value,
+            "sentence": self.audit.sentence(),
+            "holds": self.holds,
+            "checks": verdicts_to_json(self.audit),
+        }
+
+
+@contextmanager
+def summarize_run(lake: Lake) -> Iterator[tuple[Ledger, RunSummary]]:
+    """Give the ledger of a lake, and what it shows; by Spark where a session is open and there is much to count.
+
+    Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
+    """
+    with open_or_derive_ledger(lake.storage.uri) as ledger:
+        session = choose_session(ledger)
+        executor = "in_process" if session is None else "spark"
+        figures = compute_figures(ledger, executor=executor, session=session)
+        yield ledger, RunSummary(figures, audit_ledger(ledger, executor=executor, session=session), _taken_back(lake))
+
+
+def _taken_back(lake: Lake) -> dict[str, int]:
+    if REVERTED not in TableSchemas.decoded(lake.about()["tables"]).logs:
+        return {}
+    return count_reverted(lake, find_reverted(lake, lake.last_manifest()))
+
+
+__all__ = ["RunSummary", "summarize_run"]

@@ -1,0 +1,396 @@
+"""Messages of an opened ledger: a row each, a row a call, and their figures.
+
+Tables as what one works with: Arrow, pandas, Polars, Spark; read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+
+from causeway.analysis.figures.figures import LedgerFigures
+from causeway.analysis.figures.filters import ALL_MESSAGES, MessageFilter, in_values
+from causeway.analysis.figures.message_rows import MESSAGES_SCHEMA
+from causeway.analysis.stored_figures import FiguresCache, MessageReader, all_replies, compute_figures, read_messages
+from causeway.core.arrow_types import to_python_rows, value_type
+from causeway.core.text import format_value, suggest_known, to_one_line
+from causeway.ledger.bucket_scan import Steps, bucket_rows
+from causeway.ledger.store import Ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "ALL_MESSAGES",
+    "SHOWN_ROWS",
+    "FiguresCounter",
+    "MessageSelection",
+    "Rows",
+    "cell_text",
+    "choose_session",
+    "type_text",
+]
+
+SHOWN_ROWS = 10
+"""Rows of a table that are shown of it."""
+
+_SHOWN_CHARACTERS = 48
+"""So much of a text is shown in a table of a notebook."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table: ``arrow()``, ``pandas()``, ``polars()`` and ``spark()`` give it as what one works with.
+
+    ``name``: what it is called; ``schema``: its columns; ``parts``: reads it, one piece after the other in a fixed
+    order; ``count``: how many rows there are, None where only reading tells. ``frame``: makes a DataFrame of it whose
+    rows Spark's tasks read; ``choose``: gives some of its rows without reading the others.
+    """
+
+    name: str
+    schema: pa.Schema
+    parts: Callable[[], Iterator[pa.Table]]
+    count: int | None = None
+    frame: Callable[[SparkSession], DataFrame] | None = None
+    choose: Callable[[dict[str, Any]], Rows] | None = None
+
+    @classmethod
+    def of(cls, name: str, table: pa.Table) -> Rows:
+        """Return a table that is in memory."""
+        return cls(name, table.schema, lambda: iter([table]), table.num_rows)
+
+    def where(self, **values: Any) -> Rows:
+        """Return the rows that have a value in a column, or one of several (None: null), in each column named.
+
+        Raises ``InvalidInput`` for a column that is not there or a value that it cannot have.
+        """
+        for name in values:
+            if name not in self.schema.names:
+                raise InvalidInput(f"{self.name}: {suggest_known('column', name, self.schema.names)}")
+        if not values:
+            return self
+        if self.choose is not None:
+            return self.choose(values)
+        wanted = {name: _several(given) for name, given in values.items()}
+        for name, each in wanted.items():
+            _check(self.schema.field(name), each)
+
+        def parts() -> Iterator[pa.Table]:
+            for part in self.parts():
+                found = np.ones(part.num_rows, bool)
+                for name, each in wanted.items():
+                    found &= in_values(part[name], each)
+                yield part.filter(pa.array(found))
+
+        return Rows(self.name, self.schema, parts)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows, one piece in memory at a time."""
+        yield from self.parts()
+
+    def arrow(self) -> pa.Table:
+        """Return all rows as one Arrow table."""
+        return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows as a stream of the Arrow C interface, a piece in memory at a time: so DuckDB, Polars, pandas
+        and pyarrow take a table as it is. Names are texts."""
+        plain = self._plain_schema()
+        batches = (batch for part in self.parts() for batch in part.cast(plain).to_batches())
+        return pa.RecordBatchReader.from_batches(plain, batches).__arrow_c_stream__(requested_schema)
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of its columns."""
+        return list(self.schema.names)
+
+    def head(self, rows: int = SHOWN_ROWS) -> Rows:
+        """Return the first rows; no more pieces are read than have them. Raises ``InvalidInput``."""
+        given: object = rows
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+            raise InvalidInput(f"head: {format_value(rows)}: must be a whole number, and not below 0")
+
+        def parts() -> Iterator[pa.Table]:
+            left = rows
+            for part in self.parts() if left else ():
+                yield part.slice(0, left)
+                left -= part.num_rows
+                if left <= 0:
+                    break
+
+        return Rows(self.name, self.schema, parts, None if self.count is None else min(rows, self.count))
+
+    def _plain_schema(self) -> pa.Schema:
+        # With codes pandas would group by all pairs of names, whether any row has them or not.
+        return pa.schema([field.with_type(value_type(field.type)) for field in self.schema])
+
+    def pandas(self) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``), and
+        names are texts, of which equal ones are in memory once."""
+        import pandas as pd
+
+        whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.int32(): pd.Int32Dtype()}
+        found: pd.DataFrame = self.arrow().cast(self._plain_schema()).to_pandas(types_mapper=whole.get)
+        return found
+
+    def polars(self) -> pl.DataFrame:
+        """Return all rows as a Polars DataFrame. Raises ``InvalidInput`` where Polars is not installed."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise InvalidInput("polars: not installed; pip install polars") from None
+        found = pl.from_arrow(self.arrow())
+        assert isinstance(found, pl.DataFrame)
+        return found
+
+    def spark(self, session: SparkSession | None = None) -> DataFrame:
+        """Return the rows as a DataFrame of a Spark session: the one given, or the one that is active.
+
+        Raises ``InvalidInput`` where there is none.
+        """
+        from causeway.dataframes.ledger_tables import table_to_dataframe
+        from causeway.spark.session import active_session
+
+        session = session or active_session()
+        if session is None:
+            raise InvalidInput("spark: no session is active; give one, as in .spark(session)")
+        if self.frame is not None:
+            return self.frame(session)
+        return table_to_dataframe(session, self.arrow())
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, one in memory at a time as Python has it."""
+        for part in self.parts():
+            for batch in part.to_batches(max_chunksize=1 << 12):
+                yield from to_python_rows(pa.Table.from_batches([batch]))
+
+    def _head(self) -> tuple[pa.Table, bool]:
+        """Return the first rows, and whether there are more."""
+        found = pa.concat_tables([self.schema.empty_table(), *self.head(SHOWN_ROWS + 1).parts()])
+        return found.slice(0, SHOWN_ROWS), found.num_rows > SHOWN_ROWS
+
+    def _title(self) -> str:
+        many = "" if self.count is None else f", {self.count:,} rows"
+        return f"{self.name}{many}"
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name} {type_text(field.type)}" for field in self.schema)
+        return f"<{self._title()}: {columns}; .where(), .arrow(), .pandas(), .polars(), .spark()>"
+
+    def _repr_html_(self) -> str:
+        head, more = self._head()
+        used = [name for name in head.column_names if not head.num_rows or head[name].null_count < head.num_rows]
+        left = [name for name in head.column_names if name not in used]
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell_text(row[name]))}</td>' for name in used)}</tr>"
+            for row in to_python_rows(head)
+        )
+        names = "".join(f"<th>{html.escape(name)}</th>" for name in used)
+        notes = [f"the first {SHOWN_ROWS} rows"] if more else []
+        notes += [f"empty in these: {', '.join(left)}"] if left else []
+        note = f"<p>{html.escape('; '.join(notes))}</p>" if notes else ""
+        return f"<p><b>{html.escape(self._title())}</b></p><table><tr>{names}</tr>{body}</table>{note}"
+
+
+def cell_text(value: Any) -> str:
+    """Return a value as a table shows it: without what a terminal or a page would take for more than text."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        value = "0x" + value.hex()
+    if isinstance(value, float):
+        value = f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    text = to_one_line(str(value))
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def type_text(kind: pa.DataType) -> str:
+    """Return the name of a type as readers of a table say it."""
+    return type_text(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
+
+
+def _check(field: pa.Field, values: tuple[Any, ...]) -> None:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    for value in values:
+        try:
+            pa.scalar(value, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+            raise InvalidInput(f"{field.name}: {format_value(value)}: must be of type {type_text(kind)}") from None
+
+
+SMALL_ROWS = 2_000_000
+"""Up to so many rows a ledger is counted in this process, whatever Spark session there is: it takes a second."""
+
+_KEPT = 8
+"""Figures of so many selections are kept."""
+
+
+@dataclass
+class FiguresCounter:
+    """Figures that were counted, of the last commit that was looked at; for any number of threads."""
+
+    lock: Lock = field(default_factory=Lock)
+    commit: tuple[int, str] = (-1, "")
+    figures: dict[tuple[str, bool], LedgerFigures] = field(default_factory=dict)
+    kept: FiguresCache = field(default_factory=FiguresCache)
+    steps: Steps | None = None
+
+    def use(self, ledger: Ledger, where: MessageFilter, by_lane: bool) -> LedgerFigures:
+        """Return the figures of some messages of a ledger."""
+        with self.lock:
+            if self.commit != (ledger.number, ledger.last):
+                self.commit = ledger.number, ledger.last
+                self.figures.clear()
+            key = repr(where), by_lane
+            if key not in self.figures:
+                while len(self.figures) >= _KEPT:
+                    del self.figures[next(iter(self.figures))]
+                session, kept = choose_session(ledger), None if where or by_lane else self.kept
+                progress = None if self.steps is None else self.steps("counting")
+                self.figures[key] = compute_figures(
+                    ledger, where=where, by_lane=by_lane, session=session, kept=kept, progress=progress
+                )
+            return self.figures[key]
+
+
+def choose_session(ledger: Ledger) -> SparkSession | None:
+    """Return the user's Spark session where it is worth it and its tasks can read the ledger."""
+    from causeway.spark.session import active_session
+
+    session = active_session()
+    if session is None or sum(bucket_rows(ledger)) <= SMALL_ROWS:
+        return None
+    master = session.sparkContext.master or ""
+    return session if master.startswith("local") or ledger.storage.uri.partition("://")[1] else None
+
+
+class MessageSelection:
+    """Some messages of an opened ledger, and what there is to see of them.
+
+    ``messages``: a row a message; ``calls``: a row a request that a chain sent; ``lanes``, ``latency``,
+    ``latency_over_time``, ``backlog``, ``lane_backlog``, ``worst``, ``fees``, ``codes``, ``chains``: figures; all are
+    ``Rows``. ``figures`` has the figures as Arrow tables, and totals. They are counted when they are asked for, and
+    once.
+    """
+
+    def __init__(self, place: str, ledger: Callable[[], Ledger], asked: MessageFilter, counted: FiguresCounter) -> None:
+        self.place = place
+        self._now, self._asked, self._counted = ledger, asked, counted
+
+    def where(self, **values: Any) -> MessageSelection:
+        """Return those messages that have a value in a column, or one of several (None: not seen), in each named.
+
+        ``values``: of ``protocol``, ``source``, ``destination``, ``lane``, ``kind``, ``outcome``, ``index``,
+        ``sender``, ``receiver``, ``message_id``, ``answers``, ``journey``; ``chain``: those that come from it or go to
+        it. Raises ``InvalidInput``.
+        """
+        return MessageSelection(self.place, self._now, self._asked.and_(MessageFilter.of(**values)), self._counted)
+
+    def between(self, **ranges: Any) -> MessageSelection:
+        """Return those messages that are seen to be within a range of each column named.
+
+        ``ranges``: of ``index``, ``sent_height``, ``sent_tick``, ``sent_time`` the first and the last, both included
+        (None: without a bound); times as ``datetime`` or ISO 8601, without a zone UTC. Raises ``InvalidInput``.
+        """
+        return MessageSelection(self.place, self._now, self._asked.and_(MessageFilter.between(**ranges)), self._counted)
+
+    @property
+    def figures(self) -> LedgerFigures:
+        """Return all figures of these messages as Arrow tables, and totals."""
+        return self._counted.use(self._now(), self._asked, by_lane=False)
+
+    @property
+    def messages(self) -> Rows:
+        """Return a row a message (``figures.messages.MESSAGES_SCHEMA``), in the order of the ledger's buckets."""
+        return _messages("messages", self._now, self._asked)
+
+    @property
+    def calls(self) -> Rows:
+        """Return a row a call: a request that a chain sent, none of users; columns as of ``messages``."""
+        return _messages("calls", self._now, self._asked.and_(MessageFilter(calls=True)))
+
+    @property
+    def lanes(self) -> Rows:
+        """Return a row a lane (``figures.lanes.LANES_SCHEMA``)."""
+        return Rows.of("lanes", self.figures.lanes)
+
+    @property
+    def latency(self) -> Rows:
+        """Return delays of all messages and of each lane (``figures.delays.LATENCY_SCHEMA``)."""
+        return Rows.of("latency", self.figures.latency)
+
+    @property
+    def latency_over_time(self) -> Rows:
+        """Return delays by bins of time (``figures.pace.PACE_SCHEMA``)."""
+        return Rows.of("latency_over_time", self.figures.latency_over_time)
+
+    @property
+    def backlog(self) -> Rows:
+        """Return what was sent, came and ended over time, and what was open (``figures.flow.BACKLOG_SCHEMA``)."""
+        return Rows.of("backlog", self.figures.backlog)
+
+    @property
+    def lane_backlog(self) -> Rows:
+        """Return the backlog of each lane over time (``figures.flow.LANE_BACKLOG_SCHEMA``): bins in which anything
+        happened."""
+        found = self._counted.use(self._now(), self._asked, by_lane=True)
+        return Rows.of("lane_backlog", found.lane_backlog)
+
+    @property
+    def worst(self) -> Rows:
+        """Return the slowest and the oldest pending messages (``figures.worst.WORST_SCHEMA``)."""
+        return Rows.of("worst", self.figures.worst)
+
+    @property
+    def fees(self) -> Rows:
+        """Return the movements of value by lane, asset and reason (``figures.fees.FEES_SCHEMA``)."""
+        return Rows.of("fees", self.figures.fees)
+
+    @property
+    def codes(self) -> Rows:
+        """Return outcomes by code and reason (``figures.codes.CODES_SCHEMA``)."""
+        return Rows.of("codes", self.figures.codes)
+
+    @property
+    def chains(self) -> Rows:
+        """Return a row a chain (``figures.lanes.CHAINS_SCHEMA``)."""
+        return Rows.of("chains", self.figures.chains)
+
+    def __repr__(self) -> str:
+        more = ".messages, .calls, .lanes, .latency, .backlog, ..."
+        return f"<messages of {to_one_line(self.place)} where {self._asked}; {more}>"
+
+
+def _messages(name: str, now: Callable[[], Ledger], where: MessageFilter) -> Rows:
+    ledger = now()
+
+    def parts() -> Iterator[pa.Table]:
+        now()
+        yield from read_messages(ledger, where, session=choose_session(ledger))
+
+    def frame(session: SparkSession) -> DataFrame:
+        from causeway.dataframes.ledger_tables import task_dataframe
+
+        now()
+        reader = MessageReader.of(ledger, where, all_replies(ledger, choose_session(ledger)))
+        return task_dataframe(
+            session, MESSAGES_SCHEMA, len(reader.buckets), lambda task: reader.rows(reader.buckets[task])
+        )
+
+    def choose(values: dict[str, Any]) -> Rows:
+        return _messages(name, now, where.and_(MessageFilter.of(**values)))
+
+    return Rows(name, MESSAGES_SCHEMA, parts, None, frame, choose)

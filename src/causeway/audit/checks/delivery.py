@@ -1,0 +1,322 @@
+"""The check ``delivery``: every message that was sent arrives, comes back, or is pending within its deadline.
+
+Messages are judged by their state (``ledger.outcomes``). An open one is lost where nothing more will happen
+(``settled``), and overdue where the input shows its destination for longer than the lane's deadline (``received``, or
+the default ``expected``).
+
+Messages that others carry on under a new id: what becomes of those becomes of them.
+
+A message that is carried on may lie in another bucket than the one that names it in ``continues``. So the names are
+gathered in the first look, and the runs that have open messages are looked at again where there are any.
+
+How high destinations were, and when, as receipts of messages with a limit by height show it.
+
+The receipts that show that the limit of a time-out was not yet reached may be in other runs and buckets. So the heights
+are gathered in the first look, and the runs with time-outs by height are looked at again where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.order import group_rows
+
+from causeway.audit.arrays import (
+    MICROSECONDS,
+    MIN_DELAY,
+    NO_TIME,
+    Array,
+    Ints,
+    Words,
+    is_one_of_codes,
+    time_differences,
+)
+from causeway.audit.bucket import BucketMessages, text_digests
+from causeway.audit.columns import CONTROL, NO_HEIGHT, Bools, event_code
+from causeway.audit.columns import NO_TIME as COLUMNS_NO_TIME
+from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, CheckResult, Finding
+from causeway.audit.lane_context import OVERDUE_UNDECIDED, ContinuedNames, ReachedHeights
+from causeway.ledger.encodings import NameCodes
+from causeway.ledger.outcomes import MessageState
+from causeway.ledger.schema import SETTLED, LedgerEvent
+
+__all__ = [
+    "CONTINUATIONS_SCHEMA",
+    "REACHED_SCHEMA",
+    "are_too_many_heights",
+    "are_too_many_names",
+    "check_delivery",
+    "continued_mask",
+    "find_arrivals",
+    "find_continuations",
+    "find_reached_heights",
+    "merge_reached_heights",
+    "resolve_continuations",
+]
+
+CONTINUATIONS_SCHEMA = pa.schema([("name", pa.uint64()), ("by", pa.uint64()), ("time", pa.int64())])
+"""Continued messages, one row each and message that carries it on. ``name``, ``by``: of the two, a digest of protocol
+and id, ``by`` null without id; ``time``: when the other one was sent, in microseconds, ``NO_TIME``: not seen. A row
+without name stands for more rows than ``MOST_NAMES``."""
+
+MAX_NAMES = 1 << 24
+"""Maximum number of names of a ledger. With more, it is unknown which messages are continued."""
+
+
+def find_continuations(bucket: BucketMessages) -> pa.Table:
+    """Return the messages that those sent in a run carry on (``CARRIED_SCHEMA``).
+
+    What nobody judges by its arrival, forged messages and those of the protocol, carries nothing on.
+    """
+    columns = bucket.columns
+    if not columns.rows.has("continues"):
+        return CONTINUATIONS_SCHEMA.empty_table()
+    column = columns.rows.read(("continues",))["continues"]
+    sent = (
+        (columns.event == event_code(LedgerEvent.SENT))
+        & (columns.alive > 0)
+        & (columns.kind != CONTROL)
+        & ~columns.forged
+    )
+    rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
+    names, _ = _names(bucket, rows, "continues")
+    by, named = _names(bucket, rows, "message_id")
+    other = ~named | (by != names)  # no message carries itself on
+    content = [names[other], pa.array(by[other], mask=~named[other]), columns.time[rows[other]]]
+    return pa.table(content, CONTINUATIONS_SCHEMA)
+
+
+def are_too_many_names(names: int) -> bool:
+    """Return whether the number of names exceeds the maximum."""
+    return names > MAX_NAMES
+
+
+def resolve_continuations(tables: Iterable[pa.Table]) -> ContinuedNames | None:
+    """Return the messages that others carry on, but for those that carry each other on in a circle: none of these
+    arrives. Of several that carry on one message the last counts. None: there are too many."""
+    every = pa.concat_tables([CONTINUATIONS_SCHEMA.empty_table(), *tables])
+    if every["name"].null_count or are_too_many_names(every.num_rows):
+        return None
+    every = every.sort_by([("name", "ascending"), ("time", "ascending"), ("by", "ascending")])
+    names, times = every["name"].to_numpy(), every["time"].to_numpy()
+    last = np.append(names[1:] != names[:-1], np.ones(min(len(names), 1), bool))
+    by, ends = every["by"].fill_null(0).to_numpy()[last], np.asarray(every["by"].is_null())[last]
+    names, times = names[last], times[last]
+    at = np.minimum(np.searchsorted(names, by), max(len(names) - 1, 0))
+    # Each step doubles how far is looked along; the last place stands for an end.
+    following = np.append(np.where(~ends & (names[at] == by), at, len(names)), len(names))
+    for _ in range(len(names).bit_length()):
+        following = following[following]
+    ending = following[:-1] == len(names)
+    return ContinuedNames(names[ending], times[ending])
+
+
+def continued_mask(bucket: BucketMessages, rows: Ints) -> tuple[Bools, bool]:
+    """Return a mask of the messages that a later message continues, and whether all continued names are known.
+
+    ``rows``: with which each message was sent. Times are compared with the tolerance of the chains' clocks.
+    """
+    carried, found = bucket.known.carried, np.zeros(len(rows), bool)
+    if carried is None or not len(carried.names) or not len(rows):
+        return found, carried is not None
+    names, named = _names(bucket, rows, "message_id")
+    at = np.minimum(np.searchsorted(carried.names, names), len(carried.names) - 1)
+    sent, again = bucket.columns.time[rows], carried.times[at]
+    seen = (sent != NO_TIME) & (again != NO_TIME)
+    before = seen & (time_differences(again, sent)[0] > bucket.slack(rows))
+    found[:] = named & (carried.names[at] == names) & ~before
+    return found, True
+
+
+def _names(bucket: BucketMessages, rows: Ints, column: str) -> tuple[Words, Bools]:
+    """Return the names of messages in a column of rows, and which rows have one."""
+    digests, named = text_digests(bucket.columns, rows, column)
+    words = [np.frombuffer(sha256((lane[0] or "").encode()).digest()[:8], "<u8")[0] for lane in bucket.columns.lanes]
+    names: Words = digests[:, 0] ^ np.array(words, np.uint64)[bucket.columns.lane[rows]]
+    return names, named
+
+
+ARRIVAL = (
+    LedgerEvent.EXECUTED,
+    LedgerEvent.FAILED,
+    LedgerEvent.ANSWERED,
+    LedgerEvent.REJECTED,
+    LedgerEvent.ACKNOWLEDGED,
+)
+"""With what a message is known to have arrived where no receipt was seen, the first that there is."""
+
+_ARRIVED = (
+    MessageState.DELIVERED,
+    MessageState.EXECUTED,
+    MessageState.FAILED,
+    MessageState.ANSWERED,
+    MessageState.REJECTED,
+    MessageState.REFUNDED,
+)
+
+
+def check_delivery(bucket: BucketMessages) -> CheckResult:
+    """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
+    state = bucket.messages.state
+    dropped = is_one_of_codes(state, (MessageState.DROPPED, MessageState.DISCARDED))
+    # What was dropped is lost, whether or not the input has its sending.
+    row = bucket.first(LedgerEvent.SENT)
+    if dropped.any():
+        row = np.where((row < 0) & dropped, bucket.first(LedgerEvent.DROPPED), row)
+    judged = (row >= 0) & ~bucket.forged
+    judged &= bucket.columns.kind[np.maximum(row, 0)] != CONTROL
+    sent = judged & bucket.has(LedgerEvent.SENT)
+    found = [
+        *_lost(bucket, np.flatnonzero(judged & dropped)),
+        *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
+        *_late(bucket, np.flatnonzero(sent & is_one_of_codes(state, _ARRIVED))),
+        Finding("delivery", NOTED, "failed", _failures(bucket, np.flatnonzero(sent & (state == MessageState.FAILED)))),
+        Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
+    ]
+    return CheckResult("delivery", bucket.count(judged), found)
+
+
+def _lost(bucket: BucketMessages, messages: Ints) -> list[Finding]:
+    """Return the messages that were dropped: as their protocol declares, or not."""
+    rows = bucket.first(LedgerEvent.DROPPED)[messages].astype(np.int64)
+    if not len(rows):
+        return []
+    columns = bucket.columns
+    names = NameCodes()
+    cause = names.codes(columns.rows.take(("detail",), rows)["detail"])
+    declared = np.zeros(len(rows), bool)
+    for lane, own in bucket.by_lane(rows):
+        causes = [names.code(name) for name in bucket.known.promises.causes(lane)]
+        declared[own] = np.isin(cause[own], causes)
+    return [
+        Finding("delivery", VIOLATED, "dropped", rows[~declared]),
+        Finding("delivery", NOTED, "dropped_as_declared", rows[declared]),
+    ]
+
+
+def _open(bucket: BucketMessages, messages: Ints) -> list[Finding]:
+    """Return the messages of which nothing says that they came or will not come."""
+    rows = bucket.first(LedgerEvent.SENT)[messages].astype(np.int64)
+    if not len(rows):
+        return []
+    columns = bucket.columns
+    lane = columns.lane[rows]
+    carried, told = continued_mask(bucket, rows)
+    settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows] & ~carried
+    limit = np.where(carried, -1, bucket.deadlines[0][lane])
+    end, decided, whole = np.full(len(rows), MIN_DELAY), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    last = bucket.known.windows.last
+    for each, own in bucket.by_lane(rows):
+        within, _ = bucket.known.promises.deadline(each)
+        until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]], within or 0)
+        end[own], decided[own], whole[own] = until.end, until.recorded, until.to_the_end
+        # That nothing more happens says nothing of arrivals that the input does not show.
+        if until.declared and last is not None:
+            whole[own] &= ~settled[own] | (until.end >= last)
+    age, timed = time_differences(columns.time[rows], end)
+    timed &= end != MIN_DELAY
+    unseen = ~settled & (limit >= 0) & (columns.time[rows] == NO_TIME)
+    overdue = ~settled & (limit >= 0) & timed & (age > limit)
+    lost = settled & whole
+    uncovered = ~unseen & ~overdue & ~whole & ~carried
+    pending = ~(lost | unseen | overdue | uncovered)
+    undecided = (lost | overdue) & (not told)
+    lost, overdue = lost & told, overdue & told
+    return [
+        Finding("delivery", UNKNOWN, "not_compared", rows[undecided]),
+        Finding("delivery", VIOLATED, "lost", rows[lost]),
+        Finding("delivery", VIOLATED, "overdue", rows[overdue & decided], age[overdue & decided], MICROSECONDS),
+        Finding(
+            "delivery", UNKNOWN, OVERDUE_UNDECIDED, rows[overdue & ~decided], age[overdue & ~decided], MICROSECONDS
+        ),
+        Finding("delivery", UNKNOWN, "time_unseen", rows[unseen]),
+        Finding("delivery", UNKNOWN, "arrival_not_covered", rows[uncovered]),
+        Finding("delivery", NOTED, "pending", rows[pending & ~carried]),
+        Finding("delivery", NOTED, "carried_on", rows[pending & carried]),
+    ]
+
+
+def _late(bucket: BucketMessages, messages: Ints) -> list[Finding]:
+    """Return the messages that arrived after their deadline: violations where it is promised."""
+    limits, promised = bucket.deadlines
+    lane = bucket.lane[messages]
+    messages, lane = messages[limits[lane] >= 0], lane[limits[lane] >= 0]
+    if not len(messages):
+        return []
+    columns = bucket.columns
+    arrived = find_arrivals(bucket)[messages].astype(np.int64)
+    delay, seen = bucket.microseconds_between(bucket.first(LedgerEvent.SENT)[messages], arrived)
+    late = seen & (delay > limits[lane])
+    found = []
+    for verdict, chosen in ((VIOLATED, late & promised[lane]), (NOTED, late & ~promised[lane])):
+        found.append(Finding("delivery", verdict, "late", arrived[chosen], delay[chosen], MICROSECONDS))
+    unseen = ~seen & promised[lane] & (columns.time[arrived] == NO_TIME)
+    return [*found, Finding("delivery", UNKNOWN, "time_unseen", arrived[unseen])]
+
+
+def find_arrivals(bucket: BucketMessages) -> Array:
+    """Return the row of each message with which it is known to have arrived, -1: none."""
+    found = bucket.first(LedgerEvent.RECEIVED)
+    for event in ARRIVAL:
+        if event_code(event) in bucket.columns.events:
+            found = np.where(found >= 0, found, bucket.first(event))
+    return found
+
+
+def _failures(bucket: BucketMessages, messages: Ints) -> Ints:
+    """Return the row of each of some messages with which it failed."""
+    failed = bucket.first(LedgerEvent.FAILED)[messages]
+    return np.where(failed >= 0, failed, bucket.first(LedgerEvent.EXECUTED)[messages]).astype(np.int64)
+
+
+REACHED_SCHEMA = pa.schema([("chain", pa.string()), ("height", pa.uint64()), ("time", pa.int64())])
+"""The last time, in microseconds, of a receipt at a height of a chain. A row of nulls stands for more rows than
+``MOST_HEIGHTS``."""
+
+MAX_HEIGHTS = 1 << 22
+"""Maximum number of heights of a ledger. With more, no time-out is compared with them."""
+
+
+def find_reached_heights(bucket: BucketMessages) -> pa.Table:
+    """Return the heights at which a run received messages with a limit by height (``REACHED_SCHEMA``)."""
+    columns = bucket.columns
+    rows = bucket.first(LedgerEvent.RECEIVED)[bucket.timeouts.height != NO_HEIGHT].astype(np.int64)
+    rows = rows[rows >= 0]
+    rows = rows[(columns.height[rows] != NO_HEIGHT) & (columns.time[rows] != COLUMNS_NO_TIME)]
+    rows = np.setdiff1d(rows, columns.elsewhere)
+    if not len(rows):
+        return REACHED_SCHEMA.empty_table()
+    names = [lane[2] for lane in columns.lanes]
+    chains = sorted({name for name in names if name is not None and not bucket.known.promises.restarts(name)})
+    numbers = {name: number for number, name in enumerate(chains)}
+    chain = np.array([-1 if name is None else numbers.get(name, -1) for name in names], np.int64)[columns.lane[rows]]
+    rows, chain = rows[chain >= 0], chain[chain >= 0]
+    height, time = columns.height[rows], columns.time[rows]
+    order = np.lexsort((time, height, chain))
+    groups = group_rows(chain[order], height[order])
+    last = order[groups.starts + groups.counts - 1]
+    shown = [pa.array(chains, pa.string()).take(pa.array(chain[last])), pa.array(height[last]), pa.array(time[last])]
+    return pa.table(shown, REACHED_SCHEMA)
+
+
+def are_too_many_heights(heights: int) -> bool:
+    """Return whether these are more heights than are compared."""
+    return heights > MAX_HEIGHTS
+
+
+def merge_reached_heights(tables: Iterable[pa.Table]) -> Mapping[str, ReachedHeights] | None:
+    """Return the heights of each chain by time, None if there are too many to compare."""
+    every = pa.concat_tables([REACHED_SCHEMA.empty_table(), *tables])
+    if every["chain"].null_count or are_too_many_heights(every.num_rows):
+        return None
+    every = every.sort_by([("chain", "ascending"), ("time", "ascending")])
+    chains = np.asarray(every["chain"].to_numpy(zero_copy_only=False))
+    times, heights = every["time"].to_numpy(), every["height"].to_numpy()
+    found, groups = {}, group_rows(chains)
+    for begin, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        own = slice(begin, begin + count)
+        found[str(chains[begin])] = ReachedHeights(times[own], np.minimum.accumulate(heights[own][::-1])[::-1])
+    return found

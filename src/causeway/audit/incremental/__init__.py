@@ -1,0 +1,1 @@
+"""The audit of a growing ledger: only changed buckets are audited again."""

@@ -1,0 +1,1 @@
+"""Passes over ledger buckets, and the join of their results."""

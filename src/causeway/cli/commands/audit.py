@@ -1,0 +1,232 @@
+"""``causeway audit``: check a ledger, or a lake, and print the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from causeway_proofs.errors import InvalidInput
+from rich.markup import escape
+
+from causeway.cli import completion, process, shell
+from causeway.cli.options import argument, option
+from causeway.cli.output.audit import audit_data, progress_bar, show_audit, write_tables
+from causeway.cli.output.progress import stderr_console
+from causeway.cli.output_paths import make_folder, name_ledger_errors, require_place
+from causeway.cli.process import compile_before_use
+from causeway.cli.scenario_options import lake_programs_option, lake_scenario_option, program_sources
+from causeway.core.text import escape_controls
+
+if TYPE_CHECKING:
+    from causeway.ledger.store import Ledger
+    from causeway.network.recheck import ExecutedRange
+    from causeway.programs.user_modules import ModuleSources
+
+HOW, AGAIN, FOLLOWING = "How it runs", "Executing a lake again", "Following what is written"
+
+MASTER = "local[*]"
+NAMED, NAMED_FOLLOWING = 10_000, 100
+INTERVAL = 5.0
+"""Seconds between two looks of an audit that follows."""
+
+
+def command(
+    lake: Annotated[str, argument("Folder or URI of a ledger, or of a lake that Causeway ran.")],
+    check: Annotated[
+        list[str] | None,
+        option(
+            "Only this check; may be repeated.", "--check", metavar="NAME", autocompletion=completion.complete_checks
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        option("Write the tables violations, completeness, lanes, sums and abroad there, as Parquet.", metavar="DIR"),
+    ] = None,
+    named: Annotated[
+        int | None,
+        option(
+            f"Findings to name of each lane, check and reason; default: {NAMED}, with --follow {NAMED_FOLLOWING}.",
+            "--named",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        option(
+            "Time until each message is received, or each request answered: received=1h, answered=2h, "
+            "received=none; may be repeated.",
+            "--deadline",
+            metavar="EVENT=TIME",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        list[str] | None,
+        option(
+            "How far the clock of a chain, or of every chain, may be off: 2s, para-b=500ms; may be repeated.",
+            "--tolerance",
+            metavar="[CHAIN=]TIME",
+        ),
+    ] = None,
+    strict: Annotated[bool, option("Exit with 4 when the audit is inconclusive.", "--strict")] = False,
+    executor: Annotated[
+        str,
+        option(
+            "in_process, spark, or auto: by the number of rows.",
+            metavar="HOW",
+            panel=HOW,
+            autocompletion=completion.complete_audit_executors,
+            show_default=True,
+        ),
+    ] = "auto",
+    master: Annotated[
+        str,
+        option("Spark master, such as 'local[2]' or spark://host:7077.", metavar="URL", panel=HOW, show_default=True),
+    ] = MASTER,
+    reexecute: Annotated[
+        bool, option("Of a lake, also execute all heights again, and compare every root.", "--reexecute", panel=AGAIN)
+    ] = False,
+    processes: Annotated[
+        int | None,
+        option(
+            "With --reexecute: so many ranges of heights at once; default: by the work.",
+            metavar="N",
+            panel=AGAIN,
+            min=1,
+        ),
+    ] = None,
+    scenario: Annotated[Path | None, lake_scenario_option(AGAIN)] = None,
+    programs: Annotated[list[str] | None, lake_programs_option(AGAIN)] = None,
+    follow: Annotated[
+        bool, option("Go on until Ctrl-C: a line for each commit that changes something.", "--follow", panel=FOLLOWING)
+    ] = False,
+    interval: Annotated[
+        float | None,
+        option(
+            f"With --follow: between two looks; default: {INTERVAL:g}.",
+            metavar="SECONDS",
+            panel=FOLLOWING,
+            min=0.1,
+            max=86_400,
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        option(
+            "With --follow: serve metrics for Prometheus here, on this machine only.", panel=FOLLOWING, min=0, max=65535
+        ),
+    ] = None,
+    as_json: Annotated[bool, option("Print one JSON object; with --follow one a line.", "--json")] = False,
+) -> int:
+    """Check a ledger: was every message delivered once, unaltered, in order, in time?
+
+    The verdict is PASSED, FAILED, or INCONCLUSIVE where the input does not show enough. docs/audit has a page for each
+    check. Of a lake that Causeway ran the ledger is derived first, and nothing is written into it.
+
+    [bold]Example[/bold]: causeway audit my-ledger --check authenticity --out findings
+    [bold]Example[/bold]: causeway audit my-ledger --follow --metrics-port 9464
+    """
+    process.skip_jit_import()
+    from causeway.audit.engine import CHECK_NAMES
+    from causeway.audit.stored import EXECUTORS, AuditTerms, audit_ledger
+    from causeway.audit.verdict import combine_verdicts
+    from causeway.spark.workers import retain_freed_memory
+
+    for name in check or ():
+        if name not in CHECK_NAMES:
+            raise InvalidInput(f"--check {name}: must be one of {', '.join(CHECK_NAMES)}")
+    if executor not in EXECUTORS:
+        raise InvalidInput(f"--executor {executor}: must be one of {', '.join(EXECUTORS)}")
+    for flag, given, wanted, fits in (
+        ("--interval", interval is not None, "only with --follow", follow),
+        ("--metrics-port", metrics_port is not None, "only with --follow", follow),
+        ("--deadline", bool(deadline), "not with --follow", not follow),
+        ("--tolerance", bool(tolerance), "not with --follow", not follow),
+        ("--out", out is not None, "not with --follow", not follow),
+        ("--reexecute", reexecute, "not with --follow", not follow),
+        ("--executor", executor != EXECUTORS[0], "not with --follow", not follow),
+        ("--master", master != MASTER, "not with --follow", not follow),
+        ("--processes", processes is not None, "only with --reexecute", reexecute),
+        ("--scenario", scenario is not None, "only with --reexecute", reexecute),
+        ("--programs", bool(programs), "only with --reexecute", reexecute),
+    ):
+        if given and not fits:
+            raise InvalidInput(f"{flag}: {wanted}")
+    require_place("LAKE", lake)
+    if reexecute:
+        _require_lake(lake)
+    if out is not None:
+        make_folder("--out", out)
+    compile_before_use()
+    retain_freed_memory(arrow=False)
+    if follow:
+        from causeway.cli.commands.audit_follow import follow_audit as follow_it
+        from causeway.ledger.lake.ingest import require_stored
+
+        require_stored(lake)
+        with name_ledger_errors(lake):
+            return follow_it(
+                lake,
+                [name for name in CHECK_NAMES if not check or name in check],
+                metrics_port=metrics_port,
+                seconds=interval or INTERVAL,
+                limit=named or NAMED_FOLLOWING,
+                as_json=as_json,
+                strict=strict,
+            )
+    limit = named or NAMED
+    terms = AuditTerms.of(deadline or (), tolerance or ())
+    with name_ledger_errors(lake), progress_bar() as begin, _ledger(lake, begin("deriving the ledger")) as ledger:
+        found = audit_ledger(
+            ledger, executor=executor, master=master, limit=limit, terms=terms, progress=begin("checking")
+        )
+        quarantined = ledger.quarantined()
+        if reexecute:
+            done = _executed_again(lake, program_sources(scenario, programs), processes, begin("executing again"))
+            found = done.merge_into(found, limit)
+    checks = [each for name, each in found.checks.items() if not check or name in check]
+    if out is not None:
+        write_tables(found, out)
+    if as_json:
+        print(json.dumps({"lake": lake, **audit_data(found, checks, quarantined)}))
+    else:
+        show_audit(lake, checks, found, quarantined)
+        if out is not None:
+            stderr_console().print(f"tables written to {escape(escape_controls(str(out)))}", soft_wrap=True)
+    return shell.exit_code(combine_verdicts(checks), strict=strict)
+
+
+def _executed_again(
+    lake: str, sources: ModuleSources, processes: int | None, progress: Callable[[int, int], None]
+) -> ExecutedRange:
+    from causeway.network.recheck import reexecute_lake
+
+    done = reexecute_lake(lake, sources, processes=processes, progress=progress)
+    if done.other is not None:
+        shell.print_line(f"{lake}: not executed again: {done.other}")
+    return done
+
+
+def _require_lake(lake: str) -> None:
+    from causeway.ledger.lake.ingest import is_lake
+
+    if not is_lake(lake):
+        raise InvalidInput(f"--reexecute: {lake} is no lake that Causeway ran; only such a lake is executed again")
+
+
+@contextmanager
+def _ledger(lake: str, progress: Callable[[int, int], None]) -> Iterator[Ledger]:
+    """Give the ledger at a path or URI, of a lake that Causeway ran one that is derived from it."""
+    from causeway.ledger.lake.ingest import open_or_derive_ledger, require_stored
+    from causeway.ledger.store import LEDGER_FILE, open_ledger
+    from causeway.storage.files import Storage
+
+    require_stored(lake)
+    if Storage(lake).exists(LEDGER_FILE):
+        yield open_ledger(lake)
+        return
+    with open_or_derive_ledger(lake, progress=progress) as derived:
+        yield derived

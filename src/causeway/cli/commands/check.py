@@ -1,0 +1,372 @@
+"""``causeway check``: whether a lake is what was written, or a scenario what can run.
+
+What ``causeway check`` does with a lake: verify that it is what was written, and execute it again.
+
+``causeway check`` of a ledger: whether its files are what was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from causeway_proofs.errors import InvalidInput
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from causeway.cli import completion, shell
+from causeway.cli.options import argument, option
+from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
+from causeway.cli.process import compile_before_use
+from causeway.cli.scenario_options import (
+    lake_programs_option,
+    lake_scenario_option,
+    program_sources,
+    protocol_option,
+    settings_option,
+    traffic_option,
+)
+from causeway.core.text import escape_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from causeway.network.opened_lake import OpenedLake
+    from causeway.network.recheck import ExecutedRange, LakeRecheck
+    from causeway.network.reexecution import DifferingHeight
+    from causeway.programs.user_modules import ModuleSources
+    from causeway.protocols.shared.secrets import Secrets
+    from causeway.storage.integrity import LakeCheck
+    from causeway.storage.lake import LakeDamaged
+
+LAKE, SCENARIO = "Of a lake", "Of a scenario"
+
+
+def command(
+    what: Annotated[
+        str,
+        argument(
+            "Folder or URI of a lake or a ledger, or a scenario file (TOML).",
+            metavar="LAKE|LEDGER|SCENARIO",
+            autocompletion=completion.complete_scenarios,
+        ),
+    ],
+    execute: Annotated[
+        bool, option("Also execute the heights again, and compare what comes out.", "--execute", panel=LAKE)
+    ] = False,
+    first: Annotated[int | None, option("First height to execute; default: 0.", "--from", panel=LAKE)] = None,
+    last: Annotated[int | None, option("Last height to execute; default: the last.", "--to", panel=LAKE)] = None,
+    processes: Annotated[
+        int | None,
+        option("Execute so many ranges of heights at once; default: by the work.", metavar="N", panel=LAKE, min=1),
+    ] = None,
+    scenario: Annotated[Path | None, lake_scenario_option(LAKE)] = None,
+    programs: Annotated[list[str] | None, lake_programs_option(LAKE)] = None,
+    validator_keys: Annotated[
+        list[Path] | None,
+        option(
+            "Key file of a validator of a served lake, to execute it again; may be repeated.",
+            "--validator-key",
+            metavar="FILE",
+            panel=LAKE,
+        ),
+    ] = None,
+    protocol: Annotated[str | None, protocol_option(SCENARIO)] = None,
+    traffic: Annotated[str | None, traffic_option(SCENARIO)] = None,
+    settings: Annotated[list[str] | None, settings_option(SCENARIO)] = None,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
+) -> int:
+    """Verify a lake or a ledger, or a scenario before it runs.
+
+    Of a lake (a folder or URI): the chain of its manifests, every file, and the roots of every state that is in files.
+    Nothing is changed, and the lake may be in use. With --execute the heights run again from what the lake holds, also
+    those whose state is in no file, and must give the same roots, rows and states. Of a lake whose tables are others
+    now (a program has changed since, or Causeway) the files are verified, the roots are not. Exit code 1 when the lake
+    is damaged, or executing it again gives something else; 2 when a program is missing that the roots need.
+
+    Of a ledger (a folder or URI): its commits, and every file that counts. Exit code 1 when it is damaged.
+
+    Of a scenario (a file): all that is wrong with it, each with its key and line; what it would run; and what in it
+    does nothing. Nothing is run, but its programs are imported. Exit code 2 when something is wrong.
+
+    [bold]Example[/bold]: causeway check my-lake --execute --from 10
+    [bold]Example[/bold]: causeway check scenario.toml --set network.seed=3
+    """
+    of_lake = {
+        "--execute": execute, "--from": first is not None, "--to": last is not None,
+        "--processes": processes is not None, "--scenario": scenario is not None, "--programs": bool(programs),
+        "--validator-key": bool(validator_keys),
+    }  # fmt: skip
+    if is_scenario(what):
+        _refuse("only of a lake", of_lake)
+        from causeway.cli.commands.check_scenario import check_scenario
+
+        return check_scenario(what, protocol=protocol, traffic=traffic, settings=settings or (), as_json=as_json)
+    given = {"--protocol": protocol is not None, "--traffic": traffic is not None, "--set": bool(settings)}
+    _refuse("only of a scenario", given)
+    if not execute and (first is not None or last is not None):
+        raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
+    if _is_ledger(what):
+        _refuse("only of a lake", of_lake)
+
+        return check_ledger(what, as_json=as_json)
+    compile_before_use()
+
+    return check_lake(
+        what,
+        execute=execute,
+        first=first,
+        last=last,
+        processes=processes,
+        sources=program_sources(scenario, programs),
+        validator_keys=validator_keys or (),
+        as_json=as_json,
+    )
+
+
+def _is_ledger(what: str) -> bool:
+    from causeway.ledger.commits import LEDGER_FILE
+    from causeway.storage.files import Storage
+
+    return Storage(what).exists(LEDGER_FILE)
+
+
+def is_scenario(what: str) -> bool:
+    """Return whether a file is meant, and no folder or URI."""
+    if "://" in what:
+        return False
+    path = Path(what)
+    try:
+        return (path.exists() and not path.is_dir()) or (not path.exists() and path.suffix == ".toml")
+    except OSError:
+        return False
+
+
+def _refuse(why: str, given: dict[str, bool]) -> None:
+    for flag, is_given in given.items():
+        if is_given:
+            raise InvalidInput(f"{flag}: {why}")
+
+
+MAX_DAMAGED = 20
+"""Damaged files and folders with strays that are listed; the others are counted."""
+
+
+def check_lake(
+    lake: str,
+    *,
+    execute: bool,
+    first: int | None,
+    last: int | None,
+    processes: int | None,
+    sources: ModuleSources,
+    validator_keys: Sequence[Path],
+    as_json: bool,
+) -> int:
+    """Verify a lake, say what came of it, and return the exit code. Raises ``InvalidInput``, ``LakeError``."""
+    from causeway.network.opened_lake import open_lake
+    from causeway.storage.integrity import LakeCheck, verify_lake
+    from causeway.storage.lake import Lake
+    from causeway.storage.layout import LakeDamaged
+
+    try:
+        with progress_bar("files") as progress:
+            checked = verify_lake(Lake.at(lake), progress)
+    except LakeDamaged as error:  # what the lake is cannot be told, so nothing else of it can be checked
+        checked = LakeCheck(0, 0, 0, 0, (error,), ())
+    executed: ExecutedRange | None = None
+    found = list(checked.damaged)
+    states, other, missing = 0, "", ""
+    if not found and checked.heights:
+        from causeway.network.recheck import LakeRecheck
+        from causeway.network.replay import MissingKeys, OtherTables
+        from causeway.programs.catalogue import ProgramNotFound
+
+        opened = open_lake(lake)
+        again: LakeRecheck | None = None
+        with show_spinner("Reading the network"):
+            secrets = _secrets(validator_keys)
+            try:
+                again = LakeRecheck(opened, sources, secrets)
+            except OtherTables as error:
+                if execute:
+                    raise
+                other = error.what
+            except (MissingKeys, ProgramNotFound) as error:
+                other = missing = str(error)
+        if again is not None:
+            with progress_bar("roots") as progress:
+                states, found = _wrong_roots(opened, again, progress)
+        if again is not None and execute and not found:
+            end = checked.heights - 1 if last is None else last
+            with progress_bar("heights") as progress:
+                executed = again.ranges(first or 0, end, processes=processes, progress=progress)
+    if as_json:
+        print(json.dumps(_as_json(checked, states, other, found, executed)))
+    else:
+        _show(lake, checked, states, other, found, executed)
+    if found or (executed is not None and executed.different):
+        return shell.FAILED
+    return shell.BAD_INPUT if missing else shell.OK
+
+
+def _secrets(files: Sequence[Path]) -> Secrets:
+    from causeway.protocols.shared.secrets import Secrets
+    from causeway.service.keys.key_files import read_key
+
+    return Secrets({key.public: key.seed for key in map(read_key, files)})
+
+
+def _wrong_roots(
+    opened: OpenedLake, again: LakeRecheck, progress: Callable[[int, int], None]
+) -> tuple[int, list[LakeDamaged]]:
+    """Return how many states are in files, and which do not have the roots in their headers."""
+    from causeway.storage.lake import LakeDamaged
+
+    count, states = opened.manifest().number + 1, 0
+    wrong: list[LakeDamaged] = []
+    for number in range(count):
+        if opened.lake.freed(opened.lake.numbered(number).last) is None:
+            states += 1
+            try:
+                again.roots(number)
+            except LakeDamaged as error:
+                wrong.append(error)
+        progress(number + 1, count)
+    return states, wrong
+
+
+def _show(
+    lake: str,
+    checked: LakeCheck,
+    states: int,
+    other: str,
+    damaged: list[LakeDamaged],
+    executed: ExecutedRange | None,
+) -> None:
+    console = stdout_console()
+    freed = f", the state of {checked.freed:,} of them freed" if checked.freed else ""
+    console.print(
+        f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
+        f"{checked.bytes:,} bytes"
+    )
+    show_damage(console, [f"{error.path} {error.what}" for error in damaged], checked.strays)
+    if damaged:
+        whole = min(error.whole for error in damaged)
+        console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
+        return
+    if other:
+        console.print(f"Every file is what was written. Roots cannot be made again, nor compared: {escape(other)}")
+        return
+    console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
+    if executed is not None and executed.different:
+        for each in executed.different[:MAX_DAMAGED]:
+            console.print(f"[red]Executed again, {_what(each)} differently[/red]: {escape(', '.join(each.chains))}")
+        if len(executed.different) > MAX_DAMAGED:
+            console.print(f"  ... and {len(executed.different) - MAX_DAMAGED:,} more; --json has all of them")
+    elif executed is not None:
+        console.print(f"Executed again, heights {executed.first:,} to {executed.last:,} come out the same.")
+    elif states + checked.freed < checked.heights:
+        console.print("The state of the heights between is in no file: --execute executes them again.")
+
+
+def show_damage(console: Console, damaged: Sequence[str], strays: Sequence[str]) -> None:
+    """Print which files are damaged, and how many strays there are in which folder."""
+    from causeway.storage.integrity import count_strays
+
+    for what in damaged[:MAX_DAMAGED]:
+        console.print(f"  [red]damaged[/red]  {escape(escape_controls(what))}", soft_wrap=True)
+    if len(damaged) > MAX_DAMAGED:
+        console.print(f"  ... and {len(damaged) - MAX_DAMAGED:,} more; --json has all of them")
+    for folder, count in list(count_strays(strays).items())[:MAX_DAMAGED]:
+        what = "file" if count == 1 else "files"
+        console.print(
+            f"  stray    {count:,} {what} in {escape(escape_controls(folder))} that nothing names, and nothing reads"
+        )
+
+
+def _what(each: DifferingHeight) -> str:
+    from causeway.network.reexecution import DifferenceReason
+
+    if each.reason == DifferenceReason.ROOT:
+        return f"height {each.height} comes out"
+    what = "rows" if each.reason == DifferenceReason.ROWS else "state in files"
+    return f"height {each.height}, {what} of {each.place}, come out"
+
+
+def _kept(checked: LakeCheck, states: int) -> str:
+    """Return of which heights the state was verified, as the subject of a sentence."""
+    if states == checked.heights:
+        return "every height"
+    if states + checked.freed == checked.heights:
+        return "every height whose state is there"
+    return f"every state in files, of {states:,} heights,"
+
+
+def _as_json(
+    checked: LakeCheck,
+    states: int,
+    other: str,
+    damaged: list[LakeDamaged],
+    executed: ExecutedRange | None,
+) -> dict[str, object]:
+    differences = [
+        {
+            "height": each.height,
+            "chains": list(each.chains),
+            "reason": each.reason.value,
+            "what": each.what,
+            "column": each.column or None,
+        }
+        for each in (() if executed is None else executed.different)
+    ]
+    return {
+        "heights": checked.heights,
+        "freed": checked.freed,
+        "states": states,
+        "other_tables": other or None,
+        "files": checked.files,
+        "bytes": checked.bytes,
+        "whole": min((error.whole for error in damaged), default=checked.heights - 1),
+        "damaged": [{"path": error.path, "what": error.what, "whole": error.whole} for error in damaged],
+        "strays": list(checked.strays),
+        "executed": None if executed is None else [executed.first, executed.last],
+        "different": next(iter(differences), None),
+        "differences": differences,
+    }
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how much is done, on a terminal."""
+    console = stderr_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
+def check_ledger(uri: str, *, as_json: bool) -> int:
+    """Verify a ledger, say what came of it, and return the exit code. Raises ``InvalidInput``."""
+    from causeway.ledger import integrity
+
+    with progress_bar("files") as progress:
+        found = integrity.check_ledger(uri, progress)
+    if as_json:
+        print(json.dumps({**vars(found), "damaged": list(found.damaged), "strays": list(found.strays)}))
+        return shell.FAILED if found.damaged else shell.OK
+    console = stdout_console()
+    looked_at = (
+        f"{found.commits:,} commits, {found.rows:,} rows of events; {found.files:,} files, {found.bytes:,} bytes"
+    )
+    if not found.commits and found.damaged:
+        looked_at = "cannot be opened"
+    console.print(f"[bold]{escape(escape_controls(uri))}[/bold]: {looked_at}", soft_wrap=True)
+    show_damage(console, found.damaged, found.strays)
+    if found.damaged:
+        return shell.FAILED
+    console.print("Every file that counts is what was written.")
+    return shell.OK

@@ -1,0 +1,244 @@
+"""``causeway compare``: the same traffic through several protocols, side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from causeway_proofs.errors import CausewayError, InvalidInput
+
+from causeway.cli import shell
+from causeway.cli.commands.report import require_report_target
+from causeway.cli.options import argument, option
+from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
+from causeway.cli.output_paths import write_files
+from causeway.cli.process import InterruptHandler, compile_before_use
+from causeway.cli.scenario_options import (
+    Executor,
+    Master,
+    Partitions,
+    Settings,
+    SparkSettings,
+    Ticks,
+    Traffic,
+    collect_overrides,
+)
+
+if TYPE_CHECKING:
+    from causeway.compare.comparison import Comparison, ComparisonColumn
+    from causeway.compare.runs import PlannedRun
+
+AUTO, OWN, SAMPLE, NONE = "auto", "own", "sample", "none"
+_FAULTS = (AUTO, OWN, SAMPLE, NONE)
+
+
+def command(
+    scenario: Annotated[Path, argument("Scenario file (TOML).")],
+    protocols: Annotated[
+        str | None, option("Protocols, separated by commas.", metavar="NAMES", show_default="all")
+    ] = None,
+    lake: Annotated[
+        str | None, option("Folder for the lakes; default: a temporary one.", "--lake", metavar="DIR")
+    ] = None,
+    resume: Annotated[bool, option("Go on with what is in the lakes.", "--resume")] = False,
+    faults: Annotated[
+        str,
+        option(
+            "Where faults are tried: own (this scenario), sample (a small network), none, auto.",
+            metavar="HOW",
+            show_default=True,
+        ),
+    ] = AUTO,
+    report: Annotated[Path | None, option("Write a page (HTML), too.", "--report", metavar="FILE")] = None,
+    traffic: Traffic = None,
+    executor: Executor = None,
+    master: Master = None,
+    partitions: Partitions = None,
+    ticks: Ticks = None,
+    settings: Settings = None,
+    spark: SparkSettings = None,
+    overwrite: Annotated[bool, option("Write over a file that is no report.", "--overwrite")] = False,
+    as_json: Annotated[bool, option("Print one JSON object instead of a table.", "--json")] = False,
+) -> int:
+    """Run the same traffic through several protocols, and show side by side what it took and what each guarantees.
+
+    Every protocol runs in a process of its own. That all took in the same messages of users is verified. Exit code 1
+    when a run fails, or violates what its protocol guarantees.
+
+    [bold]Example[/bold]: causeway compare examples/compare.toml --protocols ic,ibc,xdm,icmp --report compare.html
+    """
+    from causeway.compare.runs import plan_runs
+    from causeway.protocols.registry import protocol_names
+
+    overrides = collect_overrides(
+        settings or (),
+        master=master,
+        executor=executor,
+        traffic=traffic,
+        partitions=partitions,
+        ticks=ticks,
+        spark=spark or (),
+    )
+    _refuse_ours(overrides)
+    if faults not in _FAULTS:
+        raise InvalidInput(f"--faults: {faults}: must be one of {', '.join(_FAULTS)}")
+    if resume and lake is None:
+        raise InvalidInput("--resume: needs the lakes to continue, as --lake DIR")
+    if report is not None:
+        require_report_target(report, lake, overwrite=overwrite, option="--report")
+        if not report.absolute().parent.is_dir():
+            raise InvalidInput(f"--report {report}: cannot be written: its folder is not there")
+    chosen = protocol_names() if protocols is None else [name.strip() for name in protocols.split(",") if name.strip()]
+    planned = plan_runs(scenario, chosen, overrides)
+    with _folder(lake) as folder, InterruptHandler():
+        try:
+            comparison = _compared(scenario, planned, folder, resume, faults)
+        except KeyboardInterrupt:
+            how = "the lakes were temporary" if lake is None else "continue with the same command and --resume"
+            raise shell.CommandInterrupted(f"stopped; {how}") from None
+    found = comparison.as_json()
+    if report is not None:
+        _write_report(report, found)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        from causeway.cli.output.comparison import show_comparison
+
+        show_comparison(found, stdout_console())
+        if report is not None:
+            stderr_console().print(f"The page is {report}.", soft_wrap=True)
+    return shell.OK if comparison.holds else shell.FAILED
+
+
+_OURS = {"network.protocol": "--protocols", "network.lake": "--lake"}
+"""Keys of a scenario that are of each column, and the option of this command that stands for them."""
+
+
+def _refuse_ours(overrides: Mapping[str, str]) -> None:
+    for key, flag in _OURS.items():
+        if key in overrides:
+            raise InvalidInput(f"--set {key}: of each column; use {flag}")
+
+
+@contextmanager
+def _folder(lake: str | None) -> Iterator[str]:
+    from causeway.ledger.commits import LEDGER_FILE
+    from causeway.storage.layout import LAKE_FILE
+
+    if lake is not None:
+        if "://" in lake:
+            raise InvalidInput(f"--lake: {lake}: must be a folder")
+        _require_folder(Path(lake))
+        for name, what in ((LAKE_FILE, "a lake"), (LEDGER_FILE, "a ledger")):
+            if (Path(lake) / name).exists():
+                raise InvalidInput(f"--lake: {lake}: is {what}; name a folder that is none, for the lakes of all")
+        yield lake
+        return
+    with tempfile.TemporaryDirectory(prefix="causeway-compare-") as folder:
+        yield folder
+
+
+def _require_folder(place: Path) -> None:
+    """Refuse a path that is no folder and can be none. Raises ``InvalidInput``."""
+    there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"--lake: {place}: {there} is a file; name a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidInput(f"--lake: {place}: {there} cannot be written")
+
+
+def _compared(path: Path, planned: Sequence[PlannedRun], folder: str, resume: bool, faults: str) -> Comparison:
+    from causeway.compare.comparison import Comparison, protocol_guarantees, same_ingress
+    from causeway.compare.faults import FEW_CALLS, try_faults
+    from causeway.scenarios import scenario_file
+
+    if resume:
+        _require_same(planned, folder)
+    else:
+        _require_free(planned, folder)
+    # Else the first column alone would compile, and the time would be its own.
+    compile_before_use()
+    columns = same_ingress([_column(one, folder, resume) for one in planned])
+    guarantees = {one.protocol: protocol_guarantees(one) for one in planned}
+    seconds = planned[0].scenario.network.seconds_per_tick
+    about = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+    whole = Comparison(path.name, seconds, columns, guarantees, about=about)
+    if faults == NONE:
+        return whole
+    taken = [column.taken.count for column in columns if column.taken is not None]
+    own = faults == OWN or (faults == AUTO and bool(taken) and max(taken) <= FEW_CALLS)
+    with scenario_file("trial") as sample, _said() as said:
+        found = try_faults(planned, str(path) if own else str(sample), said=said)
+    return Comparison(path.name, seconds, columns, guarantees, found, path.name if own else "sample", about)
+
+
+def _require_free(planned: Sequence[PlannedRun], folder: str) -> None:
+    for one in planned:
+        place = Path(folder) / one.protocol
+        if place.exists():
+            raise InvalidInput(f"--lake: {place} is there already; go on with --resume, or name another folder")
+
+
+def _require_same(planned: Sequence[PlannedRun], folder: str) -> None:
+    """Refuse lakes of another scenario, before anything runs. Raises ``InvalidInput``, ``LakeError``."""
+    from causeway.storage.lake import Lake
+
+    for one in planned:
+        lake = Lake.at(str(Path(folder) / one.protocol))
+        if lake.exists() and (other := one.scenario.difference(lake.about()["scenario"])) is not None:
+            place = Path(folder) / one.protocol
+            raise InvalidInput(f"--lake: {place} is of another scenario: {other[0]} differs; name another folder")
+
+
+def _column(one: PlannedRun, folder: str, resume: bool) -> ComparisonColumn:
+    """Run a column, unless it has run as far as is asked; return it, with the reason where it failed."""
+    from causeway.compare.comparison import ComparisonColumn, IngressDiffers, build_column
+    from causeway.compare.runs import read_outcome, run_column, write_outcome
+    from causeway.storage.lake import Lake
+
+    place = str(Path(folder) / one.protocol)
+    there = resume and Lake.at(place).exists()
+    content = read_outcome(folder, one) if there else None
+    if content is None:
+        ran = run_column(one, place, resume=there)
+        if ran.content is None:
+            return ComparisonColumn(one.protocol, ran.failed)
+        content = ran.content
+        write_outcome(folder, one, content)
+    try:
+        with _said() as said:
+            return build_column(one, place, content, lambda text: said(f"{one.protocol}: {text}"))
+    except IngressDiffers as error:
+        return ComparisonColumn(one.protocol, str(error))
+    except CausewayError as error:
+        return ComparisonColumn(one.protocol, f"its lake cannot be read: {error}")
+    except Exception as error:
+        # An internal error of one column must not hide the others.
+        if shell.is_debugging() or shell.was_interrupted(error):
+            raise
+        return ComparisonColumn(one.protocol, shell.internal_error_line(error))
+
+
+@contextmanager
+def _said() -> Iterator[Any]:
+    """Show what is being done, on a terminal."""
+    console = stderr_console()
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("", spinner="dots") as status:
+        yield status.update
+
+
+def _write_report(place: Path, found: Mapping[str, Any]) -> None:
+    from causeway.compare.table import section_data
+    from causeway.report.comparison import compare_page
+
+    with show_spinner("writing the page"):
+        write_files({place: compare_page(section_data(found)).encode()}, {place: "--report"})

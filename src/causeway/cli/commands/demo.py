@@ -1,0 +1,345 @@
+"""What ``causeway demo`` says of its scenario, ``demo.toml``: its protocol's words, and what outcomes come from.
+
+What a run's ledger shows beyond the counts: delays, lanes, load and failures.
+
+``causeway demo``: a generated network under the load of a real chain, what goes wrong in it, and how it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from causeway_proofs.errors import InvalidInput
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from causeway.cli.commands import report
+from causeway.cli.commands.run import execute_run
+from causeway.cli.options import option
+from causeway.cli.output.progress import show_spinner, stdout_console
+from causeway.cli.output.run_outcome import RunFigures, counts_table, format_size, indent_table, verdict_lines
+from causeway.core.text import load_json
+
+if TYPE_CHECKING:
+    from causeway.analysis.run_summary import RunSummary
+    from causeway.ledger.store import Ledger
+
+
+@dataclass(frozen=True)
+class DemoFindings:
+    """What the ledger shows.
+
+    ``delays``: ticks from call to answer, of answered calls, with how many calls took so long. ``lanes``: messages by
+    (source, destination). ``load``: messages by the tick at which they were sent. ``troubles``: calls that were not
+    answered, answers that were rerouted and forged messages by (outcome, reason, code). ``refused``: slices and
+    messages from users that were refused, by (what, reason).
+    """
+
+    delays: Mapping[int, int]
+    lanes: Mapping[tuple[str, str], int]
+    load: Mapping[int, int]
+    troubles: Mapping[tuple[str, str, int], int]
+    refused: Mapping[tuple[str, str], int]
+
+    def delay(self, share: float) -> int | None:
+        """Return within how many ticks that share of the answered calls was answered."""
+        return quantile(self.delays, share)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``--json`` prints of it."""
+        return {
+            "delay_ticks": {"p50": self.delay(0.5), "p99": self.delay(0.99), "max": max(self.delays, default=None)},
+            "busiest_lanes": [
+                {"source": source, "destination": destination, "messages": count}
+                for (source, destination), count in busiest(self.lanes, 10)
+            ],
+            "troubles": [
+                {"outcome": outcome, "reason": reason, "code": code, "calls": count}
+                for (outcome, reason, code), count in sorted(self.troubles.items())
+            ],
+            "refused": [
+                {"what": what, "reason": reason, "count": count}
+                for (what, reason), count in sorted(self.refused.items())
+            ],
+        }
+
+
+def read_demo_findings(ledger: Ledger, summary: RunSummary) -> DemoFindings:
+    """Return what the ledger of a run shows. Raises ``LedgerDamaged``."""
+    import pyarrow.compute as pc
+
+    from causeway.analysis.figures.filters import MessageFilter
+    from causeway.analysis.figures.outcomes import FORGED_KIND, FROM_USERS, select_kind
+    from causeway.analysis.stored_figures import read_messages
+
+    found, codes = summary.figures, summary.figures.codes
+    delays: Counter[int] = Counter()
+    for rows in read_messages(ledger, MessageFilter.of(outcome="answered").and_(MessageFilter(calls=True))):
+        counted = rows["round_trip_ticks"].drop_null().value_counts()
+        delays.update({row["values"]: row["counts"] for row in counted.to_pylist()})
+    lanes: Counter[tuple[str, str]] = Counter()
+    for row in found.lanes.filter(pc.greater(found.lanes["between_chains"], 0)).to_pylist():
+        lanes[row["source"], row["destination"]] += row["between_chains"]
+    load = Counter(dict(zip(*(found.backlog[name].to_pylist() for name in ("tick", "sent")), strict=True)))
+    troubles: Counter[tuple[str, str, int]] = Counter()
+    for row in codes.to_pylist():
+        kind, outcome = row["kind"], row["outcome"]
+        if kind == FORGED_KIND:
+            outcome = kind
+        elif kind == "response" and outcome == "rejected":
+            outcome = "rerouted"
+        elif kind != "request" or outcome == "answered":
+            continue
+        troubles[outcome, row["detail"] or "", row["code"] or 0] += row["messages"]
+    refused: Counter[tuple[str, str]] = Counter()
+    for kind, what in (("control", "slice"), (FROM_USERS, "ingress")):
+        for row in select_kind(codes, kind).to_pylist():
+            if row["outcome"] == "rejected" and row["detail"]:
+                refused[what, row["detail"]] += row["messages"]
+    return DemoFindings(delays, lanes, load, troubles, refused)
+
+
+def quantile(counts: Mapping[int, int], share: float) -> int | None:
+    """Return the least value that this share of the counted values does not exceed."""
+    left = share * sum(counts.values())
+    for value, count in sorted(counts.items()):
+        left -= count
+        if left <= 0:
+            return value
+    return None
+
+
+def busiest(lanes: Mapping[tuple[str, str], int], count: int) -> list[tuple[tuple[str, str], int]]:
+    """Return the lanes with the most messages, busiest first."""
+    return sorted(lanes.items(), key=lambda item: (-item[1], item[0]))[:count]
+
+
+CHAINS = 12
+"""Chains of the scenario."""
+
+FIRST_CHAIN = "atlas"
+"""By its first chain a demo knows the lake of an earlier one."""
+
+FURTHER_CHAIN = "subnet-{}"
+"""Names of chains, by number, when there are more than the scenario has."""
+
+REMOVED_OUTCOMES = "/birch-channel-2"
+"""How the name of the program ends that is on no chain."""
+
+CHAINS_WORD, PROGRAMS_WORD, LANES_WORD = "subnets", "canisters", "streams"
+
+FURTHER_COMMANDS = ("--table lanes --chain atlas", "--table program_caller --height 10 --chain birch")
+"""Options of ``causeway state`` that are worth a look."""
+
+OUTCOME_EXPLANATIONS = {
+    ("rejected", "Unknown"): "calls rejected by a policy, every 400th of a stream",
+    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were in transit",
+    ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
+    ("rerouted", "CanisterMigrating"): "answers to a canister that was moving",
+    ("forged", "CanisterMigrating"): "call forged by a subnet that does not host its sender",
+    ("slice", "InvalidStream(RootHashMismatch)"): "slice of a stream altered by a carrier: root mismatch",
+    ("ingress", "ChainHalted"): "messages from users to a halted subnet",
+}
+"""What stands behind an outcome and its reason in this network."""
+
+ENDING_NOTES = {
+    "rejected": "reported to the caller",
+    "rerouted": "rerouted to its new subnet",
+    "forged": "refused",
+    "slice": "refused, fetched again",
+    "ingress": "reported to the user",
+    "dropped": "dropped, as the protocol declares",
+    "pending": "still in progress",
+}
+"""How it ended."""
+
+
+DEFAULT_LAKE = "demo-lake"
+MIN_CHAINS = 4
+
+_BAR = 30
+_LANES = 6
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def command(
+    messages: Annotated[int | None, option("Calls to make.", min=1, show_default="30000")] = None,
+    chains: Annotated[int, option(f"{CHAINS_WORD.capitalize()}.", min=MIN_CHAINS, show_default=True)] = CHAINS,
+    lake: Annotated[str | None, option("Folder for the tables.", metavar="DIR", show_default=DEFAULT_LAKE)] = None,
+    as_json: Annotated[bool, option("Print one JSON object instead of a summary.", "--json")] = False,
+) -> int:
+    """Run a generated network with the load of a real chain and injected faults; show how each call ended.
+
+    Ends with a [bold]report[/bold]: one HTML file beside the lake.
+
+    [bold]Example[/bold]: causeway demo --messages 200000 --chains 40
+    """
+    from causeway.scenarios import scenario_file
+
+    place = lake or DEFAULT_LAKE
+    if lake is None:
+        remove_demo_lake(Path(place))
+    page = report.default_report_path(place)
+    report.require_report_target(page, place, overwrite=False)
+    with scenario_file("demo") as scenario:
+        overrides = changed_options(scenario, messages, chains)
+        outcome, findings = execute_run(scenario, overrides, place, read_demo_findings)
+    if as_json:
+        print(json.dumps({**outcome.as_json(), "scenario": "demo", **findings.as_json()}))
+    else:
+        show_demo(outcome, findings, stdout_console())
+        show_report(place, page, stdout_console())
+    return outcome.exit_code
+
+
+def changed_options(scenario: Path, messages: int | None, chains: int) -> dict[str, str]:
+    """Return what the options change in the scenario."""
+    overrides = {} if messages is None else {"traffic.messages": str(messages)}
+    if chains != CHAINS:
+        overrides["chains"] = _toml_tables([{"name": name} for name in demo_chain_names(scenario, chains)])
+        # Who is called depends on how many chains there are, so the program that disappears has another name then.
+        from causeway.scenarios.scenario import load_scenario
+
+        programs = load_scenario(scenario, {**overrides, "moves": "[]"}).traffic().topology().programs
+        gone = next(name for name in programs["name"].to_pylist() if name.endswith(REMOVED_OUTCOMES))
+        moves = load_scenario(scenario).document.moves
+        overrides["moves"] = _toml_tables(
+            [
+                {"tick": move.tick, "program": move.program, "chain": move.chain}
+                if move.chain is not None
+                else {"tick": move.tick, "program": gone}
+                for move in moves
+            ]
+        )
+    return overrides
+
+
+def demo_chain_names(scenario: Path, count: int) -> list[str]:
+    """Return the names of so many chains: first those of the scenario."""
+    from causeway.scenarios.scenario import load_scenario
+
+    named = [chain.name or "" for chain in load_scenario(scenario).document.chains]
+    return [*named, *(FURTHER_CHAIN.format(number) for number in range(len(named) + 1, count + 1))][:count]
+
+
+def _toml_tables(tables: list[dict[str, object]]) -> str:
+    """Return tables as a TOML list of inline tables; their values are text and whole numbers."""
+    inline = (", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) for table in tables)
+    return "[" + ", ".join(f"{{ {table} }}" for table in inline) + "]"
+
+
+def remove_demo_lake(place: Path) -> None:
+    """Remove the lake of an earlier demo; anything else in its place is the user's. Raises ``InvalidInput``."""
+    if not place.exists():
+        return
+    if place.is_symlink() or not place.is_dir() or not _made_by_a_demo(place):
+        raise InvalidInput(f"{place} is not the lake of an earlier demo: move it, or choose another with --lake DIR")
+    shutil.rmtree(place)
+
+
+def _made_by_a_demo(place: Path) -> bool:
+    from causeway.storage.layout import LAKE_FILE
+
+    try:
+        about = load_json((place / LAKE_FILE).read_bytes())
+        return bool(about["scenario"]["chains"][0]["name"] == FIRST_CHAIN)
+    except (OSError, ValueError, LookupError, TypeError):
+        return not os.listdir(place)
+
+
+def show_demo(outcome: RunFigures, findings: DemoFindings, console: Console) -> None:
+    """Print what a person reads."""
+    console.print(
+        f"[bold]Demo[/bold]: {outcome.chains} {CHAINS_WORD}, {outcome.summary.counts['sent']:,} calls between "
+        f"their {PROGRAMS_WORD}, {outcome.ticks} ticks"
+    )
+    console.print(f"\n[bold]Messages by tick[/bold]   {load_sparkline(findings)}")
+    console.print("\n[bold]Outcome of the calls[/bold]")
+    console.print(counts_table(outcome))
+    console.print("\n[bold]Ticks from call to answer[/bold]")
+    console.print(_bars([(f"{ticks}", count) for ticks, count in fold_delays(findings)]))
+    console.print(f"\n[bold]Busiest of {len(findings.lanes)} {LANES_WORD}[/bold]")
+    console.print(_bars([(f"{a} > {b}", count) for (a, b), count in busiest(findings.lanes, _LANES)]))
+    console.print("\n[bold]Injected faults and their outcomes[/bold]")
+    console.print(_troubles(findings))
+    place = escape(outcome.lake or "")
+    console.print("\n[bold]Explore[/bold]")
+    for options in FURTHER_COMMANDS:
+        console.print(f"  causeway state {place} {options}", soft_wrap=True)
+    console.print("\n[bold]Summary[/bold]")
+    for line in closing_lines(outcome, findings):
+        console.print(Padding.indent(line, 2))
+
+
+def show_report(lake: str, page: Path, console: Console) -> None:
+    """Write the report of the lake, and print where it is."""
+    with show_spinner("making the report"):
+        verdict_of_audit = report.write_report(lake, page)
+    console.print("\n[bold]Report[/bold]")
+    console.print(f"  {escape(verdict_of_audit)}; to look at it, open in a browser:", soft_wrap=True)
+    console.print(f"  {escape(page.absolute().as_uri())}", soft_wrap=True)
+
+
+def closing_lines(outcome: RunFigures, findings: DemoFindings) -> list[str]:
+    """Return the last lines: what a person should remember."""
+    counts = outcome.summary.counts
+    dropped = f", {counts['dropped']:,} dropped" if counts["dropped"] else ""
+    return [
+        f"{counts['sent']:,} calls between {outcome.chains} {CHAINS_WORD} took "
+        f"{outcome.summary.messages:,} messages and "
+        f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} messages per second, peak memory "
+        f"{format_size(outcome.peak_memory_bytes)}.",
+        f"{counts['answered']:,} calls were answered, half of them within {findings.delay(0.5)} ticks and 99 % within "
+        f"{findings.delay(0.99)}; {counts['rejected']:,} were rejected, each with a reason{dropped}.",
+        f"The lake {escape(outcome.lake or '')} has every tick. Root of all states: {outcome.root[:16]}..., the same "
+        "on every machine.",
+        *verdict_lines(outcome),
+    ]
+
+
+def load_sparkline(findings: DemoFindings) -> str:
+    """Return the load of every tick as one character."""
+    ticks = range(max(findings.load, default=-1) + 1)
+    most = max(findings.load.values(), default=1)
+    return "".join(_SPARKS[(len(_SPARKS) - 1) * findings.load.get(tick, 0) // most] for tick in ticks)
+
+
+def fold_delays(findings: DemoFindings) -> list[tuple[str, int]]:
+    """Return the delays, with those past the 99th percentile as one."""
+    edge = findings.delay(0.99) or 0
+    rows = [(str(ticks), findings.delays.get(ticks, 0)) for ticks in range(min(findings.delays, default=0), edge + 1)]
+    late = sum(count for ticks, count in findings.delays.items() if ticks > edge)
+    return [*rows, (f"over {edge}", late)] if late else rows
+
+
+def _bars(rows: list[tuple[str, int]]) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    most = max((count for _, count in rows), default=1)
+    for label, count in rows:
+        length = max(1, round(_BAR * count / most)) if count else 0
+        table.add_row(escape(label), f"{count:,}", f"[cyan]{'█' * length}[/cyan]")
+    return indent_table(table)
+
+
+def _troubles(findings: DemoFindings) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    calls = {(outcome, reason): count for (outcome, reason, _), count in findings.troubles.items()}
+    for (what, reason), count in sorted({**calls, **findings.refused}.items(), key=lambda item: -item[1]):
+        explained = OUTCOME_EXPLANATIONS.get((what, reason), f"{what}: {reason or 'reject by the program'}")
+        table.add_row(f"{count:,}", explained, ENDING_NOTES.get(what, what))
+    return indent_table(table)

@@ -1,0 +1,179 @@
+"""``causeway gossip up``: a network of node processes on this machine.
+
+``causeway gossip relay-chain``: the relay chain that a run made, for simulations of gossip.
+
+``causeway gossip replay``: what node processes did, played into the state machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+
+from causeway.cli import output_paths, shell
+from causeway.cli.options import argument, option
+from causeway.cli.output.progress import show_spinner, stderr_console, stdout_console
+from causeway.cli.scenario_options import (
+    ProgramsOfLake,
+    ScenarioOfLake,
+    parse_setting,
+    program_sources,
+    settings_option,
+)
+
+if TYPE_CHECKING:
+    from causeway.gossip.contract import GossipProcesses, NodeProcesses, RunVerdict
+
+RESTART_GAP = 1
+"""Blanks between two columns."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+PLAYED_FILE = "What is played"
+
+
+def up(
+    scenario: Annotated[Path, argument("A scenario of gossip (TOML).")],
+    nodes: Annotated[int | None, option("How many processes.", panel=PLAYED_FILE)] = None,
+    kill: Annotated[int | None, option("How many are killed at random and started again.", panel=PLAYED_FILE)] = None,
+    blocks: Annotated[int | None, option("How many blocks of the relay chain post queues.", panel=PLAYED_FILE)] = None,
+    seconds: Annotated[float | None, option("The same as a time.", panel=PLAYED_FILE, min=0.0, max=1e6)] = None,
+    trace: Annotated[Path | None, option("Record what every node takes, in a new folder.")] = None,
+    metrics_port: Annotated[
+        int | None,
+        option(
+            "Serve metrics for Prometheus: of the first node here, of the others at the ports after it; 0: any.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    settings: Annotated[list[str] | None, settings_option(PLAYED_FILE)] = None,
+    as_json: Annotated[bool, option("Print one JSON object at the end.", "--json")] = False,
+) -> int:
+    """Start nodes that gossip, each a process, play a chain to them, kill some, and say whether all got what they need.
+
+    On a terminal a table shows the nodes while they run. Ctrl-C ends all of them.
+
+    [bold]Example[/bold]: causeway gossip up examples/gossip_processes.toml --nodes 16 --kill 4
+    """
+    from causeway.gossip.contract import ProcessOptions
+
+    keys = dict(parse_setting(text) for text in settings or ())
+    wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
+    processes = gossip_runner().processes(scenario, wanted)
+    with _shown(processes, as_json):
+        verdict = asyncio.run(_run(processes))
+    if verdict.stopped:
+        if as_json:
+            print_result(verdict, as_json)
+        raise shell.CommandInterrupted(f"interrupted: {verdict.statement}; no process is left")
+    if not as_json:
+        stdout_console().print(_table(processes, stdout_console().width))
+    print_result(verdict, as_json)
+    return shell.OK if verdict.holds else shell.FAILED
+
+
+async def _run(processes: NodeProcesses) -> RunVerdict:
+    stop = asyncio.Event()
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await processes.run(stop)
+
+
+def gossip_runner() -> GossipProcesses:
+    """Return what runs nodes that gossip."""
+    from causeway.protocols.registry import find_protocol, protocol_names
+
+    (name,) = protocol_names("gossip")
+    found: GossipProcesses = find_protocol(name).part("gossip")
+    return found
+
+
+def print_result(verdict: RunVerdict, as_json: bool) -> None:
+    """Print what a run or a replay came to."""
+    if as_json:
+        print(json.dumps(verdict.plain))
+        return
+    stdout_console().print(f"{'Holds' if verdict.holds else 'Broken'}: {verdict.statement}.", markup=False)
+    for line in verdict.more:
+        stdout_console().print(f"  {shell.to_printable(line)}", markup=False)
+
+
+@contextmanager
+def _shown(processes: NodeProcesses, as_json: bool) -> Iterator[None]:
+    """Show the nodes on a terminal while the body runs."""
+    console = stderr_console()
+    if as_json or not console.is_terminal:
+        yield
+        return
+
+    def drawn() -> Group:
+        return Group(processes.stage(), _table(processes, console.width))
+
+    with Live(get_renderable=drawn, console=console, refresh_per_second=4, transient=True):
+        yield
+
+
+def _table(processes: NodeProcesses, width: int) -> Table:
+    """Return the table of the nodes; where a terminal is too narrow, of the first column and of the last ones."""
+    rows, room = processes.rows(), width
+    shown: list[int] = []
+    for column in (0, *range(len(processes.columns) - 1, 0, -1)):
+        room -= max(len(text) for text in (processes.columns[column], *(row[column] for row in rows))) + RESTART_GAP
+        if room < -RESTART_GAP:
+            break
+        shown.append(column)
+    table = Table(box=None, pad_edge=False, padding=(0, RESTART_GAP, 0, 0))
+    for column in sorted(shown):
+        table.add_column(processes.columns[column], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in sorted(shown)))
+    return table
+
+
+def relay_chain(
+    lake: Annotated[str, argument("Folder or URI of a lake of parachains.")],
+    out: Annotated[Path, option("Write the table here.", "--out", metavar="FILE")],
+    scenario: ScenarioOfLake = None,
+    programs: ProgramsOfLake = None,
+    overwrite: Annotated[bool, option("Write over a file that is there.", "--overwrite")] = False,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
+) -> int:
+    """Write the relay chain of a lake as a table: a simulation of gossip (relay.table) carries what the run posted.
+
+    [bold]Example[/bold]: causeway gossip relay-chain my-lake --out relay.parquet
+    """
+    output_paths.require_writable("--out", out, lake)
+    output_paths.refuse_overwrite("--out", out, overwrite=overwrite)
+    with show_spinner("Reading"):
+        found = gossip_runner().relay_chain(lake, program_sources(scenario, programs), out)
+    if as_json:
+        print(json.dumps(dict(found)))
+        return shell.OK
+    console = stdout_console()
+    console.print(", ".join(f"{name.replace('_', ' ')}: {number:,}" for name, number in found.items()), markup=False)
+    console.print(f"Next: --set relay.table={out} --set relay.interval={found['interval']}", markup=False)
+    return shell.OK
+
+
+def replay(
+    trace: Annotated[Path, argument("The folder of a trace (gossip up --trace).")],
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
+) -> int:
+    """Play what processes recorded into the state machine of all nodes at once, and compare what each node got.
+
+    [bold]Example[/bold]: causeway gossip replay my-trace
+    """
+    verdict = gossip_runner().replayed(trace)
+    print_result(verdict, as_json)
+    return shell.OK if verdict.holds else shell.FAILED

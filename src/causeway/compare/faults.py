@@ -1,0 +1,296 @@
+"""What each fault does under each protocol: the faults that every protocol has, each alone, on the same small traffic,
+against a run without any.
+
+A fault acts between the two chains between which most calls go, and at the ticks at which the first half of them would
+arrive: protocols take their time, so these are other ticks under each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import CausewayError
+
+from causeway.analysis.run_summary import summarize_run
+from causeway.analysis.stored_figures import read_messages
+from causeway.compare.comparison import REQUESTS
+from causeway.compare.runs import PlannedRun
+from causeway.config.document import quote_toml
+from causeway.core.vocabulary import Event, Kind
+from causeway.ledger.lake.ingest import open_or_derive_ledger
+from causeway.network.network import LakeNetwork
+from causeway.protocols.registry import ProtocolInfo, find_protocol
+from causeway.protocols.shared.semantics import TRIES, FaultWindow
+from causeway.scenarios.scenario import read_scenario_document
+from causeway.storage.lake import Lake, Manifest
+from causeway.storage.reorgs import find_reverted
+
+FEW_CALLS = 500
+"""A scenario with at most so many messages of users is tried itself."""
+
+COMMIT_EVERY = 32
+"""Heights of a commit of a trial."""
+
+STALL_TICKS = 3
+"""A trial that has not come to rest after so many times the heights of that without a fault is ended."""
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a trial's lake shows: calls by what became of them; ``delays``: ticks from call to answer by message;
+    ``refused``: how often what was refused for which reason; ``sentence``: the verdict of the audit, ``violated``: the
+    checks that failed. ``heights``: how many; ``at_rest``: nothing more would have happened."""
+
+    calls: Mapping[str, int]
+    delays: Mapping[str, int]
+    refused: Mapping[tuple[str, str], int]
+    sentence: str
+    violated: tuple[str, ...]
+    heights: int
+    at_rest: bool
+
+
+def try_faults(
+    planned: Sequence[PlannedRun],
+    path: str,
+    tries: Sequence[str] = tuple(TRIES),
+    said: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Return what each fault does under each protocol, as JSON has it: ``between`` (two chains), ``tries`` (name and
+    what it is), ``found``: by protocol and fault what became of the calls, in figures and in words (``text``).
+
+    ``path``: the scenario that is tried; its own faults do not act.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    ends: tuple[str, str] | None = None
+    for one in planned:
+        found[one.protocol] = {}
+        said(f"{one.protocol}: without a fault")
+        with tempfile.TemporaryDirectory(prefix="causeway-trial-") as folder:
+            try:
+                before, programs = _run(one, path, "[]", str(Path(folder) / "none"))
+                ends = ends or _busiest(str(Path(folder) / "none"))
+                where = None if ends is None else _where(str(Path(folder) / "none"), ends, programs)
+            except Exception as error:
+                found[one.protocol] = {name: _not_tried(error) for name in tries}
+                continue
+            for place, name in enumerate(tries):
+                said(f"{one.protocol}: {name}")
+                found[one.protocol][name] = _tried(one, path, name, where, before, str(Path(folder) / str(place)))
+    between = None if ends is None else list(ends)
+    return {"between": between, "tries": {name: TRIES[name] for name in tries}, "found": found}
+
+
+def _tried(
+    one: PlannedRun, path: str, name: str, where: FaultWindow | None, before: TrialResult, lake: str
+) -> dict[str, Any]:
+    fault = None if where is None else _fault(find_protocol(one.protocol), name, where)
+    if fault is None:
+        return {"text": "not tried: no call goes from one chain to another", "failed": True}
+    try:
+        after, _ = _run(one, path, f"[{fault}]", lake, STALL_TICKS * before.heights + COMMIT_EVERY)
+    except Exception as error:
+        return _not_tried(error)
+    return fault_effect(before, after)
+
+
+def _not_tried(error: Exception) -> dict[str, Any]:
+    """Return what is reported of a trial that failed; ``internal_error``: for a reason that is no input's."""
+    if isinstance(error, CausewayError):
+        return {"text": f"not tried: {error}", "failed": True}
+    return {"text": f"failed: unexpected {type(error).__name__}: {error}", "failed": True, "internal_error": True}
+
+
+def _run(
+    one: PlannedRun, path: str, faults: str, lake: str, most: int | None = None
+) -> tuple[TrialResult, Mapping[int, str | None]]:
+    """Run a trial, at most so many heights; return what its lake shows, and the chains of its programs by number."""
+    overrides = {
+        "network.protocol": quote_toml(one.protocol),
+        "network.executor": quote_toml("in_process"),
+        "network.partitions": "1",
+        "network.commit_every": str(COMMIT_EVERY),
+        "faults": faults,
+    }
+    if path == one.scenario.path:
+        overrides = {**one.overrides, **overrides, **_changes_without_faults(one)}
+    with LakeNetwork.from_scenario(path, overrides, lake=lake) as network:
+        _to_rest(network, most)
+        at_rest, heights = network.is_finished, network.height
+        topology = network.topology
+        chains = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
+        rows = zip(topology.programs["number"].to_pylist(), topology.programs["chain"].to_pylist(), strict=True)
+        programs = {number: chains.get(chain) for number, chain in rows}
+    with summarize_run(Lake.at(lake)) as (ledger, summary):
+        delays: dict[str, int] = {}
+        for found in read_messages(ledger, REQUESTS):
+            found = found.filter(pc.is_valid(found["round_trip_ticks"]))
+            delays.update(zip(found["message_id"].to_pylist(), found["round_trip_ticks"].to_pylist(), strict=True))
+    calls = {name: summary.counts[name] for name in ("sent", "answered", "rejected", "pending", "dropped")}
+    violated = tuple(name for name, check in summary.audit.checks.items() if check.violated)
+    shown = TrialResult(calls, delays, _refused(lake), summary.audit.sentence(), violated, heights, at_rest)
+    return shown, programs
+
+
+def _changes_without_faults(one: PlannedRun) -> dict[str, str]:
+    """Return the override for the changes of a scenario that neither inject nor heal faults."""
+    changes = read_scenario_document(one.scenario.path, one.overrides).get("changes", [])
+    rest = [{key: each[key] for key in each if key not in ("inject", "heal")} for each in changes]
+    return {"changes": format_toml_value([each for each in rest if each.keys() > {"tick"}])} if changes else {}
+
+
+class _Enough(Exception):
+    """A trial has made as many heights as it may."""
+
+
+def _to_rest(network: LakeNetwork, most: int | None) -> None:
+    """Run a network until nothing is left to do, or it has made so many heights or a few more."""
+
+    def committed(manifest: Manifest) -> None:
+        if most is not None and manifest.height >= most:
+            raise _Enough
+
+    with contextlib.suppress(_Enough):
+        network.run(progress=committed)
+
+
+def format_toml_value(value: Any) -> str:
+    """Return a value of a scenario's options as TOML in one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quote_toml(value)
+    if isinstance(value, Mapping):
+        return (
+            "{" + ", ".join(f"{quote_toml(str(key))} = {format_toml_value(each)}" for key, each in value.items()) + "}"
+        )
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(format_toml_value, value)) + "]"
+    return repr(value)
+
+
+_WHAT = {Kind.INGRESS: "message of a user", Kind.CONTROL: "offer"}
+
+
+def _refused(place: str) -> dict[tuple[str, str], int]:
+    """Return what was refused, dropped or timed out in a lake, and why, with how often."""
+    lake = Lake.at(place)
+    undone = find_reverted(lake, lake.last_manifest())
+    counted: Counter[tuple[str, str]] = Counter()
+    bits = np.uint16(Event.REJECTED | Event.DROPPED | Event.TIMED_OUT)
+    for path, seal in lake.log_files("events").items():
+        rows = lake.sealed_table(path, seal, ["height", "chain", "events", "kind", "reason"])
+        if undone is not None:
+            rows = rows.filter(pa.array(~undone.hits(rows, "chain")))
+        rows = rows.filter(pa.array(rows["events"].to_numpy() & bits > 0))
+        for row in rows.group_by(["kind", "reason"]).aggregate([([], "count_all")]).to_pylist():
+            if row["reason"]:
+                counted[_WHAT.get(Kind(row["kind"]), "message"), row["reason"]] += row["count_all"]
+    return dict(counted)
+
+
+def _busiest(place: str) -> tuple[str, str] | None:
+    """Return the two chains between which most calls of a lake went."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for rows in _between_chains(place):
+        found = rows.group_by(["source", "destination"]).aggregate([([], "count_all")]).to_pylist()
+        counted.update({(row["source"], row["destination"]): row["count_all"] for row in found})
+    return min(counted, key=lambda pair: (-counted[pair], pair), default=None)
+
+
+def _between_chains(place: str) -> Iterator[pa.Table]:
+    with open_or_derive_ledger(place) as ledger:
+        for rows in read_messages(ledger, REQUESTS):
+            apart = pc.and_(pc.is_valid(rows["lane"]), pc.not_equal(rows["source"], rows["destination"]))
+            yield rows.filter(pc.fill_null(apart, False))
+
+
+def _where(place: str, ends: tuple[str, str], programs: Mapping[int, str | None]) -> FaultWindow | None:
+    """Return where and when faults act in a trial; None where no call arrives."""
+    source, destination = ends
+    came: list[int] = []
+    sent: list[int] = []
+    for rows in _between_chains(place):
+        mine = pc.and_(pc.equal(rows["source"], source), pc.equal(rows["destination"], destination))
+        rows = rows.filter(mine)
+        came += rows["received_tick"].drop_null().to_pylist()
+        sent += rows["sent_tick"].drop_null().to_pylist()
+    if not came or not sent:
+        return None
+    came.sort()
+    away = [number for number, chain in sorted(programs.items()) if chain is not None and chain != source]
+    there = [number for number, chain in sorted(programs.items()) if chain == destination]
+    sender, receiver = (numbers[0] if numbers else None for numbers in (away, there))
+    return FaultWindow(source, destination, min(sent), came[0], came[len(came) // 2], sender, receiver)
+
+
+def _fault(info: ProtocolInfo, name: str, between: FaultWindow) -> str | None:
+    """Return a fault as TOML in one line, None where it cannot be."""
+    keys = info.load_semantics().trial(name, between)
+    return None if keys is None else format_toml_value(keys)
+
+
+def fault_effect(before: TrialResult, after: TrialResult) -> dict[str, Any]:
+    """Return what a fault did: how the calls ended, and how much later than without it (``before``), what was refused
+    that was not then, and whether anything is violated; with all of it in words."""
+    later = [after.delays[name] - ticks for name, ticks in before.delays.items() if name in after.delays]
+    late = [ticks for ticks in later if ticks > 0]
+    refused = {
+        f"{what}: {reason}": count - before.refused.get((what, reason), 0)
+        for (what, reason), count in sorted(after.refused.items())
+        if count > before.refused.get((what, reason), 0)
+    }
+    changed = {name: after.calls[name] - before.calls[name] for name in after.calls}
+    found = {
+        "calls": dict(after.calls),
+        "changed": {name: count for name, count in changed.items() if count},
+        "late": len(late),
+        "latest_by_ticks": max(late, default=0),
+        "refused": refused,
+        "audit": after.sentence,
+        "at_rest": after.at_rest,
+        "violated": list(after.violated),
+        "failed": False,
+    }
+    return {**found, "text": describe_effect(found)}
+
+
+_MAX_REASONS = 3
+
+
+def describe_effect(found: Mapping[str, Any]) -> str:
+    """Return what a fault did as a sentence."""
+    parts = []
+    reasons = Counter[str]()
+    for name, count in found["refused"].items():
+        reasons[name.partition(": ")[2]] += count
+    if reasons:
+        first = ", ".join(f"{count:,} {name}" for name, count in reasons.most_common(_MAX_REASONS))
+        more = len(reasons) - _MAX_REASONS
+        parts.append(f"refused: {first}" + (f" and {more} more reasons" if more > 0 else ""))
+    if found["late"]:
+        parts.append(f"{_many(found['late'], 'answer')} up to {_many(found['latest_by_ticks'], 'tick')} later")
+    words = {"pending": "without an answer", "dropped": "dropped", "rejected": "rejected"}
+    changed = found["changed"]
+    parts += [f"{_many(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
+    if changed.get("sent", 0) < 0:
+        parts.append(f"{_many(-changed['sent'], 'call')} not made")
+    if not found["at_rest"]:
+        parts.append("still trying when the trial was ended")
+    return "; ".join([*(parts or ["no effect"]), found["audit"]])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+__all__ = ["FEW_CALLS", "describe_effect", "fault_effect", "try_faults"]

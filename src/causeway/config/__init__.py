@@ -1,0 +1,1 @@
+"""Documents, topology, traffic and faults as protocols see them."""

@@ -1,0 +1,1 @@
+"""Lakes and ledgers as Spark DataFrames."""

@@ -1,0 +1,309 @@
+"""A lake as a data source of Spark: ``spark.read.format("causeway")`` and ``spark.readStream.format("causeway")``.
+
+For who works with Spark and not with Causeway: ``register(spark)`` once, then
+
+    spark.read.format("causeway").option("table", "headers").load("my-lake").where("height between 10 and 20")
+    spark.readStream.format("causeway").option("table", "events").load("my-lake")
+
+Options: ``path`` (or ``load``'s argument), the folder or URI of the lake; ``table``, a log or topology table, or a
+state table at one ``height`` (by default the last). A height within a commit is executed again for it, by the source
+that ``network.source`` registers. Of streams, over log tables alone: ``startingHeight`` (0) and
+``maxHeightsPerTrigger`` (no limit). A stream's offset is the next height; the rows of a height are the same whenever
+they are read, compacted or not, so that a sink which takes a batch once (Parquet files, say) gets each row exactly once
+across restarts. Filters on ``height`` decide which files are opened. What is read is verified against the seals.
+
+Errors are those of ``pipeline.lake``: ``LakeError`` for what is asked, ``LakeDamaged`` for what is not as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from causeway.spark.types import spark_schema, to_spark_columns
+from causeway.storage.lake import Lake, LakeError
+from causeway.storage.seals import Seal, parse_seal
+from causeway.storage.table_schemas import TOPOLOGY_SCHEMAS, StateReader, TableSchemas, replay_between
+
+SPARK_FORMAT = "causeway"
+
+HEIGHT = "height"
+
+
+@dataclass(frozen=True)
+class HeightPartition:
+    """The heights from ``first`` on that lie below ``end`` (None: all)."""
+
+    first: int = 0
+    end: int | None = None
+
+    def intersect_heights(self, first: int, end: int | None = None) -> HeightPartition:
+        """Return the heights that lie in another range, too."""
+        ends = [bound for bound in (self.end, end) if bound is not None]
+        return HeightPartition(max(self.first, first), min(ends, default=None))
+
+
+@dataclass
+class FilePartition(InputPartition):
+    """One file of a table, of which the rows at ``heights`` are asked for; None where it has no heights."""
+
+    path: str
+    seal: Seal
+    heights: HeightPartition | None = None
+
+
+@dataclass
+class ReplayPartition(InputPartition):
+    """A state table at a height whose state is in no file."""
+
+    height: int
+
+
+@dataclass
+class StatePartition(InputPartition):
+    """A bucket's rows of a state table that lie in several files, at the last height of a commit."""
+
+    height: int
+    bucket: str
+
+
+class SourceOptions:
+    """What the options ask for: a table of a lake. ``state_at``: executes heights again, None where nothing does."""
+
+    def __init__(self, options: Mapping[str, str], state_at: Callable[[Lake], StateReader | None]) -> None:
+        """Read the options. Raises ``LakeError``."""
+        where, table = options.get("path"), options.get("table")
+        if not where:
+            raise LakeError("path: missing; name the folder or URI of a lake, as in load(PATH)")
+        self.lake = Lake.at(where).with_identity()
+        self.state_at = state_at(self.lake)
+        self.schemas = TableSchemas.decoded(self.lake.about()["tables"])
+        known = [*self.schemas.logs, *TOPOLOGY_SCHEMAS, *self.schemas.state]
+        if table not in known:
+            raise LakeError(f"table: {table or 'missing'}; allowed: {', '.join(known)}")
+        self.table: str = table
+        self.height = parse_whole_number(options, HEIGHT, None)
+        if self.height is not None and self.table not in self.schemas.state:
+            raise LakeError("height: only a state table is read at one height; filter on the column of a log table")
+
+    @property
+    def is_log(self) -> bool:
+        """Return whether it is a log table."""
+        return self.table in self.schemas.logs
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the table's files."""
+        if self.is_log:
+            return self.schemas.logs[self.table]
+        state = self.schemas.state.get(self.table)
+        return TOPOLOGY_SCHEMAS[self.table] if state is None else state.schema
+
+    def parts(self, heights: HeightPartition) -> Sequence[InputPartition]:
+        """Return what is to be read, a part a task."""
+        if self.is_log:
+            last = self.lake.last_height()
+            wanted = range(heights.first, last + 1 if heights.end is None else min(heights.end, last + 1))
+            found = self.lake.log_files(self.table, None if len(wanted) == last + 1 else wanted)
+            return [FilePartition(path, seal, heights) for path, seal in found.items()]
+        if self.table in TOPOLOGY_SCHEMAS:
+            path = f"{self.table}.parquet"
+            return [FilePartition(path, parse_seal(self.lake.about()["files"][path]))]
+        manifest = self.lake.last_manifest() if self.height is None else self.lake.manifest(self.height)
+        freed = self.lake.freed(manifest.height)
+        if freed is not None:
+            raise freed
+        if manifest.height < manifest.last:
+            return [ReplayPartition(manifest.height)]
+        parts = manifest.state.get(self.table, {})
+        return [
+            FilePartition(one.rows[0], manifest.files[one.rows[0]])
+            if one.whole
+            else StatePartition(manifest.height, key)
+            for key, one in parts.items()
+        ]
+
+    def rows(self, part: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a part, verified, in the types that Spark has for them."""
+        if isinstance(part, ReplayPartition):
+            table = pa.concat_tables(replay_between(self.lake, self.state_at, part.height, self.table))
+        elif isinstance(part, StatePartition):
+            manifest = self.lake.manifest(part.height)
+            table = self.lake.part(manifest, manifest.state[self.table][part.bucket])
+        else:
+            assert isinstance(part, FilePartition)
+            table = _table(self.lake, part)
+        yield from to_spark_columns(table, schema).to_batches()
+
+
+class LakeSource(DataSource):
+    """The data source; ``register`` makes it known to a session."""
+
+    options: MutableMapping[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return SPARK_FORMAT
+
+    def state_at(self, lake: Lake) -> StateReader | None:
+        """Return what executes heights of a lake again whose state is in no file, None where nothing does."""
+        return None
+
+    @cached_property
+    def _asked(self) -> SourceOptions:
+        return SourceOptions(self.options, self.state_at)
+
+    def schema(self) -> StructType:
+        """Return the table's columns. Raises ``LakeError``."""
+        return spark_schema(self._asked.schema)
+
+    def reader(self, schema: StructType) -> LakeReader:
+        """Return what reads the table as it is now."""
+        return LakeReader(self._asked, schema)
+
+    def streamReader(self, schema: StructType) -> LakeStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads a log table height by height. Raises ``LakeError`` for any other table."""
+        if not self._asked.is_log:
+            raise LakeError(f"table: {self._asked.table}: only log tables grow: {', '.join(self._asked.schemas.logs)}")
+        return LakeStreamReader(self._asked, schema, self.options)
+
+
+class LakeReader(DataSourceReader):
+    """Reads a table: one task a file."""
+
+    def __init__(self, asked: SourceOptions, schema: StructType) -> None:
+        self._asked, self._schema = asked, to_arrow_schema(schema)
+        self.heights = HeightPartition()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters on the height of a log table; return those that Spark has to apply itself."""
+        for given in filters:
+            narrowed = _narrowed(self.heights, given) if self._asked.is_log else None
+            if narrowed is not None:
+                self.heights = narrowed
+            if narrowed is None or isinstance(given, In):
+                yield given
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what is to be read."""
+        return self._asked.parts(self.heights)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a file, or of a state that is in none."""
+        return self._asked.rows(partition, self._schema)
+
+
+class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a log table height by height. An offset is ``{"height": the next one}``."""
+
+    def __init__(self, asked: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
+        self._asked, self._schema = asked, to_arrow_schema(schema)
+        self._first = parse_whole_number(options, "startingHeight", 0) or 0
+        self._most = parse_whole_number(options, "maxHeightsPerTrigger", None)
+        if self._most == 0:
+            raise LakeError("maxHeightsPerTrigger: 0; allowed: a whole number from 1")
+        self._end: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return where a new query begins."""
+        return {HEIGHT: self._first}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how many heights one batch has at most."""
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return where the next batch ends: at the last committed height, or as far as the limit goes."""
+        end = self._asked.lake.last_height() + 1 if self._end is None else self._end
+        if isinstance(limit, ReadMaxFiles):
+            end = min(end, start[HEIGHT] + limit.max_files)
+        return {HEIGHT: max(start[HEIGHT], end)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note how far the lake has come: what is committed later is for the next run of the query."""
+        self._end = self._asked.lake.last_height() + 1
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the files with the heights of a batch."""
+        return self._asked.parts(HeightPartition(start[HEIGHT], end[HEIGHT]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a file at the heights of its batch."""
+        return self._asked.rows(partition, self._schema)
+
+
+def register_format(session: SparkSession, source: type[LakeSource] = LakeSource) -> None:
+    """Make the format known to a session, and let the session push filters down to Python data sources."""
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.dataSource.register(source)
+
+
+def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | None) -> int | None:
+    """Return an option that is a whole number from 0. Raises ``LakeError``."""
+    text = options.get(name)
+    if text is None:
+        return otherwise
+    if not (text.isascii() and text.isdecimal()):
+        raise LakeError(f"{name}: {text!r}; allowed: a whole number from 0")
+    return int(text)
+
+
+def _table(lake: Lake, file: FilePartition) -> pa.Table:
+    """Return the rows of a file, verified."""
+    table = lake.sealed_table(file.path, file.seal)
+    if file.heights is not None:
+        height = table[HEIGHT]
+        inside = pc.greater_equal(height, pa.scalar(file.heights.first, height.type))
+        if file.heights.end is not None:
+            inside = pc.and_(inside, pc.less(height, pa.scalar(file.heights.end, height.type)))
+        table = table.filter(inside)
+    return table
+
+
+def _narrowed(heights: HeightPartition, given: Filter) -> HeightPartition | None:
+    """Return the heights that pass a filter, too; None where it does not speak of the height alone."""
+    if getattr(given, "attribute", None) != (HEIGHT,):
+        return None
+    value: Any = getattr(given, "value", None)
+    if isinstance(given, In):  # what lies between them is left to Spark
+        return None if not given.value else heights.intersect_heights(int(min(given.value)), int(max(given.value)) + 1)
+    if value is None:
+        return None
+    least, most = int(value), int(value) + 1
+    if isinstance(given, EqualTo):
+        return heights.intersect_heights(least, most)
+    if isinstance(given, GreaterThan):
+        return heights.intersect_heights(most)
+    if isinstance(given, GreaterThanOrEqual):
+        return heights.intersect_heights(least)
+    if isinstance(given, LessThan):
+        return heights.intersect_heights(0, least)
+    return heights.intersect_heights(0, most) if isinstance(given, LessThanOrEqual) else None

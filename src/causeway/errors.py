@@ -1,0 +1,5 @@
+"""The errors that callers of the engine catch."""
+
+from causeway_proofs.errors import CausewayError, InvalidInput
+
+__all__ = ["CausewayError", "InvalidInput"]

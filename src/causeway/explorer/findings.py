@@ -1,0 +1,279 @@
+"""Findings of one lane, chain or height as a part of its page, violations first.
+
+Findings by check, and the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
+from markupsafe import Markup
+
+from causeway.analysis.tracing import SeveralMessages, trace_message
+from causeway.audit.findings import VIOLATED
+from causeway.audit.passes.results import CHECK_NAMES, VERDICTS
+from causeway.audit.verdict import Verdict
+from causeway.core.arrow_types import to_python_rows, value_type
+from causeway.explorer.addresses import (
+    LINKS,
+    PageRequest,
+    chain_address,
+    height_address,
+    lane_address,
+    message_address,
+    page_address,
+)
+from causeway.explorer.frame import ExplorerPage, PagePart
+from causeway.explorer.overview import lane_link, name_link
+from causeway.explorer.view import LedgerView
+from causeway.ledger.schema import LANE
+from causeway.ledger.search import MessageKey, find_messages
+from causeway.report.elements import (
+    TableCell,
+    TableColumn,
+    count_words,
+    format_count,
+    render_table,
+    safe_name,
+    svg_element,
+    verdict_badge,
+)
+from causeway.report.findings import check_promise, check_title, finding_sentence, reason_words
+
+__all__ = ["chain_violations", "findings_page", "findings_part", "height_violations", "search_page", "worst_first"]
+
+MAX_LISTED = 20
+"""Findings of a page that is about something else."""
+
+
+def chain_violations(view: LedgerView, chain: str) -> PagePart | None:
+    """Return the violations on a chain, and on lanes from it or to it; None: there are none."""
+    rows = _violated(view)
+    wanted = [_equal(rows, name, chain) for name in ("chain", "source", "destination")]
+    return findings_part(rows.filter(pc.or_(pc.or_(*wanted[:2]), wanted[2])), named=True)
+
+
+def height_violations(view: LedgerView, height: int, chain: str | None) -> PagePart | None:
+    """Return the violations at a height, on all chains or one; None: there are none."""
+    rows = _violated(view)
+    rows = rows.filter(_equal(rows, "height", height))
+    return findings_part(rows if chain is None else rows.filter(_equal(rows, "chain", chain)), named=True)
+
+
+def findings_part(rows: pa.Table, *, named: bool, total: int = 0) -> PagePart | None:
+    """Return findings as a part of a page; None where there are none. ``named``: whether each names its lane;
+    ``total``: their number, where more were counted than are listed."""
+    if not rows.num_rows:
+        return None
+    items = []
+    for row in to_python_rows(worst_first(rows).slice(0, MAX_LISTED)):
+        check = svg_element("a", {"href": LINKS.check(row["check"])}, check_title(row["check"]))
+        said = finding_sentence(row, LINKS, named=named)
+        items.append(svg_element("li", {}, [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), said]))
+    if (more := max(total, rows.num_rows) - len(items)) > 0:
+        items.append(svg_element("li", {}, f"{count_words(more, 'more finding')}"))
+    return PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items))
+
+
+def worst_first(rows: pa.Table) -> pa.Table:
+    """Return findings by verdict, violations first; those of one verdict in their order."""
+    ranks = pc.index_in(rows["verdict"], pa.array(VERDICTS))
+    return rows.append_column("rank", ranks).sort_by("rank").drop_columns("rank")
+
+
+def _violated(view: LedgerView) -> pa.Table:
+    rows = view.audit.violations
+    return rows.filter(pc.equal(rows["verdict"], VIOLATED))
+
+
+def _equal(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
+    kind = value_type(rows.schema.field(name).type)
+    return pc.fill_null(pc.equal(rows[name].cast(kind), pa.scalar(value, kind)), False)
+
+
+PAGE = 50
+MAX_RESULTS = 60
+"""Messages of a search that are listed."""
+
+MAX_SEARCH_TEXT = 400
+"""Characters of what is sought."""
+
+
+def findings_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
+    """Return all checks, and the findings of one, or of those that failed."""
+    check = asked.text("check")
+    if check is not None and check not in CHECK_NAMES:
+        raise InvalidInput(f"check: {check[:40]}: must be one of {', '.join(CHECK_NAMES)}")
+    checks = PagePart("checks", "Findings" if check is None else "All checks", _checks(view, check))
+    if check is not None:
+        sections = [_of_check(view, check, asked.number("page", 1_000_000) or 0), checks]
+        return ExplorerPage(check_title(check), sections, "Findings")
+    sections = [checks]
+    for each in view.audit.checks.values():
+        if each.violated:
+            sections.append(_of_check(view, each.name, 0))
+    return ExplorerPage("Findings", sections, "Findings")
+
+
+def _checks(view: LedgerView, chosen: str | None) -> Markup:
+    columns = [
+        TableColumn("check"),
+        TableColumn("verdict"),
+        *(TableColumn(title, "number") for title in ("examined", *VERDICTS)),
+        TableColumn("reasons"),
+    ]
+    cells: list[list[TableCell]] = []
+    for check in view.audit.checks.values():
+        reasons = ", ".join(f"{reason_words(reason)} {number:,}" for (_, reason), number in check.reasons.items())
+        current = "true" if check.name == chosen else None
+        title = svg_element("a", {"href": LINKS.check(check.name), "aria-current": current}, check_title(check.name))
+        counts = [getattr(check, verdict) or None for verdict in VERDICTS]
+        cells.append([title, verdict_badge(check.verdict), check.examined, *counts, reasons])
+    return render_table(columns, cells, caption="Checks", stacked=True)
+
+
+def _of_check(view: LedgerView, name: str, page: int) -> PagePart:
+    check = view.audit.checks[name]
+    found = view.audit.violations.filter(pc.equal(view.audit.violations["check"], name))
+    found = worst_first(found)
+    last = max(0, (found.num_rows - 1) // PAGE)
+    page = min(page, last)
+    rows = to_python_rows(found.slice(page * PAGE, PAGE))
+    columns = [TableColumn("finding"), TableColumn("verdict"), TableColumn("reason"), TableColumn("lane")]
+    cells: list[list[TableCell]] = []
+    for row in rows:
+        lane = [row[each] for each in LANE]
+        cells.append(
+            [
+                svg_element("div", {}, finding_sentence(row, LINKS, named=False)),
+                verdict_badge(row["verdict"]),
+                reason_words(row["reason"]),
+                lane_link(lane) if any(lane[1:]) else None,
+            ]
+        )
+    empty = "No findings." if check.verdict != Verdict.NOT_APPLICABLE else "Not applicable: nothing was examined."
+    body = render_table(columns, cells, caption=check_title(name), stacked=True, empty=empty)
+    if last:
+        turns = [
+            svg_element("a", {"href": page_address("/findings", {"check": name, "page": number})}, word)
+            if 0 <= number <= last
+            else svg_element("span", {"class": "off"}, word)
+            for word, number in (("Before", page - 1), ("Next", page + 1))
+        ]
+        body += svg_element(
+            "div",
+            {"class": "turn"},
+            [turns[0], svg_element("span", {}, f"page {page + 1:,} of {last + 1:,}"), turns[1]],
+        )
+    lead = check_promise(name)
+    total = check.violated + check.unknown + check.noted
+    if total > found.num_rows:
+        lead += f" {format_count(found.num_rows)} of {format_count(total)} findings are listed."
+    above = svg_element("a", {"href": "/findings"}, "Findings")
+    return PagePart(f"of-{name}", check_title(name), body, lead, above)
+
+
+def search_page(view: LedgerView, asked: PageRequest) -> tuple[ExplorerPage, str | None]:
+    """Return the page of a search, and the address of the only result, if there is one."""
+    sought = (asked.text("q") or "").strip()
+    if len(sought) > MAX_SEARCH_TEXT:
+        raise InvalidInput(f"q: {len(sought):,} characters; at most {MAX_SEARCH_TEXT} are sought")
+    if not sought:
+        hint = (
+            "By id, transaction hash, lane and index (channel-141/123), journey, sender, height, or a part of the name "
+            "of a chain or lane."
+        )
+        return ExplorerPage("Search", [PagePart("search", "Search", svg_element("p", {"class": "empty"}, hint))]), None
+    places = _places(view, sought)
+    like, more = ([], 0) if places else _like(view, sought)
+    try:
+        traced = trace_message(view.ledger, sought)
+        first = traced.lives[0]
+        keys = [MessageKey(first.lane, first.index, first.message_id if first.index is None else None)]
+    except SeveralMessages as error:
+        keys = list(error.keys)
+    except InvalidInput:
+        keys = []
+    if not keys:
+        keys = find_messages(view.ledger, [{"sender": (sought,)}, {"receiver": (sought,)}], MAX_RESULTS + 1)
+    only = (
+        [message_address(key) for key in keys]
+        if len(keys) == 1 and not places
+        else [href for href, *_ in places]
+        if len(places) == 1 and not keys
+        else []
+    )
+    sections = []
+    if places:
+        sections.append(PagePart("places", "Chains, lanes and heights", _listed(places, 0)))
+    elif like:
+        sections.append(PagePart("places", "Chains and lanes with similar names", _listed(like, more)))
+    if keys:
+        sections.append(PagePart("found", "Messages", _found(keys)))
+    if not sections:
+        said = f"No chain, lane, message or sender is called {safe_name(sought)}."
+        sections.append(PagePart("search", "No results", svg_element("p", {"class": "empty"}, said)))
+    return ExplorerPage("Search", sections, sought=sought, status=200), only[0] if only else None
+
+
+PageOrAddress = tuple[str, str, str]
+"""An address, a name, and a kind."""
+
+
+def _places(view: LedgerView, sought: str) -> list[PageOrAddress]:
+    """Return the chains and lanes with this name, and the height of that number."""
+    found: list[tuple[str | None, str, str]] = []
+    if sought in view.chains:
+        found.append((chain_address(sought), safe_name(sought), "chain"))
+    same = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], sought), False))
+    found += _lane_places(same.slice(0, MAX_RESULTS))
+    digits = sought.replace(",", "")
+    last = view.last_height
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 19 and last is not None and int(digits) <= last:
+        found.append((height_address(int(digits)), f"Height {int(digits):,}", "of the network"))
+    return [(href, text, what) for href, text, what in found if href is not None]
+
+
+def _like(view: LedgerView, sought: str) -> tuple[list[PageOrAddress], int]:
+    """Return chains and lanes that have this in their names, large letters or small, and how many more there are."""
+    folded = sought.casefold()
+    chains = [chain for chain in view.chains if folded in chain.casefold()]
+    names = view.lanes["lane"].cast(pa.string())
+    lanes = view.lanes.filter(pc.fill_null(pc.match_substring(names, sought, ignore_case=True), False))
+    found: list[tuple[str | None, str, str]] = [
+        (chain_address(chain), safe_name(chain), "chain") for chain in chains[:MAX_RESULTS]
+    ]
+    found += _lane_places(lanes.slice(0, MAX_RESULTS))
+    more = max(0, len(chains) - MAX_RESULTS) + max(0, lanes.num_rows - MAX_RESULTS)
+    return [(href, text, what) for href, text, what in found if href is not None], more
+
+
+def _lane_places(lanes: pa.Table) -> list[tuple[str | None, str, str]]:
+    found: list[tuple[str | None, str, str]] = []
+    for row in lanes.select([*LANE]).to_pylist():
+        ends = f"{safe_name(row['source'] or '?')} → {safe_name(row['destination'] or '?')}"
+        own = [row[each] for each in LANE]
+        found.append((lane_address(own), f"{safe_name(row['lane'] or '?')}: {ends}", "lane"))
+    return found
+
+
+def _listed(places: Sequence[PageOrAddress], more: int) -> Markup:
+    items = [
+        svg_element("li", {}, [svg_element("a", {"href": href}, text), Markup(" {}").format(what)])
+        for href, text, what in places
+    ]
+    if more:
+        items.append(svg_element("li", {}, f"and {more:,} more"))
+    return svg_element("ul", {"class": "remarks"}, items)
+
+
+def _found(keys: Sequence[MessageKey]) -> Markup:
+    columns = [TableColumn("message", "name"), TableColumn("lane")]
+    cells: list[list[TableCell]] = []
+    for key in keys[:MAX_RESULTS]:
+        number = key.message_id if key.index is None else str(key.index)
+        cells.append([name_link(number, message_address(key)), lane_link(key.lane) if any(key.lane[1:]) else None])
+    return render_table(columns, cells, caption="Messages", more=max(0, len(keys) - MAX_RESULTS))

@@ -1,0 +1,360 @@
+"""The page of a lane: its figures, its queue, its messages, its findings, and its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from markupsafe import Markup
+
+from causeway.analysis.tracing import FAULT_REMARKS, MessageHistory, MessageTrace, history_to_dict
+from causeway.audit.findings import UNKNOWN, VIOLATED
+from causeway.explorer.addresses import (
+    PageRequest,
+    chain_address,
+    height_address,
+    lane_address,
+    message_address,
+    page_address,
+)
+from causeway.explorer.findings import findings_part
+from causeway.explorer.frame import ExplorerPage, PagePart, number_box, render_form
+from causeway.explorer.network_page import NotFound, pending_age
+from causeway.explorer.overview import lane_link, message_parties, name_link, overview_charts
+from causeway.explorer.view import (
+    LedgerView,
+    history_key,
+    lane_watermarks,
+    outcome_delay,
+    select_lane,
+    unnumbered_histories,
+    window_histories,
+)
+from causeway.ledger.outcomes import Outcome
+from causeway.ledger.schema import LANE
+from causeway.report.elements import (
+    KeyFigure,
+    TableCell,
+    TableColumn,
+    count_words,
+    escape_html,
+    format_count,
+    format_in_unit,
+    format_name,
+    format_time,
+    render_key_figures,
+    render_table,
+    safe_name,
+    svg_element,
+    tone_class,
+)
+from causeway.report.outcomes import (
+    BAD,
+    FINDING_WORDS,
+    OUTCOME_STYLES,
+    OutcomeStyle,
+    outcome_word,
+    row_outcome,
+    row_outcome_mark,
+)
+
+WINDOW_SIZE = 96
+"""Indices of a lane's queue that are shown at a time."""
+
+MAX_MESSAGES = 30
+"""Messages of these that are listed."""
+
+MAX_UNNUMBERED = 200
+"""Messages of a lane without numbers that are listed."""
+
+MAX_INDEX = (1 << 64) - 1
+
+
+def lane_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
+    """Return the page of a lane: its figures, its queue, its messages, its findings. Raises ``NotFound``."""
+    own = asked.lane()
+    figures = view.lane(own)
+    if figures is None:
+        raise NotFound("no such lane")
+    unit = figures["unit"] or "seconds"
+    protocol, source, destination, called = own
+    ends = [name_link(source, chain_address(source)), Markup(" → "), name_link(destination, chain_address(destination))]
+    crumbs = svg_element("a", {"href": "/lanes"}, "Lanes") + Markup(" · ") + format_name(protocol)
+    title = f"Lane {safe_name(called) if called is not None else 'without a name'}"
+    sections = [PagePart("lane", title, _lane_facts(figures, unit), Markup("").join(ends), crumbs)]
+    findings = select_lane(view.audit.violations, own)
+    wrong = _wrong_indices(findings)
+    total = sum(select_lane(view.audit.counts, own)["count"].to_pylist())
+    found = findings_part(findings, named=False, total=total)
+    if found is not None and figures["violated"]:
+        sections.append(found)
+    if figures["last_index"] is None:
+        sections.append(_unnumbered(view, own))
+    else:
+        sections += _queue(view, asked, own, figures, wrong)
+    marks = lane_watermarks(view.ledger, own)
+    if marks:
+        sections.append(PagePart("watermarks", "Watermarks", _watermarks(marks), "The last value of each, by chain."))
+    if found is not None and not figures["violated"]:
+        sections.append(found)
+    promises = [row for row in view.ledger.table("promises").to_pylist() if _covers(row, own)]
+    if promises:
+        words = sorted({_promise(row) for row in promises})
+        sections.append(
+            PagePart(
+                "promises",
+                "Promises",
+                svg_element("ul", {"class": "remarks"}, [svg_element("li", {}, word) for word in words]),
+            )
+        )
+    return ExplorerPage(f"Lane {safe_name(called or '')}", sections, "Lanes")
+
+
+def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
+    shown = [KeyFigure("Messages", format_count(figures["messages"]), count_words(figures["requests"], "request"))]
+    if figures["pending"] or figures["in_flight"]:
+        waits = pending_age(figures)
+        shown.append(
+            KeyFigure(
+                "Pending",
+                format_count(figures["pending"]),
+                f"oldest: {waits}" if waits else None,
+                UNKNOWN if figures["pending"] else None,
+            )
+        )
+        shown.append(KeyFigure("In flight", format_count(figures["in_flight"]), "sent, not received"))
+    for each in OUTCOME_STYLES:
+        if figures.get(each) and each != Outcome.PENDING:
+            verdict = VIOLATED if each in BAD else None
+            shown.append(KeyFigure(outcome_word(each).capitalize(), format_count(figures[each]), None, verdict))
+    if figures["violated"]:
+        shown.append(KeyFigure("Violations", format_count(figures["violated"]), None, VIOLATED, "#findings"))
+    for measure, title in (("delivery", "Delivery"), ("round_trip", "Round trip")):
+        if figures[f"{measure}_p50"] is not None:
+            high = format_in_unit(figures[f"{measure}_p99"], unit)
+            shown.append(
+                KeyFigure(f"{title}, median", format_in_unit(figures[f"{measure}_p50"], unit), f"99 %: {high}")
+            )
+    if figures["fees"]:
+        shown.append(KeyFigure("Fees", format_count(int(figures["fees"])), safe_name(figures["fee_asset"] or "")))
+    return render_key_figures(shown)
+
+
+def lane_charts(view: LedgerView, asked: PageRequest) -> ExplorerPage:
+    """Return the charts of a lane, for which its part of the ledger is read. Raises ``NotFound``."""
+    from causeway.analysis.figures.filters import MessageFilter
+    from causeway.analysis.stored_figures import compute_figures
+
+    own = asked.lane()
+    if view.lane(own) is None:
+        raise NotFound("no such lane")
+    where = MessageFilter.of(**{key: [value] for key, value in zip(LANE, own, strict=True)})
+    charts = overview_charts(compute_figures(view.ledger, where=where, executor="in_process"))
+    above = svg_element("a", {"href": "/lanes"}, "Lanes") + Markup(" · ") + lane_link(own)
+    if charts is None:
+        return ExplorerPage(
+            "Over time",
+            [
+                PagePart(
+                    "time", "Over time", svg_element("p", {"class": "empty"}, "No message has a time."), above=above
+                )
+            ],
+            "Lanes",
+        )
+    return ExplorerPage("Over time", [PagePart("time", charts.title, charts.body, charts.lead, above)], "Lanes")
+
+
+def _wrong_indices(findings: pa.Table) -> set[int]:
+    violated = findings.filter(pc.equal(findings["verdict"], VIOLATED))
+    return {index for index in violated["index"].to_pylist() if index is not None}
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A message as its queue shows it. ``wrong``: whether a violation is about it."""
+
+    life: MessageHistory
+    content: Mapping[str, Any]
+    outcome: str
+    wrong: bool
+
+    @classmethod
+    def of(cls, life: MessageHistory, wrong: set[int]) -> _Shown:
+        """Return how a message is shown. ``wrong``: the numbers of messages that violations are about."""
+        content = history_to_dict(life, MessageTrace((life,), {}, 0))
+        noted = {note for step in life.steps for note in step.notes}
+        return cls(life, content, row_outcome(content), life.index in wrong or bool(noted & FAULT_REMARKS))
+
+    @property
+    def look(self) -> OutcomeStyle:
+        """Return the form and colour."""
+        return FINDING_WORDS if self.wrong else OUTCOME_STYLES[self.outcome]
+
+
+def _queue(
+    view: LedgerView, asked: PageRequest, own: Sequence[str | None], figures: Mapping[str, Any], wrong: set[int]
+) -> list[PagePart]:
+    least, most = int(figures["first_index"]), int(figures["last_index"])
+    first = asked.number("from")
+    following = first is None
+    if first is None:
+        first = max(least, most - WINDOW_SIZE + 1)
+    last = min(first + WINDOW_SIZE - 1, MAX_INDEX)
+    lives = [_Shown.of(life, wrong) for life in window_histories(view.ledger, own, first, last)]
+    by_index = {each.life.index: each for each in lives}
+    squares = []
+    keys: dict[OutcomeStyle, list[str]] = {}
+    for index in range(first, min(last, max(most, first)) + 1):
+        shown = by_index.get(index)
+        if shown is None:
+            squares.append(svg_element("span", {"class": "mark absent", "title": f"{index}: not seen"}, ""))
+            continue
+        words = keys.setdefault(shown.look, [])
+        word = "in a violation" if shown.wrong else outcome_word(shown.outcome)
+        words += [word] if word not in words else []
+        said = f"{index}: {outcome_word(shown.outcome)}"
+        href = message_address(history_key(shown.life))
+        tag = "span" if href is None else "a"
+        squares.append(
+            svg_element(tag, {"class": _class(shown.look), "href": href, "title": said, "aria-label": said}, "")
+        )
+    ends = svg_element(
+        "p",
+        {"class": "queue-ends"},
+        [svg_element("span", {}, str(first)), svg_element("span", {}, str(min(last, max(most, first))))],
+    )
+    items = [
+        svg_element("li", {}, svg_element("i", {"class": _class(look)}) + escape_html(", ".join(keys[look])))
+        for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_WORDS))
+        if look in keys
+    ]
+    legend = svg_element("ul", {"class": "keys"}, items)
+    lead = f"Indices {least} to {most}" + (
+        f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW_SIZE else ""
+    )
+    oldest = figures["oldest_pending_index"]
+    body = svg_element("div", {"class": "queue"}, squares) + ends + legend + _moves(own, first, least, most, oldest)
+    return [
+        PagePart("queue", "Queue", body, f"{lead}."),
+        PagePart("messages", "Messages", _messages(lives)),
+    ]
+
+
+def _class(look: OutcomeStyle) -> str:
+    return f"mark {look.form} {tone_class(look.tone)}"
+
+
+def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
+    def to(word: str, begin: int | None) -> Markup:
+        if begin is None or begin == first:
+            return svg_element("span", {"class": "off"}, word)
+        return svg_element("a", {"href": lane_address(own, **{"from": begin})}, word)
+
+    newest = svg_element("a", {"href": lane_address(own)}, "Newest")
+    charts = svg_element("a", {"href": page_address("/lane/time", dict(zip(LANE, own, strict=True)))}, "Over time")
+    before = max(least, first - WINDOW_SIZE) if first > least else None
+    parts = [
+        to("First", least),
+        to("Before", before),
+        to("Next", first + WINDOW_SIZE if first + WINDOW_SIZE <= most else None),
+        newest,
+    ]
+    if oldest is not None:
+        parts.append(to("Oldest pending", int(oldest)))
+    parts.append(charts)
+    parts.append(render_form("/lane", [number_box("from", "Index")], dict(zip(LANE, own, strict=True))))
+    return svg_element("div", {"class": "turn"}, parts)
+
+
+def _messages(lives: Sequence[_Shown]) -> Markup:
+    """Return the messages of a window as a table: those with violations first, then pending ones, then the newest."""
+    order = {"broken": 0, "waiting": 1}
+    chosen = sorted(lives, key=lambda each: (order.get(each.look.form, 2), -(each.life.index or 0)))[:MAX_MESSAGES]
+    columns = [
+        TableColumn("index", "number"),
+        TableColumn("kind"),
+        TableColumn("outcome"),
+        TableColumn("from → to"),
+        TableColumn("sent"),
+        TableColumn("received"),
+        TableColumn("took", "number"),
+    ]
+    cells: list[list[TableCell]] = []
+    for each in chosen:
+        life = each.life
+        took = None if life.is_open else outcome_delay(life)
+        cells.append(
+            [
+                name_link(str(life.index), message_address(history_key(life))),
+                life.kind,
+                row_outcome_mark(each.content, VIOLATED if each.wrong else None),
+                message_parties({"sender": life.sender, "receiver": life.receiver}),
+                _step(life, ("sent", "committed")),
+                _step(life, ("received",)),
+                took,
+            ]
+        )
+    return render_table(
+        columns, cells, caption="Messages", more=len(lives) - len(chosen), stacked=True, empty="No messages here."
+    )
+
+
+def _step(life: MessageHistory, events: Sequence[str]) -> TableCell:
+    for step in life.steps:
+        if step.event in events:
+            if step.height is not None:
+                said = f"block {step.height:,}"
+                href = height_address(step.height, step.chain)
+                return said if href is None else svg_element("a", {"href": href}, said)
+            return None if step.time is None else format_time(step.time)
+    return None
+
+
+def _unnumbered(view: LedgerView, own: Sequence[str | None]) -> PagePart:
+    keys = unnumbered_histories(view.ledger, own, MAX_UNNUMBERED)
+    columns = [TableColumn("message", "name")]
+    cells: list[list[TableCell]] = [[name_link(key.message_id, message_address(key))] for key in keys]
+    return PagePart(
+        "messages",
+        "Messages",
+        render_table(columns, cells, caption="Messages", empty="No messages."),
+        "This lane does not number its messages. These are its first ones.",
+    )
+
+
+def _watermarks(rows: Sequence[Mapping[str, Any]]) -> Markup:
+    columns = [
+        TableColumn("chain", "name"),
+        TableColumn("number"),
+        TableColumn("value", "number"),
+        TableColumn("since block", "number"),
+    ]
+    cells: list[list[TableCell]] = [
+        [
+            name_link(row["chain"], chain_address(row["chain"])),
+            (row["name"] or "").replace("_", " "),
+            row["value"],
+            name_link(f"{row['height']:,}", height_address(row["height"])) if row["height"] is not None else None,
+        ]
+        for row in rows
+    ]
+    return render_table(columns, cells, caption="Watermarks")
+
+
+def _covers(row: Mapping[str, Any], own: Sequence[str | None]) -> bool:
+    return all(row[name] is None or row[name] == value for name, value in zip(LANE, own, strict=True))
+
+
+def _promise(row: Mapping[str, Any]) -> str:
+    words = row["promise"].replace("_", " ")
+    if row["number"] is None:
+        return str(words)
+    if row["promise"] in ("answered", "final_after"):
+        return f"{words}: {format_in_unit(row['number'] / 1e6, 'seconds')}"
+    return f"{words}: {format_count(row['number'])}"
+
+
+__all__ = ["lane_charts", "lane_page"]

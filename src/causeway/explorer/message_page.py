@@ -1,0 +1,318 @@
+"""The page of a message: its way over chains, its steps, and its proofs."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from causeway_proofs.documents.trust import parse_trust
+from causeway_proofs.documents.verification import DocumentVerdict, parse_document, verify_document
+from causeway_proofs.errors import CausewayError, InvalidInput
+from markupsafe import Markup
+
+from causeway.analysis.tracing import TAKEN_BACK, MessageHistory, MessageTrace, history_to_dict
+from causeway.audit.findings import VIOLATED
+from causeway.audit.passes.results import VERDICTS
+from causeway.audit.verdict import Verdict as Audited
+from causeway.core.arrow_types import to_python_rows
+from causeway.core.text import to_one_line
+from causeway.explorer.addresses import LINKS, PageRequest, message_address, message_values, page_address
+from causeway.explorer.frame import ExplorerPage, PagePart
+from causeway.explorer.network_page import NotFound
+from causeway.explorer.overview import lane_link, name_link
+from causeway.explorer.sequence_diagram import draw_sequence
+from causeway.explorer.view import LedgerView, history_key, outcome_delay, related_histories, select_lane
+from causeway.ledger.commits import FilesMerged, LedgerDamaged
+from causeway.ledger.search import MessageKey
+from causeway.network.opened_lake import OpenedLake
+from causeway.network.replay import ReplayBusy
+from causeway.proving.prover import OfferProof, ProofOffer, ProvableMessage, find_offers, prove_offer
+from causeway.report.elements import (
+    count_words,
+    escape_html,
+    format_bytes,
+    format_name,
+    safe_name,
+    svg_element,
+    verdict_badge,
+)
+from causeway.report.findings import finding_sentence
+from causeway.report.journey import draw_journey
+from causeway.report.outcomes import row_outcome_mark
+from causeway.storage.layout import LakeDamaged
+
+MAX_SHOWN = 12
+"""Messages of one journey whose steps are shown."""
+
+PROVED_EVENTS = 4
+"""Messages of one journey of which proofs are offered."""
+
+CACHED_PROOFS = 32
+"""Proofs that are kept for who downloads them."""
+
+MAX_SUBSTREAM = (1 << 63) - 1
+
+
+def message_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
+    """Return the page of a message. Raises ``NotFound``."""
+    key = asked.message()
+    traced = _followed(view, key)
+    own = next((life for life in traced.lives if history_key(life) == key), traced.lives[0])
+    title = f"{own.kind.capitalize()} {safe_name(own.message_id or '?') if own.index is None else own.index}"
+    crumbs = [svg_element("a", {"href": "/lanes"}, "Lanes")]
+    if any(own.lane[1:]):
+        crumbs.append(Markup(" · ") + lane_link(own.lane))
+    lasted = None if own.is_open else outcome_delay(own)
+    findings = _findings(view, key)
+    verdict = VIOLATED if any(each == VIOLATED for each, _ in findings) else None
+    outcome = row_outcome_mark(history_to_dict(own, traced), verdict)
+    outcome += escape_html("" if lasted is None else f" after {lasted}")
+    if verdict is not None:
+        outcome += Markup(" ") + verdict_badge(VIOLATED, "in a violation")
+    others = len(traced.lives) + traced.more - 1
+    way = draw_sequence(traced.lives)
+    sections = [PagePart("message", title, way, outcome, Markup("").join(crumbs))]
+    if findings:
+        items = [svg_element("li", {}, verdict_badge(verdict) + Markup(" ") + said) for verdict, said in findings]
+        sections.append(PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items)))
+    sections.append(
+        PagePart(
+            "steps",
+            "Steps"
+            if not others
+            else f"Steps, with {count_words(others, 'message')} that belong{'s' if others == 1 else ''} to it",
+            _steps(traced, key),
+        )
+    )
+    sections.append(PagePart("proofs", "Proofs", _proofs(view, traced)))
+    return ExplorerPage(title, sections, "Lanes")
+
+
+def _followed(view: LedgerView, key: MessageKey) -> MessageTrace:
+    try:
+        return related_histories(view.ledger, key)
+    except (LedgerDamaged, FilesMerged):
+        raise
+    except InvalidInput as error:
+        raise NotFound(str(error)) from None
+
+
+def _findings(view: LedgerView, key: MessageKey) -> list[tuple[str, Markup]]:
+    """Return the findings about a message, each with its verdict, violations first."""
+    found = []
+    for row in to_python_rows(select_lane(view.audit.violations, key.lane)):
+        own = row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
+        if own and row["check"] not in ("watermarks", "headers"):
+            found.append((row["verdict"], finding_sentence(row, LINKS, named=False)))
+    return sorted(found, key=lambda each: VERDICTS.index(each[0]))[:MAX_SHOWN]
+
+
+def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
+    cards = []
+    for life in traced.lives[:MAX_SHOWN]:
+        other = history_key(life)
+        why = None
+        if other != key:
+            href = message_address(other)
+            why = name_link("its page", href) if href is not None else None
+        cards.append(draw_journey(history_to_dict(life, traced), why=why))
+    more = len(traced.lives) - len(cards) + traced.more
+    said = (
+        svg_element("p", {"class": "note"}, f"{count_words(more, 'more message')} not shown.")
+        if more > 0
+        else Markup("")
+    )
+    return svg_element("div", {"class": "journeys"}, cards) + said
+
+
+# ---- proofs
+
+
+def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
+    if view.opened is None:
+        return svg_element(
+            "p",
+            {"class": "empty"},
+            "This is a recorded ledger: it has events, and no state to prove.",
+        )
+    cards = []
+    for life in traced.lives[:PROVED_EVENTS]:
+        for place, offer in enumerate(provable_offers(view.opened, life)):
+            href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
+            what = format_name(f"{life.kind} {life.index}", 40)
+            title, _, words = offer.what.partition(": ")
+            make = svg_element("a", {"class": "button", "href": href}, "Prove and verify")
+            cards.append(
+                svg_element(
+                    "article",
+                    {"class": "proof"},
+                    [
+                        svg_element("h3", {}, title.capitalize()),
+                        svg_element("p", {}, escape_html(to_one_line(words))),
+                        svg_element("p", {}, [Markup("of "), what]),
+                        svg_element("div", {"class": "turn"}, make),
+                    ],
+                )
+            )
+    if not cards:
+        return svg_element(
+            "p",
+            {"class": "empty"},
+            "No proofs: it is in no lane between two chains of this lake, or not there yet.",
+        )
+    return svg_element("div", {"class": "proofs"}, cards)
+
+
+def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffer, ...]:
+    """Return what may be proved of a message of a lake."""
+    _, source, destination, lane = life.lane
+    if source is None or destination is None or life.index is None or lane is None:
+        return ()
+    if not (lane.isascii() and lane.isdecimal() and int(lane) <= MAX_SUBSTREAM):
+        return ()  # lanes of a chain to itself have other names
+    heights: dict[str, list[int]] = {}
+    for step in life.steps:
+        if step.height is not None and TAKEN_BACK not in step.notes:
+            heights.setdefault(step.event, []).append(step.height)
+    there = {event: sorted(each) for event, each in heights.items()}
+    return find_offers(opened, ProvableMessage(source, destination, int(lane), life.index, there))
+
+
+@dataclass(frozen=True)
+class PageProof:
+    """A proof that was made and verified. ``document``, ``trust``: as files; ``verdict``: the verifier's."""
+
+    offer: ProofOffer
+    proved: OfferProof
+    document: bytes
+    trust: bytes
+    verdict: DocumentVerdict
+
+
+class ProofMaker:
+    """Makes proofs, and keeps the last ones."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, MessageKey, int], PageProof] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, view: LedgerView, asked: PageRequest) -> PageProof:
+        """Return the proof of an offer of a message, verified. Raises ``NotFound``, ``InvalidInput``."""
+        key, place = asked.message(), asked.number("offer", 16) or 0
+        name = ("" if view.opened is None else view.opened.lake.identity, key, place)
+        with self._lock:
+            kept = self._kept.get(name)
+            if kept is not None:
+                self._kept.move_to_end(name)
+                return kept
+        made = _made(view, key, place)
+        with self._lock:
+            self._kept[name] = made
+            while len(self._kept) > CACHED_PROOFS:
+                self._kept.popitem(last=False)
+        return made
+
+
+def _made(view: LedgerView, key: MessageKey, place: int) -> PageProof:
+    if view.opened is None:
+        raise NotFound("a recorded ledger has no state to prove")
+    traced = _followed(view, key)
+    own = next((life for life in traced.lives if history_key(life) == key), None)
+    found = () if own is None else provable_offers(view.opened, own)
+    if place >= len(found):
+        raise NotFound(f"offer: {place}: the message has no such proof")
+    try:
+        proved = prove_offer(view.opened, found[place])
+    except (LakeDamaged, ReplayBusy):
+        raise
+    except CausewayError as error:
+        raise NotFound(f"not provable: {error}") from None
+    document = f"{json.dumps(proved.proved.document, indent=1)}\n".encode()
+    trust = f"{json.dumps(proved.trust, indent=1)}\n".encode()
+    verdict = verify_document(parse_document(document, "proof", {}), parse_trust(trust, "trust"))
+    return PageProof(found[place], proved, document, trust, verdict)
+
+
+def proof_page(asked: PageRequest, proof: PageProof) -> ExplorerPage:
+    """Return the page of a proof: what it proves, the steps of the verifier, the files."""
+    key, place = asked.message(), asked.number("offer", 16) or 0
+    values = {**message_values(key), "offer": place}
+    title, _, words = proof.offer.what.partition(": ")
+    verdict = (
+        verdict_badge(Audited.PASSED, "the verifier says true")
+        if proof.verdict.valid
+        else verdict_badge(Audited.FAILED, f"false: {proof.verdict.error}")
+    )
+    back = svg_element("a", {"href": message_address(key)}, "The message")
+    lines = [to_one_line(line.strip()) for line in proof.proved.proved.lines]
+    files = [
+        svg_element(
+            "a",
+            {
+                "class": "button",
+                "href": page_address("/proof.json", {**values, "part": part}),
+                "download": file_name(key, place, part),
+            },
+            f"{word} ({format_bytes(size)})",
+        )
+        for part, word, size in (
+            ("proof", "Download the proof", len(proof.document)),
+            ("trust", "Download the trust document", len(proof.trust)),
+        )
+    ]
+    command = f"causeway verify {file_name(key, place, 'proof')} --trust {file_name(key, place, 'trust')}"
+    body = [
+        svg_element("ul", {"class": "remarks"}, [svg_element("li", {}, escape_html(line)) for line in lines]),
+        svg_element("div", {"class": "turn"}, files),
+        svg_element("pre", {}, command),
+    ]
+    said = verdict + Markup(" ") + escape_html(to_one_line(words))
+    sections = [PagePart("proof", title.capitalize(), Markup("").join(body), said, back)]
+    tracks = []
+    for track in proof.verdict.tracks:
+        steps = [
+            svg_element(
+                "li",
+                {},
+                [
+                    escape_html(to_one_line(f"{step.operation}: {step.detail}" if step.detail else step.operation)),
+                    svg_element("div", {"class": "result code"}, format_name(step.result.hex(), 44)),
+                ],
+            )
+            for step in track.steps[:MAX_STEPS]
+        ]
+        more = len(track.steps) - len(steps)
+        if more > 0:
+            steps.append(svg_element("li", {}, f"{count_words(more, 'more step')}"))
+        tracks.append(
+            svg_element(
+                "div",
+                {"class": "panel-box"},
+                [
+                    svg_element("h3", {"class": "chart-title"}, escape_html(to_one_line(track.title))),
+                    svg_element("ol", {"class": "ladder"}, steps),
+                ],
+            )
+        )
+    if tracks and proof.verdict.trust is not None:
+        lead = f"From what is claimed to what is trusted: {to_one_line(proof.verdict.trust.subject)}."
+        sections.append(PagePart("path", "The path of the proof", Markup("").join(tracks), lead))
+    return ExplorerPage(title.capitalize(), sections, "Lanes")
+
+
+MAX_STEPS = 64
+"""Steps of a proof that are shown."""
+
+
+def file_name(key: MessageKey, place: int, part: str) -> str:
+    """Return the name of a file that is downloaded: letters, digits and dashes, whatever the lane is called."""
+    _, source, destination, lane = key.lane
+    words = [source or "", destination or "", lane or "", "" if key.index is None else str(key.index), str(place)]
+    safe = "-".join(each for each in (re.sub(r"[^0-9A-Za-z]+", "-", word).strip("-")[:24] for word in words) if each)
+    return f"{part}-{safe}.json"
+
+
+__all__ = ["PageProof", "ProofMaker", "file_name", "message_page", "proof_page", "provable_offers"]

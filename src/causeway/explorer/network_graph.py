@@ -1,0 +1,417 @@
+"""Where the chains of a network are drawn: the same network lies the same way, on every machine.
+
+A network as a graph: chains as nodes, what goes between them as edges, each a link.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from causeway.core.text import shorten_name
+from causeway.explorer.view import PairWeight
+from causeway.report.elements import count_words, format_coordinate, format_count, safe_name, svg_element
+
+__all__ = [
+    "MAX_CHAINS",
+    "MAX_EDGES",
+    "UNSEEN_PAIR",
+    "GraphEdge",
+    "GraphNode",
+    "draw_graph",
+    "edge_widths",
+    "place_chains",
+]
+
+Points = npt.NDArray[np.float64]
+
+ROUNDS = 160
+"""Steps that the layout of a sparse network takes; of a large one fewer, so that it is done in half a second."""
+
+LARGE = 100
+
+DENSE = 0.34
+"""Where so many of all pairs of chains have lanes, no drawing tells them apart better than a circle."""
+
+HUB = 0.6
+"""A chain that has lanes with so many of the others, where few have, is drawn in the middle."""
+
+CIRCLE = 7
+"""Chains that always lie on a circle."""
+
+
+def place_chains(chains: Sequence[str], pairs: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:
+    """Return where each chain is drawn, in the unit square.
+
+    A few chains, or many that all have lanes with each other, lie on a circle, those that have lanes with nearly all
+    in its middle; others where those that have lanes pull each other, and all push each other away.
+
+    Args:
+        chains: in the order in which they go round the circle.
+        pairs: of chains that have lanes, in any direction.
+    """
+    return dict(_placed(tuple(chains), tuple(sorted(set(pairs)))))
+
+
+@lru_cache(maxsize=8)
+def _placed(chains: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Mapping[str, tuple[float, float]]:
+    count = len(chains)
+    at = {chain: place for place, chain in enumerate(chains)}
+    edges = sorted({(min(at[a], at[b]), max(at[a], at[b])) for a, b in pairs if a != b and a in at and b in at})
+    if count == 1:
+        return {chains[0]: (0.5, 0.5)}
+    degree = np.zeros(count, dtype=np.int64)
+    for one, other in edges:
+        degree[one] += 1
+        degree[other] += 1
+    hubs = _hubs(degree, len(edges), count)
+    dense = len(edges) >= DENSE * count * (count - 1) / 2
+    if count <= CIRCLE or dense or (hubs and len(edges) <= count - 1 + len(hubs) * count):
+        points = _circle(count, hubs)
+    else:
+        points = _parted(count, edges)
+    return {chain: (round(float(x), 3), round(float(y), 3)) for chain, (x, y) in zip(chains, points, strict=True)}
+
+
+def _hubs(degree: npt.NDArray[np.int64], edges: int, count: int) -> list[int]:
+    if count < 4:
+        return []
+    found = np.flatnonzero(degree >= HUB * (count - 1)).tolist()
+    return found if len(found) <= max(1, count // 10) else []
+
+
+def _circle(count: int, hubs: Sequence[int]) -> Points:
+    around = [place for place in range(count) if place not in hubs]
+    points = np.zeros((count, 2))
+    # Two chains lie side by side, and of others the first is at the top.
+    begin = np.pi if len(around) == 2 else -np.pi / 2
+    for number, place in enumerate(around):
+        angle = begin + 2 * np.pi * number / len(around)
+        points[place] = 0.5 + 0.5 * np.cos(angle), 0.5 + 0.5 * np.sin(angle)
+    for number, place in enumerate(hubs):
+        angle = 2 * np.pi * number / len(hubs)
+        radius = 0.0 if len(hubs) == 1 else 0.12
+        points[place] = 0.5 + radius * np.cos(angle), 0.5 + radius * np.sin(angle)
+    return points
+
+
+def _parted(count: int, edges: Sequence[tuple[int, int]]) -> Points:
+    """Return the layout of a sparse network: its largest part above, the others in rows below it."""
+    part = _parts(count, edges)
+    sizes = np.bincount(part, minlength=count)
+    largest = np.flatnonzero(part == int(np.argmax(sizes)))
+    others = [place for place in np.lexsort((np.arange(count), part)) if part[place] != part[largest[0]]]
+    inside = {int(place): number for number, place in enumerate(largest)}
+    own = [(inside[one], inside[other]) for one, other in edges if one in inside]
+    rows = -(-len(others) // PER_ROW)
+    high = 1.0 if not others else max(0.55, 1 - 0.09 * rows - 0.05)
+    points = np.zeros((count, 2))
+    points[largest] = _spread(_pulled(len(largest), own)) * (1.0, high)
+    for number, place in enumerate(others):
+        row, column = divmod(number, PER_ROW)
+        wide = min(PER_ROW, len(others) - row * PER_ROW)
+        points[place] = (column + 0.5) / wide, high + (1 - high) * (row + 1) / rows
+    return points
+
+
+PER_ROW = 24
+"""Chains of other parts that lie in a row."""
+
+
+def _parts(count: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Return of each chain the least number of a chain that lanes connect it with."""
+    part = np.arange(count)
+    one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    while True:
+        before = part.copy()
+        np.minimum.at(part, one, part[other])
+        np.minimum.at(part, other, part[one])
+        part = part[part]
+        if (part == before).all():
+            return part
+
+
+def _spread(points: Points) -> Points:
+    """Return points as evenly over a disc as they are many: each in its direction from the middle, as far as so many
+    others are nearer to it."""
+    middle = points.mean(axis=0)
+    away = points - middle
+    angle = np.arctan2(away[:, 1], away[:, 0])
+    rank = np.argsort(np.argsort(np.round((away**2).sum(axis=1), 9), kind="stable"), kind="stable")
+    radius = 0.5 * np.sqrt((rank + 0.5) / len(points))
+    found = np.stack([0.5 + radius * np.cos(angle), 0.5 + radius * np.sin(angle)], axis=1)
+    least = 0.62 / np.sqrt(len(points))
+    for _ in range(MIN_DISTANCE):
+        across = [np.subtract.outer(found[:, axis], found[:, axis]) for axis in (0, 1)]
+        distance = np.sqrt(across[0] ** 2 + across[1] ** 2) + 9 * np.eye(len(points))
+        short = np.maximum(least - distance, 0) / np.maximum(distance, 1e-6)
+        for axis in (0, 1):
+            found[:, axis] = np.clip(found[:, axis] + 0.5 * (across[axis] * short).sum(axis=1), 0, 1)
+        found = np.round(found, 9)
+    return found
+
+
+MIN_DISTANCE = 24
+"""Steps in which chains that lie too close are moved apart."""
+
+
+def _pulled(count: int, edges: Sequence[tuple[int, int]]) -> Points:
+    """Return the layout of Fruchterman and Reingold, begun from a circle."""
+    points = _circle(count, ())
+    one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+    ideal = 0.9 / np.sqrt(count)
+    rounds = ROUNDS if count <= LARGE else max(40, ROUNDS * LARGE // count)
+    for step in range(rounds):
+        moved = np.empty_like(points)
+        across = [np.subtract.outer(points[:, axis], points[:, axis]) for axis in (0, 1)]
+        push = ideal**2 / np.maximum(across[0] ** 2 + across[1] ** 2, 1e-6)
+        for axis in (0, 1):
+            moved[:, axis] = (across[axis] * push).sum(axis=1)
+        along = points[one] - points[other]
+        pull = along * (np.maximum(np.sqrt((along**2).sum(axis=1)), 1e-3) / ideal)[:, None]
+        np.add.at(moved, one, -pull)
+        np.add.at(moved, other, pull)
+        moved += (0.5 - points) * 0.6 * ideal  # so that parts without lanes between them stay in sight
+        length = np.maximum(np.sqrt((moved**2).sum(axis=1)), 1e-9)
+        heat = 0.12 * (1 - step / rounds) + 0.002
+        points = points + moved * (np.minimum(length, heat) / length)[:, None]
+        points = np.round(points, 9)  # what is beyond differs between machines
+    least, most = points.min(axis=0), points.max(axis=0)
+    found: Points = (points - least) / np.maximum(most - least, 1e-9)
+    return found
+
+
+def edge_widths(figures: Mapping[tuple[str, str], int], thin: float, wide: float) -> dict[tuple[str, str], float]:
+    """Return how wide edges are drawn, by what goes over them: by its logarithm, since traffic differs by decades."""
+    most = max(figures.values(), default=0)
+    if most <= 0:
+        return dict.fromkeys(figures, thin)
+    scale = (wide - thin) / np.log1p(most)
+    return {pair: round(thin + float(np.log1p(figure)) * float(scale), 2) for pair, figure in figures.items()}
+
+
+MAX_CHAINS = 400
+MAX_EDGES = 240
+"""Chains and edges that are drawn; of more those with trouble first, then those with most traffic: an eye follows no
+more lines than that, and the matrix beside the drawing has all."""
+
+DENSE_EDGES = 90
+"""From so many edges on they are thin, and let others shine through."""
+
+LABELLED, NAMED = 60, 30
+"""So many chains at most have all their names drawn; of more so many of those in trouble, or the busiest, have."""
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """What goes from a chain to another one, or to itself. ``href``: where it leads."""
+
+    source: str
+    destination: str
+    lanes: int
+    messages: int
+    pending: int
+    violated: int
+    href: str | None
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A chain. ``role``: that others depend on it, as a relay chain has one; ``href``: where it leads; ``label``: what
+    stands beside it, where that is not its name; ``seen``: whether anybody said which chain it is."""
+
+    name: str
+    href: str | None
+    role: str | None = None
+    label: str | None = None
+    seen: bool = True
+
+    @property
+    def called(self) -> str:
+        """Return what stands beside it."""
+        return self.name if self.label is None else self.label
+
+
+def draw_graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], weights: Mapping[str, PairWeight]) -> Markup:
+    """Return a network as SVG.
+
+    Args:
+        nodes: in the order in which the network has them, at most about ``MOST_CHAINS``.
+        edges: between them, those in trouble first, at most about ``MOST_EDGES``.
+        weights: violations, pending messages and messages of each node, by name, also of edges that are not drawn.
+    """
+    known = {node.name: weights.get(node.name, (0, 0, 0)) for node in nodes}
+    order = {node.name: place for place, node in enumerate(nodes)}
+    ranked = sorted(known, key=lambda name: (*(-each for each in known[name]), order[name]))
+    labelled = set(ranked[: LABELLED if len(ranked) <= LABELLED else NAMED])
+    return _svg(nodes, edges, known, labelled)
+
+
+def _svg(
+    nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], weights: Mapping[str, PairWeight], labelled: set[str]
+) -> Markup:
+    points = place_chains([node.name for node in nodes], {(edge.source, edge.destination) for edge in edges})
+    total = len(nodes)
+    radius = 18.0 if total <= 12 else 13.0 if total <= 40 else 8.0 if total <= 150 else 5.0
+    width, height = 1000.0, 240.0 if total <= 2 else 460.0 if total <= 12 else 640.0 if total <= 60 else 820.0
+    rim = sum((x - 0.5) ** 2 + (y - 0.5) ** 2 > 0.23 for x, y in points.values())
+    round_ = total > 12 and rim > 0.8 * total
+    if round_:
+        height = 860.0
+    across, down = 150.0, 150.0 if round_ else radius + 44
+    at = {
+        chain: (across + x * (width - 2 * across), height / 2 if total <= 2 else down + y * (height - 2 * down))
+        for chain, (x, y) in points.items()
+    }
+    crowded = len(edges) >= DENSE_EDGES
+    widest = 2.5 if crowded else 7.0 if total <= 60 else 3.5
+    wide = edge_widths({(edge.source, edge.destination): edge.messages for edge in edges}, 1.0, widest)
+    loops = {edge.source: edge for edge in edges if edge.source == edge.destination}
+    both = {(edge.source, edge.destination) for edge in edges}
+    lines = []
+    for edge in reversed(edges):  # what is in trouble lies on top
+        if edge.source != edge.destination:
+            curved = (edge.destination, edge.source) in both
+            lines.append(_edge(edge, at, radius, wide[edge.source, edge.destination], curved=curved))
+    middle = (width / 2, height / 2) if round_ else None
+    circles = [
+        _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled, middle)
+        for node in nodes
+    ]
+    said = f"The network: {count_words(total, 'chain')}, {count_words(len(edges), 'direction')} with messages"
+    box = {
+        "viewBox": f"0 0 {format_coordinate(width)} {format_coordinate(height)}",
+        "role": "group",
+        "aria-label": said,
+    }
+    classes = ["graph", *(["small"] if total <= 12 else []), *(["crowded"] if crowded else [])]
+    return svg_element("svg", {"class": " ".join(classes), **box}, [*lines, *circles])
+
+
+def _edge(
+    edge: GraphEdge, at: Mapping[str, tuple[float, float]], radius: float, width: float, *, curved: bool
+) -> Markup:
+    (x0, y0), (x1, y1) = at[edge.source], at[edge.destination]
+    long = math.hypot(x1 - x0, y1 - y0) or 1.0
+    ux, uy = (x1 - x0) / long, (y1 - y0) / long
+    bend = min(46.0, 0.14 * long + 8) if curved else 0.0
+    mx, my = (x0 + x1) / 2 - uy * bend, (y0 + y1) / 2 + ux * bend
+    sx, sy = _towards(x0, y0, mx, my, radius + 2)
+    tip = 5 + 1.3 * width
+    ex, ey = _towards(x1, y1, mx, my, radius + 3)
+    bx, by = _towards(x1, y1, mx, my, radius + 3 + tip)
+    start, middle, end = (f"{format_coordinate(x)} {format_coordinate(y)}" for x, y in ((sx, sy), (mx, my), (bx, by)))
+    drawn = f"M{start}Q{middle} {end}"
+    nx, ny = (by - ey) / tip, (ex - bx) / tip
+    half = 2.5 + 0.75 * width
+    head = (
+        f"M{format_coordinate(ex)} {format_coordinate(ey)}"
+        f"L{format_coordinate(bx + nx * half)} {format_coordinate(by + ny * half)}"
+        f"L{format_coordinate(bx - nx * half)} {format_coordinate(by - ny * half)}Z"
+    )
+    state = "bad" if edge.violated else _busy(edge.pending, edge.messages)
+    parts = [
+        svg_element("title", {}, _said(edge)),
+        svg_element("path", {"class": "seen", "d": drawn, "stroke-width": format_coordinate(width)}),
+        svg_element("path", {"class": "head", "d": head}),
+        svg_element("path", {"class": "hit", "d": drawn}),
+    ]
+    label = f"{_end(edge.source)} to {_end(edge.destination)}"
+    tag = "g" if edge.href is None else "a"
+    return svg_element(tag, {"class": f"edge {state}".strip(), "href": edge.href, "aria-label": label}, parts)
+
+
+def _node(
+    node: GraphNode,
+    at: tuple[float, float],
+    radius: float,
+    weights: Mapping[str, PairWeight],
+    loop: GraphEdge | None,
+    labelled: bool,
+    middle: tuple[float, float] | None,
+) -> Markup:
+    """Draw a chain. ``middle``: of a circle of many, outside of which names stand; None: they stand below."""
+    x, y = at
+    violated, pending, messages = weights[node.name]
+    said = [count_words(messages, "message"), f"{format_count(pending)} pending"]
+    said += [count_words(violated, "violation")] if violated else []
+    said += [node.role.replace("_", " ")] if node.role else []
+    parts = [svg_element("title", {}, f"{shorten_name(node.called)}\n{', '.join(said)}")]
+    if loop is not None and loop.messages:
+        ring = {
+            "cx": format_coordinate(x),
+            "cy": format_coordinate(y),
+            "r": format_coordinate(radius + 4),
+            "class": "loop",
+        }
+        parts.append(svg_element("circle", {**ring, "stroke-dasharray": "3 3"}))
+    parts.append(
+        svg_element("circle", {"cx": format_coordinate(x), "cy": format_coordinate(y), "r": format_coordinate(radius)})
+    )
+    if labelled:
+        parts.append(svg_element("text", {**_beside(at, radius, middle), "class": None}, safe_name(node.called, 22)))
+    state = "bad" if violated else _busy(pending, messages)
+    hub = "hub" if node.role else "" if node.seen else "unseen-end"
+    tag = "g" if node.href is None else "a"
+    classes = " ".join(each for each in ("node", state, hub) if each)
+    return svg_element(
+        tag, {"class": classes, "href": node.href, "aria-label": f"chain {shorten_name(node.called)}"}, parts
+    )
+
+
+UNSEEN_PAIR = "\0"
+"""How names of ends begin of which nobody said what chain they are; no chain's name does."""
+
+
+def _end(name: str) -> str:
+    return "a chain that was not seen" if name.startswith(UNSEEN_PAIR) else shorten_name(name)
+
+
+def _said(edge: GraphEdge) -> str:
+    lines = [f"{_end(edge.source)} → {_end(edge.destination)}"]
+    lines.append(
+        f"{count_words(edge.messages, 'message')} in {count_words(edge.lanes, 'lane')}, "
+        f"{format_count(edge.pending)} pending"
+    )
+    if edge.violated:
+        lines.append(count_words(edge.violated, "violation"))
+    return "\n".join(lines)
+
+
+def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] | None) -> dict[str, object]:
+    """Return where the name of a chain stands: on a circle in the direction from its middle, so that neighbours' names
+    do not cover each other."""
+    x, y = at
+    if middle is None or math.hypot(x - middle[0], y - middle[1]) < 0.5 * middle[1]:
+        return {"x": format_coordinate(x), "y": format_coordinate(y + radius + 3), "dy": "1em", "text-anchor": "middle"}
+    angle = math.degrees(math.atan2(y - middle[1], x - middle[0]))
+    left = abs(angle) > 90
+    turned = angle + 180 if left else angle
+    return {
+        "x": format_coordinate(x + (-1 if left else 1) * (radius + 6)),
+        "y": format_coordinate(y + 4),
+        "text-anchor": "end" if left else "start",
+        "transform": f"rotate({format_coordinate(turned)} {format_coordinate(x)} {format_coordinate(y)})",
+    }
+
+
+SHARES = (0.02, 0.15)
+"""Of so many messages as are pending an edge is a little, more and most yellow."""
+
+
+def _busy(pending: int, messages: int) -> str:
+    if not pending:
+        return ""
+    return f"busy-{1 + sum(pending > share * messages for share in SHARES)}"
+
+
+def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[float, float]:
+    """Return the point so far from one on the way to another."""
+    long = math.hypot(to_x - x, to_y - y) or 1.0
+    return x + (to_x - x) * far / long, y + (to_y - y) * far / long

@@ -1,0 +1,1 @@
+"""Gossip nodes as processes."""

@@ -1,0 +1,253 @@
+"""Traces of node processes, played into the state machine of all nodes at once.
+
+Every node's steps are taken in the order of their times; a step of several nodes at one time is one call. Three things
+must come out as the processes had them: what each life of each node got, step by step; that each packet that a node
+received is the next that the state machine of the sender sends on that connection; that each body that was to be hashed
+has its root. What a record must be like at all is looked at where it is read (``trace_rules``).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from causeway_proofs.substrate.egress import GossipedQueue, decode_gossip, egress_root
+
+from causeway.core.frame import concat
+from causeway.gossip.options import GossipOptions
+from causeway.gossip.processes.connection import message_limit
+from causeway.gossip.processes.step_trace import (
+    NO_DIGEST,
+    QUEUE,
+    ArrivedQueue,
+    Got,
+    Packet,
+    StepTrace,
+    outgoing_packets,
+    queue_arrivals,
+    step_inputs,
+)
+from causeway.gossip.processes.trace import InvalidRecord, ProcessRun, RecordedStep, RecordErrors, Trace
+from causeway.gossip.queues import needs_hashing
+from causeway.gossip.state import GossipState, start_nodes, state_from_tables, state_to_tables
+from causeway.gossip.step import StepInputs, step
+from causeway.gossip.step_io import merge_outputs
+from causeway.protocols.shared.digests import list_digests
+
+MOST_TOLD = 10
+"""Differences that are listed; all are counted."""
+
+Link = tuple[int, int, bytes]
+"""Who sends, to whom, in which session."""
+
+
+@dataclass
+class ReplayResult:
+    """What a replay came to. ``got``: queues that nodes got, in all lives; ``received``: packets that came from nodes
+    of the trace; ``differences``: what did not come out as the processes had it, the first ones as text; ``closed``:
+    whether the files are those that were there when all processes had ended."""
+
+    closed: bool = False
+    lives: int = 0
+    steps: int = 0
+    got: int = 0
+    received: int = 0
+    hashed: int = 0
+    different: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def differs(self, text: str) -> None:
+        """Note a difference."""
+        self.different += 1
+        if len(self.differences) < MOST_TOLD:
+            self.differences.append(text)
+
+
+@dataclass(order=True)
+class _Event:
+    """A step of a life, or with ``step`` None its begin: in the order of time, node, life, place."""
+
+    time: int
+    node: int
+    life: int
+    place: int
+    step: RecordedStep | None = field(compare=False)
+
+
+class Replay:
+    """Plays a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._options = trace, trace.options
+        nodes = np.array(trace.nodes, dtype=np.uint32)
+        self._state, _ = step(start_nodes(nodes, self._options), StepInputs(), 0, self._options)
+        self._life: dict[int, int] = {}
+        self._session: dict[tuple[int, int], bytes] = {}
+        self._sent: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
+        self._came: dict[Link, list[tuple[int, Packet]]] = defaultdict(list)
+        self.result = ReplayResult(trace.closed)
+
+    def run(self) -> ReplayResult:
+        """Play all of it, and return what it came to. Raises ``InvalidInput``: a file is no trace."""
+        waiting: list[_Event] = []
+        time = 0
+        for event in heapq.merge(*(self._events(life, steps) for life, steps in self._trace.lives())):
+            if event.time != time:
+                self._at(time, waiting)
+                time, waiting = event.time, []
+            waiting.append(event)
+        self._at(time, waiting)
+        for link in sorted(self._came):
+            self._compare(link)
+        return self.result
+
+    def _events(self, life: ProcessRun, steps: Iterator[RecordedStep]) -> Iterator[_Event]:
+        self.result.lives += 1
+        yield _Event(life.time, life.node, life.life, 0, None)
+        for place, recorded in enumerate(steps, 1):
+            yield _Event(recorded.taken.time, life.node, life.life, place, recorded)
+
+    def _at(self, time: int, events: Sequence[_Event]) -> None:
+        """Play what happened at one time: of each node one step after the other, of different nodes together."""
+        rounds: list[dict[int, _Event]] = []
+        of_node: Counter[int] = Counter()
+        for event in events:
+            if of_node[event.node] == len(rounds):
+                rounds.append({})
+            rounds[of_node[event.node]][event.node] = event
+            of_node[event.node] += 1
+        for some in rounds:
+            begins = [event for event in some.values() if event.step is None]
+            if begins:
+                self._begin(time, begins)
+            self._step(time, {node: event for node, event in some.items() if event.step is not None})
+
+    def _begin(self, time: int, events: Sequence[_Event]) -> None:
+        nodes = [event.node for event in events]
+        interval = self._options.purge_interval
+        self._state = start_replayed_nodes(self._state, nodes, time - time % interval + interval, self._options)
+        for event in events:
+            self._life[event.node] = event.life
+            for pair in [pair for pair in self._session if pair[0] == event.node]:
+                del self._session[pair]
+
+    def _step(self, time: int, events: Mapping[int, _Event]) -> None:
+        steps = {node: event.step for node, event in events.items() if event.step is not None}
+        for node, event in events.items():
+            if self._life[node] != event.life:
+                with RecordErrors(self._trace.folder / ProcessRun(node, event.life, 0).file, event.place):
+                    raise InvalidRecord(f"time: {time} ms, when life {self._life[node]} had begun")
+        taken = [(node, recorded.taken) for node, recorded in steps.items()]
+        for node, one in taken:
+            for peer in one.left:
+                self._session.pop((node, peer), None)
+            self._session |= {(node, peer): session for peer, session in one.came}
+            self._note(time, node, one)
+        # As a node does: what is to be hashed follows from all that comes before queues.
+        self._state, out = step(
+            self._state,
+            step_inputs([(node, replace(one, arrived=())) for node, one in taken], self._options),
+            time,
+            self._options,
+        )
+        rows = [(node, row) for node, one in taken for row in one.arrived]
+        columns = queue_arrivals(rows)
+        if columns is not None:
+            for (node, row), hashed in zip(
+                rows, needs_hashing(self._state, columns, self._options).tolist(), strict=True
+            ):
+                if row.found != (row.root if hashed else NO_DIGEST):
+                    self.result.differs(f"{time} ms: {_wrong_body(node, row, hashed)}")
+            self._state, then = step(self._state, StepInputs(queues=columns), time, self._options)
+            out = merge_outputs([out, then])
+        for node, peer, packet in outgoing_packets(out):
+            session = self._session.get((node, peer))
+            if session is not None:
+                self._sent[node, peer, session].append((time, packet))
+        got: dict[int, list[Got]] = defaultdict(list)
+        for node, *queue in zip(
+            out.got["node"].tolist(), list_digests(out.got["topic"]), list_digests(out.got["root"]), strict=True
+        ):
+            got[node].append((queue[0], queue[1]))
+        for node, recorded in steps.items():
+            self.result.steps += 1
+            self.result.got += len(recorded.got)
+            self._hash(node, recorded)
+            if got[node] != [*recorded.got]:
+                self._differs_in_got(time, node, {*recorded.got}, {*got[node]})
+
+    def _note(self, time: int, node: int, taken: StepTrace) -> None:
+        """Note what came from nodes of the trace: of a connection, declarations and queues each in their order."""
+        for row in taken.declared:
+            self._received(time, node, row.peer, row.heads)
+        for queue in taken.arrived:
+            self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
+
+    def _received(self, time: int, node: int, peer: int, packet: Packet) -> None:
+        self.result.received += 1
+        self._came[peer, node, self._session[node, peer]].append((time, packet))
+
+    def _compare(self, link: Link) -> None:
+        """Hold what came over a connection against what its sender sends: of each kind, the first of those, in order,
+        none before it was sent. (A step takes declarations before queues, whichever came first.)"""
+        source, destination, _ = link
+        for queues in (False, True):
+            came = [(time, packet) for time, packet in self._came[link] if (packet[:1] == (QUEUE,)) == queues]
+            sent = [(time, packet) for time, packet in self._sent[link] if (packet[:1] == (QUEUE,)) == queues]
+            for place, (time, packet) in enumerate(came):
+                if place >= len(sent) or sent[place][1] != packet or sent[place][0] > time:
+                    what = "queue" if queues else "declaration"
+                    self.result.differs(
+                        f"{time} ms: node {destination} received as {what} {place} of node {source} what that did not"
+                        f" send: {packet[-1].hex() if packet else 'no heads'}"
+                    )
+                    break
+
+    def _hash(self, node: int, recorded: RecordedStep) -> None:
+        """Compute the roots of the bodies that a step put into the pool."""
+        limit = message_limit(self._options)
+        for root, packet in recorded.bodies.items():
+            self.result.hashed += 1
+            queue = decode_gossip(packet, limit)
+            if not isinstance(queue, GossipedQueue) or egress_root(queue.messages) != root:
+                self.result.differs(
+                    f"{recorded.taken.time} ms: node {node} took a body as {root.hex()}, which it is not"
+                )
+
+    def _differs_in_got(self, time: int, node: int, theirs: set[Got], ours: set[Got]) -> None:
+        for who, queues in (("its process alone", theirs - ours), ("the state machine alone", ours - theirs)):
+            for _, root in sorted(queues):
+                life = self._life.get(node, 0)
+                self.result.differs(f"{time} ms: node {node}, life {life}: {root.hex()} was got by {who}")
+        if theirs == ours:
+            self.result.differs(f"{time} ms: node {node} got queues twice, or in another order")
+
+
+def start_replayed_nodes(state: GossipState, nodes: Sequence[int], purge: int, options: GossipOptions) -> GossipState:
+    """Return the state with these nodes as at their begin: without leaves, peers and pool; their next purge is at
+    ``purge`` (ms)."""
+    old, new = state_to_tables(state), state_to_tables(start_nodes(np.array(nodes, dtype=np.uint32), options))
+    new["nodes"] = new["nodes"].with_columns(purge=np.full(len(nodes), purge, dtype=np.uint64))
+    kept = {
+        name: frame.filter(~np.isin(frame["node"], nodes)) if "node" in frame else frame for name, frame in old.items()
+    }
+    return state_from_tables(
+        {name: concat([kept[name], new[name]]) if "node" in new[name] else kept[name] for name in new}
+    )
+
+
+def replay_trace(trace: Trace) -> ReplayResult:
+    """Return what a trace comes to when it is played. Raises ``InvalidInput``: a file is no trace."""
+    return Replay(trace).run()
+
+
+def _wrong_body(node: int, row: ArrivedQueue, hashed: bool) -> str:
+    """Return what is wrong with the digest of a body that came; ``hashed``: it is one that is to be hashed."""
+    if not hashed:
+        return f"node {node} hashed what node {row.peer} sent as {row.root.hex()}, which nobody need hash"
+    if row.found == NO_DIGEST:
+        return f"node {node} did not hash what node {row.peer} sent as {row.root.hex()}"
+    return f"node {row.peer} sent node {node} as {row.root.hex()} a body that has the root {row.found.hex()}"

@@ -1,0 +1,175 @@
+"""What a step of a node takes, as plain values: made of what came, written to traces, and put into columns for the
+state machine, of one node as of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from causeway_proofs.substrate.egress import MAX_CHAIN_HEADS
+
+from causeway.core.frame import Frame
+from causeway.gossip.options import GossipOptions
+from causeway.gossip.step import StepInputs
+from causeway.gossip.step_io import StepOutput
+from causeway.protocols.shared.digests import digests, list_digests
+
+NO_DIGEST = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedBlock:
+    """A relay block as a node's relay chain client gives it: ``unrouted``, for all parachains, in the runtime's order,
+    are the block in which a queue was issued, and its root. ``ancestors``: the nearest first."""
+
+    hash: bytes
+    number: int
+    ancestors: tuple[bytes, ...]
+    unrouted: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborDeclaration:
+    """A neighbour packet: ``heads``, the first five; ``count``: how many it declares."""
+
+    peer: int
+    heads: tuple[bytes, ...]
+    count: int
+    malformed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedQueue:
+    """A queue: ``found`` is the root of its body, zeros where that was not computed."""
+
+    peer: int
+    topic: bytes
+    root: bytes
+    messages: int
+    size: int
+    found: bytes = NO_DIGEST
+    malformed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrace:
+    """All of one step: peers that left, peers that came (and the session of each), leaves (None: as they were) with
+    their blocks, own queues (root, bytes), packets, queues."""
+
+    time: int
+    left: tuple[int, ...] = ()
+    came: tuple[tuple[int, bytes], ...] = ()
+    leaves: tuple[bytes, ...] | None = None
+    blocks: tuple[ImportedBlock, ...] = ()
+    kept: tuple[tuple[bytes, int], ...] = ()
+    declared: tuple[NeighborDeclaration, ...] = ()
+    arrived: tuple[ArrivedQueue, ...] = ()
+
+
+Got = tuple[bytes, bytes]
+"""A queue that is new in a node's pool: topic and root."""
+
+Packet = tuple[bytes, ...]
+"""What goes from one node to another: the heads that it declares, or a queue's topic and root behind ``QUEUE``."""
+
+QUEUE = b"queue"
+
+
+def step_inputs(taken: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> StepInputs:
+    """Return what nodes take, each once, as the state machine has it."""
+    some = [(node, one) for node, one in taken if one.leaves is not None]
+    return StepInputs(
+        disconnect=_pairs([(node, peer) for node, one in taken for peer in one.left]),
+        connect=_pairs([(node, peer) for node, one in taken for peer, _ in one.came]),
+        leaves=_leaves(some, options) if some else None,
+        kept=_kept([(node, root, size) for node, one in taken for root, size in one.kept]),
+        heads=_heads([(node, row) for node, one in taken for row in one.declared]),
+        queues=queue_arrivals([(node, row) for node, one in taken for row in one.arrived]),
+    )
+
+
+def _pairs(rows: Sequence[tuple[int, int]]) -> Frame | None:
+    if not rows:
+        return None
+    node, peer = (np.array(column, dtype=np.uint32) for column in zip(*rows, strict=True))
+    return Frame({"node": node, "peer": peer}, len(rows))
+
+
+def _leaves(taken: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> tuple[Frame, Frame, Frame]:
+    rows = [(node, leaf) for node, one in taken for leaf in one.leaves or ()]
+    node = np.array([node for node, _ in rows], dtype=np.uint32)
+    blocks = [*{block.hash: block for _, one in taken for block in one.blocks}.values()]
+    older = np.zeros((len(blocks), options.ancestors, 32), dtype=np.uint8)
+    for row, block in enumerate(blocks):
+        for place, ancestor in enumerate(block.ancestors[: options.ancestors]):
+            older[row, place] = np.frombuffer(ancestor, dtype=np.uint8)
+    listed = [(block.hash, issued, root) for block in blocks for issued, root in block.unrouted]
+    names = ("block", "issued", "root")
+    return (
+        Frame({"node": node, "hash": digests([leaf for _, leaf in rows])}, len(rows)),
+        Frame(
+            {
+                "hash": digests([block.hash for block in blocks]),
+                "number": np.array([block.number for block in blocks], dtype=np.uint64),
+                "ancestors": older,
+            },
+            len(blocks),
+        ),
+        Frame({name: digests([row[at] for row in listed]) for at, name in enumerate(names)}, len(listed)),
+    )
+
+
+def _kept(rows: Sequence[tuple[int, bytes, int]]) -> Frame | None:
+    if not rows:
+        return None
+    columns = {
+        "node": np.array([node for node, _, _ in rows], dtype=np.uint32),
+        "root": digests([root for _, root, _ in rows]),
+        "size": np.array([size for _, _, size in rows], dtype=np.uint64),
+    }
+    return Frame(columns, len(rows))
+
+
+def _heads(rows: Sequence[tuple[int, NeighborDeclaration]]) -> Frame | None:
+    found = _pairs([(node, row.peer) for node, row in rows])
+    if found is None:
+        return None
+    heads = np.zeros((len(rows), MAX_CHAIN_HEADS, 32), dtype=np.uint8)
+    for at, (_, row) in enumerate(rows):
+        some = row.heads[:MAX_CHAIN_HEADS]
+        heads[at, : len(some)] = digests([*some])
+    return found.with_columns(
+        count=np.array([row.count for _, row in rows], dtype=np.uint64),
+        heads=heads,
+        malformed=np.array([row.malformed for _, row in rows], dtype=bool),
+    )
+
+
+def queue_arrivals(rows: Sequence[tuple[int, ArrivedQueue]]) -> Frame | None:
+    """Return queues that came to nodes, as the state machine has them; None: none."""
+    found = _pairs([(node, row.peer) for node, row in rows])
+    if found is None:
+        return None
+    return found.with_columns(
+        topic=digests([row.topic for _, row in rows]),
+        root=digests([row.root for _, row in rows]),
+        found=digests([row.found for _, row in rows]),
+        messages=np.array([row.messages for _, row in rows], dtype=np.uint64),
+        size=np.array([row.size for _, row in rows], dtype=np.uint64),
+        malformed=np.array([row.malformed for _, row in rows], dtype=bool),
+    )
+
+
+def outgoing_packets(out: StepOutput) -> Iterator[tuple[int, int, Packet]]:
+    """Yield what nodes send, to whom: declarations first, so that a peer judges queues by them, then queues."""
+    rows = out.heads
+    for at, (node, peer, count) in enumerate(_listed(rows, "node", "peer", "count")):
+        yield node, peer, tuple(list_digests(rows["heads"][at, :count]))
+    rows = out.queues
+    for at, (node, peer) in enumerate(_listed(rows, "node", "peer")):
+        yield node, peer, (QUEUE, rows["topic"][at].tobytes(), rows["root"][at].tobytes())
+
+
+def _listed(rows: Frame, *names: str) -> Iterator[tuple[int, ...]]:
+    return zip(*(rows[name].tolist() for name in names), strict=True)

@@ -1,0 +1,1 @@
+"""Derivation of the ledger from a lake."""

@@ -1,0 +1,476 @@
+"""A ledger on disk or in an object store: sorted files by bucket, and commits that say which of them count.
+
+``ledger.json`` says what the folder is and how many buckets it has. A commit is one file of ``manifests/``, created
+last, whole and only if absent: it names the files that it adds with their seals, those that no longer count, and which
+rows of which input were taken. What no manifest names does not count. After each commit ``ledger.head`` names it: a
+ledger whose last manifests are gone is damaged, and not a shorter one. Now and then a file of ``checkpoints/`` says all
+that counts by then, so that opening a ledger reads that one and the manifests after it (``ledger_upkeep``).
+``docs/ledger.md`` is the page about the layout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.arrow_types import align_columns
+from causeway.ledger.commits import (
+    FORMAT,
+    FORMATS,
+    HEADLESS,
+    INPUTS_TABLE,
+    LEDGER_FILE,
+    LEDGER_HEAD,
+    MANIFESTS,
+    WHOLE_BUCKET,
+    CommitLost,
+    FilesMerged,
+    InputFile,
+    LedgerCommit,
+    LedgerDamaged,
+    LedgerHead,
+    StoredFile,
+    checkpoints_of,
+    commits_of,
+    inputs_from_table,
+    inputs_table,
+    ledger_reading,
+    read_checkpoint,
+    read_commit,
+    read_ledger_head,
+    table_schema,
+)
+from causeway.ledger.encodings import text_slices
+from causeway.ledger.row_order import LAYOUTS, MAX_BUCKETS, drop_repeats, message_buckets
+from causeway.ledger.schema import BOUNDED, DELTAS
+from causeway.storage.commit_log import decoded, encoded, read_record
+from causeway.storage.files import FileDamaged, Storage
+from causeway.storage.object_store import AlreadyExists
+from causeway.storage.parquet_files import StoredParquet, convert_arrow_errors
+from causeway.storage.paths import NotRegularFile
+
+ROW_GROUP = 1 << 18
+
+LOOSE_FOLDER = -1
+"""What the folder of files with rows of all buckets is called like a bucket."""
+
+LOOSE_TABLES = ("ledger", "value")
+"""Tables that have such files."""
+
+_LOOKS, _LOOKED_AT, _WORTH = 8, 512, 0.9
+"""At so many places of a column so many rows are looked at, and compressed to at most this part of them or not at all.
+"""
+
+_INLINE = 256
+"""Inputs of a commit that its manifest names itself; more of them are a file."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A stored ledger as of a commit. ``buckets``: how many it has; ``format``: of its files; ``number``: of the last
+    commit, -1: none, and ``last``: its digest; ``live``: the files that count; ``counts``: of all commits together.
+
+    ``recent``: the commits after that of the ``checkpoint`` from which it was read; ``gone``: as of ``Checkpoint``.
+    """
+
+    storage: Storage
+    buckets: int
+    digest: str
+    format: int = FORMAT
+    number: int = -1
+    last: str = ""
+    live: tuple[StoredFile, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    recent: tuple[LedgerCommit, ...] = ()
+    checkpoint: int = -1
+    gone: tuple[tuple[str, int], ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def files(self, table: str, bucket: int | None = None) -> list[StoredFile]:
+        """Return the files of a table, of one bucket or all. Those that have rows of all buckets (``bucket`` None, of
+        ``LOOSE_TABLES``) are files of each; the rows of ``waiting`` are rows of ``ledger``, too."""
+        table_schema(table)
+        every = self._by_table.get(table, [])
+        if table in WHOLE_BUCKET:
+            return every[-1:]
+        return every if bucket is None else self._by_bucket.get((table, bucket), []) + self._loose_files(table)
+
+    def uris(self, table: str) -> list[str]:
+        """Return the files of a table as other engines open them."""
+        return [self.storage.absolute(file.path) for file in self.files(table)]
+
+    def rows(self, bucket: int, columns: Sequence[str] | None = None, table: str = "ledger") -> pa.Table:
+        """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded;
+        of headers, watermarks and movements of value in that of ``ledger.chain_order``.
+
+        ``columns``: those wanted, in their order; default: all. Raises ``LedgerDamaged``, ``InvalidInput`` for a column
+        or bucket that is not there, or a ledger whose files were merged meanwhile.
+        """
+        schema = table_schema(table)
+        for name in columns or ():
+            if name not in schema.names:
+                raise InvalidInput(f"column {name}: not in {table}; it has {', '.join(schema.names)}")
+        if not 0 <= bucket < self.buckets:
+            raise InvalidInput(f"bucket {bucket}: must be from 0 to {self.buckets - 1}")
+        found = self._by_bucket.get((table, bucket), [])
+        loose = self.loose(bucket, table)
+        if table == "value":
+            parts = [*(self.read(file) for file in found), *([] if loose is None else [loose])]
+            layout, whole = LAYOUTS[table], pa.concat_tables([schema.empty_table(), *parts])
+            rows = layout.read(whole) if len(parts) > 1 or loose is not None else layout.deduplicate(whole)
+        elif (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
+            parts = [self.read(file, columns) for file in found]
+            rows = pa.concat_tables(parts) if parts else schema.empty_table()
+        elif table in LAYOUTS:
+            rows = LAYOUTS[table].in_order(pa.concat_tables([self.read(file) for file in found]).unify_dictionaries())
+        else:
+            parts = [schema.empty_table(), *(self.read(file) for file in found), *([] if loose is None else [loose])]
+            rows = drop_repeats(pa.concat_tables(parts))
+        return rows if columns is None else rows.select(list(columns))
+
+    def loose(self, bucket: int, table: str = "ledger") -> pa.Table | None:
+        """Return the rows of a bucket that lie in files with rows of all buckets, as they stand there; None: there are
+        none. Raises as ``rows``."""
+        if table not in LOOSE_TABLES:
+            return None
+        if table not in self._loose:
+            self._loose[table] = self._loose_rows(table)
+        return self._loose[table].get(bucket)
+
+    def table(self, table: str) -> pa.Table:
+        """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
+        parts = [self.read(file) for file in self.files(table)]
+        return pa.concat_tables(parts) if parts else table_schema(table).empty_table()
+
+    def quarantined(self) -> dict[str, int]:
+        """Return how many records are in quarantine for each reason. Raises ``LedgerDamaged``."""
+        reasons = pa.chunked_array(
+            [
+                self.read(file, ["reason"])["reason"].cast(pa.string()).combine_chunks()
+                for file in self.files("quarantine")
+            ],
+            pa.string(),
+        )
+        counts = ((each["values"].as_py(), each["counts"].as_py()) for each in reasons.value_counts())
+        return dict(sorted((str(reason), count) for reason, count in counts))
+
+    def taken(self) -> Iterator[InputFile]:
+        """Yield what was taken of which files."""
+        for file in self.files(INPUTS_TABLE):
+            rows = self.read(file)
+            try:
+                yield from inputs_from_table(rows)
+            except ValueError as error:
+                raise LedgerDamaged(f"{file.path} names an input that there cannot be: {error}") from None
+        for commit in self.recent:
+            yield from commit.inputs
+
+    def read(self, file: StoredFile, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of one file. Raises as ``rows``."""
+        schema = table_schema(file.table)
+        wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        with self.opened(file, whole=columns is None) as found:
+            names = [name for name in wanted.names if name in found.schema_arrow.names]
+            return align_columns(found.read(columns=names, use_threads=False), wanted)
+
+    @contextlib.contextmanager
+    def opened(self, file: StoredFile, *, whole: bool = False) -> Iterator[StoredParquet]:
+        """Open a file; what is found wrong with it in the body of a ``with`` statement is a ``LedgerDamaged``, too.
+        ``whole``: all of it will be read. Raises as ``rows``."""
+        with self.reading(file), self.parquet(file, whole=whole) as found:
+            yield found
+
+    def parquet(self, file: StoredFile, *, whole: bool = False) -> StoredParquet:
+        """Return an open file; whoever opens it closes it. Raises as ``rows``."""
+        with self.reading(file):
+            found = self.storage.parquet_file(file.path, file.seal, whole=whole)
+            found.require(table_schema(file.table), partly=self.format < FORMAT)
+            if found.metadata.num_rows != file.rows:
+                raise FileDamaged(file.path, f"has {found.metadata.num_rows:,} rows, and {file.rows:,} were written")
+            return found
+
+    @contextlib.contextmanager
+    def reading(self, file: StoredFile) -> Iterator[None]:
+        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LedgerDamaged``."""
+        try:
+            with ledger_reading(), convert_arrow_errors(file.path):
+                yield
+        except FileNotFoundError:
+            if file.path not in {other.path for other in open_ledger(self.storage.uri).live}:
+                text = "its files were merged anew while it was read; run again"
+                raise FilesMerged(f"{self.storage.uri}: {text}") from None
+            raise LedgerDamaged(f"{file.path} is missing") from None
+        except NotRegularFile as error:
+            raise LedgerDamaged(f"{file.path} {error.strerror}") from None
+
+    def after(self, commit: LedgerCommit) -> Ledger:
+        """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""
+        path = commits_of(self.storage).path(commit.number)
+        if commit.number != self.number + 1 or commit.before != (self.last or self.digest):
+            raise LedgerDamaged(f"{path} does not follow on the commit before it")
+        self._require_buckets(path, commit.files)
+        gone = set(commit.gone)
+        counts = {name: self.counts.get(name, 0) + count for name, count in commit.counts.items()}
+        return replace(
+            self,
+            number=commit.number,
+            last=commit.digest,
+            live=(*(file for file in self.live if file.path not in gone), *commit.files),
+            counts={**self.counts, **counts},
+            recent=(*self.recent, commit),
+            gone=(*self.gone, *((path, commit.number) for path in commit.gone)),
+        )
+
+    def _require_buckets(self, path: str, files: Iterable[StoredFile]) -> None:
+        """Raise ``LedgerDamaged`` where what a path says is of a bucket that there is not."""
+        for file in files:
+            if file.bucket is not None and file.bucket >= self.buckets:
+                raise LedgerDamaged(f"{path} names a file of bucket {file.bucket}, and there are {self.buckets}")
+
+    @cached_property
+    def _by_table(self) -> dict[str, list[StoredFile]]:
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.live:
+            found.setdefault(file.table, []).append(file)
+            if file.table == "waiting" and file.rows:
+                found.setdefault("ledger", []).append(file)
+        return found
+
+    @cached_property
+    def _by_bucket(self) -> dict[tuple[str, int], list[StoredFile]]:
+        found: dict[tuple[str, int], list[StoredFile]] = {}
+        for file in self.live:
+            if file.bucket is not None:
+                found.setdefault((file.table, file.bucket), []).append(file)
+        return found
+
+    def _loose_files(self, table: str) -> list[StoredFile]:
+        every = self._by_table.get(table, []) if table in LOOSE_TABLES else []
+        return [file for file in every if file.bucket is None]
+
+    @cached_property
+    def _loose(self) -> dict[str, dict[int, pa.Table]]:
+        return {}
+
+    def _loose_rows(self, table: str) -> dict[int, pa.Table]:
+        """Return the rows of the files that have rows of all buckets, by bucket."""
+        parts = [self.read(file) for file in self._loose_files(table)]
+        if not parts:
+            return {}
+        return group_by_bucket(pa.concat_tables(parts).unify_dictionaries().combine_chunks(), self.buckets, table)
+
+
+def group_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> dict[int, pa.Table]:
+    """Return rows of a table by their buckets, in the order in which they stand."""
+    if not rows.num_rows:
+        return {}
+    of_rows = message_buckets(rows, buckets) if table == "ledger" else LAYOUTS[table].buckets_of(rows, buckets)
+    order = np.argsort(of_rows, kind="stable")
+    ordered = rows.take(pa.array(order))
+    present, starts = np.unique(of_rows[order], return_index=True)
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    each = zip(present.tolist(), starts.tolist(), ends, strict=True)
+    return {bucket: ordered.slice(start, end - start) for bucket, start, end in each}
+
+
+def open_ledger(uri: str) -> Ledger:
+    """Return the ledger at a folder or URI. Raises ``InvalidInput`` where there is none, ``LedgerDamaged``."""
+    storage = Storage(uri)
+    try:
+        with ledger_reading():
+            about = read_record(storage, LEDGER_FILE, decoded)
+    except FileNotFoundError:
+        raise InvalidInput(f"{uri}: no ledger is there (no {LEDGER_FILE}); causeway ingest makes one") from None
+    if about.get("format") not in FORMATS:
+        known = ", ".join(map(str, FORMATS))
+        raise InvalidInput(f"{uri}: a ledger of format {about.get('format')}: must be one of {known}")
+    head = read_ledger_head(storage)  # before the manifests are listed: by then there are at least as many
+    if head is None and about["format"] not in HEADLESS:
+        raise LedgerDamaged(f"{LEDGER_HEAD} is missing")
+    buckets = about.get("buckets")
+    if type(buckets) is not int or not 1 <= buckets <= MAX_BUCKETS:
+        raise LedgerDamaged(f"{LEDGER_FILE}: buckets: {buckets!r:.80}: must be from 1 to {MAX_BUCKETS}")
+    ledger = _from_checkpoint(Ledger(storage, buckets, str(about["digest"]), about["format"]))
+    commits = commits_of(storage)
+    for number in commits.numbers():
+        if number > ledger.number:
+            if number != ledger.number + 1:
+                raise LedgerDamaged(f"{commits.path(ledger.number + 1)} is missing")
+            ledger = ledger.after(read_commit(storage, number))
+    if head is not None and head.number > ledger.number:
+        path = commits.path(ledger.number + 1)
+        raise LedgerDamaged(f"{path} is missing: {LEDGER_HEAD} names commit {head.number}")
+    if head is not None and head.number == ledger.number and head.commit != ledger.last:
+        raise LedgerDamaged(f"{commits.path(head.number)} is not the commit that {LEDGER_HEAD} names")
+    return ledger
+
+
+def _from_checkpoint(ledger: Ledger) -> Ledger:
+    """Return a ledger as of its last checkpoint that can be read; the one before it does as well."""
+    wrong: LedgerDamaged | None = None
+    checkpoints = checkpoints_of(ledger.storage)
+    for number in reversed(checkpoints.numbers()):
+        try:
+            known = read_checkpoint(ledger.storage, number)
+            ledger._require_buckets(checkpoints.path(number), known.files)
+        except LedgerDamaged as error:
+            wrong = wrong or error
+            continue
+        except FileNotFoundError:
+            continue  # removed just now: there are later ones
+        ledger = replace(ledger, number=number, last=known.commit, live=known.files, checkpoint=number)
+        return replace(ledger, counts=known.counts, gone=known.gone)
+    if wrong is not None and not ledger.storage.exists(commits_of(ledger.storage).path(0)):
+        raise wrong
+    return ledger
+
+
+def create_ledger(uri: str, buckets: int) -> Ledger:
+    """Make a ledger without rows. Raises ``InvalidInput`` where something else is, or another process just did."""
+    if not 1 <= buckets <= MAX_BUCKETS:
+        raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MAX_BUCKETS}")
+    storage = Storage(uri)
+    storage.make_folder(MANIFESTS)
+    if storage.exists("lake.json"):
+        raise InvalidInput(f"{uri}: a lake of a run is there; give ingest a folder of its own")
+    with contextlib.suppress(AlreadyExists):  # another process is making a ledger there
+        storage.create(LEDGER_HEAD, LedgerHead().content())
+    try:
+        storage.create(LEDGER_FILE, encoded({"format": FORMAT, "buckets": buckets}, in_lines=True))
+    except AlreadyExists:
+        raise InvalidInput(f"{uri}: another process is making a ledger there") from None
+    return open_ledger(uri)
+
+
+class LedgerWriter:
+    """Writes one commit on top of a ledger: files first, then the manifest.
+
+    ``token``: what its files have in their names; files that two processes write for the same commit have different
+    names, and one of the two commits counts.
+    """
+
+    def __init__(self, ledger: Ledger, token: str | None = None) -> None:
+        self.ledger = ledger
+        self.token = token or uuid.uuid4().hex[:16]
+        self._files: list[StoredFile] = []
+        self._gone: list[str] = []
+        self._numbers = itertools.count()
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of its files begin with: the number of the commit, and the token."""
+        return f"{self.ledger.number + 1:010}-{self.token}"
+
+    def write(self, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None) -> int:
+        """Write rows as one file, as they are sorted, and return how many; from any thread.
+
+        ``rows``: a table, or several that follow each other, of which one at a time is in memory; of those only the
+        last may have a length that is not a multiple of ``ROW_GROUP``.
+        """
+        file = write_file(self.ledger.storage, f"{self.prefix}-{next(self._numbers):06}", table, rows, bucket)
+        self._files.append(file)
+        return file.rows
+
+    def add(self, file: StoredFile) -> None:
+        """Take a file that was written elsewhere (``write_file``) under a name that begins with ``prefix``."""
+        self._files.append(file)
+
+    def remove(self, file: StoredFile) -> None:
+        """Let a file of the ledger no longer count."""
+        self._gone.append(file.path)
+
+    def commit(self, inputs: Sequence[InputFile], counts: Mapping[str, int]) -> LedgerCommit:
+        """Have the disk keep all files, and name them. Raises ``CommitLost`` when another process committed."""
+        storage, ledger = self.ledger.storage, self.ledger
+        if len(inputs) > _INLINE:
+            self.write(INPUTS_TABLE, inputs_table(inputs))
+            inputs = ()
+        files, self._files = sorted(self._files, key=lambda file: file.path), []
+        gone = [*self._gone, *(old.path for table in WHOLE_BUCKET for old in ledger.files(table) if _has(files, table))]
+        paths = [file.path for file in files]
+        storage.sync([*paths, *sorted({path.rsplit("/", 1)[0] for path in paths})])
+        number = ledger.number + 1
+        commit = LedgerCommit(number, ledger.last or ledger.digest, tuple(files), tuple(gone), tuple(inputs), counts)
+        try:
+            commits_of(storage).create(number, commit.content())
+        except AlreadyExists:
+            for name in paths:
+                storage.remove(name)
+            text = "another process committed to this ledger meanwhile; run again"
+            raise CommitLost(f"{storage.uri}: {text}") from None
+        written = read_commit(storage, number)
+        storage.put(LEDGER_HEAD, LedgerHead(number, written.digest).content())
+        return written
+
+    def abandon(self) -> None:
+        """Remove what was written and is part of no commit."""
+        for file in self._files:
+            self.ledger.storage.remove(file.path)
+
+
+def write_file(
+    storage: Storage, name: str, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None
+) -> StoredFile:
+    """Write rows as a file of a table, which counts when a commit names it. ``name``: begins with the ``prefix`` of
+    that commit's writer; ``rows``: as of ``LedgerWriter.write``."""
+    if bucket is not None:
+        folder = f"{table}/bucket={bucket:02}"
+    else:
+        folder = f"{table}/bucket={LOOSE_FOLDER}" if table in LOOSE_TABLES else table
+    storage.make_folder(folder)
+    path = f"{folder}/{name}.parquet"
+    parts = iter([rows] if isinstance(rows, pa.Table) else rows)
+    first = next(parts, table_schema(table).empty_table())
+    deltas, bounded = ([name for name in names if name in first.schema.names] for names in (DELTAS, BOUNDED))
+    count = size = 0
+    plain = [name for name, kind in zip(first.schema.names, first.schema.types, strict=True)
+             if pa.types.is_string(kind) and not _is_compressible(first[name])]  # fmt: skip
+    with storage.parquet_writer(path, first.schema, sync=False, deltas=deltas, statistics=bounded, plain=plain) as sink:
+        for part in itertools.chain([first], parts):
+            sink.write_table(part, row_group_size=ROW_GROUP)
+            count, size = count + part.num_rows, size + part.nbytes
+    return StoredFile(path, table, bucket, count, sink.seal, size)
+
+
+def _is_compressible(column: pa.ChunkedArray) -> bool:
+    """Return whether compressing a column of texts is worth its time: a look at some of them tells. Digests are not."""
+    sizes = [0, 0]
+    for begin in range(0, len(column), max(len(column) // _LOOKS, _LOOKED_AT)):
+        some = column.slice(begin, _LOOKED_AT).combine_chunks()
+        data, offsets = text_slices(some)
+        content = data[offsets[0] : offsets[-1]].tobytes()
+        if content:
+            sizes = [sizes[0] + len(content), sizes[1] + len(pa.compress(content, "lz4", asbytes=True))]
+    return sizes[1] <= _WORTH * sizes[0]
+
+
+def _has(files: Sequence[StoredFile], table: str) -> bool:
+    return any(file.table == table for file in files)
+
+
+__all__ = [
+    "LEDGER_FILE",
+    "LOOSE_TABLES",
+    "CommitLost",
+    "InputFile",
+    "Ledger",
+    "LedgerCommit",
+    "LedgerDamaged",
+    "LedgerWriter",
+    "StoredFile",
+    "create_ledger",
+    "group_by_bucket",
+    "open_ledger",
+    "write_file",
+]  # fmt: skip

@@ -1,0 +1,40 @@
+"""The data source ``causeway`` of Spark (``pipeline.source``) with the state of every committed height.
+
+    from causeway.network.spark_source import register_format
+
+    register_format(spark)
+    spark.read.format("causeway").option("table", "accounts").option("height", 17).load("my-lake")
+
+A height whose state is in no file is executed again, in the task that reads it. The option ``programs`` says where
+programs of one's own come from: folders, files of scenarios that they lie beside, and modules, separated by commas.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from causeway.dataframes import data_source
+from causeway.network.replay import StateReplay, recorded_deployment
+from causeway.programs.user_modules import ModuleSources
+from causeway.storage.lake import Lake
+from causeway.storage.table_schemas import StateReader
+
+
+class NetworkSource(data_source.LakeSource):
+    """The data source; ``register`` makes it known to a session."""
+
+    def state_at(self, lake: Lake) -> StateReader:
+        """Return what executes heights of a lake again."""
+        given = self.options.get("programs", "")
+        sources = ModuleSources.of(*filter(None, given.split(",")))
+        return StateReplay(lake, partial(recorded_deployment, lake, lake.about(), sources)).tables
+
+
+def register_format(session: SparkSession) -> None:
+    """Make the format known to a session."""
+    data_source.register_format(session, NetworkSource)
+
+
+__all__ = ["NetworkSource", "register_format"]

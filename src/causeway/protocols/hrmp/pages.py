@@ -1,0 +1,361 @@
+"""Pages: how a parachain packs messages for the channels to others, and which of them its block sends (ICMP reference
+X-6).
+
+The data of an HRMP message are a page of messages, or a signal:
+
+```
+01 Compact(index) (Compact(length) message)*        02 00 suspend        02 01 resume
+```
+``index`` is that of the first message in its lane: which messages came is read from the bytes that lead to the
+channel's head, and from nothing beside them.
+
+Lanes of a parachain: what others have consumed of them, and what closed channels took along (ICMP reference X-6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from causeway_proofs.order import U64, group_rows, stable_order
+from causeway_proofs.substrate import ScaleColumns, ScaleTypes, decode_compact, encode_compact, struct
+from causeway_proofs.substrate.errors import FailedToDecode
+
+from causeway.core.frame import Frame, concat
+from causeway.core.joins import lookup_rows
+from causeway.core.vocabulary import COLLECTED_MESSAGES, NO_INDEX, Event
+from causeway.protocols.contract import Chains, View
+from causeway.protocols.hrmp.acceptance import data_lengths
+from causeway.protocols.hrmp.state import HRMP_TABLES, PAGES_SCHEMA, PAIR, SENT_SCHEMA
+from causeway.protocols.relay_chain.errors import CHANNEL_CLOSED, NO_DESTINATION
+from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import HrmpOptions
+from causeway.protocols.relay_chain.state import State
+from causeway.protocols.shared.contents import decode_contents
+from causeway.protocols.shared.events import EventLog, event_rows
+from causeway.protocols.shared.messages import LANE
+
+
+class ChannelSignal(IntEnum):
+    """What a recipient tells a sender."""
+
+    NONE = 0
+    SUSPEND = 1
+    RESUME = 2
+
+
+MESSAGES = b"\x01"
+SIGNALS = {ChannelSignal.SUSPEND: b"\x02\x00", ChannelSignal.RESUME: b"\x02\x01"}
+
+MOST_BYTES = 2**24
+"""Of a message in a page."""
+
+_FRAGMENTS = ScaleColumns(ScaleTypes({"Fragment": struct(("data", "Vec<u8>"))}), "Fragment", "a message", MOST_BYTES)
+
+_LANE = ("source", "destination")
+_PAGE = PAGES_SCHEMA.names[len(_LANE) :]
+
+_Page = tuple[int, int, int, int, bytes]
+"""A page of a lane: its place, the block that began it, the first message, their number, the data."""
+
+
+def add_to_pages(pages: Frame, rows: Frame, messages: pa.LargeBinaryArray, limit: int) -> Frame:
+    """Return the pages with messages at their ends: each goes into the last page of its lane if it fits, else it begins
+    a new one. A page has at most ``limit`` bytes, unless its one message is longer.
+
+    ``rows``: ``source``, ``destination``, ``index`` of each message, in the order of their lanes, and ``number``: the
+    block that sends it.
+    """
+    if len(rows) == 0:
+        return pages
+    fragments = _FRAGMENTS.encode({"data": messages})
+    cuts = np.frombuffer(fragments.buffers()[1], dtype=np.int64)[fragments.offset : fragments.offset + len(rows) + 1]
+    content = memoryview(fragments.buffers()[2] or b"")
+    groups = group_rows(*(rows[name] for name in _LANE))
+    lanes = rows.select(_LANE).take(groups.starts)
+    last = _last_pages(pages, lanes)
+    begun: list[tuple[int, int, int, int, bytes]] = [
+        *zip(*(_list(pages.take(last[last >= 0])[name]) for name in _PAGE), strict=True)
+    ]
+    made: list[tuple[Any, ...]] = []
+    ends = zip(*(lanes[name].tolist() for name in _LANE), strict=True)
+    for lane, (start, count), known in zip(
+        ends, zip(groups.starts, groups.counts, strict=True), last >= 0, strict=True
+    ):
+        page = begun.pop(0) if known else None
+        filled = _filled(page, rows, cuts, content, (int(start), int(start + count)), limit)
+        made += [(*lane, *one) for one in filled]
+    columns = dict(zip(PAGES_SCHEMA.names, zip(*made, strict=True), strict=True))
+    added = Frame(
+        {
+            name: pa.array(column, pa.binary())
+            if name == "data"
+            else np.array(column, dtype=PAGES_SCHEMA.field(name).type.to_pandas_dtype())
+            for name, column in columns.items()
+        },
+        len(made),
+    )
+    stays = np.ones(len(pages), dtype=bool)
+    stays[last[last >= 0]] = False
+    return _ordered("pages", concat([pages.filter(stays), added]))
+
+
+def _list(column: Any) -> list[Any]:
+    found: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
+    return found
+
+
+def _last_pages(pages: Frame, lanes: Frame) -> npt.NDArray[np.int64]:
+    """Return the row of the last page of each lane, -1 where it has none."""
+    if len(pages) == 0:
+        return np.full(len(lanes), -1, dtype=np.int64)
+    groups = group_rows(*(pages[name] for name in _LANE))
+    at = lookup_rows(pages.select(_LANE).take(groups.starts), lanes, _LANE)
+    return np.where(at >= 0, (groups.starts + groups.counts - 1)[at], -1)
+
+
+def _filled(
+    begun: _Page | None,
+    rows: Frame,
+    cuts: npt.NDArray[np.int64],
+    content: memoryview,
+    of_lane: tuple[int, int],
+    limit: int,
+) -> Iterator[_Page]:
+    """Yield the pages of one lane from its last one on."""
+    (start, stop), place = of_lane, 0
+    if begun is not None:
+        place, number, first, held, data = begun
+        end = _fits(cuts, start, stop, limit - len(data))
+        yield place, number, first, held + end - start, data + bytes(content[cuts[start] : cuts[end]])
+        start, place = end, place + 1
+    while start < stop:
+        first = int(rows["index"][start])
+        data = MESSAGES + encode_compact(first)
+        end = max(_fits(cuts, start, stop, limit - len(data)), start + 1)
+        data += bytes(content[cuts[start] : cuts[end]])
+        yield place, int(rows["number"][start]), first, end - start, data
+        start, place = end, place + 1
+
+
+def _fits(cuts: npt.NDArray[np.int64], start: int, stop: int, room: int) -> int:
+    """Return the row after the last of those from ``start`` that fit into ``room`` bytes together."""
+    return int(start + np.searchsorted(cuts[start + 1 : stop + 1], cuts[start] + room, side="right"))
+
+
+class OutgoingPages(NamedTuple):
+    """What blocks send (``SENT_SCHEMA``), and what is left: the pages, and what is due to other chains."""
+
+    sent: Frame
+    pages: Frame
+    ends: Frame
+
+
+def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, options: HrmpOptions) -> OutgoingPages:
+    """Take what the blocks of ``chains`` send: to a recipient the signal that is due to it, else the first page, where
+    the channel has room and did not suspend its sender; of too many recipients those with the oldest pages."""
+    due = np.flatnonzero((ends["signal"] != ChannelSignal.NONE) & np.isin(ends["chain"], chains))
+    firsts = group_rows(*(pages[name] for name in _LANE)).starts
+    firsts = firsts[np.isin(pages["source"][firsts], chains)]
+    heads = pages.take(firsts)
+    other = lookup_rows(
+        ends, heads.with_columns(chain=heads["source"], foreign=heads["destination"]), ("chain", "foreign")
+    )
+    known = np.maximum(other, 0)
+    silent = np.zeros(len(heads), dtype=bool)
+    if len(ends):
+        back = (
+            lookup_rows(channels, heads.with_columns(sender=heads["destination"], recipient=heads["source"]), PAIR) >= 0
+        )
+        # Who closed the channel back cannot resume anybody over it.
+        suspended = (ends["suspended_by"][known] == 1) & back
+        silent = (other >= 0) & (suspended | (ends["signal"][known] != ChannelSignal.NONE))
+    heads, firsts = heads.filter(~silent), firsts[~silent]
+    signals = _signal_rows(ends.take(due))
+    rows = concat(
+        [
+            signals.with_columns(age=np.zeros(len(due), dtype=np.uint64), row=due, page=np.zeros(len(due), dtype=bool)),
+            _to_relay(heads.with_columns(to=heads["destination"]).select(["source", "to", "data"])).with_columns(
+                age=heads["number"] + np.uint64(1), row=firsts, page=np.ones(len(heads), bool)
+            ),
+        ]
+    )
+    at = lookup_rows(channels, rows.with_columns(sender=rows["source"], recipient=rows["to"]), PAIR)
+    open_ = at >= 0
+    channel, size = channels.take(at[open_]), data_lengths(rows)[open_]
+    fits = (channel["closing"] == 0) & (size <= channel["max_message_size"])
+    fits &= channel["total_size"].astype(np.int64) + size <= channel["max_total_size"]
+    open_[open_] = fits & (channel["msg_count"] < channel["max_capacity"])
+    rows = rows.filter(open_)
+    rows = rows.take(stable_order(rows["source"], rows["age"], rows["to"]))
+    rows = rows.filter(group_rows(rows["source"]).ranks() < options.max_messages_per_candidate)
+    rows = rows.take(stable_order(rows["source"], rows["to"]))
+    rows = rows.with_columns(place=group_rows(rows["source"]).ranks().astype(np.uint32))
+    of_page = rows["page"]
+    stays = np.ones(len(pages), dtype=bool)
+    stays[rows["row"][of_page]] = False
+    signal = ends["signal"].copy()
+    signal[rows["row"][~of_page]] = ChannelSignal.NONE
+    return OutgoingPages(
+        rows.select(SENT_SCHEMA.names), pages.filter(stays), drop_silent_ends(ends.with_columns(signal=signal))
+    )
+
+
+def _signal_rows(ends: Frame) -> Frame:
+    data = [SIGNALS[ChannelSignal(signal)] for signal in ends["signal"].tolist()]
+    rows = Frame({"source": ends["chain"], "to": ends["foreign"]}, len(ends))
+    return _to_relay(rows.with_columns(data=pa.array(data, pa.binary())))
+
+
+def _to_relay(rows: Frame) -> Frame:
+    return rows.with_columns(destination=np.full(len(rows), RELAY_POSITION, dtype=np.uint32))
+
+
+def drop_silent_ends(ends: Frame) -> Frame:
+    """Return the rows of ``ends`` without those that say nothing."""
+    says = ends["head"].any(axis=1)
+    for name in ("suspended", "suspended_by", "signal"):
+        says |= ends[name] != 0
+    return ends.filter(says)
+
+
+def _ordered(name: str, rows: Frame) -> Frame:
+    return rows.take(stable_order(*(rows[key] for key in HRMP_TABLES[name].order)))
+
+
+class PageContents(NamedTuple):
+    """What is in pages: messages, the page (its row) and the index in its lane of each; and which pages are malformed:
+    of those no message is taken."""
+
+    messages: pa.LargeBinaryArray
+    page: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.uint64]
+    malformed: npt.NDArray[np.bool_]
+
+
+def read_pages(pages: Frame) -> PageContents:
+    """Return what is in the ``data`` of pages."""
+    found: list[bytes] = []
+    rows: list[int] = []
+    indices: list[int] = []
+    malformed = np.zeros(len(pages), dtype=bool)
+    for row, data in enumerate(pages["data"].to_pylist()):
+        try:
+            first, fragments = _fragments(data)
+        except FailedToDecode:
+            malformed[row] = True
+        else:
+            found += fragments
+            rows += [row] * len(fragments)
+            indices += range(first, first + len(fragments))
+    return PageContents(
+        pa.array(found, pa.large_binary()),
+        np.array(rows, dtype=np.int64),
+        np.array(indices, dtype=np.uint64),
+        malformed,
+    )
+
+
+def _fragments(data: bytes) -> tuple[int, list[bytes]]:
+    """Return the index of the first message of a page, and all. Raises ``FailedToDecode``."""
+    if data[:1] != MESSAGES:
+        raise FailedToDecode("a page begins with another byte")
+    first, at = decode_compact(data, 1, "a page")
+    found = []
+    while at < len(data):
+        length, at = decode_compact(data, at, "a page")
+        if at + length > len(data):
+            raise FailedToDecode("a page ends inside a message")
+        found.append(data[at : at + length])
+        at += length
+    if first + len(found) >= NO_INDEX:
+        raise FailedToDecode("a page has messages behind the last index of a lane")
+    return first, found
+
+
+def _cursors(queues: Frame, view: View) -> U64:
+    """Return up to which index each lane is consumed by its destination."""
+    cursors = view.tables["cursors"]
+    at = lookup_rows(cursors, queues.select(LANE), ("destination", "source", "substream"))
+    known = np.maximum(at, 0)
+    seen = cursors["index"][known] if len(cursors) else np.zeros(len(queues), dtype=np.uint64)
+    return np.maximum(queues["begin"], np.where(at >= 0, seen, 0).astype(np.uint64))
+
+
+def lost_lanes(state: State, view: View, chains: np.ndarray) -> Frame:
+    """Return the lanes of ``chains`` to others with messages that a closed channel took along: with ``begin`` and
+    ``end``, the indices of these messages.
+
+    Lost is what has left the pages, is not consumed, and has no channel: a sender whose last block is included knows
+    both ends after the same blocks. To a parachain that is not registered the pages are lost, too.
+    """
+    queues, pages = state["queues"], state["pages"]
+    away = queues.filter((queues["source"] != queues["destination"]) & np.isin(queues["source"], chains))
+    first = pages.take(group_rows(pages["source"], pages["destination"]).starts)
+    at = lookup_rows(first, away, ("source", "destination"))
+    end = away["next_index"].copy()
+    paras = view.tables["paras"]
+    kept = (at >= 0) & np.isin(away["destination"], paras["para"][paras["active"] == 1])
+    end[kept] = first["first"][at[kept]]
+    begin = _cursors(away, view)
+    channels = view.tables["channels"]
+    open_ = lookup_rows(channels, away.with_columns(sender=away["source"], recipient=away["destination"]), PAIR) >= 0
+    return away.select(LANE).with_columns(begin=begin, end=end).filter(~open_ & (end > begin))
+
+
+def drop_lost(state: State, lanes: Frame, own: Frame, view: View, log: EventLog) -> State:
+    """Return the state without what was lost (``lost``); ``own``: these messages, each of which leaves an event."""
+    if len(lanes) == 0:
+        return state
+    paras, pages = view.tables["paras"], state["pages"]
+    gone = np.isin(own["destination"], paras["para"][paras["active"] == 0])
+    for rows, reason in ((own.filter(gone), NO_DESTINATION), (own.filter(~gone), CHANNEL_CLOSED)):
+        log.add(event_rows(rows, Event.DROPPED, chain=rows["source"], on_lane=True, reason=reason))
+    at = lookup_rows(lanes, pages, ("source", "destination"))
+    inside = (at >= 0) & (pages["first"] < lanes["end"][np.maximum(at, 0)])
+    state = state.with_tables(pages=pages.filter(~inside)) if inside.any() else state
+    return state.with_lanes(state.lanes().advance(lanes.select(LANE), lanes["end"]))
+
+
+def drop_consumed(state: State, view: View, log: EventLog) -> State:
+    """Return the state without what the chains that it was for have consumed."""
+    queues = state["queues"]
+    if len(queues) == 0:
+        return state
+    to = _cursors(queues, view)
+    gone = (queues["source"] != queues["destination"]) & (to > queues["begin"])
+    if not gone.any():
+        return state
+    lanes = queues.filter(gone).select(LANE)
+    log.collected(lanes, COLLECTED_MESSAGES, queues["begin"][gone], to[gone])
+    return state.with_lanes(state.lanes().advance(lanes, to[gone]))
+
+
+def page_entries(pages: Frame) -> Frame:
+    """Return what pages (``WAITING_SCHEMA``) are in lanes: ``LANE``, ``to``, ``first``, ``count``; nothing of those
+    that have no message."""
+    opened = read_pages(pages)
+    groups = group_rows(opened.page)
+    lanes = _lanes_of(pages, opened.page[groups.starts])
+    return lanes.with_columns(
+        to=lanes["destination"], first=opened.indices[groups.starts], count=groups.counts.astype(np.uint64)
+    )
+
+
+def _lanes_of(pages: Frame, rows: np.ndarray) -> Frame:
+    """Return the lane of each of some pages."""
+    zero = np.zeros(len(rows), dtype=np.uint64)
+    return Frame({"source": pages["sender"][rows], "destination": pages["chain"][rows], "substream": zero}, len(rows))
+
+
+def page_bodies(pages: Frame) -> tuple[Frame, Frame]:
+    """Return the messages in pages, in their order, as messages in lanes, and the pages that are malformed."""
+    opened = read_pages(pages)
+    variant, messages = decode_contents(opened.messages)
+    lanes = _lanes_of(pages, opened.page)
+    messages = messages.with_columns(**{name: lanes[name] for name in LANE}, index=opened.indices)
+    return messages.filter(variant >= 0), pages.filter(opened.malformed)

@@ -1,0 +1,228 @@
+"""Transactions of relayers from outside, as bytes: processes of their own that carry headers and single proofs (IBC
+reference 3.5). Nothing is believed but what is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.errors import ProofError
+from causeway_proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway_proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway_proofs.protobuf import parse_canonical
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
+from causeway.core.frame import Frame
+from causeway.protocols.ibc.calls import receipt
+from causeway.protocols.ibc.calls.call import CallContext, CallRun
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.expiry import is_expired
+from causeway.protocols.ibc.keys import QueueKey, parse_key
+from causeway.protocols.ibc.packets import Packet, Receipt, decode_packet, decode_position, decode_receipt
+from causeway.protocols.ibc.progress import Pair, Span
+from causeway.protocols.ibc.queue_entries import ENTRIES_SCHEMA
+from causeway.protocols.ibc.state import SEND, State, lanes_of
+
+ANSWERING = ("receipt", "timeout")
+"""Calls that end packets of the zone that is called."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What ``user`` brought to the zone ``chain``: calls in order, or None for what is no transaction."""
+
+    chain: int
+    user: int
+    content: wire.Transaction | None
+
+    def calls(self) -> Iterator[tuple[str, Any]]:
+        """Yield the calls: the kind of each, and what is submitted."""
+        for call in self.content.calls if self.content is not None else ():
+            kind = call.WhichOneof("call")
+            if kind is not None:
+                yield kind, getattr(call, kind)
+
+
+def transactions(carried: pa.Table, context: Context) -> tuple[Transaction, ...]:
+    """Return the transactions that zones which make a block now take, in the order in which they came."""
+    chain = context.zones.positions_of(carried["chain"].to_numpy())
+    columns = chain.tolist(), carried["carrier"].to_pylist(), carried["payload"].to_pylist()
+    running = set(context.chains.tolist())
+    rows = zip(*columns, strict=True)
+    return tuple(Transaction(zone, user, _read(payload)) for zone, user, payload in rows if zone in running)
+
+
+def _read(payload: bytes) -> wire.Transaction | None:
+    try:
+        return parse_canonical(wire.Transaction, payload, "a transaction")
+    except ProofError:
+        return None
+
+
+@dataclass(frozen=True)
+class SingleSubmission(CallRun):
+    """One call with a proof: a run of one."""
+
+    chain: int
+    counterparty: int
+    submit: wire.Submit
+
+    @property
+    def pair(self) -> Pair:  # type: ignore[override]
+        """Return the connection that the call is about."""
+        return self.chain, self.counterparty
+
+    @property
+    def height(self) -> int:  # type: ignore[override]
+        """Return the height of the header under which something is proved."""
+        height: int = self.submit.height
+        return height
+
+    @cached_property
+    def key(self) -> QueueKey | None:  # type: ignore[override]
+        """Return what is proved, None for what is no key."""
+        try:
+            return parse_key(self.submit.key)
+        except IbcError:
+            return None
+
+    @property
+    def index(self) -> int:
+        """Return the index that the key names, 0 for a head, a tail, and what is no key."""
+        return self.key.index if self.key is not None else 0
+
+    def entries(self) -> Span:
+        """Return the index that is submitted."""
+        return self.index, self.index + 1
+
+    def count(self) -> int:
+        """Return 1."""
+        return 1
+
+    def proven_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return ``stop`` if the proof leads to ``root``, else ``first``."""
+        try:
+            verify_membership(TENDERMINT_SPEC, root, self.submit.proof, self.submit.key, self.submit.value)
+        except ProofError:
+            return first
+        return stop
+
+    def absent_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return ``stop`` if the proof shows under ``root`` that nothing lies under the key, which is said by a value
+        without a byte, else ``first``."""
+        if self.submit.value:
+            return first
+        try:
+            verify_non_membership(TENDERMINT_SPEC, root, self.submit.proof, self.submit.key)
+        except ProofError:
+            return first
+        return stop
+
+    def is_late(self, block: CallContext) -> bool:
+        """Return whether the value is a packet that is past its limits in this block."""
+        if self.packet is None or not self.packet.limited:
+            return False
+        limits, context = (self.packet.max_height, self.packet.max_time), block.context
+        return bool(is_expired(*limits, context.height, context.time, context.options.expiry))
+
+    @cached_property
+    def packet(self) -> Packet | None:
+        """Return the packet that the value is, None for what is none."""
+        try:
+            return decode_packet(self.submit.value)
+        except IbcError:
+            return None
+
+    @cached_property
+    def receipt(self) -> Receipt | None:
+        """Return the receipt that the value is, None for what is none."""
+        try:
+            return decode_receipt(self.submit.value)
+        except IbcError:
+            return None
+
+    def has_packet(self, *, limited: bool) -> bool:
+        """Return whether the value is a packet; ``limited``: whether it may have limits."""
+        return self.packet is not None and (limited or not self.packet.limited)
+
+    def has_receipt(self) -> bool:
+        """Return whether the value is a receipt of this network's programs."""
+        if self.receipt is None:
+            return False
+        try:
+            receipt.receipt_row(self.receipt)
+        except IbcError:
+            return False
+        return True
+
+    def position(self) -> int | None:
+        """Return the head or tail that the value is, None for what is none."""
+        try:
+            return decode_position(self.submit.value)
+        except IbcError:
+            return None
+
+
+def own_packets_for(found: tuple[Transaction, ...], own: Frame, state: State, context: Context) -> Frame:
+    """Return the ranges of our own packets that transactions may end: lane, ``begin``, ``end``.
+
+    ``own``: those that the relayers before them may end.
+    """
+    before: dict[tuple[int, int], int] = {}
+    for source, destination, stop in zip(
+        *(own[name].tolist() for name in ("source", "destination", "end")), strict=True
+    ):
+        before[source, destination] = max(stop, before.get((source, destination), 0))
+    named: dict[tuple[int, int], list[int]] = {}
+    late: dict[tuple[int, int], int] = {}
+    for transaction in found:
+        for kind, submit in transaction.calls():
+            if kind not in ANSWERING:
+                continue
+            pair = (transaction.chain, context.zones.positions.get(submit.remote, transaction.chain))
+            named.setdefault(pair, []).append(SingleSubmission(*pair, submit).index)
+            late[pair] = late.get(pair, 0) + (kind == "timeout")
+    pairs = np.array(list(named), dtype=np.uint32).reshape(-1, 2)
+    lanes = lanes_of(pairs[:, 0], pairs[:, 1], SEND)
+    begins, ends = (state.queues.read_counters(name, lanes).tolist() for name in ("begin", "next_index"))
+    ranges: list[tuple[int, int, int, int]] = []
+    for pair, begin, end in zip(named, begins, ends, strict=True):
+        if pair[0] == pair[1]:
+            continue
+        ranges += [(*pair, index, index + 1) for index in set(named[pair]) if begin <= index < end]
+        if late[pair] and context.options.order == "ordered":
+            # Such a time-out ends the packet that is then at the head: each call before it may have moved it on by one.
+            stop = min(end, max(begin, before.get(pair, 0)) + len(named[pair]))
+            ranges += [(*pair, begin, stop)] if stop > begin else []
+    columns = np.array(sorted(ranges), dtype=np.uint64).reshape(-1, 4)
+    return lanes_of(columns[:, 0], columns[:, 1], SEND).with_columns(begin=columns[:, 2], end=columns[:, 3])
+
+
+def entry_frame(rows: list[dict[str, Any]]) -> Frame:
+    """Return entries that came as bytes: their message columns, lane, ``index``, ``sequence`` and ``forced``; numbers
+    and texts that a row does not name are 0 and empty."""
+    columns: dict[str, Any] = {}
+    for item in _ENTRY_SCHEMA:
+        if pa.types.is_dictionary(item.type):
+            columns[item.name] = pa.array([row.get(item.name, "") for row in rows], pa.string()).dictionary_encode()
+        elif pa.types.is_binary(item.type):
+            columns[item.name] = pa.array([row.get(item.name, b"") for row in rows], pa.binary())
+        else:
+            values = [row.get(item.name, 0) for row in rows]
+            columns[item.name] = np.array(values, dtype=item.type.to_pandas_dtype())
+    return Frame(columns, len(rows))
+
+
+_ENTRY_SCHEMA = pa.schema(
+    [
+        *ENTRIES_SCHEMA,
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("forced", pa.uint8(), nullable=False),
+    ]
+)

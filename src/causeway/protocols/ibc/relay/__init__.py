@@ -1,0 +1,1 @@
+"""Relayers of zones."""

@@ -1,0 +1,123 @@
+"""What relayers see, and the form of what they submit (IBC reference 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.order import U64
+
+from causeway.core.frame import Frame
+from causeway.core.joins import lookup_rows
+from causeway.protocols.contract import View
+from causeway.protocols.ibc.client import header_times
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.state import connection_rows
+from causeway.protocols.shared.messages import LANE, LANE_FIELDS
+
+
+class SubmissionKind(IntEnum):
+    """What a submission asks of the zone, in the order in which a relayer's submissions about one chain are judged."""
+
+    RECEIVE = 0
+    RECEIPT = 1
+    TIMEOUT = 2
+    CLEANUP = 3
+    UPDATE = 4
+    """Nothing but the header, which everything else brings, too: it is always the first."""
+    MISBEHAVIOUR = 5
+    """Evidence against a chain, before everything else; never among the submissions of the plan."""
+
+
+NO_PROOF = -1
+"""The ``proof`` of a submission that has none."""
+
+
+class Alteration(IntEnum):
+    """What a malicious relayer did to a submission."""
+
+    NONE = 0
+    TAMPERED = 1
+    STALE_HEADER = 2
+    FOREIGN = 3
+
+
+SUBMISSIONS_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        pa.field("relayer", pa.uint32(), nullable=False),
+        pa.field("call", pa.uint8(), nullable=False),
+        pa.field("begin", pa.uint64(), nullable=False),
+        pa.field("end", pa.uint64(), nullable=False),
+        pa.field("alteration", pa.uint8(), nullable=False),
+        pa.field("proof", pa.int64(), nullable=False),
+    ]
+)
+"""One row a run that a relayer submits to ``destination``: entries ``begin`` to ``end`` - 1 of the queue ``substream``
+that ``source`` keeps for it. ``proof``: the row of the proofs seen that covers it."""
+
+
+@dataclass(frozen=True)
+class RelayerView:
+    """What relayers see for the zones that make a block: the rows shown to them as destinations.
+
+    ``queues``: other zones' queues for them. ``proofs``: what those zones prove. ``headers``: one row a zone
+    (``HEADERS_SCHEMA``) of the height before. ``under``: the headers that queues and proofs are of, one a connection
+    at most (``chain``, ``counterparty``, ``height``, ``time``); None: those of the height before.
+    """
+
+    queues: Frame
+    proofs: Frame
+    headers: Frame
+    under: Frame | None = None
+
+    @classmethod
+    def of(cls, view: View, context: Context) -> RelayerView:
+        """Return what is shown to ``context.chains``."""
+        queues, proofs = (
+            view.tables[name].filter(
+                (view.tables[name]["source"] != view.tables[name]["destination"])
+                & np.isin(view.tables[name]["destination"], context.chains)
+            )
+            for name in ("queues", "proofs")
+        )
+        return cls(queues, proofs, view.headers)
+
+    @cached_property
+    def signed_headers(self) -> Mapping[int, bytes]:
+        """Return the signed header of each zone that is seen, without a byte where it has none yet."""
+        headers = self.headers
+        return dict(zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True))
+
+    def ends(self, lanes: Frame) -> tuple[U64, U64]:
+        """Return head and tail of other zones' queues; 0 where none is shown."""
+        return self._counter("begin", lanes), self._counter("next_index", lanes)
+
+    def ready(self, lanes: Frame) -> U64:
+        """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is shown."""
+        return self._counter("ready", lanes)
+
+    def headers_of(self, chain: Any, counterparty: Any, context: Context) -> tuple[U64, U64]:
+        """Return height and time (ns) of the counterparties' headers that all is shown under, row by row; the time is 0
+        where there is none."""
+        if self.under is None:
+            asked = self.headers.filter(np.isin(self.headers["chain"], counterparty))
+            times = header_times(asked)
+            found = np.array([times.get(zone, 0) for zone in counterparty.tolist()], dtype=np.uint64)
+            return np.full_like(found, context.height - 1), found
+        rows = connection_rows(self.under, chain, counterparty)
+        known = rows >= 0
+        heights, times_of = np.zeros(len(rows), dtype=np.uint64), np.zeros(len(rows), dtype=np.uint64)
+        heights[known], times_of[known] = (self.under[name][rows[known]] for name in ("height", "time"))
+        return heights, times_of
+
+    def _counter(self, name: str, lanes: Frame) -> U64:
+        rows = lookup_rows(self.queues, lanes, LANE)
+        found = np.zeros(len(rows), dtype=np.uint64)
+        found[rows >= 0] = self.queues[name][rows[rows >= 0]]
+        return found

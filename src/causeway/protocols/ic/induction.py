@@ -1,0 +1,354 @@
+"""Signals: what the verdicts on our messages do to our streams, and what becomes of the rejected (IC reference 3.4,
+X-13).
+
+Outcomes for a message of ours that a header signals: collected; if rejected, answered to its sender by a synthetic
+reject (a request) or put on the way to its receiver's present host (a response).
+
+The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
+
+The steps and their order are those of IC reference 3.1; "3.4 (n)" is line n of that section. Outcomes for a message of
+a slice: pushed to its input queue; dropped and lost; rejected with a signal. ``signals`` handles the signals about our
+own messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from causeway_proofs.errors import InvariantViolation
+from causeway_proofs.ic.messages import RejectCode
+from causeway_proofs.ic.stream_header import RejectReason
+from causeway_proofs.order import U64, group_rows, stable_order
+
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.joins import encode_keys, lookup_rows
+from causeway.core.queues import Queues
+from causeway.core.vocabulary import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
+from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
+from causeway.protocols.ic.input_queues import (
+    Mask,
+    Verdicts,
+    lost_causes,
+    match_responses,
+    push_messages,
+    push_responses,
+    vsr_check_xnet,
+)
+from causeway.protocols.ic.messages import (
+    TIMED_OUT,
+    UNROUTABLE,
+    induction_rejects,
+    reason_names,
+    reject_codes,
+    reject_responses,
+)
+from causeway.protocols.ic.registry import Context, lifetime_ticks
+from causeway.protocols.ic.state import (
+    ARRIVALS_SCHEMA,
+    INGRESS_ARRIVALS_SCHEMA,
+    ONWARD_SCHEMA,
+    REJECTS_SCHEMA,
+    RoundStep,
+    State,
+    reverse_lanes,
+)
+from causeway.protocols.shared.events import EventLog, event_rows
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE
+
+_NONE = np.uint64(NO_QUEUE)
+
+
+def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) -> Queues:
+    """Remove the messages below ``end`` from the streams of ``lanes``, and their bytes from the streams' sizes.
+
+    ``signalled``: messages with their ``size``; those of a segment that is cut are among them where limits are on.
+    """
+    segments = streams.segments
+    assert segments is not None
+    if len(segments) == 0:
+        return streams.advance(lanes, end)
+    limit = lookup_rows(lanes, segments, LANE, ordered=False)
+    to = np.where(limit >= 0, end[limit], np.uint64(0))
+    cut = (segments["first"] < to) & (to < segments["first"] + segments["count"])
+    if cut.any() and len(signalled):
+        bytes_left = _without(segments, cut, to, signalled)
+        streams = replace(streams, segments=segments.with_columns(bytes=bytes_left))
+    streams = streams.advance(lanes, end)
+    # The bytes of each stream's messages: the sum over its segments.
+    segments = streams.segments
+    assert segments is not None
+    sizes = np.zeros(len(streams.counters), dtype=np.uint64)
+    if len(segments):
+        groups = group_rows(*(segments[name] for name in LANE))
+        rows = streams.positions(segments.select(LANE).take(groups.starts))
+        sizes[rows] = np.add.reduceat(segments["bytes"], groups.starts)
+    return streams.with_counters(stream_bytes=sizes)
+
+
+def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64:
+    """Return the bytes of each segment without those of its ``signalled`` messages below ``to`` where it is ``cut``."""
+    starts, asked = encode_keys(
+        (*LANE, "first"), segments, signalled.select(LANE).with_columns(first=signalled["index"])
+    )
+    row = np.searchsorted(starts, asked, side="right") - 1
+    # Whoever rebuilds trees was given all messages, those of loopback streams among them that are collected by now.
+    gone = (row >= 0) & (signalled["index"] < to[row])
+    for name in LANE:
+        gone &= signalled[name] == segments[name][row]
+    sizes = np.zeros(len(segments), dtype=np.uint64)
+    np.add.at(sizes, row[gone], signalled["size"][gone])
+    left: U64 = segments["bytes"] - np.where(cut, sizes, np.uint64(0))
+    return left
+
+
+def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLog) -> tuple[State, Frame, Frame]:
+    """Make the synthetic rejects of requests and send responses on (X-13).
+
+    ``rejected``: our messages with the ``reason`` of their signal. Returns the state, the rejects pushed here, and what
+    is to be appended to streams. Each leaves an event ACKNOWLEDGED with its reason; that the others were accepted
+    follows from the ranges collected.
+    """
+    if len(rejected) == 0:
+        return state, empty_frame(ARRIVALS_SCHEMA), empty_frame(ONWARD_SCHEMA)
+    seen = {"chain": rejected["source"], "on_lane": True, "code": reject_codes(rejected["reason"])}
+    log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **seen))
+    request = rejected["kind"] == Kind.REQUEST
+    columns = ["row", "fresh", *ONWARD_SCHEMA.names]
+    answers = []
+    for reason in RejectReason:
+        rows = np.flatnonzero(request & (rejected["reason"] == reason))
+        if len(rows):
+            at = {"source": rejected["source"][rows], "queue_index": _NONE, "sent_tick": np.uint64(context.tick)}
+            made = induction_rejects(rejected.take(rows), reason).with_columns(row=rows, fresh=np.True_, **at)
+            answers.append(made.select(columns))
+    again = np.flatnonzero(~request)
+    if len(again):
+        kept = rejected.select(["source", *MESSAGE_COLUMNS, "sent_tick"]).take(again)
+        answers.append(kept.with_columns(row=again, fresh=np.False_, queue_index=_NONE).select(columns))
+    onward = concat(answers)
+    onward = onward.take(np.argsort(onward["row"], kind="stable"))
+    hosts = context.host_of(onward["receiver"])
+    lost = onward.take(np.flatnonzero(hosts < 0))
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], queue_index=_NONE, reason=UNROUTABLE))
+    here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
+    local = onward.take(np.flatnonzero(here))
+    state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC, log)
+    away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
+    return state, arrivals, away.select(ONWARD_SCHEMA.names)
+
+
+def pre_process(state: State, batch: DecodedBatch, context: Context) -> tuple[State, list[RoundStep]]:
+    """Return the state after the induction phase, and its steps in their order (3.4).
+
+    Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
+    """
+    timed_out = time_out_requests(state, context)  # step 1: X-3
+    loopback = induct_loopback(timed_out.state, batch, context)  # step 2: D-7, all of 3.4 for our own stream
+    collected = collect_from_headers(loopback.state, batch, context)  # step 3: 3.4 (3), of 3.4 (4) what goes; X-13
+    slices = induct_slices(collected.state, batch, context)  # step 4: 3.4 (2), of 3.4 (4) what is added, 3.4 (5)
+    ingress = induct_ingress(slices.state, batch.ingress, context)  # step 4: 3.4 (1)
+    return ingress.state, [timed_out, loopback, collected, slices, ingress]
+
+
+# ---- step 1, time-outs (X-3)
+
+
+def time_out_requests(state: State, context: Context) -> RoundStep:
+    """Remove guaranteed requests that waited too long in output queues; push their synthetic rejects."""
+    elements = state.output_queues.elements
+    if context.options.timeouts == "off" or len(elements) == 0:
+        return RoundStep(state)
+    # Whole ticks, so that no product of ticks and nanoseconds can pass a word.
+    lifetime = lifetime_ticks(context.options, context.tick_ns)
+    waited = np.uint64(context.tick) - elements["sent_tick"] >= np.uint64(lifetime)
+    expired = waited & (elements["kind"] == Kind.REQUEST) & (elements["deadline"] == 0)
+    if not expired.any():
+        return RoundStep(state)
+    requests = elements.take(np.flatnonzero(expired))
+    hosts = context.host_of(requests["sender"]).view(np.uint32)
+    log = EventLog()
+    at = {"chain": hosts, "queue_index": requests["index"]}
+    log.add(event_rows(requests, Event.TIMED_OUT, code=RejectCode.SysTransient, reason="RequestTimedOut", **at))
+    state = replace(state, output_queues=state.output_queues.keep(~expired))
+    responses = reject_responses(requests, RejectCode.SysTransient, TIMED_OUT)
+    state, arrivals = push_responses(state, responses, hosts, Via.TIMEOUT, log)
+    return RoundStep(state, log, arrivals)
+
+
+# ---- step 2, loopback (D-7)
+
+
+def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
+    """Induct all messages of the loopback streams, remove them, then handle those that were rejected."""
+    lanes = batch.loopback
+    if len(lanes) == 0:
+        return RoundStep(state)
+    log, messages = EventLog(), queue_index(batch.loopback_messages)
+    state, verdicts = validate_messages(state, messages, context)
+    _log_verdicts(messages, verdicts, Via.LOOPBACK, log)
+    state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LOOPBACK, context, log)
+    # Their signals are removed at once, so none is ever listed.
+    end = lanes["message_end"]
+    log.collected(lanes, COLLECTED_MESSAGES, state.streams.read_counters("begin", lanes), end)
+    streams = collect_messages(state.streams, lanes, end, batch.signalled)
+    state = replace(state, streams=streams.set_counters(lanes, expected=end, signals_begin=end))
+    rows = np.flatnonzero(verdicts.reason > 0)
+    rejected = messages.take(rows).with_columns(reason=verdicts.reason[rows])
+    rejected = rejected.take(stable_order(rejected["source"], rejected["substream"], rejected["index"]))
+    state, answers, onward = handle_rejects(state, rejected, context, log)
+    return RoundStep(state, log, concat([arrivals, answers]), onward=onward)
+
+
+# ---- step 3, collection from slice headers (3.4 (3) and (4), D-6, X-13)
+
+
+def collect_from_headers(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
+    """Remove our messages that have a signal, handle those that were rejected, then remove our signals about messages
+    that are no longer in their stream."""
+    log = EventLog()
+    rejected = batch.signalled.filter(batch.signalled["reason"] > 0)
+    rejected = rejected.take(stable_order(*(rejected[name] for name in LANE_COLUMNS)))
+    slices = batch.slices
+    bringing = slices.filter(slices["message_end"] > slices["message_begin"])
+    state = replace(state, streams=state.streams.ensure(reverse_lanes(bringing)))
+    # A header for a lane of which nothing was ever sent or received either way has nothing to say.
+    known = state.streams.positions(reverse_lanes(slices)) >= 0
+    slices = slices.filter(known)
+    if len(slices):
+        ours, end = reverse_lanes(slices), slices["signals_end"]
+        begin, next_index = (state.streams.read_counters(name, ours) for name in ("begin", "next_index"))
+        # Raise `InvariantViolation` unless headers signal messages of our streams and reject what they signal
+        # (X-13).
+        outside = (end < begin) | (end > next_index)
+        if outside.any():
+            raise InvariantViolation("a header signals messages outside our stream", slices["destination"][outside])
+        if len(batch.signals):
+            row = lookup_rows(reverse_lanes(slices), batch.signals, LANE, ordered=False)
+            beyond = (row < 0) | (batch.signals["index"] >= slices["signals_end"][row])
+            if beyond.any():
+                raise InvariantViolation(
+                    "a header rejects messages beyond its signals", batch.signals["source"][beyond]
+                )
+        log.collected(ours, COLLECTED_MESSAGES, begin, end)
+        state = replace(state, streams=collect_messages(state.streams, ours, end, batch.signalled))
+        # Remove our signals about the slices' messages below the `begin` of their stream (3.4 (4)).
+        ours = reverse_lanes(slices)
+        first = state.streams.read_counters("signals_begin", ours)
+        seen = np.maximum(first, slices["begin"])
+        log.collected(slices, COLLECTED_SIGNALS, first, seen)
+        streams, rejects = state.streams.set_counters(ours, signals_begin=seen), state.rejects
+        kept = rejects["index"] >= streams.read_counters("signals_begin", reverse_lanes(rejects))
+        state = replace(state, streams=streams, rejects=rejects.filter(kept))
+    state, arrivals, onward = handle_rejects(state, rejected, context, log)
+    return RoundStep(state, log, arrivals, onward=onward)
+
+
+# ---- step 4, induction (3.4 (1), (2), (4) and (5))
+
+
+def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
+    """Judge and signal every message of the slices, and push those that are accepted."""
+    bringing = batch.slices.filter(batch.slices["message_end"] > batch.slices["message_begin"])
+    if len(bringing) == 0:
+        return RoundStep(state)
+    log, messages = EventLog(), queue_index(batch.messages)
+    state, verdicts = validate_messages(state, messages, context)
+    _log_verdicts(messages, verdicts, Via.LANE, log)
+    state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LANE, context, log)  # 3.4 (2)
+    # List the REJECT signals; that the others are ACCEPT follows from the expected index.
+    rejected = np.flatnonzero(verdicts.reason > 0)
+    if len(rejected):
+        added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
+        rejects = concat([state.rejects, added.select(REJECTS_SCHEMA.names)])
+        order = stable_order(*(rejects[name] for name in ("destination", "source", "substream", "index")))
+        state = replace(state, rejects=rejects.take(order))
+    # Move the expected indices past the messages of the slices.
+    ours, begins = reverse_lanes(bringing), bringing["message_begin"]
+    expected = state.streams.read_counters("expected", ours)
+    wrong = begins != expected
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        text = f"a slice starts at {begins[first]}, expected is {expected[first]}"
+        raise InvariantViolation(text, bringing["destination"][wrong])
+    state = replace(state, streams=state.streams.set_counters(ours, expected=bringing["message_end"]))
+    return RoundStep(state, log, arrivals)
+
+
+def validate_messages(state: State, messages: Frame, context: Context) -> tuple[State, Verdicts]:
+    """Return the verdicts on messages in the order of their ``QueueIndex``, and the state after the calls that the
+    responses among them answer are closed; a response that answers none is dropped."""
+    verdicts = vsr_check_xnet(state, messages, context)
+    answering = verdicts.enqueued & (messages["kind"] == Kind.RESPONSE)
+    if context.options.receiver_check == "off":
+        # What is enqueued where its receiver is not hosted answers nothing: the call is open elsewhere.
+        answering &= context.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
+    rows = np.flatnonzero(answering)
+    if len(rows) == 0:
+        return state, verdicts
+    state, cause = match_responses(state, messages.take(rows))
+    if cause.any():
+        causes = verdicts.cause.copy()
+        causes[rows] = cause
+        verdicts = replace(verdicts, cause=causes)
+    return state, verdicts
+
+
+def queue_index(messages: Frame) -> Frame:
+    """Return the messages in the order of their ``QueueIndex`` (3.4), which a push then numbers.
+
+    By input queue (m.src, m.dst), in each of them by lane and index.
+    """
+    if len(messages) == 0:
+        return messages
+    keys = ("receiver", "sender", "source", "substream", "index")
+    return messages.take(stable_order(*(messages[key] for key in keys)))
+
+
+def map_valid_xnet_messages(
+    state: State, messages: Frame, verdicts: Verdicts, via: Via, context: Context, log: EventLog
+) -> tuple[State, Frame]:
+    """Push the valid messages to their input queues (3.4); also return them (``ARRIVALS_SCHEMA``)."""
+    valid = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).filter(verdicts.enqueued)
+    valid = valid.with_columns(chain=valid["destination"], via=np.uint8(via))
+    if context.options.receiver_check == "off":
+        here = context.host_of(valid["receiver"]) == valid["chain"].view(np.int32)
+        # Enqueue messages (with `chain`) where nobody will execute them; also return them with `queue_index`.
+        messages = valid.filter(~here)
+        index, queues = state.misrouted.number(messages)
+        queues = queues.merge(messages.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
+        state, misrouted = replace(state, misrouted=queues), messages.with_columns(queue_index=index)
+        at = {"chain": misrouted["chain"], "on_lane": True, "queue_index": misrouted["queue_index"], "via": via}
+        log.add(event_rows(misrouted, Event.RECEIVED, code=misrouted["code"], **at))
+        valid = valid.filter(here)
+    state, arrivals = push_messages(state, valid)
+    return state, arrivals.select(ARRIVALS_SCHEMA.names)
+
+
+def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) -> None:
+    rejected = np.flatnonzero(verdicts.reason > 0)
+    if len(rejected):
+        reasons = verdicts.reason[rejected]
+        rows = messages.take(rejected)
+        judged = {"chain": rows["destination"], "on_lane": True, "via": via}
+        log.add(event_rows(rows, Event.REJECTED, code=reject_codes(reasons), reason=reason_names(reasons), **judged))
+    dropped = np.flatnonzero(verdicts.cause > 0)
+    if len(dropped):
+        rows = messages.take(dropped)
+        at = {"chain": rows["destination"], "on_lane": True, "via": via}
+        log.add(event_rows(rows, Event.DROPPED, reason=lost_causes(verdicts.cause[dropped]), **at))
+
+
+def induct_ingress(state: State, ingress: Frame, context: Context) -> RoundStep:
+    """Push the messages from users to their canisters' queues; refuse those for canisters that are not here."""
+    if len(ingress) == 0:
+        return RoundStep(state)
+    # Which ingress messages (`chain`, `receiver`) are accepted: canisters installed where they enter.
+    here = context.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
+    accepted: Mask = here & state.installed(ingress["receiver"])
+    log = EventLog()
+    kept = refuse_ingress(ingress, ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log)
+    index, queues = state.ingress_queues.number(kept)
+    kept = kept.with_columns(callback=index, queue_index=index)
+    queues = queues.merge(kept.select(MESSAGE_COLUMNS).with_columns(index=index))
+    return RoundStep(replace(state, ingress_queues=queues), log, ingress=kept.select(INGRESS_ARRIVALS_SCHEMA.names))

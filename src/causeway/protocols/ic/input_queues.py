@@ -1,0 +1,223 @@
+"""The VSR, valid set rule: ACCEPT or REJECT for every message of a batch (IC reference 3.3, X-2).
+
+Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's
+subnet will make a reject response of a request and send a response to where its receiver now lives).
+
+Pushes to input queues: whatever brings a message to a canister, all are numbered by the same few lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from causeway_proofs.ic.stream_header import RejectReason
+from causeway_proofs.order import find_positions, group_rows
+
+from causeway.core.frame import Frame, empty_frame
+from causeway.core.joins import encode_keys
+from causeway.core.vocabulary import NO_CHAIN, Event, Kind, Via
+from causeway.protocols.contract import NO_HOST
+from causeway.protocols.ic.registry import Context
+from causeway.protocols.ic.state import ARRIVALS_SCHEMA, PROGRAMS, State
+from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.shared.execution import credit_accounts
+from causeway.protocols.shared.messages import MESSAGE_COLUMNS
+
+Mask = npt.NDArray[np.bool_]
+
+
+class LostCause(IntEnum):
+    """Why a message was dropped for good (IC reference X-11). Of a ``late_response`` the cycles are not lost: its
+    originator, who had another answer, has them."""
+
+    NOTHING = 0
+    sender_mismatch = 1
+    receiver_mismatch = 2
+    response_induction_failed = 3
+    NonMatchingResponse = 4
+    late_response = 5
+
+
+def lost_causes(causes: npt.NDArray[np.uint8]) -> pa.DictionaryArray:
+    """Return the name of each ``LostCause``."""
+    return names_column([cause.name for cause in LostCause], causes)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """One verdict a message: ``reason`` 0 = ACCEPT; ``cause`` other than 0: accepted, but dropped."""
+
+    reason: npt.NDArray[np.uint8]
+    cause: npt.NDArray[np.uint8]
+
+    @property
+    def enqueued(self) -> Mask:
+        """Return which messages go to their input queue."""
+        enqueued: Mask = (self.reason == 0) & (self.cause == 0)
+        return enqueued
+
+
+def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
+    """Return the verdicts of their destinations on ``messages`` (``LANE_COLUMNS`` and the message columns).
+
+    Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
+    those of IC reference 3.3, "Judging one message".
+    """
+    options, registry = context.options, context.registry
+    length = len(messages)
+    reason = np.zeros(length, dtype=np.uint8)
+    cause = np.zeros(length, dtype=np.uint8)
+    request = messages["kind"] == Kind.REQUEST
+
+    def reject(mask: Mask, why: RejectReason) -> None:
+        reason[mask & (reason == 0) & (cause == 0)] = why
+
+    def drop(mask: Mask, why: LostCause) -> None:
+        cause[mask & (reason == 0) & (cause == 0)] = why
+
+    if options.reject_every:
+        offset = messages["index"] + np.uint64(1 - options.index_base)
+        reject(request & (offset % np.uint64(options.reject_every) == 0), RejectReason.Unknown)
+
+    mismatch = registry.host_of(messages["sender"]) != messages["source"].view(np.int32)
+    if mismatch.any():
+        on_path = np.zeros(length, dtype=bool)
+        strangers = messages.take(np.flatnonzero(mismatch))
+        if options.migrations == "on":
+            on_path[mismatch] = _on_path(strangers, context)
+        if registry.has_ended:
+            on_path[mismatch] |= _of_ended(strangers, context)
+        reject(request & on_path, RejectReason.CanisterMigrating)
+        mismatch &= ~on_path
+        if options.sender_mismatch == "deployed":
+            reject(request & mismatch, RejectReason.CanisterMigrating)
+        drop(mismatch, LostCause.sender_mismatch)
+
+    stale = _stale(messages, context) if "routed" in messages else None
+    if stale is not None and options.vsr == "accept_all":
+        sender_moved, receiver_moved = stale
+        drop(request & sender_moved, LostCause.sender_mismatch)
+        if options.receiver_check == "on":
+            drop(request & receiver_moved, LostCause.receiver_mismatch)
+    elif stale is not None:
+        reject(request & (stale[0] | stale[1]), RejectReason.CanisterMigrating)
+
+    elsewhere = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
+    if options.vsr == "accept_all":
+        if options.receiver_check == "on":
+            drop(elsewhere, LostCause.receiver_mismatch)
+        return Verdicts(reason, cause)
+    reject(elsewhere, RejectReason.CanisterMigrating)
+    absent = ~state.installed(messages["receiver"])
+    reject(absent & request, RejectReason.CanisterNotFound)
+    drop(absent, LostCause.response_induction_failed)
+    if options.limits == "deployed":
+        candidates = np.flatnonzero(request & (reason == 0) & (cause == 0))
+        # Which requests find their input queue already holding `capacity` requests.
+        requests = messages.take(candidates)
+        if len(requests) == 0:
+            full: Mask = np.zeros(0, dtype=bool)
+        else:
+            groups = group_rows(requests["receiver"], requests["sender"])
+            held = state.input_queues.elements.select([*state.input_queues.keys, "kind"])
+            held = held.filter(held["kind"] == Kind.REQUEST)
+            own, asked = encode_keys(
+                state.input_queues.keys, held, requests.select(state.input_queues.keys).take(groups.starts)
+            )
+            queues, counts = np.unique(own, return_counts=True)
+            rows = find_positions(queues, asked)
+            occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
+            full = groups.ranks() + groups.spread(occupied) >= options.limit.queue_capacity
+        reason[candidates[full]] = RejectReason.QueueFull
+    return Verdicts(reason, cause)
+
+
+def _stale(messages: Frame, context: Context) -> tuple[Mask, Mask]:
+    """Return which messages were routed before their sender and before their receiver came to where they live."""
+    sender, receiver = (messages["routed"] < context.registry.hosted_since(messages[end]) for end in PROGRAMS)
+    return sender, receiver
+
+
+def _on_path(messages: Frame, context: Context) -> Mask:
+    """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (X-2 OnPath)."""
+    registry = context.registry
+    sender_left = registry.position_on_trace(messages["sender"], messages["source"]) >= 0
+    sender_host = registry.position_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
+    receiver_from = registry.position_on_trace(messages["receiver"], messages["source"])
+    receiver_at = registry.position_on_trace(messages["receiver"], messages["destination"], last=True)
+    reject_response = (messages["kind"] == Kind.RESPONSE) & (messages["code"] > 0)
+    receiver_moved = (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
+    on_path: Mask = (sender_left & sender_host) | (reject_response & receiver_moved)
+    return on_path
+
+
+def _of_ended(messages: Frame, context: Context) -> Mask:
+    """Return which messages are responses of canisters on no subnet, from a subnet that hosted them: on their path."""
+    registry = context.registry
+    found: Mask = (messages["kind"] == Kind.RESPONSE) & (registry.host_of(messages["sender"]) == NO_HOST)
+    return found & (registry.position_on_trace(messages["sender"], messages["source"]) >= 0)
+
+
+U8 = npt.NDArray[np.uint8]
+
+_NO_LANE = {
+    "source": np.uint32(NO_CHAIN),
+    "destination": np.uint32(NO_CHAIN),
+    "substream": np.uint64(0),
+    "index": np.uint64(0),
+}
+
+
+def match_responses(state: State, responses: Frame) -> tuple[State, U8]:
+    """Return the state in which the calls that the ``responses`` answer are closed, and a ``LostCause`` for each that
+    answers none; 0 = it is to be enqueued (X-2 push_input).
+
+    Of a best-effort response that comes too late the refund is the originator's.
+    """
+    matching, calls = state.open_calls.close_answered(responses)
+    cause = np.zeros(len(responses), dtype=np.uint8)
+    state = replace(state, open_calls=calls) if len(responses) else state
+    if matching.all():
+        return state, cause
+    cause[~matching] = LostCause.NonMatchingResponse
+    late = np.flatnonzero(~matching & (responses["deadline"] > 0))
+    rows = find_positions(state.accounts["program"], responses["receiver"][late])
+    late, rows = late[rows >= 0], rows[rows >= 0]
+    made = responses["callback"][late] < state.accounts["next_callback"][rows]
+    late, rows = late[made], rows[made]
+    if len(late):
+        cause[late] = LostCause.late_response
+        refunds = responses.select(["amount_high", "amount_low"]).take(late)
+        state = replace(
+            state, accounts=credit_accounts(state.accounts, rows, refunds["amount_high"], refunds["amount_low"])
+        )
+    return state, cause
+
+
+def push_messages(state: State, messages: Frame) -> tuple[State, Frame]:
+    """Push messages to their input queues (m.src, m.dst) in row order; also return them with ``queue_index``."""
+    index, queues = state.input_queues.number(messages)
+    queues = queues.merge(messages.select(MESSAGE_COLUMNS).with_columns(index=index))
+    return replace(state, input_queues=queues), messages.with_columns(queue_index=index)
+
+
+def push_responses(state: State, responses: Frame, chains: np.ndarray, via: Via, log: EventLog) -> tuple[State, Frame]:
+    """Push the responses that routing made on ``chains``; also return them as arrivals (``ARRIVALS_SCHEMA``).
+
+    One that answers no open call is dropped.
+    """
+    if len(responses) == 0:
+        return state, empty_frame(ARRIVALS_SCHEMA)
+    state, cause = match_responses(state, responses)
+    if cause.any():
+        dropped = np.flatnonzero(cause)
+        at = {"chain": chains[dropped], "via": via, "reason": lost_causes(cause[dropped])}
+        log.add(event_rows(responses.take(dropped), Event.DROPPED, **at))
+        responses, chains = responses.filter(cause == 0), chains[cause == 0]
+    state, pushed = push_messages(state, responses)
+    arrivals = pushed.with_columns(chain=chains, via=np.uint8(via), **_NO_LANE)
+    return state, arrivals.select(ARRIVALS_SCHEMA.names)

@@ -1,0 +1,1 @@
+"""Certified streams between subnets."""

@@ -1,0 +1,329 @@
+"""XNetPayloadBuilder: which slices make up a payload, and whether a payload is valid (IC reference 3.8, 3.9).
+
+Both are functions of the state at the reference height, the payloads agreed since, and the slices; every notary
+decides alike. Slices are rows as in ``endpoint``, in order of (destination, source, substream); the destination is the
+subnet that builds, so one call serves any set of subnets.
+
+Sizes of slices in bytes, exact, without encoding them: ``count_bytes`` (IC reference 2.9, 2.10).
+
+Builder and validator must come to the same number, so that no honest payload is refused for its size. Where a slice
+has several substreams, each counts as a stream of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from causeway_proofs.ic.primitives import CYCLES_FIELDS, CertificationVersion
+from causeway_proofs.order import U64, group_rows, stable_order
+
+from causeway.core.frame import Frame
+from causeway.core.joins import encode_keys, lookup_rows
+from causeway.core.vocabulary import Kind
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.registry import Context
+from causeway.protocols.ic.state import State, reverse_lanes
+from causeway.protocols.ic.streams.check_slice import SliceError, check_slices
+from causeway.protocols.ic.streams.endpoint import ExpectedIndexes, expected_indexes, slice_groups
+from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, method_lengths, payload_lengths
+from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
+
+CERTIFICATION_BYTES = 8 + 32 + 48
+"""Height, hash, and a signature of 48 bytes (D-3)."""
+
+PRUNED, KNOWN, FORK, MESSAGES_LABEL = 36, 16, 7, 10
+"""Bytes of the parts of a witness: a pruned node, a known node under an index, a fork, the label ``messages``."""
+
+HEADER_WITNESS = 214
+
+LEAST_BYTES = 1 << 10
+"""Less room than this is worth neither a request nor messages in a payload (X-5, X-15)."""
+
+CANISTER_FIELD = 1 + 1 + 10
+"""Bytes of a field that is a canister id: its key, the length, ten bytes."""
+
+FUNDS_MAP = 1 + 1
+"""Bytes of the map, and its one key, that cycles stood in before they had fields of their own."""
+
+CALL_TREE_FIELD = 1 + 1 + 2 + 2
+"""Bytes of the field of a request that says where in a tree of calls it is; here always depth 0 at time 0."""
+
+
+def count_bytes(slices: Frame, header_bytes: U64, counts: U64, message_bytes: U64) -> U64:
+    """Return the size of each slice (one substream a row), payload, witness and certification together.
+
+    ``slices``: ``begin``, ``end`` of the stream and ``message_begin``. ``header_bytes``: of the encoded header.
+    ``counts``: how many messages it has from ``message_begin`` on; ``message_bytes``: of those, encoded.
+    """
+    some = counts > 0
+    payload = np.where(some, 71 + header_bytes + message_bytes + np.uint64(16) * counts, 49 + header_bytes)
+    begin, end, first = slices["begin"], slices["end"], slices["message_begin"]
+    total, right = end - begin, end - first - counts
+    # `R` of 2.10, whose ones are the pruned subtrees right of the messages.
+    one = np.uint64(1)
+    rem = total - right
+    length = _bit_length(total ^ rem)
+    power = np.where(length < 64, one << np.minimum(length, np.uint64(63)), np.uint64(0))
+    zeros = np.bitwise_count((total & (~total + one)) - one)  # ctz; 64 for 0
+    whole = zeros + (np.uint64(64) - _bit_length(right)) >= 64
+    found: U64 = np.where(whole, right, power - (rem & (power - one)))
+    pruned = np.bitwise_count(first - begin).astype(np.uint64) + np.bitwise_count(found)
+    nodes = np.uint64(PRUNED) * pruned + np.uint64(KNOWN) * counts + np.uint64(FORK) * (pruned + counts - np.uint64(1))
+    bare = (counts == 0) | (total == 0)
+    sizes: U64 = (
+        payload
+        + CERTIFICATION_BYTES
+        + np.where(bare, np.uint64(HEADER_WITNESS), HEADER_WITNESS - PRUNED + MESSAGES_LABEL + nodes)
+    )
+    return sizes
+
+
+def _bit_length(numbers: U64) -> U64:
+    filled = numbers.copy()
+    for shift in (1, 2, 4, 8, 16, 32):
+        filled |= filled >> np.uint64(shift)
+    return np.bitwise_count(filled).astype(np.uint64)
+
+
+def number_bytes(numbers: npt.NDArray[Any]) -> U64:
+    """Return how many bytes each number takes as packed CBOR; as many take the lengths of texts, bytes and arrays."""
+    return np.array([1, 2, 3, 5, 9], dtype=np.uint64)[
+        np.searchsorted(np.array([24, 2**8, 2**16, 2**32], dtype=np.uint64), numbers, side="right")
+    ]
+
+
+def header_lengths(slices: Frame, rejects: Frame) -> U64:
+    """Return the length of each slice's encoded header.
+
+    ``slices``: ``begin``, ``end``, ``signals_end`` by lane; ``rejects``: the REJECT signals in streams, each about a
+    message that came the other way (``REJECTS_SCHEMA``).
+    """
+    lengths: U64 = np.full(len(slices), 1 + 3, dtype=np.uint64)  # a map, and three keys
+    for name in ("begin", "end", "signals_end"):
+        lengths = lengths + number_bytes(slices[name])
+    rows = lookup_rows(slices, reverse_lanes(rejects), LANE, ordered=False)
+    given = rejects.filter(rows >= 0)
+    if len(given) == 0:
+        return lengths
+    row = rows[rows >= 0]
+    by_reason = stable_order(row.astype(np.uint64), given["reason"], given["index"])
+    row, reason, index = row[by_reason], given["reason"][by_reason], given["index"][by_reason]
+    last = np.ones(len(row), dtype=bool)
+    last[:-1] = (row[1:] != row[:-1]) | (reason[1:] != reason[:-1])
+    following = np.where(last, slices["signals_end"][row], np.append(index[1:], np.uint64(0)))
+    added = np.zeros(len(slices), dtype=np.uint64)
+    np.add.at(added, row, number_bytes(following - index))
+    ends = np.flatnonzero(last)
+    counts = np.diff(np.append(np.int64(-1), ends)).astype(np.uint64)
+    np.add.at(added, row[ends], np.uint64(1) + number_bytes(counts))  # a key and an array for each reason
+    return lengths + np.where(added > 0, added + np.uint64(2), np.uint64(0))  # the key of the field, and a map
+
+
+def message_lengths(messages: Frame, version: CertificationVersion) -> U64:
+    """Return the length of each encoded message of a stream (``MESSAGE_COLUMNS``)."""
+    request = messages["kind"] == Kind.REQUEST
+    body = payload_lengths(messages)
+    data = body + number_bytes(body)
+    high, low, code = messages["amount_high"], messages["amount_low"], messages["code"].astype(np.uint64)
+    cycles = 1 + 1 + number_bytes(low) + np.where(high > 0, 1 + number_bytes(high), np.uint64(0))
+    if version < CYCLES_FIELDS:
+        cycles = cycles + np.uint64(FUNDS_MAP)
+    shared = 3 + 2 * CANISTER_FIELD + 1 + number_bytes(messages["callback"]) + 1 + cycles
+    deadline = messages["deadline"].astype(np.uint64)
+    shared = shared + np.where(deadline > 0, 1 + number_bytes(deadline), np.uint64(0))
+    method_bytes = method_lengths(messages)
+    asked = 1 + method_bytes + number_bytes(method_bytes) + 1 + data + CALL_TREE_FIELD
+    answered = 1 + 1 + 1 + np.where(code > 0, 1 + 1 + number_bytes(code) + 1 + data, data)
+    lengths: U64 = shared + np.where(request, asked, answered)
+    return lengths
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class MessageSizes:
+    """Lengths of encoded messages in streams, as far as slices may bring them.
+
+    ``messages``: rows in order of the lane and ``index``; ``lengths``: one a row.
+    """
+
+    messages: Frame
+    lengths: U64
+
+    def starts(self, slices: Frame) -> np.ndarray:
+        """Return the row of each slice's first message; those that follow it are the rows below."""
+        asked = slices.select(LANE).with_columns(index=slices["message_begin"])
+        keys, first = encode_keys(LANE_COLUMNS, self.messages, asked)
+        return np.searchsorted(keys, first)
+
+
+def get_xnet_payload(
+    state: State,
+    slices: Frame,
+    rejects: Frame,
+    invalid: Mask,
+    context: Context,
+    past_payloads: Sequence[Frame] = (),
+    size_limit: int = 0,
+    sizes: MessageSizes | None = None,
+    expected: ExpectedIndexes | None = None,
+    turn: U64 | None = None,
+) -> tuple[Frame, np.ndarray]:
+    """Return the slices that go into the payload, and the ``SliceError`` of each of ``slices``.
+
+    ``rejects``: the REJECT signals in them; ``invalid``: which of them their sources have not certified.
+    ``past_payloads``: those agreed above the state, in order of height. ``size_limit``: bytes of a payload, 0 = any
+    size; then ``sizes`` must be given. Of what is larger, headers with new signals come first, then each stream's
+    messages, as many as fit, as long as there is room for ``LEAST_BYTES`` (X-5); what does not fit is left out
+    (``PayloadTooLarge``). ``turn``: which of the slices to one destination comes first, ascending; without it they come
+    in their order. ``validate_xnet_payload`` accepts the result. ``expected``: what state and past payloads expect,
+    where that is known.
+    """
+    if expected is None:
+        expected = expected_indexes(state, past_payloads, context.options.index_base)
+    errors = check_slices(state, slices, rejects, invalid, context, expected)
+    held = errors == 0
+    accepted = slices.filter(held)
+    if not size_limit or len(accepted) == 0:
+        return accepted, errors
+    assert sizes is not None
+    _, signal = expected.of(accepted)
+    signals = accepted["signals_end"] != signal
+    order = np.arange(len(accepted), dtype=np.uint64) if turn is None else turn[held]
+    stop, fits = _within(accepted, signals, order, rejects, sizes, size_limit, context.options)
+    rows = np.flatnonzero(held)
+    errors[rows[~fits]] = SliceError.PayloadTooLarge
+    return accepted.with_columns(message_end=stop).filter(fits), errors
+
+
+def source_turns(slices: Frame, context: Context) -> U64:
+    """Return when the source of each slice has its turn at its destination: another order of the subnets at every
+    height, drawn of seed, destination and height (X-5)."""
+    found = np.zeros(len(slices), dtype=np.uint64)
+    numbers = context.registry.subnets
+    for chain in np.unique(slices["destination"]).tolist():
+        words = draw_words(DrawPurpose.TURNS, context.seed, int(numbers[chain]), context.height)
+        order = np.argsort(np.random.Generator(words).random(len(numbers)), kind="stable")
+        turn = np.empty(len(numbers), dtype=np.uint64)
+        turn[order] = np.arange(len(numbers), dtype=np.uint64)
+        mine = slices["destination"] == chain
+        found[mine] = turn[slices["source"][mine]]
+    return found
+
+
+def payload_bytes(slices: Frame, rejects: Frame, sizes: MessageSizes) -> U64:
+    """Return the size of each row's part of its payload. One that says it brings what is not in the stream brings
+    none."""
+    begin, stop = slices["message_begin"], slices["message_end"]
+    inside = (stop > begin) & (begin >= slices["begin"]) & (stop <= slices["end"])
+    counts: U64 = np.where(inside, stop - begin, np.uint64(0))
+    total = np.append(np.uint64(0), np.cumsum(sizes.lengths))
+    first = sizes.starts(slices)
+    lengths = total[np.minimum(first + counts.astype(np.int64), len(total) - 1)] - total[first]
+    return count_bytes(slices, header_lengths(slices, rejects), counts, lengths)
+
+
+def validate_xnet_payload(
+    state: State,
+    slices: Frame,
+    rejects: Frame,
+    invalid: Mask,
+    context: Context,
+    past_payloads: Sequence[Frame] = (),
+    size_limit: int = 0,
+    sizes: MessageSizes | None = None,
+    expected: ExpectedIndexes | None = None,
+) -> np.ndarray:
+    """Return the ``SliceError`` of each row of payloads, one payload a destination; a payload is valid if all are 0.
+
+    One that is too large is refused before its slices are looked at: ``PayloadTooLarge``. The arguments are those of
+    ``get_xnet_payload``.
+    """
+    if expected is None:
+        expected = expected_indexes(state, past_payloads, context.options.index_base)
+    errors = check_slices(state, slices, rejects, invalid, context, expected)
+    if size_limit and len(slices):
+        assert sizes is not None
+        payloads = group_rows(slices["destination"])
+        total = np.add.reduceat(payload_bytes(slices, rejects, sizes), payloads.starts)
+        errors[payloads.spread(total > np.uint64(size_limit))] = SliceError.PayloadTooLarge
+    return errors
+
+
+def _within(
+    slices: Frame,
+    signals: Mask,
+    turn: U64,
+    rejects: Frame,
+    sizes: MessageSizes,
+    size_limit: int,
+    options: IcOptions,
+) -> tuple[U64, Mask]:
+    """Return where each slice's messages end so that the payload of its destination fits, and which slices are in it.
+
+    ``signals``: which slices bring signals that are new, so that they are worth it without messages.
+    """
+    begin = slices["message_begin"]
+    whole: U64 = np.maximum(slices["message_end"], begin)
+    groups = slice_groups(slices, options)
+    worth = groups.spread(np.logical_or.reduceat(signals | (whole > begin), groups.starts))
+    payloads = group_rows(slices["destination"])
+    total = np.add.reduceat(np.where(worth, payload_bytes(slices, rejects, sizes), np.uint64(0)), payloads.starts)
+    small = payloads.spread(total + np.uint64(LEAST_BYTES) <= np.uint64(size_limit))
+    if small.all():
+        return whole, worth
+    stop, fits = np.where(small, whole, begin), worth & small
+    first, headers = sizes.starts(slices), header_lengths(slices, rejects)
+    starts, counts = groups.starts.tolist(), groups.counts.tolist()
+    large = np.flatnonzero((worth & ~small)[groups.starts])
+    large = large[stable_order(slices["destination"][groups.starts][large], turn[groups.starts][large])]
+    rows = {group: range(starts[group], starts[group] + counts[group]) for group in large.tolist()}
+    left: dict[int, int] = {}
+    bare: dict[int, int] = {}
+    for group, its_rows in rows.items():
+        chain = int(slices["destination"][its_rows[0]])
+        size = sum(int(_sizes(slices, row, headers, sizes, first, 0)[0]) for row in its_rows)
+        if signals[its_rows].any() and size <= left.setdefault(chain, size_limit):
+            bare[group] = size
+            left[chain] -= size
+            fits[its_rows] = True
+    for group, its_rows in rows.items():
+        chain = int(slices["destination"][its_rows[0]])
+        # A payload with nothing in it takes what fits, however small its limit.
+        if left.setdefault(chain, size_limit) < min(LEAST_BYTES, size_limit):
+            continue
+        tables = [_sizes(slices, row, headers, sizes, first, int(whole[row] - begin[row])) for row in its_rows]
+        room = left[chain] + bare.get(group, 0)
+        taken, size = _longest(tables, room)
+        if any(taken):
+            stop[its_rows] = begin[its_rows] + np.array(taken, dtype=np.uint64)
+            fits[its_rows] = True
+            left[chain] = room - size
+    return stop, fits
+
+
+def _sizes(slices: Frame, row: int, headers: U64, sizes: MessageSizes, first: np.ndarray, most: int) -> U64:
+    """Return the size of one substream's slice with its first 0, 1, 2, ..., ``most`` messages."""
+    lengths = np.append(np.uint64(0), np.cumsum(sizes.lengths[first[row] : first[row] + most]))
+    many = slices.select(["begin", "end", "message_begin"]).take(np.full(most + 1, row))
+    counts = np.arange(most + 1, dtype=np.uint64)
+    return count_bytes(many, np.full(most + 1, headers[row]), counts, lengths)
+
+
+def _longest(tables: list[U64], room: int) -> tuple[list[int], int]:
+    """Return how many messages of each substream fit, the first ones first, and their size; none where none fit."""
+    counts = [len(table) - 1 for table in tables]
+    for last in reversed(range(len(tables))):
+        others = sum(int(table[count]) for table, count in zip(tables[:last], counts, strict=False))
+        others += sum(int(table[0]) for table in tables[last + 1 :])
+        fitting = np.flatnonzero(tables[last] <= np.uint64(max(room - others, 0)))
+        if len(fitting):
+            counts[last] = int(fitting[-1])
+            return counts, others + int(tables[last][fitting[-1]])
+        counts[last] = 0
+    return counts, 0

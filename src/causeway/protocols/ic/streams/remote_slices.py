@@ -1,0 +1,479 @@
+"""Slices that came over a wire: verified from their bytes, then columns like those of slices inside a lake.
+
+Everything here is bounded before it is parsed: what comes is from strangers until the signature holds. A slice that
+holds is from the subnet whose key signed it, and for us (IC reference 2.8, 3.9 step 3); what is in it is still checked
+against what we expect like any other.
+
+Subnets that another lake runs: what came from them over a wire, as part of a round (IC reference 3.8, 3.9).
+
+Their streams lie in no table here. What somebody carried are protobuf slices; each is verified with the remote subnet's
+key before anything in it counts, and then stands among the slices of the lake's own subnets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.ic.bls import key_point
+from causeway_proofs.ic.certification import verify_certifications
+from causeway_proofs.ic.errors import DecodeError, DecodeFailed, InvalidDestination, MalformedKey, NotInColumns
+from causeway_proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage, decode_stream_message
+from causeway_proofs.ic.primitives import CURRENT, CertificationVersion
+from causeway_proofs.ic.slice import CertifiedStreamSlice, decode_certified_stream_slice, write_certification
+from causeway_proofs.ic.slice_payload import SlicePayload
+from causeway_proofs.ic.stream_columns import DecodedMessages, decode_stream_messages
+from causeway_proofs.limits import MAX_PROOF_BYTES
+from causeway_proofs.order import U64, stable_order
+
+from causeway.config.topology import Topology
+from causeway.core.frame import Frame, concat, empty_frame, repeat_value
+from causeway.core.vocabulary import NO_CHAIN, Kind
+from causeway.protocols.contract import Chains
+from causeway.protocols.ic.ids import CANISTER_SUFFIX, subnet_id
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.registry import Context
+from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
+from causeway.protocols.ic.streams.check_slice import SliceError, refusal_events
+from causeway.protocols.ic.streams.endpoint import SLICE_COLUMNS
+from causeway.protocols.shared.messages import LANE_FIELDS, MESSAGE_COLUMNS, MESSAGE_FIELDS, NO_QUEUE, OUTBOUND_SCHEMA
+from causeway.protocols.shared.secrets import Secrets
+
+MAX_SLICE_BYTES = MAX_PROOF_BYTES
+"""Longest slice on a wire that is read."""
+
+MAX_SLICE_MESSAGES = 10_000
+"""Most messages of a slice on a wire: as many as a stream of a deployed subnet holds (X-5)."""
+
+MORE_THAN_ONE = "MoreThanOneSlice"
+"""The cause of an invalid slice of a stream of which another one is there already."""
+
+_INDEX = pa.field("index", pa.uint64(), nullable=False)
+
+MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, _INDEX, *MESSAGE_FIELDS])
+"""A message of a slice, at its position in its lane."""
+
+SLICES_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        *(
+            pa.field(name, pa.uint64(), nullable=False)
+            for name in ("number", "begin", "end", "signals_end", "message_begin", "message_end")
+        ),
+        pa.field("header", pa.binary(), nullable=False),
+        pa.field("root", pa.binary(32), nullable=False),
+        pa.field("certification", pa.binary(), nullable=False),
+        pa.field("row", pa.uint64(), nullable=False),
+    ]
+)
+"""A slice of the stream from ``source`` to ``destination`` as it was at the source's height ``number``: its header,
+encoded and decoded, the run of its messages (empty: both bounds are the stream's end), the certified root and the
+certification (protobuf). ``row``: of what was carried."""
+
+
+SIGNALS_SCHEMA = REJECTS_SCHEMA.append(pa.field("slice", pa.uint64(), nullable=False))
+"""A REJECT signal in the header of a slice; ``slice`` is the row of the slice."""
+
+
+@dataclass(frozen=True)
+class RefusedSlice:
+    """A carried slice that is no valid slice: its row, and ``cause``, the error's name."""
+
+    row: int
+    source: int
+    destination: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class WireSlices:
+    """What was carried, as columns: ``slices`` (``SLICES_SCHEMA``), ``messages`` (``MESSAGES_SCHEMA``), the ``rejects``
+    in the headers (``SIGNALS_SCHEMA``), and what was ``refused``."""
+
+    slices: Frame
+    messages: Frame
+    rejects: Frame
+    refused: tuple[RefusedSlice, ...]
+
+
+class SliceReader:
+    """Verifies slices with the keys of the subnets that they are from.
+
+    Args:
+        keys: the public key (96 bytes) of each remote subnet, by its id.
+        version: of the encodings.
+    """
+
+    def __init__(self, keys: Mapping[bytes, bytes], version: CertificationVersion = CURRENT) -> None:
+        self._keys, self.version = dict(keys), version
+
+    def decode(self, data: bytes) -> CertifiedStreamSlice:
+        """Return the slice that ``data`` (protobuf) is; nothing of it is verified.
+
+        Raises:
+            OverLimit, MalformedProof: it is none.
+        """
+        found = decode_certified_stream_slice(data, self.version, MAX_SLICE_BYTES)
+        if len(found.payload.messages) > MAX_SLICE_MESSAGES:
+            raise DecodeFailed(f"{len(found.payload.messages)} messages, at most {MAX_SLICE_MESSAGES} are read")
+        return found
+
+    def verify(self, own: bytes, remote: bytes, certified: CertifiedStreamSlice) -> DecodedMessages:
+        """Return the messages from the subnet ``remote`` to ``own`` in a slice (``decode_certified_stream``); the only
+        errors in it are of those that columns have no row for (``NotInColumns``).
+
+        Raises:
+            InvalidDestination: it is of a stream to another subnet.
+            WitnessPruningFailed: payload and witness do not fit together.
+            RootHashMismatch: their root, or that of the height, is not the certified one.
+            MalformedSignature, InvalidSignature: that is not signed with the subnet's key.
+            DecodeFailed: there is no key of the subnet, a message is none, or the height is not shown where it is part
+                of the state (certification version 24 on).
+        """
+        receiver = certified.payload.subnet_id
+        if receiver != own:
+            why = f"the stream leads to subnet {receiver.hex()}, not to {own.hex()}"
+            raise InvalidDestination(why, remote, receiver)
+        key = self._keys.get(remote)
+        if key is None:
+            raise DecodeFailed(f"no key of subnet {remote.hex()} is known")
+        if self.version >= CertificationVersion.V24 and certified.certification.height_witness is None:
+            raise DecodeFailed("nothing but the sender's word says which height is certified")
+        certified.verify_root()
+        certification = certified.certification
+        for error in verify_certifications([certification.root_hash], [certification.signature], [key]):
+            if error is not None:
+                raise error
+        return _decoded(certified.payload, self.version)
+
+    def read(self, carried: Sequence[tuple[int, int, bytes]], ids: Sequence[bytes]) -> WireSlices:
+        """Return what was carried as columns, in the order in which it was; whatever does not hold is refused.
+
+        ``carried``: rows of (source, destination, protobuf of a slice), subnets by their row in ``ids``. Of a stream
+        the first slice that holds is taken.
+        """
+        slices: list[Frame] = [empty_frame(SLICES_SCHEMA)]
+        messages: list[Frame] = [empty_frame(MESSAGES_SCHEMA)]
+        rejects: list[Frame] = [empty_frame(SIGNALS_SCHEMA)]
+        refused: list[RefusedSlice] = []
+        taken: set[tuple[int, int]] = set()
+        for row, (source, destination, data) in enumerate(carried):
+            try:
+                certified = self.decode(data)
+                held = self.verify(ids[destination], ids[source], certified)
+                found = slice_message_columns(certified.payload, held, self.version)
+            except ProofError as error:
+                refused.append(RefusedSlice(row, source, destination, type(error).__name__))
+                continue
+            if (source, destination) in taken:
+                refused.append(RefusedSlice(row, source, destination, MORE_THAN_ONE))
+                continue
+            taken.add((source, destination))
+            lane = {"source": source, "destination": destination, "substream": 0}
+            slices.append(_slice_row(row, lane, certified))
+            header = certified.payload.header
+            signals = [(signal.index, int(signal.reason)) for signal in header.reject_signals]
+            rejects.append(_rejects_of(signals, destination, source, len(slices) - 2))
+            if len(found):
+                index = np.arange(len(found), dtype=np.uint64) + np.uint64(certified.payload.messages_begin or 0)
+                count = len(found)
+                ends = {
+                    name: np.full(count, value, dtype=np.uint64 if name == "substream" else np.uint32)
+                    for name, value in lane.items()
+                }
+                messages.append(Frame({**ends, "index": index, **{name: found[name] for name in MESSAGE_COLUMNS}}))
+        return WireSlices(concat(slices), concat(messages), concat(rejects), tuple(refused))
+
+
+def _decoded(payload: SlicePayload, version: CertificationVersion) -> DecodedMessages:
+    """Return the messages of a slice. Raises ``DecodeFailed`` for the first that is none."""
+    found = decode_stream_messages(pa.array(payload.messages, pa.binary()), version)
+    for row, error in found.errors.items():
+        if isinstance(error, NotInColumns):
+            continue
+        if not isinstance(error, DecodeError):
+            raise error
+        raise DecodeFailed(f"message {_index(payload, row)}: {error}") from error
+    return found
+
+
+def _index(payload: SlicePayload, row: int) -> int:
+    return (payload.messages_begin or 0) + row
+
+
+def slice_message_columns(payload: SlicePayload, decoded: DecodedMessages, version: CertificationVersion) -> Frame:
+    """Return the messages of a slice as columns (``MESSAGE_COLUMNS``), from how they were ``decoded``.
+
+    Raises:
+        DecodeFailed: one is of a kind that is not supported here (refunds, calls with a deadline), or names a canister
+            whose id is not that of a number.
+    """
+    columns = {name: decoded.columns[name] for name in MESSAGE_COLUMNS}
+    others = (columns["kind"] == np.uint8(Kind.REFUND)) | (columns["deadline"] > 0)
+    others[list(decoded.errors)] = True
+    # One by one are those that are refused, and requests without numbers that we do not use.
+    rows = np.flatnonzero(others).tolist()
+    single = [_row(_index(payload, row), decode_stream_message(payload.messages[row], version)) for row in rows]
+    if rows:
+        for place, item in enumerate(MESSAGE_FIELDS):
+            columns[item.name] = _replaced(item, columns[item.name], rows, [values[place] for values in single])
+    return Frame(columns, len(others))
+
+
+def _row(index: int, message: StreamMessage) -> tuple[int | str | bytes, ...]:
+    match message:
+        case Request(receiver, sender, callback, cycles, method, payload, _, deadline):
+            kind, code = Kind.REQUEST, 0
+        case Response(receiver, sender, callback, cycles, Data(payload), deadline):
+            kind, code, method = Kind.RESPONSE, 0, ""
+        case Response(receiver, sender, callback, cycles, RejectContext(reject, text), deadline):
+            kind, code, method, payload = Kind.RESPONSE, int(reject), "", text.encode()
+        case _:
+            raise DecodeFailed(f"message {index}: refunds belong to best-effort calls, which are not supported")
+    if deadline:
+        raise DecodeFailed(f"message {index}: deadline {deadline}: best-effort calls are not supported")
+    ends = _number(index, sender), _number(index, receiver)
+    return (int(kind), *ends, callback, cycles >> 64, cycles & (2**64 - 1), code, deadline, method, payload)
+
+
+def _number(index: int, canister: bytes) -> int:
+    if len(canister) != 8 + len(CANISTER_SUFFIX) or not canister.endswith(CANISTER_SUFFIX):
+        raise DecodeFailed(f"message {index}: {canister.hex()} is the id of no canister that has a number")
+    return int.from_bytes(canister[:8], "big")
+
+
+def _replaced(item: pa.Field, column: Any, rows: list[int], values: list[int | str | bytes]) -> Any:
+    """Return a column with other values at some rows."""
+    if pa.types.is_integer(item.type):
+        column = column.copy()
+        column[rows] = values
+        return column
+    everything = column.to_pylist()
+    for row, value in zip(rows, values, strict=True):
+        everything[row] = value
+    if item.name == "method":
+        return pa.array(everything, pa.string()).dictionary_encode()
+    return pa.array(everything, item.type)
+
+
+def _slice_row(row: int, lane: Mapping[str, int], certified: CertifiedStreamSlice) -> Frame:
+    payload, certification = certified.payload, certified.certification
+    header, begin, end = payload.header, payload.messages_begin, payload.messages_end
+    numbers = {
+        "number": certification.height,
+        "begin": header.begin,
+        "end": header.end,
+        "signals_end": header.signals_end,
+        "message_begin": header.end if begin is None else begin,
+        "message_end": header.end if end is None else end,
+    }
+    columns = {name: _one(value, np.uint32 if name != "substream" else np.uint64) for name, value in lane.items()}
+    columns |= {name: _one(value, np.uint64) for name, value in numbers.items()}
+    encoded = write_certification(certification).SerializeToString(deterministic=True)
+    return Frame(
+        {
+            **columns,
+            "header": pa.array([payload.header_bytes], pa.binary()),
+            "root": np.frombuffer(certification.root_hash, dtype=np.uint8).reshape(1, 32),
+            "certification": pa.array([encoded], pa.binary()),
+            "row": _one(row, np.uint64),
+        }
+    )
+
+
+def _rejects_of(signals: list[tuple[int, int]], destination: int, source: int, at: int) -> Frame:
+    count = len(signals)
+    return Frame(
+        {
+            # A signal is in the stream of the one that rejected: about messages from us to the slice's source.
+            "destination": np.full(count, source, dtype=np.uint32),
+            "source": np.full(count, destination, dtype=np.uint32),
+            "substream": np.zeros(count, dtype=np.uint64),
+            "index": np.array([index for index, _ in signals], dtype=np.uint64),
+            "reason": np.array([reason for _, reason in signals], dtype=np.uint8),
+            "slice": np.full(count, at, dtype=np.uint64),
+        }
+    )
+
+
+def _one(value: int, kind: type[np.unsignedinteger]) -> np.ndarray:
+    return np.array([value], dtype=kind)
+
+
+READ_COLUMNS = ("read_begin", "read_end")
+
+
+@dataclass(frozen=True)
+class WireInput:
+    """What a round has from a wire: slices that hold (``SLICE_COLUMNS`` and ``READ_COLUMNS``: nothing must be read for
+    them), their messages (``OUTBOUND_SCHEMA``), the REJECT signals in them (``REJECTS_SCHEMA``), and the events of
+    those that do not hold."""
+
+    slices: Frame
+    messages: Frame
+    rejects: Frame
+    events: Frame
+
+
+class RemoteSubnets:
+    """The subnets of a network that another lake runs.
+
+    Args:
+        topology: the network.
+        options: with the remote subnets' keys.
+        subnets: the numbers of all subnets by position.
+        names: their names.
+
+    Raises:
+        InvalidInput: a key is missing or is of no such subnet, or the network has what needs all subnets here.
+    """
+
+    def __init__(self, topology: Topology, options: IcOptions, subnets: U64, names: Sequence[str]) -> None:
+        self._subnets = subnets
+        self.external: Chains = np.flatnonzero(np.isin(subnets, np.array(topology.external, dtype=np.uint64))).astype(
+            np.uint32
+        )
+        remote = {names[position] for position in self.external.tolist()}
+        _check(remote, set(names) - remote, topology, options)
+        self._ids = [subnet_id(number) for number in subnets.tolist()]
+        self.keys = {
+            position: bytes.fromhex(options.remote[names[position]].public_key) for position in self.external.tolist()
+        }
+        self._registered = {position: options.remote[names[position]] for position in self.external.tolist()}
+        self._reader = SliceReader({self._ids[at]: key for at, key in self.keys.items()}, options.version)
+
+    @staticmethod
+    def require_keys(options: IcOptions, secrets: Secrets, names: Sequence[str]) -> None:
+        """Refuse to run subnets that are to sign with keys that are not here; a lake that is executed again signs
+        nothing.
+
+        Raises:
+            InvalidInput: a key is missing.
+        """
+        if secrets.certifications is not None:
+            return
+        for name in names:
+            if name in options.chain_keys and bytes.fromhex(options.chain_keys[name]) not in secrets.seeds:
+                text = "its secret key is in a file: causeway serve --chain-key"
+                raise InvalidInput(f"options.chain_keys.{name}: {text} {name}=FILE")
+
+    @property
+    def change_ticks(self) -> list[int]:
+        """Return the ticks before whose rounds the registry has other endpoints of remote subnets."""
+        return [version.tick for remote in self._registered.values() for version in remote.versions]
+
+    def endpoints(self, tick: int, members: npt.NDArray[np.bool_]) -> dict[int, tuple[str, ...]]:
+        """Return where the nodes of remote subnets serve by the registry version of ``tick``, by position.
+
+        ``members``: by position, whether a subnet is in the registry; of others nobody is asked.
+        """
+        return {at: remote.endpoints_at(tick) for at, remote in self._registered.items() if members[at]}
+
+    def here(self, chains: Chains) -> Chains:
+        """Return which of ``chains`` this lake runs."""
+        return chains[~np.isin(chains, self.external)] if len(self.external) else chains
+
+    def read(self, carried: pa.Table, context: Context) -> WireInput | None:
+        """Return what was carried to the chains that run this round, None where nothing was."""
+        if not carried.num_rows:
+            return None
+        destinations = self._positions(carried["chain"])
+        sources = self._positions(carried["carrier"])
+        rows = [
+            (int(source), int(destination), payload)
+            for source, destination, payload in zip(sources, destinations, carried["payload"].to_pylist(), strict=True)
+            if destination in context.chains
+        ]
+        strangers = [RefusedSlice(0, NO_CHAIN, to, "") for source, to, _ in rows if source == NO_CHAIN]
+        found = self._reader.read([row for row in rows if row[0] != NO_CHAIN], self._ids)
+        slices = found.slices.select([name for name in SLICE_COLUMNS if name in found.slices])
+        nothing = repeat_value(np.uint64(0), len(slices))
+        messages = found.messages.with_columns(
+            queue_index=repeat_value(np.uint64(NO_QUEUE), len(found.messages)),
+            sent_tick=repeat_value(np.uint64(0), len(found.messages)),
+        )
+        refused = [*((one, SliceError.UnknownSubnet) for one in strangers)]
+        refused += [(one, SliceError.InvalidStream) for one in found.refused]
+        return WireInput(
+            slices.with_columns(**dict.fromkeys(READ_COLUMNS, nothing)),
+            messages.select(OUTBOUND_SCHEMA.names),
+            found.rejects.select(REJECTS_SCHEMA.names),
+            _events(refused, context.options),
+        )
+
+    def _positions(self, numbers: pa.ChunkedArray) -> list[int]:
+        """Return the position of each chain, ``NO_CHAIN`` for one that there is not."""
+        known = {number: position for position, number in enumerate(self._subnets.tolist())}
+        return [known.get(number, NO_CHAIN) for number in numbers.to_pylist()]
+
+
+def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptions) -> None:
+    if remote and not options.certified:
+        raise InvalidInput('options.certification: "off": chains of other lakes are believed by their keys alone')
+    if remote and options.blocks_ahead:
+        raise InvalidInput(f"options.blocks_ahead: {options.blocks_ahead}: allowed with chains of other lakes: 0")
+    for name in sorted(remote - set(options.remote)):
+        raise InvalidInput(f"options.remote.{name}: missing; {name} is external: public_key says who signs for it")
+    for name in sorted(remote):
+        try:
+            key_point(bytes.fromhex(options.remote[name].public_key))
+        except MalformedKey as error:
+            raise InvalidInput(f"options.remote.{name}.public_key: {error}; causeway key drawn prints keys") from None
+    for name in sorted(set(options.remote) - remote):
+        raise InvalidInput(f"options.remote.{name}: no chain of that name is external")
+    for section in ("listen", "chain_keys"):
+        for name in sorted(set(getattr(options, section)) - own):
+            raise InvalidInput(f"options.{section}.{name}: this lake runs no chain of that name")
+    for name, key in sorted(options.chain_keys.items()):
+        try:
+            key_point(bytes.fromhex(key))
+        except MalformedKey as error:
+            raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
+    if options.chain_keys and not options.certified:
+        raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
+    # Refuse moves in a network of several lakes, but for those of splits: a program's state never leaves its lake.
+    external = set(topology.external)
+    if external:
+        names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
+        splits = topology.membership.splits
+        for split in splits:
+            if (split.chain in external) != (split.into in external):
+                text = "one of them is external; allowed: both, or neither"
+                raise InvalidInput(f"splits: {names[split.chain]} into {names[split.into]}: {text}")
+        new = {(split.tick, split.into) for split in splits}
+        moves = zip(topology.moves["tick"].to_pylist(), topology.moves["chain"].to_pylist(), strict=True)
+        if any(move not in new for move in moves):
+            raise InvalidInput(
+                "moves, or from and until of chains: programs do not move in a network of several lakes, but for splits"
+            )
+
+
+def _events(refused: Sequence[tuple[RefusedSlice, SliceError]], options: IcOptions) -> Frame:
+    """Return the events of slices that do not hold."""
+    count = len(refused)
+    slices = Frame(
+        {
+            "source": np.array([one.source for one, _ in refused], dtype=np.uint32),
+            "destination": np.array([one.destination for one, _ in refused], dtype=np.uint32),
+            "substream": np.zeros(count, dtype=np.uint64),
+            "message_begin": np.zeros(count, dtype=np.uint64),
+        },
+        count,
+    )
+    # A stream has one event: those of several slices of one stream are told one by one.
+    parts = [
+        refusal_events(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), options, [one.cause])
+        for row, (one, error) in enumerate(refused)
+    ]
+    return concat([refusal_events(slices.slice(0, 0), np.empty(0, dtype=np.uint8), options), *parts])
+
+
+def merge_rejects(rejects: Frame, wired: WireInput) -> Frame:
+    """Return the REJECT signals in both, in their order."""
+    both = concat([rejects, wired.rejects])
+    return both.take(stable_order(*(both[name] for name in REJECTS_ORDER)))

@@ -1,0 +1,1 @@
+"""The relay chain that egress queues and HRMP share."""

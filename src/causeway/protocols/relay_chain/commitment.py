@@ -1,0 +1,313 @@
+"""What roots commit to (ICMP reference 3.1): the relay chain's storage entries, and the sections of parachains.
+
+The relay chain keeps heads, watermarks and unrouted queues under the keys of the pallet ``Parachains``, each in SCALE.
+A parachain's storage has one entry for each of its tables, ``Causeway.<table>``: a digest of its rows.
+
+What blocks commit to: roots, hashes and headers of relay blocks and of parachains' blocks (ICMP reference 2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.hashing import Digests, blake2_256
+from causeway_proofs.order import group_rows, stable_order
+from causeway_proofs.substrate import StateVersion, Tries, encode_compact, ordered_root, storage_prefix
+from causeway_proofs.substrate.node import plain_root
+from causeway_proofs.substrate.parachains import (
+    block_hash,
+    blocked_key,
+    encode_queues,
+    encode_watermark,
+    heads_key,
+    relay_rest,
+    unrouted_key,
+    watermark_key,
+)
+
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.core.joins import lookup_rows
+from causeway.protocols.contract import HEADERS_SCHEMA, Chains
+from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.runtime import set_posted_hash
+from causeway.protocols.relay_chain.state import (
+    CANDIDATES_SCHEMA,
+    EGRESS_SCHEMA,
+    STATE_TABLES,
+    TIPS_SCHEMA,
+    UNCOMMITTED,
+    RelayLeaf,
+    State,
+    with_ancestor,
+)
+from causeway.protocols.shared.digests import OWN_PALLET, digests, section_digests
+from causeway.protocols.shared.execution import PROGRAM_TABLE
+
+SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
+
+Entries = dict[bytes, bytes | None]
+"""Changes of storage by key; None: the key goes."""
+
+
+def relay_changes(before: RelayLeaf | None, after: RelayLeaf) -> Entries:
+    """Return what changes in the relay chain's storage from a block to one on it; ``before`` None: all is new."""
+    entries = _para_changes(None if before is None else before.paras, after.paras)
+    entries |= _unrouted_changes(None if before is None else before.unrouted, after.unrouted)
+    return entries | _blocked_changes(None if before is None else before.blocked, after.blocked)
+
+
+def _para_changes(before: Frame | None, after: Frame) -> Entries:
+    """Heads and watermarks of what is registered; parachains do not go from the table."""
+    entries: Entries = {}
+    if before is after:
+        return entries
+    earlier = after.slice(0, 0) if before is None else before
+    then = lookup_rows(earlier, after, ("para",))
+    changed = then < 0
+    known = np.flatnonzero(~changed)
+    changed[known] = after["active"][known] != earlier["active"][then[known]]
+    for name in ("head", "watermark_hash"):
+        changed[known] |= (after[name][known] != earlier[name][then[known]]).any(axis=1)
+    rows = after.filter(changed)
+    columns = (rows[name].tolist() for name in ("para", "active", "watermark"))
+    for (para, active, number), head, watermark in zip(
+        zip(*columns, strict=True), rows["head"], rows["watermark_hash"], strict=True
+    ):
+        entries[heads_key(para)] = encode_compact(32) + head.tobytes() if active else None
+        entries[watermark_key(para)] = encode_watermark(number, watermark.tobytes()) if active else None
+    return entries
+
+
+def _blocked_changes(before: Frame | None, after: Frame) -> Entries:
+    if before is after:
+        return {}
+    columns = ("source", "to", "since")
+    now = {(x, y): since for x, y, since in zip(*(after[name].tolist() for name in columns), strict=True)}
+    then = {} if before is None else {*zip(before["source"].tolist(), before["to"].tolist(), strict=True)}
+    entries: Entries = {blocked_key(*pair): None for pair in then if pair not in now}
+    return entries | {blocked_key(*pair): since.to_bytes(4, "little") for pair, since in now.items()}
+
+
+def _unrouted_changes(before: Frame | None, after: Frame) -> Entries:
+    if before is after:
+        return {}
+    keys = ("number", "to")
+    groups = group_rows(*(after[name] for name in keys))
+    now = after.take(groups.starts)
+    then = after.slice(0, 0) if before is None else before.take(group_rows(*(before[name] for name in keys)).starts)
+    entries: Entries = {}
+    gone = then.filter(lookup_rows(now, then, keys) < 0)
+    for number, to in zip(gone["number"].tolist(), gone["to"].tolist(), strict=True):
+        entries[unrouted_key(number, to)] = None
+    # What a block posted does not change any more until it is routed as a whole.
+    new = np.flatnonzero(lookup_rows(then, now, keys) < 0)
+    for start, count in zip(groups.starts[new].tolist(), groups.counts[new].tolist(), strict=True):
+        rows = slice(start, start + count)
+        roots = [root.tobytes() for root in after["root"][rows]]
+        key = unrouted_key(int(after["number"][start]), int(after["to"][start]))
+        entries[key] = encode_queues([*zip(after["source"][rows].tolist(), roots, strict=True)])
+    return entries
+
+
+class LeafTries:
+    """The relay chain's tries: one a leaf, in the order of the leaves. What leaves have in common is there once."""
+
+    def __init__(self) -> None:
+        self.tries = Tries()
+        self._leaves: list[int] = []
+
+    @classmethod
+    def of(cls, leaves: Sequence[RelayLeaf]) -> LeafTries:
+        """Return the tries of all that is in the tables of some leaves."""
+        found = cls()
+        found._leaves = found.tries.open(len(leaves), StateVersion.V1).tolist()
+        for place, leaf in enumerate(leaves):
+            found.change(place, relay_changes(None, leaf))
+        return found
+
+    def arrange_leaves(self, places: Sequence[int]) -> None:
+        """Make leaves of those at ``places``: one that is named twice parts, one that is not named is given up."""
+        used, leaves = set[int](), []
+        for place in places:
+            own = self._leaves[place]
+            leaves.append(int(self.tries.copy(np.array([own], dtype=np.int64))[0]) if place in used else own)
+            used.add(place)
+        lost = [trie for place, trie in enumerate(self._leaves) if place not in used]
+        self.tries.close(np.array(lost, dtype=np.int64))
+        self._leaves = leaves
+
+    def change(self, place: int, entries: Entries) -> None:
+        """Change the trie of a leaf."""
+        if entries:
+            keys = sorted(entries)
+            self.tries.update(self._leaves[place], keys, [entries[key] for key in keys])
+
+    def roots(self) -> Digests:
+        """Return the root of each leaf's storage."""
+        return self.tries.roots(np.array(self._leaves, dtype=np.int64))
+
+
+def para_roots(
+    state: State, chains: Chains, hosts: Mapping[str, np.ndarray], sections: Sequence[str] = SECTIONS
+) -> Digests:
+    """Return the root of each parachain's storage, of the tables ``sections``; ``hosts``: whose each row of one is."""
+    found: list[dict[bytes, bytes]] = [{} for _ in chains]
+    tables = {name: state[name] for name in sections}
+    tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
+    for name, frame in tables.items():
+        if len(frame) == 0:
+            continue
+        key = storage_prefix(OWN_PALLET, name)
+        owner = hosts[name]
+        present = np.isin(chains, owner)
+        for row, digest in enumerate(section_digests(frame, owner, chains)):
+            if present[row]:
+                found[row][key] = digest
+    return digests([plain_root(entries, StateVersion.V1) for entries in found])
+
+
+def genesis_hash(name: str) -> bytes:
+    """Return the hash of block 0 of a chain, which commits to no state: all know it by the chain's name."""
+    return blake2_256(b"genesis of " + name.encode())
+
+
+def commit_relay(
+    before: RelayLeaf, after: RelayLeaf, place: int, tries: LeafTries, heads: list[bytes], tick: int
+) -> tuple[RelayLeaf, Frame]:
+    """Return a leaf after a block, and the header of the block.
+
+    ``before``, ``after``: what the block changed; ``place``: the leaf's place among the leaves; ``heads``: the
+    heads that the block included.
+    """
+    number = before.number + 1
+    tries.change(place, relay_changes(before, after))
+    root = tries.roots()[place].tobytes()
+    leaf = before.blocks["leaf"]
+    own = block_hash(before.hash, number, root, relay_rest(ordered_root(heads), int(leaf[0])))
+    blocks = Frame(
+        {
+            "chain": np.array([RELAY_POSITION], dtype=np.uint32),
+            "leaf": leaf,
+            "number": np.array([number], dtype=np.uint64),
+            "hash": digests([own]),
+            "parent": digests([before.hash]),
+            "next_tick": np.array([tick + 1], dtype=np.uint64),
+        },
+        1,
+    )
+    after = replace(set_posted_hash(with_ancestor(after), number, own), blocks=blocks)
+    return after, headers(blocks, digests([root]))
+
+
+def headers(blocks: Frame, roots: np.ndarray) -> Frame:
+    """Return the headers of blocks (``chain``, ``number``, ``hash``, ``parent``) with these roots."""
+    count = len(blocks)
+    columns = {
+        "chain": blocks["chain"],
+        "number": blocks["number"],
+        "hash": pa.array([row.tobytes() for row in blocks["hash"]], pa.binary()),
+        "parent": pa.array([row.tobytes() for row in blocks["parent"]], pa.binary()),
+        "root": roots,
+        "certification": pa.array([b""] * count, pa.binary()),
+    }
+    return Frame(columns, count).select(HEADERS_SCHEMA.names)
+
+
+def genesis_headers(names: Sequence[str], chains: Chains, roots: np.ndarray) -> Frame:
+    """Return the headers of block 0 of ``chains``, which has no parent; ``names``: of all chains."""
+    hashes = [genesis_hash(names[chain]) for chain in chains.tolist()]
+    columns = {
+        "chain": chains,
+        "number": np.zeros(len(chains), dtype=np.uint64),
+        "hash": pa.array(hashes, pa.binary()),
+        "parent": pa.array([b""] * len(chains), pa.binary()),
+        "root": roots,
+        "certification": pa.array([b""] * len(chains), pa.binary()),
+    }
+    return Frame(columns, len(chains))
+
+
+def commit_parachains(
+    state: State, bases: Frame, entries: Frame, hosts: dict[str, np.ndarray], height: int
+) -> tuple[State, Frame]:
+    """Return the state after blocks of parachains (all of ``bases`` made one), with their receipts, and the headers.
+
+    ``bases``: what they are built on (``following.bases``); ``entries``: what they consumed, by (to, number, source).
+    """
+    chains = bases["chain"]
+    tips = state["tips"]
+    at = lookup_rows(tips, Frame({"chain": chains}, len(chains)), ("chain",))
+    roots = para_roots(state, chains, hosts)
+    runs = state["runs"]
+    number = tips["number"][at] + np.uint64(1)
+    watermark, marked = watermarks(bases, entries)
+    at_run = lookup_rows(Frame({"source": chains}, len(chains)), runs, ("source",))
+    fresh = (at_run >= 0) & (runs["source"] != runs["destination"])
+    fresh[fresh] = runs["number"][fresh] == number[at_run[fresh]]
+    posted = runs.filter(fresh)
+    count = len(posted)
+    egress = Frame(
+        {
+            "source": posted["source"],
+            "destination": np.full(count, RELAY_POSITION, dtype=np.uint32),
+            "place": posted["destination"],
+            "to": posted["destination"],
+            "root": posted["root"],
+        },
+        count,
+    )
+    heads, parents = [], []
+    starts, stops = posted["source"].searchsorted(chains), posted["source"].searchsorted(chains, side="right")
+    for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        parent = tips["head"][at[row]].tobytes()
+        pairs = zip(posted["destination"][start:stop].tolist(), posted["root"][start:stop], strict=True)
+        rest = b"".join([para.to_bytes(4, "little") + root.tobytes() for para, root in pairs])
+        rest += encode_watermark(int(watermark[row]), marked[row].tobytes()) + bases["relay_hash"][row].tobytes()
+        heads.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
+        parents.append(parent)
+    made = Frame(
+        {
+            "chain": chains,
+            "source": chains,
+            "destination": np.full(len(chains), RELAY_POSITION, dtype=np.uint32),
+            "number": number,
+            "parent": digests(parents),
+            "head": digests(heads),
+            "hash": digests(heads),
+            "height": np.full(len(chains), height, dtype=np.uint64),
+            "relay_number": bases["relay_number"],
+            "relay_hash": bases["relay_hash"],
+            "watermark": watermark,
+            "watermark_hash": marked,
+        },
+        len(chains),
+    )
+    tables = {
+        "tips": _replaced(state, "tips", "chain", chains, made.select(TIPS_SCHEMA.names)),
+        "candidates": _replaced(state, "candidates", "source", chains, made.select(CANDIDATES_SCHEMA.names)),
+        "egress": _replaced(state, "egress", "source", chains, egress.select(EGRESS_SCHEMA.names)),
+    }
+    return state.with_tables(**tables), headers(made, roots)
+
+
+def watermarks(bases: Frame, entries: Frame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the watermark of each chain after what it consumed, and that block's hash: the block of the last entry,
+    the old one if there is none (3.4)."""
+    watermark, marked = bases["watermark"].copy(), bases["watermark_hash"].copy()
+    if len(entries):
+        stops = entries["to"].searchsorted(bases["chain"], side="right")
+        starts = entries["to"].searchsorted(bases["chain"])
+        rows = np.flatnonzero(stops > starts)
+        last = stops[rows] - 1
+        watermark[rows], marked[rows] = entries["number"][last], entries["hash"][last]
+    return watermark, marked
+
+
+def _replaced(state: State, name: str, owner: str, chains: Chains, rows: Frame) -> Frame:
+    """Return a table with the rows of some chains replaced."""
+    kept = state[name].filter(~np.isin(state[name][owner], chains))
+    joined = concat([kept, rows]) if len(kept) or len(rows) else empty_frame(STATE_TABLES[name].schema)
+    return joined.take(stable_order(*(joined[key] for key in STATE_TABLES[name].order)))

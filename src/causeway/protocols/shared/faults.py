@@ -1,0 +1,153 @@
+"""The kinds of faults that every protocol has: what a scenario says of each in its sections ``[[faults]]``.
+
+A protocol that has further kinds, or says more of one of these, declares its own sections
+(``protocols.registry.ProtocolInfo.fault_kinds``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+
+from causeway_proofs.errors import InvalidInput
+from pydantic import Field, model_validator
+
+from causeway.config.faults import FaultRule
+from causeway.config.section import U64_MAX, ContentSection, ProgramReference, ScenarioSection, TickNumber
+
+EVERY = "*"
+
+Kind = TypeVar("Kind", bound="FaultSection")
+
+
+class NetworkNames(Protocol):
+    """The chains and programs of a network by name. Failed look-ups are an ``InvalidInput`` that names the key."""
+
+    def chain(self, name: str, key: str) -> int:
+        """Return the number of the chain ``name``."""
+        ...
+
+    def program(self, reference: int | str, key: str) -> int:
+        """Return the number of a program given by name or number."""
+        ...
+
+    def fail(self, key: str, text: str) -> InvalidInput:
+        """Return the error about ``key``."""
+        ...
+
+
+class FaultSection(ScenarioSection):
+    """One section ``[[faults]]``. ``once``: there is at most one of the kind from one chain to another."""
+
+    once: ClassVar[bool] = False
+
+    @abstractmethod
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault, its names resolved; ``key``: of the section, for errors. Raises ``InvalidInput``."""
+
+
+class ForgeSection(FaultSection, ContentSection):
+    """``kind = "forge"``: a chain puts a message into its output whose sender it does not own."""
+
+    kind: Literal["forge"] = Field(..., description="This fault.")
+    tick: TickNumber = Field(..., description="The round that puts it there.")
+    chain: str = Field(..., description="Name of the faulty chain.")
+    sender: ProgramReference = Field(..., description="The alleged sender: a program's name or number.")
+    receiver: ProgramReference = Field(..., description="The receiver: a program's name or number.")
+
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault, its names resolved."""
+        args = {
+            "sender": names.program(self.sender, f"{key}.sender"),
+            "receiver": names.program(self.receiver, f"{key}.receiver"),
+            "payload": self.content.hex(),
+        }
+        return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick, args)
+
+
+class HaltSection(FaultSection):
+    """``kind = "halt"``: a chain runs no rounds."""
+
+    kind: Literal["halt"] = Field(..., description="This fault.")
+    from_tick: TickNumber = Field(0, alias="from", description="First tick of the fault.")
+    until: TickNumber | None = Field(None, description="Last tick of the fault; without it, it lasts for ever.")
+    chain: str = Field(..., description="Name of the chain.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "from", self.from_tick)
+
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault, its names resolved."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        return FaultRule(self.kind, chain, None, self.from_tick, U64_MAX if self.until is None else self.until)
+
+
+class DropSection(FaultSection):
+    """``kind = "drop"``: what one chain offers another is not carried."""
+
+    kind: Literal["drop"] = Field(..., description="This fault.")
+    from_tick: TickNumber = Field(0, alias="from", description="First tick of the fault.")
+    until: TickNumber | None = Field(None, description="Last tick of the fault; without it, it lasts for ever.")
+    source: str = Field(EVERY, description='Name of the offering chain, `"*"` for every one.')
+    destination: str = Field(EVERY, description='Name of the fetching chain, `"*"` for every one.')
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "from", self.from_tick)
+
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault, its names resolved."""
+        ends = _ends(self.source, self.destination, names, key)
+        last = U64_MAX if self.until is None else self.until
+        return FaultRule(self.kind, *ends, self.from_tick, last, self._args())
+
+    def _args(self) -> dict[str, Any]:
+        return {}
+
+
+class OfferSection(FaultSection):
+    """``kind = "replay" | "gap" | "tamper"``: a carrier offers what is false.
+
+    Replay: what was taken before, again. Gap: what starts one index too high. Tamper: a root or proof that was altered.
+    """
+
+    kind: Literal["replay", "gap", "tamper"] = Field(..., description="This fault.")
+    source: str = Field(EVERY, description='Name of the chain whose messages they are, `"*"` for every one.')
+    destination: str = Field(EVERY, description='Name of the chain they are offered to, `"*"` for every one.')
+    tick: TickNumber = Field(..., description="When it is offered first.")
+    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: NetworkNames, key: str) -> FaultRule:
+        """Return the fault, its names resolved."""
+        ends = _ends(self.source, self.destination, names, key)
+        return FaultRule(self.kind, *ends, self.tick, self.tick if self.until is None else self.until, self._args())
+
+    def _args(self) -> dict[str, Any]:
+        return {}
+
+
+def ensure_forward(section: Kind, until: int | None, key: str, first: int) -> Kind:
+    """Return a section whose last tick is not below its ``first``, which stands under ``key``; ``ValueError`` else."""
+    if until is not None and until < first:
+        raise ValueError(f"until = {until} must not be below {key} = {first}")
+    return section
+
+
+def _ends(source: str, destination: str, names: NetworkNames, key: str) -> tuple[int | None, int | None]:
+    """Return the numbers of both chains, None for any."""
+    first, second = (
+        None if name == EVERY else names.chain(name, f"{key}.{which}")
+        for which, name in (("source", source), ("destination", destination))
+    )
+    if first == second and first is not None:
+        raise names.fail(f"{key}.destination", f'"{destination}": must differ from source')
+    return first, second
+
+
+FAULT_KINDS: tuple[type[FaultSection], ...] = (ForgeSection, DropSection, OfferSection, HaltSection)
+"""The sections of the kinds that every protocol has."""

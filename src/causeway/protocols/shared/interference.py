@@ -1,0 +1,145 @@
+"""What goes wrong on purpose, whatever the protocol: halted chains, forgeries, carriers that skip or misbehave.
+
+Faults change what is carried before a kernel judges it; no rule of a protocol knows of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from causeway_proofs.order import U64
+
+from causeway.config.faults import FOR_EVER, FaultRule, Faults
+from causeway.core.frame import Frame, empty_frame
+from causeway.core.vocabulary import Kind
+from causeway.protocols.contract import Chains
+from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
+
+FORGE = "forge"
+HALT = "halt"
+DROP = "drop"
+REPLAY = "replay"
+GAP = "gap"
+TAMPER = "tamper"
+"""The kinds that every protocol has (``protocols.faults`` declares what a scenario may say of each)."""
+
+PASSIVE = (HALT, DROP)
+"""Kinds of all protocols that keep something from happening."""
+
+_NONE_FORGED = empty_frame(
+    pa.schema(
+        [
+            ("source", pa.uint32()),
+            ("sender", pa.uint64()),
+            ("receiver", pa.uint64()),
+            ("kind", pa.uint8()),
+            ("callback", pa.uint64()),
+            ("code", pa.uint8()),
+            ("deadline", pa.uint32()),
+            ("amount_high", pa.uint64()),
+            ("amount_low", pa.uint64()),
+            ("payload", pa.binary()),
+        ]
+    )
+)
+
+
+class Interference:
+    """The faults of one network. Chains are positions; ``numbers`` gives their numbers.
+
+    ``passive``: the kinds that only change what happens anyway; all others act of themselves, each at every tick of its
+    span.
+    """
+
+    passive: ClassVar[tuple[str, ...]] = PASSIVE
+
+    def __init__(self, faults: Faults, numbers: U64, seed: int) -> None:
+        self.positions = {int(number): position for position, number in enumerate(numbers)}
+        self._faults = faults
+        self._numbers = numbers
+        self._seed = seed
+
+    @property
+    def last_change(self) -> int:
+        """Return the last tick at which a fault begins or ends; faults that last for ever have no end."""
+        spans = [tick for fault in self._faults.rows for tick in (fault.first, fault.last)]
+        return max((tick for tick in spans if tick < FOR_EVER), default=0)
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick from ``tick`` on at which a fault acts of itself, None if none does."""
+        acting = [fault for fault in self._faults.rows if fault.kind not in self.passive and fault.last >= tick]
+        return min((max(tick, fault.first) for fault in acting), default=None)
+
+    def acting(self, tick: int, *kinds: str) -> list[FaultRule]:
+        """Return the faults of some kinds that act at ``tick``, in the order of the scenario."""
+        return [fault for fault in self._faults.rows if fault.kind in kinds and fault.is_active(tick)]
+
+    def sources(self, kind: str, tick: int) -> list[int]:
+        """Return the chains that faults of a kind are about at ``tick``, ascending, as often as there are faults."""
+        found = [fault.source for fault in self.acting(tick, kind)]
+        return sorted(self.positions[number] for number in found if number is not None)
+
+    def running(self, chains: Chains, tick: int) -> Chains:
+        """Return the chains that run a round at ``tick``."""
+        halted = self.sources(HALT, tick)
+        return chains[~np.isin(chains, halted)] if halted else chains
+
+    def permanently_halted(self, tick: int) -> list[int]:
+        """Return the chains that run no round at ``tick`` or later."""
+        halts = [fault for fault in self.acting(tick, HALT) if fault.last >= FOR_EVER and fault.source is not None]
+        return sorted({self.positions[fault.source] for fault in halts if fault.source is not None})
+
+    def forged(self, chains: Chains, tick: int) -> Frame:
+        """Return the messages that byzantine chains among ``chains`` put into their output at ``tick``.
+
+        Columns ``source``, ``sender``, ``receiver``, ``payload``, and what a forgery need not say: ``kind`` (``Kind``;
+        a request), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). In the order of the
+        scenario.
+        """
+        due = [
+            (self.positions[fault.source], fault.args)
+            for fault in self.acting(tick, FORGE)
+            if fault.source is not None and self.positions[fault.source] in chains
+        ]
+        return _NONE_FORGED if not due else self._forgeries(due)
+
+    def _forgeries(self, due: list[tuple[int, Any]]) -> Frame:
+        return Frame(
+            {
+                "source": np.array([source for source, _ in due], dtype=np.uint32),
+                "sender": np.array([args["sender"] for _, args in due], dtype=np.uint64),
+                "receiver": np.array([args["receiver"] for _, args in due], dtype=np.uint64),
+                "kind": np.array([args.get("kind", int(Kind.REQUEST)) for _, args in due], dtype=np.uint8),
+                "callback": np.array([args.get("callback", 0) for _, args in due], dtype=np.uint64),
+                "code": np.array([args.get("code", 0) for _, args in due], dtype=np.uint8),
+                "deadline": np.array([args.get("deadline", 0) for _, args in due], dtype=np.uint32),
+                "amount_high": np.array([args.get("amount", 0) >> 64 for _, args in due], dtype=np.uint64),
+                "amount_low": np.array([args.get("amount", 0) % 2**64 for _, args in due], dtype=np.uint64),
+                "payload": pa.array([bytes.fromhex(args["payload"]) for _, args in due], pa.binary()),
+            },
+            len(due),
+        )
+
+    def skipped(self, destination: npt.NDArray[Any], source: npt.NDArray[Any], height: int) -> npt.NDArray[np.bool_]:
+        """Return which destinations take nothing from which sources at a height, by draws of seed and height."""
+        skipped = np.zeros(len(destination), dtype=bool)
+        if not self._faults.skip:
+            return skipped
+        for chain in np.unique(destination).tolist():
+            words = draw_words(DrawPurpose.SKIPPED, self._seed, int(self._numbers[chain]), height)
+            draws = np.random.Generator(words).random(len(self._numbers))
+            mine = destination == chain
+            skipped[mine] = draws[source[mine]] < self._faults.skip
+        return skipped
+
+    def hit(self, fault: FaultRule, destination: npt.NDArray[Any], source: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return which pairs of chains a fault is about."""
+        hit = np.ones(len(destination), dtype=bool)
+        if fault.source is not None:
+            hit &= source == self.positions[fault.source]
+        if fault.destination is not None:
+            hit &= destination == self.positions[fault.destination]
+        return hit

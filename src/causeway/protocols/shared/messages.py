@@ -1,0 +1,154 @@
+"""Messages as columns: what travels between programs, in whatever protocol, and its position in a lane.
+
+Where in the lake the entries of lanes lie: segments, runs of entries that one chain appended at one height.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.core.frame import Frame, empty_frame, repeat_bytes, repeat_text, repeat_value
+from causeway.core.joins import encode_keys, expand_ranges
+from causeway.protocols.contract import RANGES_SCHEMA
+
+MESSAGE_FIELDS = [
+    pa.field("kind", pa.uint8(), nullable=False),
+    pa.field("sender", pa.uint64(), nullable=False),
+    pa.field("receiver", pa.uint64(), nullable=False),
+    pa.field("callback", pa.uint64(), nullable=False),
+    pa.field("amount_high", pa.uint64(), nullable=False),
+    pa.field("amount_low", pa.uint64(), nullable=False),
+    pa.field("code", pa.uint8(), nullable=False),
+    pa.field("deadline", pa.uint32(), nullable=False),
+    pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("payload", pa.binary(), nullable=False),
+]
+"""A request's sender, receiver and attached amount of value; a response's respondent (``sender``), originator
+(``receiver``) and refund (``amount``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text.
+Ingress: ``sender`` is the user."""
+
+MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
+
+LANE = ("source", "destination", "substream")
+"""What names a lane: its ends, and which of the lanes between them it is."""
+
+LANE_COLUMNS = [*LANE, "index"]
+"""The position of a message in a lane."""
+
+LANE_FIELDS = [
+    pa.field("source", pa.uint32(), nullable=False),
+    pa.field("destination", pa.uint32(), nullable=False),
+    pa.field("substream", pa.uint64(), nullable=False),
+]
+
+QUEUED_SCHEMA = pa.schema(
+    [
+        *MESSAGE_FIELDS,
+        pa.field("index", pa.uint64(), nullable=False),
+        pa.field("sent_tick", pa.uint64(), nullable=False),
+    ]
+)
+"""An element of an ingress, input or output queue; ``sent_tick`` is the tick it was sent (0 for ingress)."""
+
+NO_QUEUE = 2**64 - 1
+"""In a column of positions in output queues: in none."""
+
+FORGED = 2**64 - 2
+"""In the same column: in none, because a byzantine chain forged the message."""
+
+OUTBOUND_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        pa.field("index", pa.uint64(), nullable=False),
+        *MESSAGE_FIELDS,
+        pa.field("queue_index", pa.uint64(), nullable=False),
+        pa.field("sent_tick", pa.uint64(), nullable=False),
+    ]
+)
+"""A message in a lane from ``source`` to ``destination``; ``queue_index``: its position in its output queue,
+``NO_QUEUE`` for what came there another way: a reject that routing made, a response put back on its way; ``FORGED`` for
+what a byzantine chain forged."""
+
+
+def message_columns(messages: Frame) -> dict[str, Any]:
+    """Return the columns of ``MESSAGE_FIELDS`` by name."""
+    return {name: messages[name] for name in MESSAGE_COLUMNS}
+
+
+def blank_messages(length: int, **columns: Any) -> Frame:
+    """Return ``length`` messages: of the columns of ``MESSAGE_FIELDS`` those given, as columns or as one value for all,
+    and zeros, empty texts and empty bytes for the others. Given columns of other names follow them."""
+    given = {name: _column(name, value, length) for name, value in columns.items()}
+    messages = {name: given.pop(name) if name in given else _zeros(name, length) for name in MESSAGE_COLUMNS}
+    return Frame({**messages, **given}, length)
+
+
+def _zeros(name: str, length: int) -> Any:
+    if name in _NUMBERS:
+        return repeat_value(_NUMBERS[name](0), length)
+    return repeat_text("", length) if name == "method" else repeat_bytes(b"", length)
+
+
+def _column(name: str, value: Any, length: int) -> Any:
+    if isinstance(value, str):
+        return repeat_text(value, length)
+    if isinstance(value, bytes):
+        return repeat_bytes(value, length)
+    if isinstance(value, int) and name in _NUMBERS:
+        return repeat_value(_NUMBERS[name](value), length)
+    return value if hasattr(value, "__len__") else repeat_value(value, length)
+
+
+_NUMBERS = {item.name: item.type.to_pandas_dtype() for item in MESSAGE_FIELDS if pa.types.is_integer(item.type)}
+
+
+def payload_lengths(messages: Frame) -> np.ndarray:
+    """Return the length in bytes of each payload."""
+    payload = messages["payload"]
+    offsets = np.frombuffer(payload.buffers()[1], dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1]
+    return np.diff(offsets).astype(np.uint64) if len(payload) else np.empty(0, dtype=np.uint64)
+
+
+def method_lengths(messages: Frame) -> np.ndarray:
+    """Return the length in bytes of each method's name."""
+    method = messages["method"]
+    names = np.array([len(name.as_py().encode()) for name in method.dictionary] or [0], dtype=np.uint64)
+    found: np.ndarray = names[method.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def locate_ranges(ranges: Frame, segments: Frame) -> Frame:
+    """Cut ``ranges`` (lane, ``begin``, ``end``; any number a lane) at the ``segments`` that hold them.
+
+    ``segments``: lane, ``height``, ``first``, ``count``, those of a lane in the order of their indices and without gaps
+    between them; every range lies within them. Returns ``RANGES_SCHEMA``.
+    """
+    ranges = ranges.filter(ranges["end"] > ranges["begin"])
+    if len(ranges) == 0:
+        return empty_frame(RANGES_SCHEMA)
+    starts = segments.select([*LANE, "first"])
+    lanes = ranges.select(LANE)
+    first, begin, last = encode_keys(
+        (*LANE, "first"),
+        starts,
+        lanes.with_columns(first=ranges["begin"]),
+        lanes.with_columns(first=ranges["end"] - np.uint64(1)),
+    )
+    order = np.argsort(first, kind="stable")
+    low = np.searchsorted(first[order], begin, side="right") - 1
+    high = np.searchsorted(first[order], last, side="right")
+    wanted, position = expand_ranges(low, high)
+    rows = order[position]
+    cut = segments.select([*LANE, "height"]).take(rows)
+    return cut.with_columns(
+        begin=np.maximum(ranges["begin"][wanted], segments["first"][rows]),
+        end=np.minimum(ranges["end"][wanted], (segments["first"] + segments["count"])[rows]),
+    )
+
+
+def oldest_height(segments: Frame) -> int | None:
+    """Return the lowest height of which entries are still in a lane, None when none are."""
+    return int(segments["height"].min()) if len(segments) else None

@@ -1,0 +1,251 @@
+"""What follows from the declaration of state tables, for all protocols: states as tables and back, cut apart and put
+together.
+
+Where programs live in a network in which they never move, and what a kernel of such a network says of it.
+
+Chains are positions here and in every column of a kernel; each protocol has its own order of them.
+
+The state of a set of chains whose rows are the frames of tables by name, with tries derived from them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64, find_positions, stable_order
+
+from causeway.config.topology import CHAINS_SCHEMA, Topology
+from causeway.core.frame import Frame, concat, empty_frame, from_table
+from causeway.protocols.contract import NO_HOST, Chains, ChainState, Hosts, Kernel, StateTable
+from causeway.protocols.shared.execution import PROGRAM_TABLE, ProgramRunner, find_outdated_programs, program_frames
+
+State = TypeVar("State", bound=ChainState)
+
+
+def restore_state(kernel: Kernel[State, Any], tables: Mapping[str, pa.Table]) -> State:
+    """Return the state whose tables these are, in any order; a table that is absent is empty."""
+    return kernel.state(
+        {
+            name: sort_table(table, from_table(tables[name])) if name in tables else empty_frame(table.schema)
+            for name, table in kernel.tables().items()
+        }
+    )
+
+
+def select_chains(kernel: Kernel[State, Any], state: State, chains: Chains, tick: int) -> State:
+    """Return the rows of ``state`` that belong to ``chains`` in the round of ``tick``."""
+    tables = kernel.tables()
+
+    def mine(name: str, frame: Frame) -> Frame:
+        return frame.filter(np.isin(row_owners(kernel, tables[name], frame, tick), chains)) if len(frame) else frame
+
+    return kernel.state({name: mine(name, frame) for name, frame in state.frames().items()})
+
+
+def row_owners(kernel: Kernel[State, Any], table: StateTable, frame: Frame, tick: int) -> npt.NDArray[np.uint32]:
+    """Return the position of the chain that each row of a table belongs to in the round of ``tick``."""
+    column = frame[table.owner]
+    if table.belongs_to_program:
+        return kernel.hosts(column, tick).view(np.uint32)
+    owner: npt.NDArray[np.uint32] = column
+    return owner
+
+
+def merge_states(kernel: Kernel[State, Any], states: Sequence[State]) -> State:
+    """Return the states of disjoint sets of chains as one, every table in its order."""
+    if len(states) == 1:
+        return states[0]
+    frames = [state.frames() for state in states]
+    return kernel.state(
+        {
+            name: sort_table(
+                table, concat([part[name] for part in frames if name in part] or [empty_frame(table.schema)])
+            )
+            for name, table in kernel.tables().items()
+        }
+    )
+
+
+def sort_table(table: StateTable, frame: Frame) -> Frame:
+    """Return a table's rows in its order."""
+    order = stable_order(*(frame[key] for key in table.order))
+    return frame if bool((order[1:] > order[:-1]).all()) else frame.take(order)
+
+
+def add_role_chain(topology: Topology, role: str, title: str) -> Topology:
+    """Return the topology with one chain that has ``role``, added by the name of the role where there is none.
+
+    ``title``: what that chain is called in a sentence. Raises ``InvalidInput`` for two of them.
+    """
+    having = [number for number, given in topology.roles.items() if given == role]
+    names = topology.chains["name"].to_pylist()
+    if len(having) > 1:
+        named = dict(zip(topology.chains["number"].to_pylist(), names, strict=True))
+        both = " and ".join(repr(named[number]) for number in sorted(having)[:2])
+        raise InvalidInput(f"chains: {both} have the role {role!r}; allowed: one chain")
+    if having:
+        return topology
+    if topology.external:
+        text = f"a network in several lakes has one {role} chain"
+        raise InvalidInput(f"chains: {text}: name it in every scenario, with role = {role!r}")
+    if role in names:
+        text = f"say role = {role!r} if it is {title}, or call it otherwise"
+        raise InvalidInput(f"chains: {role!r} is a chain without a role; {text}")
+    number = max(topology.chains["number"].to_pylist(), default=-1) + 1
+    added = pa.table({"number": [number], "name": [role]}, schema=CHAINS_SCHEMA)
+    chains = pa.concat_tables([topology.chains, added])
+    return replace(topology, chains=chains, roles={**topology.roles, number: role})
+
+
+@dataclass(frozen=True)
+class Hosting(ABC):
+    """The chains of a topology by position, and the chain of each program."""
+
+    topology: Topology
+
+    @abstractmethod
+    def _rank(self, name: str, number: int) -> Any:
+        """Return what chains are put in order by; ``number``: the chain's in the topology."""
+
+    @cached_property
+    def _order(self) -> list[tuple[str, int]]:
+        rows = zip(self.topology.chains["name"].to_pylist(), self.topology.chains["number"].to_pylist(), strict=True)
+        return sorted(rows, key=lambda row: self._rank(*row))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the chains' names by position."""
+        return [name for name, _ in self._order]
+
+    @cached_property
+    def numbers(self) -> U64:
+        """Return the chains' numbers in the topology by position."""
+        return np.array([number for _, number in self._order], dtype=np.uint64)
+
+    def positions_of(self, numbers: U64) -> Chains:
+        """Return the position of each chain, given by its number."""
+        order = np.argsort(self.numbers, kind="stable")
+        positions: Chains = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
+        return positions
+
+    @cached_property
+    def _programs(self) -> tuple[U64, Hosts]:
+        numbers: U64 = self.topology.programs["number"].to_numpy().astype(np.uint64)
+        by_number = {int(number): position for position, number in enumerate(self.numbers)}
+        chains = self.topology.programs["chain"].to_pylist()
+        hosts = [NO_HOST if chain is None else by_number[chain] for chain in chains]
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], np.array(hosts, dtype=np.int32)[order]
+
+    @property
+    def programs(self) -> U64:
+        """Return the numbers of all programs, ascending."""
+        return self._programs[0]
+
+    def host_of(self, programs: U64) -> Hosts:
+        """Return the chain of each program, ``NO_HOST`` for one that is on none."""
+        known, hosts = self._programs
+        if len(known) == 0:
+            return np.full(len(programs), NO_HOST, dtype=np.int32)
+        rows = find_positions(known, programs)
+        return np.where(rows >= 0, hosts[rows], np.int32(NO_HOST))
+
+    def programs_on(self, chains: Chains) -> U64:
+        """Return the numbers of the programs on ``chains``, ascending."""
+        programs, hosts = self._programs
+        return programs[np.isin(hosts, chains.astype(np.int32))]
+
+    @property
+    def hosting_chains(self) -> Chains:
+        """Return the chains that host programs, ascending."""
+        _, hosts = self._programs
+        return np.unique(hosts[hosts >= 0]).astype(np.uint32)
+
+
+class StaticHosting(ABC):
+    """The part of a kernel (``contract.Kernel``) that says which chains there are and where programs live."""
+
+    @property
+    @abstractmethod
+    def hosting(self) -> Hosting:
+        """Return the chains, and where programs live."""
+
+    def chains(self) -> Sequence[str]:
+        """Return the chains' names by position."""
+        return self.hosting.names
+
+    def numbers(self) -> U64:
+        """Return the chains' numbers in the topology by position."""
+        return self.hosting.numbers
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Return how much work each chain is: one more than it has programs."""
+        hosts = self.hosting.host_of(self.hosting.programs)
+        return np.bincount(hosts[hosts >= 0], minlength=len(self.hosting.names)).astype(np.float64) + 1
+
+    def registry_version(self, tick: int) -> int:
+        """Return 0: programs stay on their chains."""
+        return 0
+
+    def hosts(self, programs: U64, tick: int) -> Hosts:
+        """Return the chain of each program, at any tick."""
+        return self.hosting.host_of(programs)
+
+
+@dataclass
+class TrieCache:
+    """Tries that are derived from tables, None where they are to be built: without them every root is the same."""
+
+    tries: object = None
+
+
+@dataclass(frozen=True)
+class TableState:
+    """The states of a set of chains at one height: the frames of a wing's tables, in the order of each, and the
+    programs' by the names of their classes. ``kept``: a derived index."""
+
+    tables: Mapping[str, Frame]
+    programs: Mapping[str, Frame]
+    kept: TrieCache = field(default_factory=TrieCache, compare=False)
+
+    def __getitem__(self, name: str) -> Frame:
+        return self.tables[name]
+
+    def frames(self) -> dict[str, Frame]:
+        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        return dict(self.tables) | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
+
+    def with_tables(self, **tables: Frame) -> Self:
+        """Return the state with some of its tables replaced."""
+        return replace(self, tables={**self.tables, **tables})
+
+    def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> Self:
+        """Return the state with what execution left."""
+        return replace(self.with_tables(accounts=accounts), programs=programs)
+
+    @classmethod
+    def from_frames(
+        cls, frames: Mapping[str, Frame], tables: Mapping[str, StateTable], program_schemas: Mapping[str, pa.Schema]
+    ) -> Self:
+        """Return the state that has these frames; of ``tables`` and program classes, absent ones are empty."""
+        rows = {name: frames.get(name, empty_frame(table.schema)) for name, table in tables.items()}
+        programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
+        return cls(rows, programs | program_frames(frames))
+
+
+Tabled = TypeVar("Tabled", bound=TableState)
+
+
+def change_programs(state: Tabled, hosting: Hosting, programs: ProgramRunner, chains: Chains) -> Tabled:
+    """Return the state with the programs that changes installed on ``chains``, or gave another class."""
+    hosts = hosting.host_of(programs.changed)
+    due = find_outdated_programs(programs, hosts, chains, state["accounts"], state.programs)
+    return state.with_programs(*programs.brought_up(due, state["accounts"], state.programs)) if len(due) else state

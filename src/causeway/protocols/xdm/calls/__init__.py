@@ -1,0 +1,1 @@
+"""The calls of the messaging pallet, one file each."""

@@ -1,0 +1,47 @@
+"""What a block's messages bring to programs: calls and answers, and the value with them.
+
+Messages from users: those for programs that are not on their chain, or for a halted chain, are refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.order import find_positions
+
+from causeway.core.frame import Frame
+from causeway.core.vocabulary import Kind, ValueHolder, ValueReason
+from causeway.protocols.shared.events import EventLog
+from causeway.protocols.shared.execution import ARRIVALS, NO_PROGRAM, refuse_users, user_arrivals
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.value.balances import ChainSums, Purse
+
+REJECTED = 16
+"""The code of an answer that the protocol itself made, because the request was refused."""
+
+
+def issue_arriving_value(arrivals: Frame, money: ChainSums) -> None:
+    """Issue the value that calls and answers bring: a program has it in hand with a call, on its account with an
+    answer."""
+    for kind, holder in ((Kind.REQUEST, ValueHolder.REQUESTS), (Kind.RESPONSE, ValueHolder.ACCOUNT)):
+        rows = arrivals.filter(arrivals["kind"] == kind)
+        giver, taker = Purse(ValueHolder.ABROAD, rows["source"]), Purse(holder, rows["receiver"])
+        money.move(
+            ValueReason.RECEIVED, rows["destination"], giver, taker, rows["amount_low"], rows["amount_high"], rows
+        )
+
+
+CHAIN_HALTED = "ChainHalted"
+
+
+def ingress_arrivals(ingress: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
+    """Return messages from users as arrivals (``ARRIVALS``); one that is refused leaves an event."""
+    chain = context.network.positions_of(ingress["chain"].to_numpy())
+    messages = user_arrivals(ingress, chain, context.height)
+    running = np.isin(chain, context.chains)
+    here = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
+    here &= find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
+    refuse_users(messages.filter(running & ~here), NO_PROGRAM, log)
+    refuse_users(messages.filter(~running), CHAIN_HALTED, log)
+    return messages.filter(running & here).select(ARRIVALS)

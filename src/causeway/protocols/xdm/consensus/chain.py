@@ -1,0 +1,327 @@
+"""Which heights of the lake have which blocks of a chain, as far as they are remembered (``HISTORY_SCHEMA``).
+
+The consensus chain: receipts of domains, their confirmation, its blocks and their mountain range (2.4, X-3, X-4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, digest_values
+from causeway_proofs.mmr.peaks import RangeState, RangeWindow
+from causeway_proofs.substrate import numbers_column, to_limbs
+from causeway_proofs.xdm import LEAVES, RECEIPTS
+
+from causeway.core.frame import Frame, empty_frame
+from causeway.protocols.contract import View
+from causeway.protocols.shared.digests import digests, fixed_column, list_digests
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
+from causeway.protocols.xdm.consensus.bundles import fraudulent_receipts, inboxed_bundles
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.events import OPERATOR_SLASHED, ChainEvent
+from causeway.protocols.xdm.operators import Operators
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.state import State, replace_domain_rows, table_from_rows
+from causeway.protocols.xdm.tables import CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, UNBOOKED_SCHEMA
+from causeway.protocols.xdm.value.books import BookError, Books, DeclaredValue, TransferRecord
+from causeway.protocols.xdm.wire import U128_BYTES
+
+
+def is_recorded(state: State, chain: int, number: int) -> bool:
+    """Return whether the height of a chain's block is remembered."""
+    _, numbers = _numbers(state, chain)
+    row = int(np.searchsorted(numbers, number))
+    return row < len(numbers) and int(numbers[row]) == number
+
+
+def height_of(state: State, chain: int, number: int) -> int:
+    """Return the height that has a block of a chain, by its number."""
+    first, numbers = _numbers(state, chain)
+    assert is_recorded(state, chain, number), f"chain {chain}, block {number}: not remembered"
+    return int(state["history"]["height"][first + int(np.searchsorted(numbers, number))])
+
+
+def _numbers(state: State, chain: int) -> tuple[int, np.ndarray]:
+    history = state["history"]
+    first, end = np.searchsorted(history["chain"], (chain, chain + 1))
+    return int(first), history["number"][first:end]
+
+
+def spans_between(state: State, chain: int, after: int, last: int, *, forks: bool) -> list[tuple[int, int, int]]:
+    """Return the heights of a chain's blocks above the number ``after`` up to ``last``, as spans of the chain.
+
+    ``forks``: between the two there may be heights that were abandoned; else all of them are in one span.
+    """
+    since, until = height_of(state, chain, after) + 1, height_of(state, chain, last)
+    if not forks:
+        return [(chain, since, until)]
+    history = state["history"]
+    own = history["height"][history["chain"] == chain]
+    return [(chain, *run) for run in height_runs(own[(own >= since) & (own <= until)].tolist())]
+
+
+def height_runs(heights: Iterable[int]) -> list[tuple[int, int]]:
+    """Return heights, ascending, as runs without gaps: the first and the last of each."""
+    runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
+    found = [[height for _, height in run] for _, run in runs]
+    return [(run[0], run[-1]) for run in found]
+
+
+def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
+    """Return spans of heights, each of a chain from the first to the last (``HEIGHTS_SCHEMA``)."""
+    columns = np.array(spans, dtype=np.int64).reshape(-1, 3)
+    frame = {"chain": columns[:, 0].astype(np.uint32), "first": columns[:, 1].astype(np.uint64)}
+    return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))
+
+
+TAKEN_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("domain", pa.uint32(), nullable=False),
+        pa.field("number", pa.uint64(), nullable=False),
+        pa.field("receipt", pa.binary(), nullable=False),
+        pa.field("executed", pa.binary(), nullable=False),
+        pa.field("operators", pa.binary(), nullable=False),
+    ]
+)
+"""One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position.
+``executed``: of a false one, what honest operators have instead; the consensus chain does not know it before a fraud
+proof shows it. ``operators``: who submitted it (``encode_set``); of a false one those who have the other instead;
+none where another lake runs the domain, whose receipts one key signs."""
+
+_LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
+"""Of a receipt, by ``Moved``."""
+
+
+def block_leaves(blocks: Frame) -> pa.LargeBinaryArray:
+    """Return the leaf (``MmrLeaf``, version 0) that describes each block (``BLOCKS_SCHEMA``)."""
+    columns = {
+        "block_number": pa.array(blocks["number"].astype(np.uint32)),
+        "block_hash": fixed_column(blocks["hash"]),
+        "state_root": fixed_column(blocks["state_root"]),
+        "extrinsics_root": fixed_column(blocks["extrinsics_root"]),
+    }
+    return LEAVES.encode(columns)
+
+
+@dataclass(frozen=True)
+class ConsensusRanges:
+    """The consensus chain's last blocks, and the mountain range with the leaves of all of them."""
+
+    blocks: Frame
+    window: RangeWindow
+    leaves: pa.LargeBinaryArray
+
+    @classmethod
+    def of(cls, state: State) -> ConsensusRanges:
+        """Return those of a state that has the consensus chain."""
+        blocks = state["blocks"]
+        leaves = block_leaves(blocks)
+        start = RangeState.decode(state["range"]["range"][0].as_py())
+        return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
+
+
+def receipts(
+    view: View, state: State, claims: Mapping[int, Mapping[str, Any]], operators: Operators
+) -> tuple[Frame, Frame]:
+    """Return the receipts of the blocks of domains that the consensus chain has none of (``TAKEN_SCHEMA``), and of
+    which it knows after them (``RECEIPTED_SCHEMA``): of each domain at most its last block, since none makes a block
+    that the consensus chain does not. ``claims``: by domain, what bad operators submit instead (``claims.standing``).
+    """
+    tips, known = view.tables["tips"], state["receipted"]
+    taken_to = dict(zip(known["domain"].tolist(), known["number"].tolist(), strict=True))
+    rows = zip(tips["chain"].tolist(), tips["number"].tolist(), strict=True)
+    fresh = [chain != CONSENSUS_POSITION and number > taken_to.get(chain, -1) for chain, number in rows]
+    tips = tips.filter(np.array(fresh, dtype=bool))
+    count = len(tips)
+    if count == 0:
+        return empty_frame(TAKEN_SCHEMA), known
+    parents = dict(zip(known["domain"].tolist(), list_digests(known["hash"]), strict=True))
+    parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in tips["chain"].tolist()]
+    zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
+    bundles = inboxed_bundles(tips["chain"].tolist(), view.tables["bundles"])
+    roots = fixed_column(tips["root"])
+    # What each domain has burnt in its block.
+    domains = tips["chain"].tolist()
+    burning = view.tables["made"].filter(view.tables["made"]["what"] == TransferRecord.BURNT)
+    amounts = zip(*(burning[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
+    burnt = {chain: (high << 64 | low).to_bytes(U128_BYTES, "little") for chain, high, low in amounts}
+    columns = {
+        "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
+        "domain_block_hash": fixed_column(tips["hash"]),
+        "domain_block_extrinsic_root": fixed_column(tips["extrinsics_root"]),
+        "parent_domain_block_receipt_hash": fixed_column(digests(parent)),
+        "consensus_block_number": pa.array(tips["consensus_number"].astype(np.uint32)),
+        "consensus_block_hash": fixed_column(tips["consensus_hash"]),
+        "inboxed_bundles": pa.array(bundles, RECEIPTS.schema.field("inboxed_bundles").type),
+        "final_state_root": roots,
+        "execution_trace": pa.array(
+            [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
+        ),
+        "execution_trace_root": fixed_column(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
+        **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
+        "burned_balance": pa.array([burnt.get(chain, bytes(U128_BYTES)) for chain in domains], pa.binary(U128_BYTES)),
+        "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
+        **_transfers(tips["chain"].tolist(), view.tables["made"]),
+    }
+    honest = RECEIPTS.encode(columns)
+    of_row = {row: claims[chain] for row, chain in enumerate(tips["chain"].tolist()) if chain in claims}
+    false = {row: said for row, said in fraudulent_receipts(columns, of_row).items() if said != honest[row].as_py()}
+    encoded, executed = honest, pa.repeat(pa.scalar(b"", pa.binary()), count)
+    if false:
+        encoded = pa.array([false.get(row, said) for row, said in enumerate(honest.to_pylist())], pa.large_binary())
+        executed = pa.array([honest[row].as_py() if row in false else b"" for row in range(count)], pa.binary())
+    taken = Frame(
+        {
+            "chain": np.zeros(count, dtype=np.uint32),
+            "domain": tips["chain"],
+            "number": tips["number"],
+            "receipt": encoded.cast(pa.binary()),
+            "executed": executed,
+            "operators": operators.encoded(tips.with_columns(domain=tips["chain"])),
+        },
+        count,
+    )
+    after = taken.select(["chain", "domain", "number"]).with_columns(
+        hash=digest_values(HashFunction.BLAKE2B_256, encoded)
+    )
+    return taken, replace_domain_rows(known, after.select(RECEIPTED_SCHEMA.names))
+
+
+def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
+    """Return the lists of transfers of each domain's receipt."""
+    lists: dict[tuple[int, int], list[dict[str, object]]] = {}
+    ids = chain_ids(made["foreign"]).to_pylist()
+    amounts = zip(made["amount_low"].tolist(), made["amount_high"].tolist(), strict=True)
+    for chain, what, foreign, (low, high) in zip(
+        made["chain"].tolist(), made["what"].tolist(), ids, amounts, strict=True
+    ):
+        amount = (high << 64 | low).to_bytes(U128_BYTES, "little")
+        lists.setdefault((chain, what), []).append({"chain_id": foreign, "amount": amount})
+    return {
+        name: pa.array([lists.get((chain, what), []) for chain in domains], RECEIPTS.schema.field(name).type)
+        for what, name in enumerate(_LISTS)
+    }
+
+
+def confirm(
+    state: State, taken: Frame, due: int, books: Books, beyond: Container[int] = ()
+) -> tuple[State, list[ChainEvent]]:
+    """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
+    by block ``due``, and what the ``books``, which change, refused (X-3).
+
+    What a receipt says is booked whole or not at all. One that the books refuse is not confirmed, nor is any later one
+    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere. What one that is confirmed says
+    of value that goes to, or came from, domains of other lakes (``beyond``) is summed up (``declared``).
+    """
+    ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
+    state = state.with_tables(range=ranges)
+    taken = taken.filter(~np.isin(taken["domain"], state["unbooked"]["domain"]))
+    if len(taken) == 0:
+        return state, []
+    latest: dict[int, int] = {}
+    refused: dict[int, ChainEvent] = {}
+    told = list[ChainEvent]()
+    declared = DeclaredValue(state["declared"], beyond)
+    rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
+    # Which receipts have a bundle that is invalid.
+    counts = rows["inboxed_bundles"].value_lengths().to_numpy(zero_copy_only=False)
+    valid = rows["inboxed_bundles"].flatten().field("bundle").to_numpy(zero_copy_only=False)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    invalid = set(np.flatnonzero(np.bincount(owner[valid == 0], minlength=len(counts)) > 0).tolist())
+    ends = zip(taken["domain"].tolist(), taken["number"].tolist(), receipt_transfers(rows), strict=True)
+    for row, (domain, number, moves) in enumerate(ends):
+        if domain in refused:
+            continue
+        try:
+            books.apply_all(domain, moves)
+        except BookError as error:
+            refused[domain] = ChainEvent(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
+        else:
+            latest[domain] = row
+            declared.note(domain, moves)
+            if row in invalid:
+                told.append(ChainEvent(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
+    if refused:
+        more = [
+            {"chain": CONSENSUS_POSITION, "domain": domain, "number": notice.index}
+            for domain, notice in refused.items()
+        ]
+        state = state.with_tables(
+            unbooked=replace_domain_rows(state["unbooked"], table_from_rows(more, UNBOOKED_SCHEMA))
+        )
+    if declared.changed:
+        state = state.with_tables(declared=declared.frame())
+    if latest:
+        newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
+        state = state.with_tables(confirmed=replace_domain_rows(state["confirmed"], newest))
+    return state, [*refused.values(), *told]
+
+
+def receipt_transfers(rows: pa.RecordBatch) -> list[list[tuple[TransferRecord, int, int]]]:
+    """Return what the block of each receipt did with value (what, the other chain's position, amount), in the order in
+    which it is booked: what came, what left, what was refused, what was claimed, what was burnt (X-3). ``rows``:
+    receipts as columns."""
+    moves: list[list[tuple[TransferRecord, int, int]]] = [[] for _ in range(rows.num_rows)]
+    for what in (TransferRecord.IN, TransferRecord.OUT, TransferRecord.REJECTED, TransferRecord.CLAIMED):
+        lists = rows[_LISTS[what]]
+        counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        items = lists.flatten()
+        words = to_limbs(items.field("amount")).tolist()
+        foreign = positions_of_ids(items.field("chain_id")).tolist()
+        of_row = np.repeat(np.arange(len(moves)), counts).tolist()
+        for row, other, (low, high) in zip(of_row, foreign, words, strict=True):
+            moves[row].append((what, other, high << 64 | low))
+    for row, (low, high) in enumerate(to_limbs(rows["burned_balance"]).tolist()):
+        if low or high:
+            moves[row].append((TransferRecord.BURNT, CONSENSUS_POSITION, high << 64 | low))
+    return moves
+
+
+def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:
+    """Return up to which block receipts are confirmed now, and the heights (first, last) of the blocks whose receipts
+    are wanted for it, and for the frauds that are proved now."""
+    history, before = state["history"], int(state["range"]["confirmed_to"][0])
+    due = max(before, context.number - context.options.challenge_period)
+    mine, numbers = history["chain"] == CONSENSUS_POSITION, history["number"].astype(np.int64)
+    wanted = (numbers > before) & (numbers <= due)
+    frauds = state["frauds"]
+    found = frauds["taken"][frauds["found"] <= np.uint64(context.number)]
+    if len(found):
+        wanted |= numbers >= int(found.min())
+    return due, height_runs(history["height"][mine & wanted].tolist())
+
+
+def retain_blocks(state: State, blocks: Frame, window: RangeWindow, options: XdmOptions) -> State:
+    """Return the state with those of the consensus chain's blocks that are still wanted when the last one is made, and
+    the mountain range before them. ``window``: the range that has the leaves of all."""
+    # The row of the oldest block that is still wanted.
+    number = blocks["number"][-1]
+    keep = np.uint64(options.mmr_roots + options.archiving_depth)
+    # The anchor's block stays however long ago the network made it.
+    final = np.flatnonzero(blocks["number"] + np.uint64(options.archiving_depth) <= number)
+    oldest = int(final[-2]) if len(final) > 1 else 0
+    first = min(oldest, int(np.searchsorted(blocks["number"] + keep, number)))
+    if first == 0:
+        return state.with_tables(blocks=blocks)
+    before = window.state(int(blocks["leaf_count"][first])).encode()
+    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
+    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
+
+
+def anchor_number(blocks: Frame, number: int, depth: int) -> tuple[int, int] | None:
+    """Return the rows of ``blocks`` of the newest final block, when ``number`` is made, and of the one before it, whose
+    leaf it has; None as long as there is none."""
+    final = int(np.searchsorted(blocks["number"] + np.uint64(depth), np.uint64(number), side="right")) - 1
+    return (final, final - 1) if final >= 1 else None
+
+
+def genesis_range() -> Frame:
+    """Return the range of the consensus chain before its first block."""
+    columns = {"range": pa.array([RangeState().encode()], pa.binary()), "confirmed_to": np.zeros(1, dtype=np.uint64)}
+    return Frame({"chain": np.zeros(1, dtype=np.uint32), **columns}, 1)

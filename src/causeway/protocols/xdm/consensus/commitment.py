@@ -1,0 +1,342 @@
+"""What a block commits to: storage and its roots, headers, the consensus chain's block, and under what is proved from
+then on (XDM reference 2.4, X-5).
+
+Under which blocks operators prove now, and the tries of the storage of these blocks (XDM reference X-4, X-5).
+
+The trie of a chain's provable block was kept when the block was made. Where it was not, an earlier one is moved on by
+the log of storage changes; where none is at hand it is built from the tables of that block's height, or from those of
+an earlier one and the log since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from causeway_proofs.hashing import DIGEST_BYTES
+from causeway_proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
+from causeway_proofs.xdm import receipt_storage_key
+
+from causeway.core.frame import Frame, concat, empty_frame
+from causeway.protocols.contract import AnyKernel, Chains, Inputs, NearestState, View
+from causeway.protocols.shared.digests import digests
+from causeway.protocols.shared.state_tables import TrieCache, select_chains
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.consensus.chain import (
+    ConsensusRanges,
+    anchor_number,
+    height_of,
+    heights_frame,
+    is_recorded,
+    retain_blocks,
+    spans_between,
+)
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.lane_tables import MESSAGES, LaneTable
+from causeway.protocols.xdm.relay.proofs import provable_number
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.storage import NOWHERE, STORAGE_SCHEMA, ChainTries, chain_tries, storage_changes
+from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, BLOCKS_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
+from causeway.protocols.xdm.transactions import block_hash, encode_lists
+
+
+@dataclass(frozen=True)
+class CommittedBlock:
+    """A block that was made: the state after it, its ``headers`` (``HEADERS_SCHEMA``), and what it changed in the
+    ``storage`` (``STORAGE_SCHEMA``)."""
+
+    state: State
+    headers: Frame
+    storage: Frame
+
+
+def commit_block(
+    before: State | None,
+    state: State,
+    tries: ChainTries,
+    taken: Mapping[str, Frame],
+    view: View | None,
+    context: Context,
+) -> CommittedBlock:
+    """Return the block of the chains of ``context``.
+
+    ``before``: the state of the block before, None at genesis; ``tries``: of that one, changed on the spot. ``taken``:
+    by log table what the block took in.
+    """
+    chains = context.chains
+    storage = storage_changes(before, state, context, tries.sections)
+    state = state.with_tables(**{name: LaneTable.of(state[name]).settled() for name in MESSAGES})
+    tries.change(storage)
+    roots = tries.roots(chains)
+    number = context.number
+    if before is None:
+        parents = [bytes(DIGEST_BYTES)] * len(chains)
+    else:
+        known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
+        parents = [known[chain].tobytes() for chain in chains.tolist()]
+    # The root of what each chain's block has taken in: the receipts on the consensus chain.
+    extrinsics = [EMPTY_ROOT] * len(chains)
+    extrinsics_taken = taken.get("receipts")
+    if extrinsics_taken is not None and len(extrinsics_taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
+        extrinsics[0] = ordered_root(extrinsics_taken["receipt"].to_pylist())
+    own = [
+        block_hash(parent, number, root.tobytes(), extrinsic)
+        for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
+    ]
+    best, best_hash = _consensus_tip(view)
+    count = len(chains)
+    tips = Frame(
+        {
+            "chain": chains,
+            "number": np.full(count, number, dtype=np.uint64),
+            "hash": digests(own),
+            "root": roots,
+            "extrinsics_root": digests(extrinsics),
+            "consensus_number": np.full(count, best, dtype=np.uint64),
+            "consensus_hash": digests([best_hash] * count),
+        },
+        count,
+    )
+    state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
+    if context.has_consensus:
+        ranges = None if before is None else ConsensusRanges.of(before)
+        # The state with the block that is made now; blocks that nothing is proved under any more go.
+        root = roots[0].tobytes()
+        leaf_count = 0 if ranges is None else ranges.window.leaf_count
+        mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
+        number = context.number
+        row = Frame(
+            {
+                "chain": np.zeros(1, dtype=np.uint32),
+                "number": np.array([number], dtype=np.uint64),
+                "hash": digests([block_hash(parents[0], number, root, extrinsics[0])]),
+                "state_root": digests([root]),
+                "extrinsics_root": digests([extrinsics[0]]),
+                "leaf_count": np.array([leaf_count], dtype=np.uint64),
+                "mmr_root": digests([mmr_root]),
+                "height": np.array([context.height], dtype=np.uint64),
+            },
+            1,
+        )
+        if ranges is None:
+            state = state.with_tables(blocks=row)
+        else:
+            blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
+            state = retain_blocks(state, blocks, ranges.window, context.options)
+        state = _anchored(state, tries, context)
+    # The blocks of which the storage changes, or the receipts, are still wanted, and this one.
+    history = state["history"]
+    history_count = len(context.chains)
+    added = Frame(
+        {
+            "chain": context.chains,
+            "number": np.full(history_count, context.number, dtype=np.uint64),
+            "height": np.full(history_count, context.height, dtype=np.uint64),
+        },
+        history_count,
+    )
+    least = np.zeros(len(context.network.names), dtype=np.int64)
+    for chain in context.chains.tolist():
+        least[chain] = tries.number[chain]
+    if context.has_consensus:
+        least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
+    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
+    at = np.searchsorted(kept["chain"], context.chains, side="right")
+    state = state.with_tables(
+        history=Frame(
+            {name: np.insert(kept[name], at, added[name]) for name in HISTORY_SCHEMA.names}, len(kept) + history_count
+        )
+    )
+    # What certifies the blocks of chains to lakes that follow them.
+    names = [context.network.names[chain] for chain in chains.tolist()]
+    headers = Frame(
+        {
+            "chain": chains,
+            "number": np.full(count, number, dtype=np.uint64),
+            "hash": pa.array(own, pa.binary()),
+            "parent": pa.array(parents, pa.binary()),
+            "root": roots,
+            "certification": pa.array(
+                [context.signers.block(*row) for row in zip(names, own, extrinsics, strict=True)], pa.binary()
+            ),
+        },
+        count,
+    )
+    tries.keep(chains, number)
+    tries.height = context.height
+    return CommittedBlock(replace(state, kept=TrieCache(tries)), headers, storage)
+
+
+def _anchored(state: State, tries: ChainTries, context: Context) -> State:
+    """Return the state with what operators prove under from the next block on (X-5)."""
+    found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
+    if found is None:
+        return state
+    final, at = found
+    ranges = ConsensusRanges.of(state)
+    anchor = anchor_rows(ranges, at, len(ranges.blocks) - 1, final)
+    domains = list(range(1, len(context.network.names)))
+    keys = [receipt_storage_key(domain - 1) for domain in domains]
+    trie = tries.provable[CONSENSUS_POSITION]
+    held = tries.tries.get(np.full(len(keys), trie, dtype=np.int64), keys)
+    there = [domain for domain, value in zip(domains, held.is_valid().to_pylist(), strict=True) if value]
+    shown = [keys[domain - 1] for domain in there]
+    proofs = prove_storage(tries.tries, np.full(len(shown), trie, dtype=np.int64), shown)
+    numbers = [int.from_bytes(held[domain - 1].as_py()[1:5], "little") for domain in there]
+    anchored = Frame(
+        {
+            "chain": np.zeros(len(there), dtype=np.uint32),
+            "domain": np.array(there, dtype=np.uint32),
+            "block": np.repeat(anchor["number"], len(there)),
+            "number": np.array(numbers, dtype=np.uint64),
+            "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(there))]).cast(pa.binary()),
+        },
+        len(there),
+    )
+    return state.with_tables(anchor=anchor, anchored=anchored.select(ANCHORED_SCHEMA.names))
+
+
+def anchor_rows(ranges: ConsensusRanges, at: int, best: int, final: int) -> Frame:
+    """Return what operators prove under (``ANCHOR_SCHEMA``), from rows of blocks: the one whose leaf they show, the
+    newest, and the newest that is final."""
+    blocks = ranges.blocks
+    leaf_index = int(blocks["leaf_count"][at])
+    final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][best])
+    return Frame(
+        {
+            "chain": np.zeros(1, dtype=np.uint32),
+            "number": blocks["number"][at : at + 1],
+            "best": blocks["number"][best : best + 1],
+            "final": blocks["number"][final : final + 1],
+            "block_hash": blocks["hash"][final : final + 1],
+            "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
+            "leaf_index": np.array([leaf_index], dtype=np.uint64),
+            "best_hash": blocks["hash"][best : best + 1],
+            "best_leaves": np.array([best_leaves], dtype=np.uint64),
+            "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
+            "final_leaves": np.array([final_leaves], dtype=np.uint64),
+            "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
+        },
+        1,
+    ).select(ANCHOR_SCHEMA.names)
+
+
+def _consensus_tip(view: View | None) -> tuple[int, bytes]:
+    if view is None:
+        return 0, bytes(DIGEST_BYTES)
+    blocks = view.tables["blocks"]
+    if len(blocks) == 0:
+        return 0, bytes(DIGEST_BYTES)
+    return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
+
+
+@dataclass(frozen=True)
+class ProvableBlocks:
+    """The blocks that operators of chains prove under in a block.
+
+    ``numbers``: of each chain's; ``following``: the block of the consensus chain that is shown as final from this one
+    on, whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
+    that was shown before. ``rebuilt``: the height of the block, for chains whose trie is built anew; ``spans``: where
+    the log has what the tries are moved on by: chain, first and last height.
+    """
+
+    numbers: Mapping[int, int]
+    following: int | None
+    rebuilt: Mapping[int, int]
+    spans: tuple[tuple[int, int, int], ...]
+
+    def wanted(self) -> Frame:
+        """Return at which heights chains' states are needed, or earlier ones with what the log has since
+        (``PAST_SCHEMA``)."""
+        columns = np.array(list(self.rebuilt.items()), dtype=np.int64).reshape(-1, 2)
+        return Frame(
+            {"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(columns)
+        )
+
+    def at_hand(self, kernel: AnyKernel, inputs: Inputs[State]) -> dict[int, NearestState[State]]:
+        """Return what was read for each chain whose trie is built anew."""
+        found = {}
+        for chain, height in self.rebuilt.items():
+            then = inputs.nearest["storage"][height]
+            found[chain] = replace(then, state=select_chains(kernel, then.state, np.array([chain], dtype=np.uint32), 0))
+        return found
+
+    def rows(self) -> dict[str, Frame]:
+        """Return the rows of the log that are needed, as spans of heights."""
+        return {"storage": heights_frame(self.spans)} if self.spans else {}
+
+
+NOTHING = ProvableBlocks({}, None, {}, ())
+
+
+def find_provable_blocks(state: State, chains: Chains, view: View, context: Context, *, forks: bool) -> ProvableBlocks:
+    """Return what operators of ``chains`` prove under now. ``forks``: heights of the log may be abandoned ones."""
+    tries = chain_tries(state, context)
+    # The number of the consensus block that is shown as final from this block on, None as long as there is none.
+    if not context.has_consensus:
+        following = None
+    else:
+        found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
+        following = None if found is None else int(state["blocks"]["number"][found[1]])
+    numbers: dict[int, int] = {}
+    rebuilt: dict[int, int] = {}
+    spans: list[tuple[int, int, int]] = []
+    for chain in chains.tolist():
+        number = provable_number(chain, view)
+        then = following if chain == CONSENSUS_POSITION else None
+        first = then if number is None else number
+        if first is None:
+            continue
+        known = -1 if tries is None else tries.number[chain]
+        if context.network.follows and (first < known or not is_recorded(state, chain, first)):
+            continue  # another lake's consensus chain says of this one what it has not said
+        if tries is None or tries.nearest(chain, first) < 0:
+            rebuilt[chain] = height_of(state, chain, first)
+            known = first
+        numbers[chain] = first
+        last = first if then is None else then
+        known = known if tries is None else max(known, tries.nearest(chain, last))
+        if last > known:
+            spans += spans_between(state, chain, known, last, forks=forks)
+    return ProvableBlocks(numbers, following, rebuilt, tuple(spans))
+
+
+def advance_tries(
+    state: State,
+    provable: ProvableBlocks,
+    nearest: Mapping[int, NearestState[State]],
+    logged: Mapping[str, Frame],
+    context: Context,
+) -> ChainTries:
+    """Return the tries of the chains of a block, those that operators prove under moved on to what is provable now.
+
+    ``nearest``: of each chain whose trie is built anew, what is at hand of it at its provable block; ``logged``: what
+    ``Provable.rows`` asked for.
+    """
+    tries = chain_tries(state, context)
+    if tries is None:
+        tries = ChainTries.of(context.chains)
+        tries.change(storage_changes(None, state, context))
+    tries.height = NOWHERE
+    for chain, number in provable.numbers.items():
+        tries.show(chain, number)
+    for chain, then in nearest.items():
+        one = replace(context, chains=np.array([chain], dtype=np.uint32))
+        tries.move(storage_changes(None, then.state, one), {})
+        tries.move(then.rows.filter(then.rows["chain"] == chain), {})
+    if "storage" in logged:
+        rows = logged["storage"]
+        tries.move(rows.filter(rows["chain"] != CONSENSUS_POSITION), {})
+    tries.number |= provable.numbers
+    return tries
+
+
+def move_anchor(tries: ChainTries, provable: ProvableBlocks, logged: Mapping[str, Frame]) -> None:
+    """Move the storage of the consensus chain on to that of the block which is shown as final from now on."""
+    if provable.following is None:
+        return
+    tries.show(CONSENSUS_POSITION, provable.following)
+    rows = logged.get("storage", empty_frame(STORAGE_SCHEMA))
+    tries.move(rows.filter(rows["chain"] == CONSENSUS_POSITION), {CONSENSUS_POSITION: provable.following})

@@ -1,0 +1,89 @@
+"""What happens to channels and allow lists, as rows of the ledger (XDM reference 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from causeway.core.frame import Frame, repeat_value
+from causeway.core.vocabulary import NO_CHAIN, Event, Kind
+from causeway.protocols.shared.events import EventLog, event_rows, names_column
+from causeway.protocols.xdm.state import NOBODY
+
+_MOST = 2**64 - 1
+
+OPERATOR_SLASHED = "OperatorSlashed"
+"""What a notice says of an operator who loses the stake (of which the reference says no amount)."""
+
+
+@dataclass(frozen=True)
+class ChainEvent:
+    """Something that happened on ``chain`` with ``foreign``: ``what``, the event's name, or with ``refused`` the error
+    of a call. ``by``: the program that called, None for none; ``amount``: what was held, released or lost with it."""
+
+    chain: int
+    foreign: int
+    what: str
+    channel: int = 0
+    index: int = 0
+    by: int | None = None
+    amount: int = 0
+    refused: bool = False
+
+
+def message_events(
+    messages: Frame,
+    what: str | Sequence[str],
+    *,
+    at: str = "source",
+    by: Sequence[int] | None = None,
+    amounts: Sequence[int] | None = None,
+    refused: bool | Sequence[bool] = False,
+) -> list[ChainEvent]:
+    """Return a notice of each message (``LANE_COLUMNS``), on the chain at its ``source`` or its ``destination``.
+
+    ``what``, ``refused``: of all, or of each; ``by``, ``amounts``: of each. Of an amount no more is told than 64 bits
+    hold.
+    """
+    count, other = len(messages), "destination" if at == "source" else "source"
+    columns = (messages[name].tolist() for name in (at, other, "substream", "index"))
+    names = [what] * count if isinstance(what, str) else what
+    programs: Sequence[int | None] = [None] * count if by is None else by
+    errors = [refused] * count if isinstance(refused, bool) else refused
+    rows = zip(*columns, names, programs, [0] * count if amounts is None else amounts, errors, strict=True)
+    return [
+        ChainEvent(chain, foreign, name, substream >> 1, index, program, min(amount, _MOST), error)
+        for chain, foreign, substream, index, name, program, amount, error in rows
+    ]
+
+
+def log_chain_events(notices: Sequence[ChainEvent], chains: int, log: EventLog) -> None:
+    """Leave a control row each, in the lane of the channel's requests; ``chains``: how many there are."""
+    if not notices:
+        return
+    count = len(notices)
+    names = sorted({notice.what for notice in notices})
+    zero = repeat_value(np.uint64(0), count)
+    chain = np.array([notice.chain for notice in notices], dtype=np.uint32)
+    foreign = [notice.foreign if notice.foreign < chains else NO_CHAIN for notice in notices]
+    rows = Frame(
+        {
+            "kind": repeat_value(np.uint8(Kind.CONTROL), count),
+            "source": chain,
+            "destination": np.array(foreign, dtype=np.uint32),
+            "substream": np.array([2 * notice.channel for notice in notices], dtype=np.uint64),
+            "index": np.array([notice.index for notice in notices], dtype=np.uint64),
+            "sender": np.array([NOBODY if notice.by is None else notice.by for notice in notices], dtype=np.uint64),
+            "receiver": repeat_value(np.uint64(NOBODY), count),
+            "callback": zero,
+            "amount_high": zero,
+            "amount_low": np.array([notice.amount for notice in notices], dtype=np.uint64),
+        },
+        count,
+    )
+    bits = [Event.REJECTED if notice.refused else Event.ACKNOWLEDGED for notice in notices]
+    why = names_column(names, np.array([names.index(notice.what) for notice in notices]))
+    events = np.array([int(bit) for bit in bits], dtype=np.uint16)
+    log.add(event_rows(rows, events, chain=chain, on_lane=True, reason=why))

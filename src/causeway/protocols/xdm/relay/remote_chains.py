@@ -1,0 +1,169 @@
+"""Where some chains are run by other lakes: what a scenario may not say then, and what is theirs.
+
+What relay processes carried to the chains of a lake in a block: read, and given to whom it is for.
+
+Blocks of the consensus chain and confirmed receipts go to a lake that follows it, receipts of other lakes' domains to
+the consensus chain, envelopes to their destination. Nothing is verified here: that is done where it is taken in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import stable_order
+
+from causeway.config.faults import Faults
+from causeway.core.frame import concat
+from causeway.core.text import suggest_known
+from causeway.core.vocabulary import NO_CHAIN
+from causeway.protocols.contract import Chains
+from causeway.protocols.shared.interference import DROP, HALT, REPLAY, TAMPER
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.events import ChainEvent
+from causeway.protocols.xdm.fault_kinds import DELAY, REORDER
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.planned_calls import PlannedCalls
+from causeway.protocols.xdm.relay.envelopes import decode_envelopes
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import BASE
+from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, decode_transaction
+from causeway.protocols.xdm.validate import DeliveredEnvelopes
+
+INSIDE = (HALT, DROP, REPLAY, TAMPER, DELAY, REORDER)
+"""Faults that need nothing of the other lakes: chains here that make no blocks, and carriers between chains here."""
+
+
+def check_remote_chains(network: DomainNetwork, options: XdmOptions, planned: PlannedCalls, faults: Faults) -> None:
+    """Refuse keys of chains that there are not; where other lakes run chains, faults and changes of allow lists that
+    would have to reach them.
+
+    Raises:
+        InvalidInput: it names the key.
+    """
+    for chain in options.validator_keys:
+        if chain not in network.names:
+            raise InvalidInput(f"options.validator_keys: {suggest_known('chain', chain, network.names)}")
+    if not len(network.external):
+        return
+    external = {int(position) for position in network.external}
+    numbers = {int(network.numbers[position]): network.names[position] for position in sorted(external)}
+    for fault in faults.rows:
+        if fault.kind not in INSIDE:
+            raise InvalidInput(
+                f"faults: kind = {fault.kind!r}: not where other lakes run chains ({numbers[min(numbers)]} is external)"
+            )
+        for end in (fault.source, fault.destination):
+            if end in numbers:
+                text = "causeway relay --fault says what happens on the way there, its own lake what it does"
+                raise InvalidInput(f"faults: kind = {fault.kind!r}: {numbers[end]} is external: {text}")
+    for row, call in enumerate(planned.allowlists):
+        if call.chain != CONSENSUS_POSITION and (call.chain in external) != network.follows:
+            name = network.names[call.chain]
+            text = "its list cannot be changed by a consensus chain of another lake"
+            raise InvalidInput(f"options.allowlist_calls.{row}: {name}: {text}")
+
+
+def local_only(rows: pa.Table, network: DomainNetwork) -> pa.Table:
+    """Return what comes to chains that are run here; the rest comes in at its own lake."""
+    if not len(network.external) or not rows.num_rows:
+        return rows
+    foreign = pc.is_in(rows["chain"], pa.array(network.topology.external, pa.uint64()))
+    return rows.filter(pc.invert(foreign))
+
+
+def awaits_remote(state: State, network: DomainNetwork) -> bool:
+    """Return whether a request to another lake's chain has no response: it needs blocks that nothing here needs."""
+    if not len(network.external):
+        return False
+    channels = state["channels"]
+    return bool((np.isin(channels["foreign"], network.external) & (channels["count"] > 0)).any())
+
+
+FIRST_BASE = 1 << 40
+"""The bases of carried envelopes have numbers from here on: those of a lake's own operators follow block numbers, which
+have 32 bits."""
+
+
+@dataclass(frozen=True)
+class ExternalInput:
+    """What was carried in a block. ``followed``: to the consensus chain that another lake runs; ``receipts``: to the
+    one that runs here; ``brought``: envelopes; ``notices``: what cannot be read, or is for no chain that takes it."""
+
+    followed: tuple[Blocks | Confirmed, ...] = ()
+    receipts: tuple[Receipts, ...] = ()
+    brought: DeliveredEnvelopes | None = None
+    notices: list[ChainEvent] = field(default_factory=list)
+
+
+def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Context) -> ExternalInput:
+    """Return what was carried (``CARRIED_SCHEMA``) to ``chains``; ``running``: those that make a block now."""
+    if carried.num_rows == 0:
+        return ExternalInput()
+    followed: list[Blocks | Confirmed] = []
+    receipts: list[Receipts] = []
+    envelopes: list[bytes] = []
+    responses: list[bool] = []
+    owners: list[int] = []
+    notices: list[ChainEvent] = []
+    positions = context.network.positions_of(carried["chain"].to_numpy()).tolist()
+    own, makes = set(context.network.own(chains).tolist()), set(running.tolist())
+    for position, payload in zip(positions, carried["payload"].to_pylist(), strict=True):
+        try:
+            found = decode_transaction(payload)
+        except InvalidInput:
+            notices.append(_refused(position, "FailedToDecode"))
+            continue
+        follows = position == CONSENSUS_POSITION and position not in own
+        if isinstance(found, Blocks | Confirmed) and follows:
+            followed.append(found)
+        elif position in own and position not in makes:
+            notices.append(_refused(position, "ChainHalted"))
+        elif isinstance(found, Receipts) and position == CONSENSUS_POSITION and position in own:
+            receipts.append(found)
+        elif isinstance(found, Messages) and position in own:
+            envelopes += found.envelopes
+            responses += found.responses
+            owners += [position] * len(found.envelopes)
+        else:
+            notices.append(_refused(position, "InvalidCall"))
+    brought = _brought(envelopes, responses, owners, notices, context) if envelopes else None
+    return ExternalInput(tuple(followed), tuple(receipts), brought, notices)
+
+
+def _refused(position: int, name: str) -> ChainEvent:
+    return ChainEvent(position, NO_CHAIN, name, refused=True)
+
+
+def _brought(
+    envelopes: list[bytes], responses: list[bool], owners: list[int], notices: list[ChainEvent], context: Context
+) -> DeliveredEnvelopes | None:
+    """Return envelopes as tables; those that are none, or name chains that they are not between, leave an event."""
+    found, unread = decode_envelopes(pa.array(envelopes, pa.large_binary()), np.array(responses))
+    to = np.array(owners, dtype=np.uint32)
+    notices += [_refused(position, "FailedToDecode") for position in to[unread].tolist()]
+    rows, to = found.envelopes, to[~unread]
+    if len(rows) == 0:
+        return None
+    between = (rows["destination"] == to) & (rows["source"] != rows["destination"])
+    between &= rows["source"] < np.uint32(len(context.network.names))
+    notices += [_refused(position, "InvalidChain") for position in to[~between].tolist()]
+    numbered = [
+        frame.with_columns(base=np.uint64(FIRST_BASE) + frame["base"]) for frame in (rows, found.nodes, found.bases)
+    ]
+    return DeliveredEnvelopes(numbered[0].filter(between), numbered[1], numbered[2])
+
+
+def merge_delivered(first: DeliveredEnvelopes, second: DeliveredEnvelopes | None) -> DeliveredEnvelopes:
+    """Return what both bring."""
+    if second is None:
+        return first
+    envelopes = concat([first.envelopes, second.envelopes.select(first.envelopes.names)])
+    nodes = concat([first.nodes, second.nodes.select(first.nodes.names)])
+    bases = concat([first.bases, second.bases.select(first.bases.names)])
+    nodes = nodes.take(stable_order(*(nodes[name] for name in (*BASE, "number"))))
+    return DeliveredEnvelopes(envelopes, nodes, bases.take(stable_order(*(bases[name] for name in BASE))))

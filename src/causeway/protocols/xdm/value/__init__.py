@@ -1,0 +1,1 @@
+"""Transfers, fees and supply."""

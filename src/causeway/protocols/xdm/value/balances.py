@@ -1,0 +1,369 @@
+"""Exact sums of amounts by pairs of chains.
+
+The sums of chains (XDM reference 3.8, G7, G8): what is issued, held, burned, paid, and moved between chains.
+
+``Money.move`` is the one place where a sum changes: the rows of the value log that it adds say all of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from causeway_proofs.order import U64
+
+from causeway.core.frame import Frame, concat, empty_frame, repeat_value
+from causeway.core.vocabulary import COSTS, ISSUED, NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, ValueHolder, ValueReason
+from causeway.protocols.shared.messages import LANE_COLUMNS
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.events import ChainEvent
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA
+from causeway.protocols.xdm.value.books import MAX_BALANCE, WORD, BookError, Books, CoveredValue, TransferRecord
+
+_HALF = np.uint64(32)
+_MASK = np.uint64(2**32 - 1)
+
+
+def pair_sums(
+    first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32], *words: npt.NDArray[np.uint64]
+) -> list[tuple[int, int, int]]:
+    """Return (first, second, sum) of every pair of chains whose sum is not zero, ascending.
+
+    ``words``: of each row's amount the lowest 64 bits, then the next.
+    """
+    if len(first) == 0:
+        return []
+    pairs, which = np.unique(first.astype(np.uint64) << _HALF | second, return_inverse=True)
+    totals = [0] * len(pairs)
+    for place, column in enumerate(words):
+        for half, shift in ((column & _MASK, 0), (column >> _HALF, 32)):
+            parts = np.zeros(len(pairs), dtype=np.uint64)
+            np.add.at(parts, which, half)
+            totals = [
+                total + (part << (shift + 64 * place)) for total, part in zip(totals, parts.tolist(), strict=True)
+            ]
+    found = zip(pairs.tolist(), totals, strict=True)
+    return [(pair >> 32, pair & 0xFFFFFFFF, total) for pair, total in found if total]
+
+
+SUMS = tuple(name.removesuffix("_high") for name in MONEY_SCHEMA.names if name.endswith("_high"))
+
+_SUM_OF = {
+    ValueHolder.INBOX_FEES: "inbox_held",
+    ValueHolder.OUTBOX_FEES: "outbox_held",
+    ValueHolder.DEPOSITS: "reserved",
+    ValueHolder.BURNED: "burned",
+    ValueHolder.ROOT: "root",
+}
+"""Holders whose sums a chain keeps; besides, the issuance is that of all of ``ISSUED``."""
+
+U32 = npt.NDArray[np.uint32]
+
+
+def split_words(amounts: Iterable[int]) -> tuple[U64, U64]:
+    """Return the upper and the lower words of amounts."""
+    listed = list(amounts)
+    high = np.array([amount // WORD for amount in listed], dtype=np.uint64)
+    return high, np.array([amount % WORD for amount in listed], dtype=np.uint64)
+
+
+def join_words(frame: Frame, name: str) -> list[int]:
+    """Return the amounts in ``name_high`` and ``name_low``."""
+    high, low = frame[f"{name}_high"].tolist(), frame[f"{name}_low"].tolist()
+    return [upper * WORD + lower for upper, lower in zip(high, low, strict=True)]
+
+
+class Purse(NamedTuple):
+    """Who has value: a holder, and a number for all rows, or of each row."""
+
+    holder: ValueHolder
+    number: U64 | U32 | int = 0
+
+    def column(self, length: int) -> U64:
+        """Return the number of each row."""
+        if isinstance(self.number, int):
+            return repeat_value(np.uint64(self.number), length)
+        return self.number.astype(np.uint64, copy=False)
+
+
+OUTBOX_FEES, INBOX_FEES, MESSAGES = (
+    Purse(ValueHolder.OUTBOX_FEES),
+    Purse(ValueHolder.INBOX_FEES),
+    Purse(ValueHolder.MESSAGES),
+)
+NOWHERE, BURNED = Purse(ValueHolder.NOWHERE), Purse(ValueHolder.BURNED)
+
+
+class RewardDue(NamedTuple):
+    """What a block of ``chain`` pays for the receipt of block ``number``: the sum of the fees of so many ``messages``,
+    in units."""
+
+    chain: int
+    number: int
+    amount: int
+    messages: int
+
+
+class ChainSums:
+    """The sums of the chains of a state while a block changes them.
+
+    Transfers of the consensus chain itself go into its books at once; those of a domain are what its receipt will say.
+    ``cover``: what may still be taken of what domains of other lakes sent; ``refused``: what the books did not take.
+    """
+
+    def __init__(self, state: State, cover: CoveredValue | None = None) -> None:
+        self._cover = cover
+        money, operators = state["money"], state["operators"]
+        self._chains = money["chain"].tolist()
+        self._sums: dict[str, dict[int, int]] = {
+            name: dict(zip(self._chains, join_words(money, name), strict=True)) for name in SUMS
+        }
+        pairs = zip(operators["chain"].tolist(), operators["operator"].tolist(), strict=True)
+        self._operators = dict(zip(pairs, join_words(operators, "balance"), strict=True))
+        self._dues: dict[tuple[int, int], RewardDue] = {}
+        self._made: dict[tuple[int, int, int], int] = {}
+        self._rows: list[Frame] = []
+        self.books = Books(state["books"])
+        self.refused: list[ChainEvent] = []
+
+    def of(self, chain: int, name: str) -> int:
+        """Return a sum of a chain."""
+        return self._sums[name][chain]
+
+    def move(
+        self,
+        why: ValueReason,
+        chain: U32,
+        giver: Purse,
+        taker: Purse,
+        low: U64,
+        high: U64 | None = None,
+        message: Frame | None = None,
+    ) -> None:
+        """Move an amount of each row on its ``chain`` from a purse to another; rows of amount 0 are left out.
+
+        ``message``: the message of each row (``LANE_COLUMNS``). What goes to or comes from another chain is noted, and
+        what is burned.
+        """
+        some = low > 0 if high is None else (low | high) > 0
+        if not some.any():
+            return
+        rows = value_rows(why, chain, giver, taker, low, high, message)
+        if not some.all():
+            rows = rows.filter(some)
+        self._rows.append(rows)
+        out = taker.holder == ValueHolder.ABROAD
+        foreign = rows["to_number" if out else "from_number"] if out or giver.holder == ValueHolder.ABROAD else None
+        other = repeat_value(np.uint32(0), len(rows)) if foreign is None else foreign.astype(np.uint32)
+        for one, second, amount in pair_sums(rows["chain"], other, rows["amount_low"], rows["amount_high"]):
+            for holder, change in ((giver.holder, -amount), (taker.holder, amount)):
+                if holder in _SUM_OF:
+                    self._sums[_SUM_OF[holder]][one] += change
+                if holder in ISSUED:
+                    self._sums["issuance"][one] += change
+            if foreign is not None:
+                self._note(
+                    one,
+                    TransferRecord.OUT
+                    if out
+                    else TransferRecord.CLAIMED
+                    if why == ValueReason.CLAIMED
+                    else TransferRecord.IN,
+                    second,
+                    amount,
+                )
+            elif taker.holder == ValueHolder.BURNED and one != CONSENSUS_POSITION:
+                self._note(one, TransferRecord.BURNT, CONSENSUS_POSITION, amount)
+
+    def move_amount(
+        self, why: ValueReason, chain: int, giver: Purse, taker: Purse, amount: int, message: tuple[int, int, int, int]
+    ) -> None:
+        """Move one amount. ``message``: source, destination, substream, index."""
+        high, low = split_words([amount])
+        kinds = (np.uint32, np.uint32, np.uint64, np.uint64)
+        named = {name: np.array([part], kind) for name, part, kind in zip(LANE_COLUMNS, message, kinds, strict=True)}
+        self.move(why, np.array([chain], np.uint32), giver, taker, low, high, Frame(named, 1))
+
+    def pay(self, chain: U32, held: Purse, fees: U64, number: U64, message: Frame) -> None:
+        """Let held fees become due to the operators who submitted the receipts of the blocks ``number``."""
+        self.move(ValueReason.FEE_PAID, chain, held, Purse(ValueHolder.REWARDS), fees, message=message)
+        some = fees > 0
+        receipts = chain[some], number[some].astype(np.uint32)
+        counts = pair_sums(*receipts, np.ones(int(some.sum()), dtype=np.uint64))
+        for (one, block, amount), (*_, messages) in zip(pair_sums(*receipts, fees[some]), counts, strict=True):
+            before = self._dues.get((one, block), RewardDue(one, block, 0, 0))
+            self._dues[one, block] = RewardDue(one, block, before.amount + amount, before.messages + messages)
+
+    def dues(self) -> list[RewardDue]:
+        """Return what became due in this block, by chain and receipt."""
+        return [self._dues[key] for key in sorted(self._dues)]
+
+    def count_held_fees(self, chain: int) -> int:
+        """Return for how many messages a chain has begun to hold fees in this block."""
+        held = [rows for rows in self._rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)]
+        return sum(int((rows["chain"] == chain).sum()) for rows in held)
+
+    def reward(self, rewards: Mapping[tuple[int, int], int]) -> None:
+        """Pay operators, given by chain and number, what is due to them."""
+        if not rewards:
+            return
+        keys = sorted(rewards)
+        for key in keys:
+            self._operators[key] += rewards[key]
+        chains, operators = zip(*keys, strict=True)
+        high, low = split_words(rewards[key] for key in keys)
+        taker = Purse(ValueHolder.OPERATOR, np.array(operators, np.uint64))
+        self.move(ValueReason.FEE_SHARED, np.array(chains, np.uint32), Purse(ValueHolder.REWARDS), taker, low, high)
+
+    def note_rejected(self, chain: U32, foreign: U32, low: U64, high: U64) -> None:
+        """Note value that requests from ``foreign`` brought and that ``chain`` refuses: its source claims it."""
+        for one, other, amount in pair_sums(chain, foreign, low, high):
+            self._note(one, TransferRecord.REJECTED, other, amount)
+
+    def _note(self, chain: int, what: TransferRecord, foreign: int, amount: int) -> None:
+        """Note what a chain does with value that leaves or comes; what the books refuse is told of."""
+        if chain == CONSENSUS_POSITION:
+            try:
+                self.books.apply(chain, what, foreign, amount)
+            except BookError as error:
+                seen = min(amount, WORD - 1)
+                self.refused.append(ChainEvent(chain, foreign, error.error.name, amount=seen, refused=True))
+            return
+        key = chain, int(what), foreign
+        self._made[key] = self._made.get(key, 0) + amount
+
+    def _room(self, chain: int, what: TransferRecord, foreign: int) -> int:
+        """Return how much of a kind can still be noted of a chain and another."""
+        if chain == CONSENSUS_POSITION:
+            return self.books.room(what, foreign)
+        room = MAX_BALANCE - self._made.get((chain, int(what), foreign), 0)
+        if self._cover is None or what == TransferRecord.OUT or not self._cover.is_limited(chain, foreign):
+            return room
+        taking = (
+            (TransferRecord.CLAIMED,)
+            if what == TransferRecord.CLAIMED
+            else (TransferRecord.IN, TransferRecord.REJECTED)
+        )
+        taken = sum(self._made.get((chain, int(one), foreign), 0) for one in taking)
+        return min(room, self._cover.left(chain, foreign, what) - taken)
+
+    def unnoted(
+        self, what: TransferRecord, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
+    ) -> npt.NDArray[np.int64]:
+        """Return which of its parts cannot be noted of each row any more, -1 where all can, when rows and their parts
+        are noted in order up to it. ``whole``: of a row that fails nothing is noted.
+
+        ``parts``: of each part the lower and the upper words.
+        """
+        failed = np.full(len(chain), -1, dtype=np.int64)
+        wanted: dict[tuple[int, int], int] = {}
+        for words in parts:
+            for one, other, amount in pair_sums(chain, foreign, *words):
+                wanted[one, other] = wanted.get((one, other), 0) + amount
+        for (one, other), total in wanted.items():
+            room = self._room(one, what, other)
+            if total <= room:
+                continue
+            for row in np.flatnonzero((chain == one) & (foreign == other)).tolist():
+                left = room
+                for place, (low, high) in enumerate(parts):
+                    amount = int(high[row]) * WORD + int(low[row])
+                    if amount > left:
+                        failed[row] = place
+                        left = room if whole else left
+                        break
+                    left -= amount
+                room = left
+        return failed
+
+    def costs(self) -> dict[int, int]:
+        """Return what programs have paid so far in fees and deposits (``COSTS``), less what came back."""
+        rows = concat([empty_frame(VALUE_SCHEMA), *(each for each in self._rows if int(each["why"][0]) in COSTS)])
+        found: dict[int, int] = {}
+        for end, sign in (("from", 1), ("to", -1)):
+            mine = rows.filter(rows[f"{end}_holder"] == np.uint8(ValueHolder.ACCOUNT))
+            programs, which = np.unique(mine[f"{end}_number"], return_inverse=True)
+            one = np.zeros(len(which), dtype=np.uint32)
+            for place, _, amount in pair_sums(which.astype(np.uint32), one, mine["amount_low"], mine["amount_high"]):
+                program = int(programs[place])
+                found[program] = found.get(program, 0) + sign * amount
+        return found
+
+    def log(self) -> Frame:
+        """Return all movements so far (``VALUE_SCHEMA``), those in the books last."""
+        return concat([empty_frame(VALUE_SCHEMA), *self._rows, self.books.log()])
+
+    def into(self, state: State) -> State:
+        """Return the state with the sums after the block."""
+        columns = {}
+        for name in SUMS:
+            columns[f"{name}_high"], columns[f"{name}_low"] = split_words(
+                self._sums[name][chain] for chain in self._chains
+            )
+        before = state["money"]
+        if any(not np.array_equal(before[name], column) for name, column in columns.items()):
+            state = state.with_tables(money=before.with_columns(**columns).select(MONEY_SCHEMA.names))
+        high, low = split_words(self._operators[key] for key in sorted(self._operators))
+        known = state["operators"]
+        if not (np.array_equal(known["balance_low"], low) and np.array_equal(known["balance_high"], high)):
+            after = known.with_columns(balance_high=high, balance_low=low)
+            state = state.with_tables(operators=after.select(OPERATORS_SCHEMA.names))
+        if self.books.changed:
+            state = state.with_tables(books=self.books.frame())
+        if self._cover is not None and (drawn := self._cover.after(self._made)) is not None:
+            state = state.with_tables(drawn=drawn)
+        keys = np.array(sorted(self._made), dtype=np.int64).reshape(-1, 3)
+        high, low = split_words(self._made[key] for key in sorted(self._made))
+        made = Frame(
+            {
+                "chain": keys[:, 0].astype(np.uint32),
+                "destination": np.zeros(len(keys), dtype=np.uint32),
+                "what": keys[:, 1].astype(np.uint8),
+                "foreign": keys[:, 2].astype(np.uint32),
+                "amount_high": high,
+                "amount_low": low,
+            },
+            len(keys),
+        )
+        if len(made) or len(state["made"]):
+            state = state.with_tables(made=made.select(MADE_SCHEMA.names))
+        return state
+
+
+def value_rows(
+    why: ValueReason,
+    chain: U32,
+    giver: Purse,
+    taker: Purse,
+    low: U64,
+    high: U64 | None = None,
+    message: Frame | None = None,
+) -> Frame:
+    """Return a row of the value log (``VALUE_SCHEMA``) for each movement of units; the arguments are those of
+    ``Money.move``."""
+    count = len(low)
+    no_message = {
+        "source": repeat_value(np.uint32(NO_CHAIN), count),
+        "destination": repeat_value(np.uint32(NO_CHAIN), count),
+        "substream": repeat_value(np.uint64(0), count),
+        "index": repeat_value(np.uint64(NO_INDEX), count),
+    }
+    named = no_message if message is None else {name: message[name] for name in LANE_COLUMNS}
+    return Frame(
+        {
+            "chain": chain,
+            "asset": repeat_value(np.uint8(Asset.UNITS), count),
+            "why": repeat_value(np.uint8(why), count),
+            "from_holder": repeat_value(np.uint8(giver.holder), count),
+            "from_number": giver.column(count),
+            "to_holder": repeat_value(np.uint8(taker.holder), count),
+            "to_number": taker.column(count),
+            "amount_high": repeat_value(np.uint64(0), count) if high is None else high,
+            "amount_low": low,
+            **named,
+        },
+        count,
+    )

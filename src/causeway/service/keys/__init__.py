@@ -1,0 +1,1 @@
+"""Keys and signed messages of users and relayers."""

@@ -1,0 +1,1 @@
+"""The node that makes the blocks of a served lake."""

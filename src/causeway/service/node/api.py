@@ -1,0 +1,431 @@
+"""The HTTP endpoints of a served lake, version 1: ``docs/how-to/serve.md`` lists them.
+
+Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading never waits for a block that is being made.
+
+Metrics for Prometheus: all are computed from committed state, so they survive restarts.
+
+What a server says of itself in its log: blocks, refusals and faults, in few lines whatever strangers send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from causeway_proofs.errors import CausewayError, InvalidInput
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+from pydantic import ConfigDict, Field
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from causeway.network.replay import ReplayBusy, ReplayDiffers
+from causeway.scenarios.traffic_settings import MessageSection
+from causeway.service.http.answers import HealthAnswer, OutcomeAnswer, SenderAnswer, TakenAnswer
+from causeway.service.http.bodies import BodyTransfers, BodyTurns, Busy, PacedResponses
+from causeway.service.http.guard import HostGuard
+from causeway.service.http.requests import (
+    ENVELOPE_BYTES,
+    READERS,
+    Address,
+    Body,
+    Digest,
+    Digits,
+    Forbidden,
+    NotFound,
+    Query,
+    Seconds,
+    TypedRequest,
+    answer_in_thread,
+    answer_inline,
+    build_document,
+)
+from causeway.service.journal import SILENT, Journal
+from causeway.service.keys.key_files import WeakKey
+from causeway.service.keys.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, SignedMessage
+from causeway.service.node.endpoint import Endpoint
+from causeway.service.node.mempool import Mempool, MempoolFull, NonceRefused, NumberTaken, QuotaExceeded
+from causeway.service.node.node import Node, SubmissionStatus
+from causeway.storage.lake import LakeError, Manifest
+from causeway.storage.layout import LakeDamaged
+
+
+class LakeCollector(Collector):
+    """The metrics of a lake at its last height. ``pool``: the messages that wait for a block."""
+
+    def __init__(self, endpoint: Endpoint, pool: Mempool) -> None:
+        self._endpoint, self._pool = endpoint, pool
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics."""
+        views = self._endpoint.views
+        height = views.height()
+        yield GaugeMetricFamily("causeway_height", "Last committed height.", height)
+        yield GaugeMetricFamily(
+            "causeway_block_time_seconds", "Block time of the last height.", views.time(height) / 1e9
+        )
+        yield GaugeMetricFamily("causeway_mempool_messages", "Messages that wait for a block.", len(self._pool))
+        yield GaugeMetricFamily("causeway_mempool_bytes", "Bytes that wait for a block.", self._pool.size)
+        yield from self._endpoint.metrics(height)
+
+
+def lake_metrics(endpoint: Endpoint, pool: Mempool) -> tuple[bytes, str]:
+    """Return the metrics of a lake in the text form of Prometheus, and its media type."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LakeCollector(endpoint, pool))
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+EVERY = 10.0
+"""Seconds between two lines about blocks, and between two about refusals."""
+
+MOST_NAMES = 20
+"""Names of refusals that one line counts, besides the others."""
+
+FRAMES = 3
+"""Innermost calls that a fault is told with."""
+
+
+class ServingLog:
+    """Tells a journal what a server does. Threads may share one."""
+
+    def __init__(self, journal: Journal = SILENT) -> None:
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._refused: Counter[str] = Counter()
+        self._blocks = 0
+        self._told = {"blocks": -EVERY, "refused": -EVERY}
+
+    def started(self, url: str, lake: str, height: int) -> None:
+        """Tell that it serves."""
+        self._journal.info("serving", url=url, lake=lake, height=height)
+
+    def stopped(self, height: int) -> None:
+        """Tell that it does not any more, and what has not been told."""
+        with self._lock:
+            self._tell_refused()
+        self._journal.info("stopped", height=height)
+
+    def committed(self, manifest: Manifest, waiting: int) -> None:
+        """Take notice of a block; ``waiting``: messages that wait for the next."""
+        rows = dict(manifest.rows)
+        self._journal.debug("block", height=manifest.height, tick=manifest.tick, **rows)
+        with self._lock:
+            self._blocks += 1
+            if self._is_due("blocks"):
+                members = {"height": manifest.height, "tick": manifest.tick, "blocks": self._blocks, "waiting": waiting}
+                self._journal.info("committed", **members)
+                self._blocks = 0
+
+    def refused(self, status: int, name: str) -> None:
+        """Take notice of a request that was refused."""
+        with self._lock:
+            known = f"{status}:{name}" in self._refused or len(self._refused) < MOST_NAMES
+            self._refused[f"{status}:{name}" if known else "others"] += 1
+            if self._is_due("refused"):
+                self._tell_refused()
+
+    def failed(self, path: str, error: BaseException) -> None:
+        """Tell of a fault of the server itself."""
+        frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+        where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+        self._journal.error("fault", path=path, error=f"{type(error).__name__}: {error}", where=where)
+
+    def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
+        """Tell that an exchange with another lake has stood still for so long, that it is tried again in so many
+        seconds, what failed, and what to look at."""
+        members = {"exchange": exchange, "seconds": round(seconds), "again": round(again)}
+        self._journal.warning("stands-still", **members, failures=_counts(Counter(failures)), look=look)
+
+    def goes_on(self, exchange: str, seconds: float) -> None:
+        """Tell that an exchange goes on that stood still for so long."""
+        self._journal.info("goes-on", exchange=exchange, seconds=round(seconds))
+
+    def _is_due(self, what: str) -> bool:
+        now = time.monotonic()
+        if now - self._told[what] < EVERY:
+            return False
+        self._told[what] = now
+        return True
+
+    def _tell_refused(self) -> None:
+        if self._refused:
+            self._journal.warning("refused", requests=_counts(self._refused))
+            self._refused.clear()
+
+
+def _counts(named: Counter[str]) -> str:
+    """Return names with their counts, the most frequent first."""
+    return ",".join(f"{name}*{count}" for name, count in named.most_common(MOST_NAMES + 1))
+
+
+MOST_WAITS = 64
+"""Requests that wait for a block at a time; further ones are answered at once."""
+
+LOOK = 0.02
+"""Seconds between two looks whether there is one."""
+
+STATUS: dict[type[CausewayError], int] = {
+    NotFound: 404,
+    LakeDamaged: 503,
+    ReplayDiffers: 503,
+    ReplayBusy: 503,
+    LakeError: 404,
+    WeakKey: 403,
+    InvalidInput: 400,
+    NotSigned: 403,
+    Forbidden: 403,
+    NonceRefused: 409,
+    NumberTaken: 409,
+    QuotaExceeded: 429,
+    MempoolFull: 503,
+    Busy: 503,
+}
+"""The status of each error; of two that fit, the first."""
+
+
+class Wait(Query):
+    """How long to wait for a block."""
+
+    wait: Seconds = Field(0, description="Seconds to wait for the block.")
+
+
+class SignedBody(Body):
+    """A signed message; ``docs/how-to/serve.md`` says what is signed."""
+
+    lake: str = Field(..., max_length=64, description="The identity of the lake it is for, as its status says.")
+    sender: Digest = Field(..., description="The sender's public key (Ed25519).")
+    nonce: int = Field(..., ge=1, le=MAX_NONCE, description="Above the last one of this sender.")
+    signature: str = Field(..., pattern=r"^[0-9a-f]{128}$", description="The sender's signature.")
+
+
+class MessageContent(MessageSection):
+    """The keys of ``[[traffic.send]]`` but for ``tick`` and ``sender``: a method asked for, or a call to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["method"], "properties": {"method": {"type": "string"}, "call": {"type": "null"}}},
+                {
+                    "required": ["call"],
+                    "properties": {
+                        "call": {"type": "object"},
+                        **{name: {"type": "null"} for name in ("method", "text", "hex")},
+                    },
+                },
+            ]
+        }
+    )
+
+
+class MessageBody(SignedBody):
+    """A user's message to a program."""
+
+    content: MessageContent
+
+
+class TransactionSection(Body):
+    """What somebody carries to a chain."""
+
+    transaction: Digits = Field(..., description="The transaction, as the protocol encodes it.")
+
+
+class TransactionBody(SignedBody):
+    """A signed transaction."""
+
+    content: TransactionSection
+
+
+def create_application(node: Node, hosts: Collection[str] = (), log: ServingLog | None = None) -> Starlette:
+    """Return the ASGI application that serves a node's lake, and takes what goes into its blocks.
+
+    ``hosts``: names by which it is asked, beside ``localhost`` and addresses in digits. ``log``: is told of refusals
+    and faults.
+    """
+    addresses = list_addresses(node)
+    handlers: dict[Any, Any] = {CausewayError: _failed, HTTPException: _not_served, Exception: _unexpected}
+    routes = [address.route() for address in addresses]
+    transfers = BodyTransfers()
+    layers = [Middleware(PacedResponses, transfers=transfers), Middleware(HostGuard, hosts=frozenset(hosts))]
+    served = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
+    served.router.redirect_slashes = False  # an address has one form
+    served.state.log, served.state.transfers, served.state.turns = log or ServingLog(), transfers, BodyTurns()
+    return served
+
+
+def list_addresses(node: Node) -> list[Address]:
+    """Return all that a node answers."""
+    endpoints = Endpoints(node)
+    chain = {"chain": {"type": "string", "enum": node.views.own()}}
+    name, key = ({part: {"type": "string", "pattern": "^[0-9a-f]{64}$"}} for part in ("hash", "sender"))
+    taken = {200: TakenAnswer, 202: TakenAnswer}
+    longest = 2 * node.endpoint.max_transaction_bytes + ENVELOPE_BYTES
+    status = {200: node.endpoint.status_answer}
+    own = [
+        Address("GET", "/v1/status", "What the network is, and how far it has come.", endpoints.status, answers=status),
+        Address("GET", "/v1/health", "Whether blocks are being made.", endpoints.health, answers={200: HealthAnswer}),
+        Address("GET", "/metrics", "For Prometheus.", endpoints.metrics, answers={200: "text/plain; version=0.0.4"}),
+        Address(
+            "POST",
+            "/v1/messages",
+            "Takes a user's signed message to a program.",
+            endpoints.send,
+            Wait,
+            MessageBody,
+            taken,
+        ),
+        Address(
+            "GET", "/v1/messages/{hash}", "What became of a message.", endpoints.taken, Wait, answers=taken, parts=name
+        ),
+        Address(
+            "GET",
+            "/v1/messages/{hash}/outcome",
+            "What the block that has a message refused of it.",
+            endpoints.outcome,
+            answers={200: OutcomeAnswer},
+            parts=name,
+        ),
+        Address(
+            "GET",
+            "/v1/senders/{sender}",
+            "The last nonce of a sender.",
+            endpoints.sender,
+            answers={200: SenderAnswer},
+            parts=key,
+        ),
+        Address(
+            "POST",
+            "/v1/chains/{chain}/transactions",
+            "Takes what somebody carries to a chain, signed.",
+            endpoints.submit,
+            Wait,
+            TransactionBody,
+            taken,
+            chain,
+            longest,
+        ),
+        *node.endpoint.addresses(),
+    ]
+    described = build_document(own)
+
+    async def openapi(call: TypedRequest) -> Response:
+        return JSONResponse(described)
+
+    return [*own, Address("GET", "/openapi.json", "This document, but for this address.", openapi)]
+
+
+class Endpoints:
+    """What each address answers."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._views = node, node.views
+        self._waits = 0
+
+    async def status(self, call: TypedRequest) -> Response:
+        """Answer what the network is, and how far it has come."""
+        return await answer_inline(self._views.status)
+
+    async def health(self, call: TypedRequest) -> Response:
+        """Answer whether blocks are being made."""
+        failure = self._node.failure
+        if failure is not None:
+            return _error(503, type(failure).__name__, f"no more blocks are made: {failure}")
+        pool = self._node.pool
+        return JSONResponse({"height": self._node.network.height, "waiting": len(pool), "waiting_bytes": pool.size})
+
+    async def metrics(self, call: TypedRequest) -> Response:
+        """Answer the lake's metrics in the text form of Prometheus."""
+        asked = functools.partial(lake_metrics, self._node.endpoint, self._node.pool)
+        body, kind = await asyncio.get_running_loop().run_in_executor(READERS, asked)
+        return Response(body, media_type=kind)
+
+    async def submit(self, call: TypedRequest) -> Response:
+        """Take a relayer's transaction for the next block; ``wait``: answer once it is in one."""
+        return await self._take(call, TRANSACTION, call.path["chain"])
+
+    async def send(self, call: TypedRequest) -> Response:
+        """Take a user's message to a program for the next block; ``wait``: answer once it is in one."""
+        return await self._take(call, MESSAGE, "")
+
+    async def _take(self, call: TypedRequest, kind: str, chain: str) -> Response:
+        taken = await self._hand_over(call, kind, chain)
+        call.release_body()
+        return await self._waited(call, taken)
+
+    async def _hand_over(self, call: TypedRequest, kind: str, chain: str) -> SubmissionStatus:
+        model = call.model
+        sender, signature = bytes.fromhex(model.sender), bytes.fromhex(model.signature)
+        # What was signed is what came, not what the declaration makes of it.
+        signed = SignedMessage(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
+        return await run_in_threadpool(self._node.take, signed)
+
+    async def taken(self, call: TypedRequest) -> Response:
+        """Answer what became of a message: waiting, or in the block of a height."""
+        name = call.path["hash"]
+        found = self._node.find(name)
+        if found is None:
+            raise NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
+        return await self._waited(call, found)
+
+    async def outcome(self, call: TypedRequest) -> Response:
+        """Answer what the block that has a message refused of it."""
+        return await answer_in_thread(self._node.outcome, call.path["hash"])
+
+    async def sender(self, call: TypedRequest) -> Response:
+        """Answer the last nonce of a sender."""
+        return await answer_inline(self._node.sender, call.path["sender"])
+
+    async def _waited(self, call: TypedRequest, taken: SubmissionStatus) -> Response:
+        # Who waits holds one of the connections that there are: others shall find one, too.
+        seconds = call.query.wait if self._waits < MOST_WAITS else 0
+        end = asyncio.get_running_loop().time() + seconds
+        self._waits += 1
+        try:
+            # No thread waits: there are few of them, and reading needs them.
+            while taken.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(LOOK)
+                taken = self._node.find(taken.hash) or taken
+        finally:
+            self._waits -= 1
+        return JSONResponse(asdict(taken), 202 if taken.height is None else 200)
+
+
+def _error(status: int, name: str, text: str, headers: Any = None) -> JSONResponse:
+    # What was asked may be quoted, and JSON may hold halves of characters, which no answer can.
+    line = " ".join(text.split()).encode(errors="replace").decode()
+    return JSONResponse({"error": name, "text": line}, status, headers)
+
+
+async def _failed(request: Request, error: CausewayError) -> Response:
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    log: ServingLog = request.app.state.log
+    if status == 500:
+        log.failed(request.url.path, error)
+    else:
+        log.refused(status, error.name)
+    return _error(status, error.name, str(error))
+
+
+async def _not_served(request: Request, error: HTTPException) -> Response:
+    request.app.state.log.refused(error.status_code, "NotServed")
+    return _error(error.status_code, "NotServed", f"{request.url.path}: {error.detail}", error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=499)
+    request.app.state.log.failed(request.url.path, error)
+    return _error(500, type(error).__name__, "the server failed; its log says more")

@@ -1,0 +1,1 @@
+"""The relay process between served lakes."""

@@ -1,0 +1,226 @@
+"""A relay process: passes of the relay loop over HTTP, each direction at its own pace.
+
+What Prometheus is told by a relay process between lakes of domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from causeway_proofs.errors import InvalidInput
+
+from causeway.service.journal import SILENT, Journal
+from causeway.service.relay import loop
+from causeway.service.relay.faults import FaultSettings
+from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
+from causeway.service.relay.steps import Submit
+from causeway.service.xdm.answers import StatusAnswer
+from causeway.service.xdm.client import DomainLakeClient
+from causeway.service.xdm.relay_state import (
+    ChainPair,
+    ReadAnchor,
+    ReadBlocks,
+    ReadChannels,
+    ReadFollowed,
+    ReadMessages,
+    ReadReceipted,
+    ReadReceipts,
+    RelayLimits,
+    RelayMemory,
+    Step,
+)
+from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
+
+MOST_NAMED = 8
+"""So many chains are named in an error."""
+
+
+@dataclass
+class DomainProgress(loop.DirectionProgress):
+    """What a process did in one direction, and what it last saw there (``passes.Progress``).
+
+    ``left``: messages, blocks or receipts that were to be brought; ``in_vain``: passes one after the other, up to the
+    last, that found nothing to bring of what was waited for longer than anything takes.
+    """
+
+    hopeless_states = frozenset((PassOutcome.REFUSED.value,))
+
+    direction: ChainPair
+    left: int = 0
+    in_vain: int = 0
+
+    @property
+    def vain(self) -> int:
+        """Return how many passes came to nothing. Who waits in vain need not wait longer each time, so that these are
+        counted apart."""
+        return max(self.fruitless, self.in_vain)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return what the table for a person says of it: the columns of ``relay_process``."""
+        return str(self.direction), self.state, *map(str, (self.left, self.transactions, self.messages))
+
+
+@dataclass(frozen=True)
+class LakeDirections:
+    """The directions between two lakes. ``domains``: of the one that follows the consensus chain."""
+
+    directions: tuple[ChainPair, ...]
+    place: RelayPlacement
+    domains: tuple[str, ...]
+
+
+async def find_directions(
+    a: DomainLakeClient, b: DomainLakeClient, only: Collection[str] = (), side: str = "both"
+) -> LakeDirections:
+    """Return the directions in which two lakes can be relayed.
+
+    ``only``: pairs of chains as ``CHAIN/COUNTERPARTY``, either way round, whose messages are carried; without any, all.
+    ``side``: ``both``, or what goes to ``a`` or to ``b`` alone.
+
+    Raises:
+        InvalidInput: they are not two parts of one network, or neither runs the consensus chain.
+        ServiceError: a lake does not answer.
+    """
+    status = {"a": await a.status(), "b": await b.status()}
+    return directions_from_status(status, {"a": a.url, "b": b.url}, only, side)
+
+
+def directions_from_status(
+    status: Mapping[str, StatusAnswer], urls: Mapping[str, str], only: Collection[str] = (), side: str = "both"
+) -> LakeDirections:
+    """Return the directions between two lakes by what they say of themselves; arguments and errors as of
+    ``ends_between``."""
+    one, two = status["a"], status["b"]
+    names = {end: tuple(chain.name for chain in content.chains) for end, content in status.items()}
+    own = {end: {chain.name for chain in content.chains if not chain.external} for end, content in status.items()}
+    where = f"{urls['a']} and {urls['b']}"
+    if own["a"] & own["b"]:
+        shared = ", ".join(sorted(own["a"] & own["b"])[:MOST_NAMED])
+        raise InvalidInput(f"both lakes run {shared}: it must be external in one of them")
+    if names["a"] != names["b"] or one.consensus != two.consensus or one.consensus not in names["a"]:
+        raise InvalidInput(f"{where} do not have the same chains: the scenarios declare them in the same order")
+    for name, said in one.options:
+        if said != (other := getattr(two.options, name)):
+            text = f"options.{name}: {said} in the lake of {urls['a']}, {other} in that of {urls['b']}"
+            raise InvalidInput(f"{text}: both scenarios declare the same")
+    if one.agreed != two.agreed:
+        raise InvalidInput(f"{where} differ in their options, seed or programs: both scenarios declare the same")
+    home = next((end for end in ("a", "b") if one.consensus in own[end]), None)
+    if home is None:
+        text = "neither runs the consensus chain: a relay process carries between the lake that does and another"
+        raise InvalidInput(f"{where}: {text}")
+    far = "b" if home == "a" else "a"
+    domains = tuple(name for name in names["a"] if name in own[far])
+    if not domains:
+        raise InvalidInput(f"{urls[far]} runs no chain")
+    pairs = [(near, other) for near in names["a"] if near in own[home] for other in domains]
+    if only:
+        pairs = [(near, other) for near, other in pairs if f"{near}/{other}" in only or f"{other}/{near}" in only]
+        if not pairs:
+            raise InvalidInput(f"{where} have no such pair of chains: {', '.join(only)}")
+    found = [ChainPair(home, one.consensus, one.consensus, "blocks")]
+    found += [ChainPair(far, domain, one.consensus, "receipts") for domain in domains]
+    for near, other in pairs:
+        found += [ChainPair(home, near, other), ChainPair(far, other, near)]
+    options = one.options
+    limits = RelayLimits(
+        nonces=options.max_future_nonces + 1,
+        channels=options.channels_per_block,
+        resubmit_after=options.resubmit_after,
+        confirmed_after=options.archiving_depth + options.challenge_period,
+    )
+    place = RelayPlacement(one.consensus, home, names["a"], limits)
+    return LakeDirections(tuple(way for way in found if side in ("both", way.other)), place, domains)
+
+
+class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
+    """A relay process over its directions. ``report`` is called after every pass."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, DomainLakeClient],
+        ends: LakeDirections,
+        pacing: PassPacing | None = None,
+        faults: FaultSettings | None = None,
+        seed: int = 0,
+        report: Callable[[DomainProgress], None] | None = None,
+        journal: Journal = SILENT,
+    ) -> None:
+        super().__init__(
+            [DomainProgress(direction) for direction in ends.directions], pacing, faults, seed, report, journal
+        )
+        self._clients, self._ends = clients, ends
+        self._memories = {str(way): RelayMemory() for way in ends.directions}
+        self._seen: dict[str, Any] = {}
+
+    def _is_counted(self, progress: DomainProgress) -> bool:
+        """Return whether messages are carried: blocks and receipts there are as long as chains make blocks."""
+        return progress.direction.what == "messages"
+
+    def _waits(self, progress: DomainProgress) -> bool:
+        return self._is_counted(progress) and progress.state in (PassOutcome.WAITING.value, PassOutcome.BROUGHT.value)
+
+    def _left(self, passed: DomainPass) -> int:
+        return passed.left
+
+    def _remark(self, progress: DomainProgress, passed: DomainPass, why: str) -> None:
+        if progress.stalled > 1:
+            self._journal.debug("no-progress", direction=progress.direction, passes=progress.stalled)
+
+    async def _pass(self, progress: DomainProgress) -> DomainPass:
+        """Make one pass in one direction, and note what came of it."""
+        direction = progress.direction
+        steps = relay_direction(direction, self._ends.place, self._memories[str(direction)], self._ends.domains)
+        passed, _ = await self._carried_out(progress, self._clients, steps)
+        progress.left = passed.left
+        # Something is to be done, and nothing has changed since the pass before, or for too long.
+        stands = passed.state is not PassOutcome.IDLE and self._seen.get(str(direction)) == passed.mark
+        if passed.in_vain and passed.state is PassOutcome.WAITING:
+            progress.in_vain += 1
+        elif stands or (passed.in_vain and passed.state in (PassOutcome.SUBMITTED, PassOutcome.BROUGHT)):
+            progress.stalled += 1
+        elif not passed.in_vain:  # what is there one time and gone the next was not taken
+            progress.in_vain = progress.stalled = 0
+        self._seen[str(direction)] = passed.mark
+        return passed
+
+    def _answered(self, step: Step) -> Awaitable[Any]:
+        client = self._clients[step.end]
+        match step:
+            case ReadFollowed():
+                return client.followed(step)
+            case ReadBlocks():
+                return client.blocks(step)
+            case ReadAnchor():
+                return client.anchor(step)
+            case ReadReceipted():
+                return client.receipted(step)
+            case ReadReceipts():
+                return client.receipts(step)
+            case ReadChannels():
+                return client.channels(step)
+            case ReadMessages():
+                return client.messages(step)
+            case Submit():
+                raise AssertionError("a transaction is submitted, not asked for")
+
+
+GAUGES = {
+    "left": "Messages, blocks or receipts that are to be brought, by both chains.",
+    "moved_at": "Height of the last block of the target that has what this process submitted.",
+}
+COUNTERS = {
+    "passes": "Looks at both chains.",
+    "transactions": "Transactions handed over.",
+    "messages": "Messages, blocks or receipts handed over.",
+}
+BY_NAME = {"errors": "Errors of requests."}
+
+
+class DomainRelayCollector(ProgressCollector):
+    """The metrics of a relay process."""
+
+    def __init__(self, relaying: DomainRelay) -> None:
+        super().__init__(relaying.progress, GAUGES, COUNTERS, BY_NAME)

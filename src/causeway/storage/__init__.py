@@ -1,0 +1,1 @@
+"""The object store, the commit log and the files of a lake."""

@@ -1,0 +1,1 @@
+"""One tick of the network, bucket by bucket."""

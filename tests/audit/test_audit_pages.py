@@ -1,0 +1,27 @@
+"""The pages about the audit name every check and reason that there is, and their example says what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from causeway.audit.engine import CHECK_NAMES, PROMISE_CHECKS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_check_has_its_page_and_the_index_says_which_lanes_it_looks_at() -> None:
+    assert {page.stem for page in (DOCS / "audit").glob("*.md")} == {"README", *CHECK_NAMES}
+    index = (DOCS / "audit" / "README.md").read_text()
+    for check in CHECK_NAMES:
+        line = next(line for line in index.splitlines() if line.startswith(f"| [{check}]({check}.md)"))
+        assert set(re.findall(r"`(\w+)`", line)) == set(PROMISE_CHECKS.get(check, ()))
+
+
+def test_the_example_prints_what_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "how-to" / "audit.md").read_text()
+    exec(compile("\n".join(re.findall(r"```python\n(.*?)```", page, re.S)), "audit.md", "exec"), {})
+    promised = re.findall(r"```text\n(.*?)```", page, re.S)[0]
+    assert capsys.readouterr().out == promised

@@ -1,0 +1,100 @@
+"""Indices that a source counts over all its destinations are missing where no lane of it has them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from causeway.audit.backlog import count_lanes
+from causeway.audit.checks import lane_order
+from causeway.audit.engine import AuditResult
+from causeway.audit.json_output import input_figures
+from causeway.ledger import parts
+from tests.support.properties.audit_ledgers import Case, compare, content
+
+Row = dict[str, Any]
+
+
+def sent(index: int, destination: str | None, source: str = "a", lane: str = "mailbox") -> Row:
+    place = {"chain": source, "height": index % 2**40, "time": index % 2**40, "kind": "request", "event": "sent"}
+    return {"protocol": "p", "source": source, "destination": destination, "lane": lane, "index": index, **place,
+            "payload_hash": content(index % 200)}  # fmt: skip
+
+
+def ledger(rows: list[Row], *promises: Row) -> Case:
+    return Case(rows, [{"chain": "a", "first_time": 0, "last_time": 2**40}], [*(promises or [{"promise": "numbered"}])])
+
+
+def missing(found: AuditResult) -> dict[tuple[str, int, int], str | None]:
+    """Reason, first index and number of what is missing, and the destination of its lane."""
+    return {
+        (row["reason"], row["index"], int(row["size"])): row["destination"]
+        for row in found.violations.to_pylist()
+        if row["check"] == "gaps"
+    }
+
+
+@pytest.mark.parametrize("first", [0, 2**18 - 30, 2**64 - 90])
+def test_what_one_lane_lacks_another_one_has(first: int) -> None:
+    random = Random(first)
+    lost = {first + 7, first + 40, first + 41}
+    case = ledger([sent(n, random.choice("bcd")) for n in range(first, first + 80) if n not in lost])
+    for buckets, cut in ((1, 100_000), (3, 2)):
+        with patch.object(parts, "PART_ROWS", cut):
+            found = case.audit(buckets)
+        compare(case, found)
+        assert missing(found) == dict.fromkeys(
+            (("missing_on_all_lanes", first + 7, 1), ("missing_on_all_lanes", first + 40, 2))
+        )
+        assert input_figures(found) == {"lanes": 3, "one_sided_lanes": 3, "missing": 3}
+        assert sum(found.completeness["missing"].to_pylist()) == 0 and count_lanes(found) == 3
+        assert found.checks["gaps"].lanes == 3 and found.checks["gaps"].examined == 77
+
+
+def test_nothing_is_missing_where_all_lanes_together_have_it() -> None:
+    found = ledger([sent(n, "bcd"[n % 3]) for n in range(60)]).audit()
+    assert not missing(found) and found.checks["gaps"].verdict == "PASSED"
+    assert found.lanes.num_rows == 3 and not any(found.lanes["missing"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [sent(n, "c") for n in (5, 6, 8)],  # an index of both
+        [sent(n, "c") for n in (1000, 1001, 1003)],  # together they would lack more
+        [sent(n, "c", lane="other") for n in (4, 5, 7)],
+        [sent(n, "c", source="b") for n in (4, 5, 7)],
+    ],
+    ids=["overlap", "apart", "lane", "source"],
+)
+def test_lanes_that_are_numbered_by_themselves_stay_so(other: list[Row]) -> None:
+    case = ledger([sent(n, "b") for n in (1, 2, 3, 6)] + other)
+    found = case.audit()
+    compare(case, found)
+    assert {reason for reason, _, _ in missing(found)} <= set(lane_order.REPLACED_REASONS) and (
+        "b" in missing(found).values()
+    )
+
+
+def test_only_numbered_lanes_share_their_numbers() -> None:
+    rows = [sent(n, "bc"[n % 2]) for n in range(10)]
+    found = ledger(rows, {"destination": "b", "promise": "numbered"}).audit()
+    assert set(missing(found).values()) == {"b"} and len(missing(found)) == 4
+
+
+def test_a_lane_without_a_destination_may_be_one_of_them() -> None:
+    case = ledger([sent(n, (None, "b", "c")[n % 3]) for n in range(30) if n != 10])
+    found = case.audit(2)
+    compare(case, found)
+    assert missing(found) == {("missing_on_all_lanes", 10, 1): None}
+    (row,) = [row for row in found.lanes.to_pylist() if row["destination"] is None]
+    assert (row["messages"], row["missing"], row["missing_runs"]) == (10, 1, 1) and count_lanes(found) == 3
+
+
+def test_of_many_messages_every_lane_is_looked_at_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_order, "MAX_INDICES", 59)
+    found = ledger([sent(n, "bc"[n % 2]) for n in range(60)]).audit()
+    assert len(missing(found)) == 58

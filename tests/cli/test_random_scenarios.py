@@ -1,0 +1,29 @@
+"""Random scenarios of all protocols run without an internal error, and what they come to is the same everywhere
+(``examined_scenarios``)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+
+from tests.support.common.small_lakes import OUT_OF_ORDER
+from tests.support.properties.examined_scenarios import examine, examples
+from tests.support.properties.random_scenarios import scenarios
+from tests.tiers import sized
+
+FEW = 8
+"""Scenarios of the usual tests."""
+
+
+@examples(FEW)
+@given(scenarios())
+@example(OUT_OF_ORDER)
+def test_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    examine(text, capsys)
+
+
+@pytest.mark.slow
+@examples(sized(25, 2_500))
+@given(scenarios(("ic", "ibc")))
+def test_many_random_scenarios(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    examine(text, capsys)

@@ -1,0 +1,63 @@
+"""Test tiers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(("tier", "lakes"), [("quick", 10), ("test", 40), ("ci", 200), ("soak", 5_000)])
+def test_generated_lakes_by_tier(tier: str, lakes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tiers.VARIABLE, tier)
+    assert tiers.generated_lakes() == lakes
+
+
+@pytest.mark.parametrize(("tier", "size"), [("quick", 2), ("test", 2), ("ci", 2), ("soak", 8)])
+def test_all_of_a_repetition_is_for_the_soak(tier: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tiers.VARIABLE, tier)
+    assert tiers.sized(2, 8) == size
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_default_tier(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(tiers.VARIABLE, raising=False)
+    if value is not None:
+        monkeypatch.setenv(tiers.VARIABLE, value)
+    assert tiers.current_tier() == "test"
+
+
+def test_unknown_tier_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tiers.VARIABLE, "fast")
+    with pytest.raises(ValueError, match=r"unknown tier 'fast' \(allowed: quick, test, ci, soak\)"):
+        tiers.generated_lakes()
+
+
+QUICK = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").splitlines()
+PACKAGES = sorted(path.parent.name for path in (ROOT / "src" / "causeway").glob("*/__init__.py"))
+INDIRECT = {"testing": r"cw\.Network\("}
+"""What stands in a test of a package that no test imports by its name."""
+
+
+def test_quick_names_existing_tests_in_order() -> None:
+    assert sorted(set(QUICK)) == QUICK
+    for file, _, test in (name.partition("::") for name in QUICK):
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_quick_has_a_test_of_every_package(package: str) -> None:
+    used = re.compile(INDIRECT.get(package, rf"^ *(?:from|import) causeway\.{package}\b"), re.MULTILINE)
+    files = {name.partition("::")[0] for name in QUICK}
+    assert any(used.search((ROOT / file).read_text(encoding="utf-8")) for file in files)
+
+
+def test_the_page_states_the_generated_lakes_of_every_tier() -> None:
+    page = (ROOT / "docs" / "verification.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| `(?:make |\.)(\w+)(?:/run)?` \| .* \| ([\d,]+) \| [^|]+ \|$", page, re.MULTILINE)
+    assert {tier: int(lakes.replace(",", "")) for tier, lakes in stated} == tiers.LAKES

@@ -1,0 +1,124 @@
+"""A lake as a data source of Spark: tables, heights, filters, and a stream into a sink across restarts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
+
+from causeway.dataframes.data_source import HeightPartition, LakeReader, LakeSource
+from causeway.network.network import LakeNetwork
+from causeway.network.spark_source import register_format
+from causeway.storage.lake import LakeError
+
+SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "generated.toml"
+SMALL = {
+    "network.executor": "in_process",
+    "network.partitions": "2",
+    "options.certification": "off",
+    "traffic.messages": "300",
+    "traffic.ticks": "40",
+}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> LakeNetwork:
+    place = tmp_path_factory.mktemp("source") / "lake"
+    network = LakeNetwork.from_scenario(SCENARIO, SMALL, lake=str(place))
+    network.run()
+    return network
+
+
+def read(spark: SparkSession, network: LakeNetwork, **options: object) -> DataFrame:
+    register_format(spark)
+    reader = spark.read.format("causeway")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load(network.lake.storage.uri)
+
+
+def test_every_kind_of_table(spark: SparkSession, network: LakeNetwork) -> None:
+    for table in ("outbound", "events"):
+        assert read(spark, network, table=table).count() == network.tables.log(table).count()
+    chains = read(spark, network, table="chains")
+    assert chains.count() == len(network.lake.about()["chains"])
+    accounts = read(spark, network, table="accounts", height=3)
+    assert sorted(accounts.collect()) == sorted(network.state("accounts", height=3).collect())
+    assert dict(accounts.dtypes) == dict(network.state("accounts").dtypes)
+
+
+def test_the_state_of_a_height_within_a_commit(spark: SparkSession, network: LakeNetwork, tmp_path: Path) -> None:
+    overrides = {**SMALL, "network.partitions": "1", "network.commit_every": "4"}
+    with LakeNetwork.from_scenario(SCENARIO, overrides, lake=str(tmp_path / "lake")) as grouped:
+        grouped.run(ticks=6)
+        assert grouped.lake.manifest(3).last == 4
+        for table in ("accounts", "input_queues"):
+            expected = network.state(table, height=3)
+            rows = read(spark, grouped, table=table, height=3)
+            assert sorted(rows.collect()) == sorted(grouped.state(table, 3).collect()) == sorted(expected.collect())
+            assert rows.dtypes == grouped.state(table, 3).dtypes == expected.dtypes
+        own = grouped.state("accounts", 3, grouped.lake.about()["chains"][0]["name"])
+        assert 0 < own.count() < grouped.state("accounts", 3).count()
+
+
+def test_filters_on_the_height_decide_which_files_are_opened(spark: SparkSession, network: LakeNetwork) -> None:
+    source = LakeSource({"path": network.lake.storage.uri, "table": "events"})
+    reader = source.reader(source.schema())
+    assert isinstance(reader, LakeReader)
+    left = list(
+        reader.pushFilters([GreaterThan(("height",), 4), EqualTo(("kind",), 1), LessThanOrEqual(("height",), 6)])
+    )
+    assert left == [EqualTo(("kind",), 1)]
+    assert reader.heights == HeightPartition(5, 7)
+    assert 0 < len(reader.partitions()) <= 4
+    ins = In(("height",), (3, 5))
+    assert list(reader.pushFilters([ins])) == [ins]  # 4 lies between them
+    frame = read(spark, network, table="events").where("height in (3, 5) or height > 6").where("height < 9")
+    expected = network.tables.log("events").where("(height in (3, 5) or height > 6) and height < 9")
+    assert frame.count() == expected.count() > 0
+
+
+def test_a_stream_brings_each_row_once_into_a_sink_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    register_format(spark)
+    place, sink, notes = (str(tmp_path / name) for name in ("lake", "sink", "notes"))
+
+    def drain() -> None:
+        stream = spark.readStream.format("causeway").option("table", "outbound").option("maxHeightsPerTrigger", 20)
+        query = stream.load(place).writeStream.format("parquet").option("checkpointLocation", notes)
+        assert query.trigger(availableNow=True).start(sink).awaitTermination(120)
+
+    with LakeNetwork.from_scenario(SCENARIO, SMALL, lake=place) as network:
+        network.run(ticks=10)
+        drain()
+        network.run()  # past a compaction, which the query's next run meets
+        drain()
+        drain()
+        expected = sorted(network.tables.log("outbound").select("source", "destination", "index", "height").collect())
+        found = sorted(spark.read.parquet(sink).select("source", "destination", "index", "height").collect())
+        assert found == expected and network.lake.compactions()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "table: missing; allowed: outbound, events"),
+        ({"table": "nothing"}, "table: nothing; allowed: outbound"),
+        ({"table": "events", "height": "1"}, "only a state table is read at one height"),
+        ({"table": "accounts", "height": "-1"}, "height: '-1'; allowed: a whole number from 0"),
+        ({"table": "accounts", "height": "4000"}, "4000"),
+    ],
+)
+def test_what_cannot_be_read_is_said(network: LakeNetwork, options: dict[str, str], text: str) -> None:
+    source = LakeSource({"path": network.lake.storage.uri, **options})
+    with pytest.raises(LakeError, match=text):
+        source.reader(source.schema()).partitions()
+
+
+def test_only_log_tables_stream(spark: SparkSession, network: LakeNetwork) -> None:
+    register_format(spark)
+    stream = spark.readStream.format("causeway").option("table", "accounts").load(network.lake.storage.uri)
+    with pytest.raises(PySparkException, match="only log tables grow"):
+        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination(120)

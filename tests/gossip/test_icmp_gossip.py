@@ -1,0 +1,415 @@
+"""Rules of gossip (ICMP reference 3.5 to 3.8), one node at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from causeway_proofs.errors import InvalidInput
+
+from causeway.core.frame import Frame
+from causeway.gossip.fallback import complete_prefix, fallback_requests, is_in_pool, on_answers
+from causeway.gossip.heads import on_heads
+from causeway.gossip.leaves import on_leaves, on_own_queues
+from causeway.gossip.options import GossipOptions
+from causeway.gossip.peers import connect
+from causeway.gossip.pool import purge
+from causeway.gossip.queues import needs_hashing, on_queues
+from causeway.gossip.state import GossipState, state_to_tables
+from causeway.protocols.shared.digests import digests
+from tests.support.gossip.icmp_gossip import (
+    Block,
+    arrivals,
+    changes,
+    context,
+    gone,
+    got,
+    h,
+    kept_rows,
+    leaf_rows,
+    name,
+    packets,
+    pairs,
+    pool,
+    ready,
+    sent,
+    told,
+    topic,
+    verdicts,
+)
+
+SEED = GossipOptions()
+A, B = "A", "B"
+LISTED = {A: (7, (), [("B1", "r1"), ("B1", "r2"), ("B2", "r3")]), B: (7, (), [("B2", "r3"), ("B3", "r4")])}
+
+
+def one(options: GossipOptions = SEED, kept: tuple[str, ...] = ("r1",)) -> GossipState:
+    """Return node 1 with leaf A and the peers 8 and 9."""
+    return ready(options, {1: [A]}, LISTED, [(1, 8), (1, 9)], [(1, root) for root in kept])
+
+
+def declared(state: GossipState, *heads: str, peer: int = 8, options: GossipOptions = SEED) -> GossipState:
+    return on_heads(state, packets((1, peer, heads)), options)[0]
+
+
+def test_new_leaves_go_to_every_peer_of_the_nodes_that_have_them() -> None:
+    state = ready(SEED, {1: [A], 2: [A]}, LISTED, [(1, 8), (1, 9), (2, 8)])
+    _, out = on_leaves(state, leaf_rows({1: [A, B]}), *context(LISTED), SEED)
+    assert [row[:2] for row in told(out)] == [(1, 8), (1, 9)] and {*told(out)[0][2]} == {A, B}
+
+
+def test_of_many_leaves_the_five_highest_stay_and_of_equal_ones_the_lower_hash() -> None:
+    blocks: dict[str, Block] = {f"L{n}": (3 if n < 4 else 9, (), []) for n in range(8)}
+    state = ready(SEED, {1: [*blocks, *blocks]}, blocks)
+    low, high = (sorted(some, key=h) for some in ([f"L{n}" for n in range(4)], [f"L{n}" for n in range(4, 8)]))
+    assert [*map(name, state_to_tables(state)["leaves"]["hash"])] == [*high, low[0]]
+
+
+def test_a_leaf_that_nobody_described_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match=h(B).hex()):
+        on_leaves(one(), leaf_rows({1: [B]}), *context({A: LISTED[A]}), SEED)
+
+
+def test_nothing_is_allowed_before_a_peer_declares_a_common_leaf() -> None:
+    state = one()
+    assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
+    assert sent(on_heads(state, packets((1, 8, [B])), SEED)[1]) == []
+    assert sent(on_heads(state, packets((1, 8, [B, A])), SEED)[1]) == [(1, 8, "r1")]
+
+
+def test_after_a_declaration_only_topics_of_common_leaves_are_sent_each_once() -> None:
+    state = ready(SEED, {1: [A, B]}, LISTED, [(1, 8)], [(1, root) for root in ("r1", "r3", "r4")])
+    state, out = on_heads(state, packets((1, 8, [B])), SEED)
+    assert {*sent(out)} == {(1, 8, "r3"), (1, 8, "r4")}
+    state, out = on_heads(state, packets((1, 8, [B, A])), SEED)
+    assert sent(out) == [(1, 8, "r1")]
+    assert sent(on_heads(state, packets((1, 8, [A])), SEED)[1]) == []
+
+
+def test_new_only_skips_what_came_into_the_pool_by_another_way() -> None:
+    results = {}
+    for diff in ("all", "new_only"):
+        options = GossipOptions.model_validate({"heads_diff": diff, "propagate_on_leaf": "off"})
+        state = ready(options, {1: [B]}, LISTED, [(1, 8)], [(1, "r3")])
+        state = declared(state, A, options=options)
+        # A becomes a leaf of the node, too: r3 is allowed now, and nothing says so until the peer declares again.
+        state, out = on_leaves(state, leaf_rows({1: [A]}), *context(LISTED), options)
+        assert sent(out) == []
+        results[diff] = sent(on_heads(state, packets((1, 8, [A])), options)[1])
+    assert results == {"all": [(1, 8, "r3")], "new_only": []}
+
+
+def test_a_good_queue_is_pooled_and_goes_to_all_but_who_sent_it() -> None:
+    state = declared(declared(one(), A, peer=8), A, peer=9)
+    rows = arrivals((1, 8, "B1", "r2", "r2"))
+    assert needs_hashing(state, rows, SEED).tolist() == [True]
+    state, out = on_queues(state, rows, SEED)
+    assert verdicts(out) == ["OK"] and changes(out) == [50] and got(out) == [(1, "r2")]
+    assert sent(out) == [(1, 9, "r2")]
+    asked = Frame({"node": np.array([1], np.uint32), "topic": digests([topic("B1")]), "root": digests([h("r2")])}, 1)
+    assert is_in_pool(state, asked).tolist() == [True]
+    # The same from the other peer is what the node itself sent: no reward, nothing new, nothing goes back.
+    state, out = on_queues(state, arrivals((1, 9, "B1", "r2", "r2")), SEED)
+    assert verdicts(out) == ["Duplicate"] and changes(out) == [0] and not sent(out) and not got(out)
+    assert verdicts(on_queues(state, arrivals((1, 9, "B1", "r2", "r2")), SEED)[1]) == ["Impolite"]
+
+
+def test_a_queue_that_was_sent_twice_is_impolite_whatever_its_second_body() -> None:
+    rows = [(1, 8, "B1", "r2", wrong) for wrong in ("X", "r2", "X", "r2")]
+    together = on_queues(one(), arrivals(*rows), SEED)[1]
+    state, apart = one(), []
+    for row in rows:
+        state, out = on_queues(state, arrivals(row), SEED)
+        apart += verdicts(out)
+    assert verdicts(together) == apart == ["RootMismatch", "OK", "Impolite", "Impolite"]
+    assert got(together) == [(1, "r2")]
+
+
+def test_verdicts_in_their_order() -> None:
+    state, _ = on_queues(one(), arrivals((1, 8, "B1", "r2", "r2")), SEED)
+    rows = arrivals(
+        (1, 7, "B1", "r2", "r2"),  # nobody
+        (1, 8, "B1", "r2", "X"),  # received before
+        (1, 8, "B3", "r2", "r2"),  # received before, but on another topic
+        (1, 8, "B2", "r1", "r1"),  # listed, but on another topic
+        (1, 8, "B1", "r9", "r9"),  # a right body of a root that nobody posted (hazard 28)
+        (1, 8, "B1", "r1", "X"),
+        (1, 8, "B1", "r2", "r2"),
+    )
+    assert needs_hashing(state, rows, SEED).tolist() == [False, False, False, False, False, True, False]
+    out = on_queues(state, rows, SEED)[1]
+    assert verdicts(out) == [
+        "NotConnected",
+        "Impolite",
+        "UnexpectedQueue",
+        "UnexpectedQueue",
+        "UnexpectedQueue",
+        "RootMismatch",
+        "Impolite",
+    ]
+    assert changes(out) == [0, 0, -100, -100, -100, -300, 0]
+    assert got(out) == []
+
+
+def test_a_queue_without_messages_costs_as_one_with_one() -> None:
+    assert changes(on_queues(one(), arrivals((1, 8, "B1", "r2", "X"), messages=0), SEED)[1]) == [-150]
+
+
+def test_what_is_too_long_or_not_decoded_is_malformed_and_not_hashed() -> None:
+    options = GossipOptions(max_queue_bytes=9, max_queue_messages=1)
+    for rows in (arrivals((1, 8, "B1", "r2", "r2"), messages=1), arrivals((1, 8, "B1", "r2", "r2"), size=9)):
+        assert needs_hashing(one(), rows, options).tolist() == [False]
+        out = on_queues(one(), rows, options)[1]
+        assert verdicts(out) == ["Malformed"] and changes(out) == [-500]
+    # 10 bytes and 2 messages are too many by one.
+    rows, enough = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(max_queue_bytes=10, max_queue_messages=2)
+    assert needs_hashing(one(), rows, enough).all() and verdicts(on_queues(one(), rows, enough)[1]) == ["OK"]
+    rows = rows.with_columns(malformed=np.ones(1, dtype=bool))
+    assert verdicts(on_queues(one(), rows, SEED)[1]) == ["Malformed"]
+
+
+def test_six_heads_are_refused_and_unknown_ones_are_kept_for_later() -> None:
+    state = one(kept=())
+    out = on_heads(state, packets((1, 8, [*"ABCDEF"]), (1, 9, [B]), malformed=[]), SEED)
+    assert verdicts(out[1]) == ["BadNeighborPacket", "OK"] and changes(out[1]) == [-300, 0]
+    state, _ = on_leaves(out[0], leaf_rows({1: [B]}), *context(LISTED), SEED)
+    # Peer 9 declared B when the node did not know it; of peer 8 nothing was taken.
+    assert sent(on_own_queues(state, kept_rows((1, "r4")), SEED)[1]) == [(1, 9, "r4")]
+
+
+def test_what_lies_behind_the_declared_heads_is_not_kept() -> None:
+    rows = packets((1, 8, [B, A, *"CDE"])).with_columns(count=np.ones(1, dtype=np.uint64))
+    state, out = on_heads(one(), rows, SEED)
+    assert sent(out) == [] and not state.peers["heads"][0, 1:].any()
+
+
+def test_the_last_declaration_of_a_step_counts() -> None:
+    state = on_heads(one(kept=()), packets((1, 8, [A]), (1, 9, []), (1, 8, []), (1, 9, [A])), SEED)[0]
+    assert sent(on_own_queues(state, kept_rows((1, "r1")), SEED)[1]) == [(1, 9, "r1")]
+
+
+def test_a_topic_stays_expected_while_one_leaf_lists_it() -> None:
+    state = ready(SEED, {1: [A, B]}, LISTED, (), [(1, root) for root in ("r1", "r3")])
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
+    state, out = purge(state, 5_000, SEED)
+    assert pool(out.purged) == [(1, "r1")] and pool(state_to_tables(state)["pool"]) == [(1, "r3")]
+    assert {*pool(state_to_tables(state)["expected"])} == {(1, "r3"), (1, "r4")}
+
+
+def test_what_is_expected_no_longer_stays_with_its_topic() -> None:
+    """Topics expire, not queues (3.8, D-9): a fork may expect it again."""
+    listed = {A: (7, (), [("B1", "r1"), ("B1", "r2")]), B: (8, (), [("B1", "r2")])}
+    state = ready(SEED, {1: [A]}, listed, (), [(1, "r1")])
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(listed), SEED)
+    state, out = purge(state, 5_000, SEED)
+    assert pool(out.purged) == [] and pool(state_to_tables(state)["pool"]) == [(1, "r1")]
+
+
+def test_a_queue_that_was_purged_is_taken_again_on_a_fork_where_it_is_unrouted() -> None:
+    state = declared(one(), A)
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
+    state, _ = purge(state, 5_000, SEED)
+    state, _ = on_leaves(state, leaf_rows({1: [A]}), *context(LISTED), SEED)
+    state, out = on_own_queues(state, kept_rows((1, "r1")), SEED)
+    assert got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
+
+
+def test_a_purge_waits_for_its_interval_and_forgets_what_no_leaf_lists() -> None:
+    options = GossipOptions(purge_interval=100)
+    state = ready(options, {1: [A]}, LISTED, [(1, 8)], [(1, "r1")])
+    state, _ = purge(declared(state, A, options=options), 50, options)
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), options)
+    early, out = purge(state, 149, options)
+    assert pool(out.purged) == [] and early is state
+    state, out = purge(state, 150, options)
+    assert pool(out.purged) == [(1, "r1")]
+    assert state.nodes["bytes"].tolist() == [0] and len(state.listed.blocks) == 1
+    assert len(state.listed.roots) == 2 and state.seen.shape == (1, 2)
+
+
+def test_in_root_mode_the_topic_is_the_root_itself() -> None:
+    options = GossipOptions(topic_mode="root")
+    state = ready(options, {1: [A]}, LISTED, [(1, 8)])
+    rows = arrivals((1, 8, "r1", "r1", "r1"), (1, 8, "B1", "r2", "r2"), (1, 8, "r1", "r2", "r2"))
+    assert verdicts(on_queues(state, rows, options)[1]) == ["OK", "UnexpectedQueue", "UnexpectedQueue"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "by", "expected"),
+    [("block", "topic", [(1, 8, "r1")]), ("block", "root", []), ("root", "topic", []), ("root", "root", [])],
+)
+def test_whether_a_common_leaf_has_the_topic_or_the_root(
+    mode: str, by: str, expected: list[tuple[int, int, str]]
+) -> None:
+    listed = {A: (7, (), [("B1", "r1"), ("B1", "r2")]), B: (7, (), [("B1", "r2")])}
+    options = GossipOptions.model_validate({"topic_mode": mode, "allowed_by": by})
+    state = ready(options, {1: [A, B]}, listed, [(1, 8)], [(1, "r1")])
+    assert sent(on_heads(state, packets((1, 8, [B])), options)[1]) == expected
+    # So it is for what comes into the pool later.
+    state, _ = on_heads(ready(options, {1: [A, B]}, listed, [(1, 8)]), packets((1, 8, [B])), options)
+    assert sent(on_own_queues(state, kept_rows((1, "r1")), options)[1]) == expected
+
+
+def test_a_body_that_two_blocks_issue_is_a_queue_of_each() -> None:
+    listed = {A: (7, (), [("B1", "r1"), ("B2", "r1")])}
+    state = declared(ready(SEED, {1: [A]}, listed, [(1, 8), (1, 9)]), A)
+    for issued in ("B2", "B1"):
+        state, out = on_queues(state, arrivals((1, 9, issued, "r1", "r1")), SEED)
+        assert verdicts(out) == ["OK"] and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
+        assert out.queues["topic"][0].tobytes() == topic(issued) == out.got["topic"][0].tobytes()
+    assert len(state_to_tables(state)["pool"]) == 2 and state.nodes["bytes"].tolist() == [20]
+    # Who keeps it puts it under both.
+    assert got(on_own_queues(ready(SEED, {1: [A]}, listed), kept_rows((1, "r1")), SEED)[1]) == [(1, "r1")] * 2
+
+
+@pytest.mark.parametrize(("switch", "expected"), [("off", []), ("on", [(1, 8, "r3")])])
+def test_a_new_leaf_sends_what_it_allows_or_waits_for_a_declaration(
+    switch: str, expected: list[tuple[int, int, str]]
+) -> None:
+    options = GossipOptions.model_validate({"propagate_on_leaf": switch, "topic_mode": "root"})
+    state = ready(options, {1: [A]}, LISTED, [(1, 8), (1, 9)], [(1, "r1"), (1, "r3")])
+    state = declared(declared(state, B, options=options), A, peer=9, options=options)
+    state, out = on_leaves(state, leaf_rows({1: [A, B]}), *context(LISTED), options)
+    assert sent(out) == expected
+    assert {*sent(on_heads(state, packets((1, 8, [B])), options)[1])} == {(1, 8, "r3")} - {*expected}
+
+
+def test_what_was_received_may_come_again_after_other_heads_and_is_a_duplicate() -> None:
+    row = arrivals((1, 8, "B1", "r2", "r2"))
+    for until, expected in (("purge", "Duplicate"), ("disconnect", "Impolite")):
+        options = GossipOptions.model_validate({"seen_until": until})
+        state, _ = on_queues(declared(one(options), A, options=options), row, options)
+        same = declared(state, A, options=options)
+        assert verdicts(on_queues(same, row, options)[1]) == ["Impolite"]
+        state, out = on_queues(declared(state, A, B, options=options), row, options)
+        assert verdicts(out) == [expected] and not needs_hashing(state, row, options).any()
+        assert verdicts(on_queues(state, row, options)[1]) == ["Impolite"]
+
+
+def test_who_declares_to_and_fro_repeats_a_queue_once_between_two_purges() -> None:
+    row, options = arrivals((1, 8, "B1", "r2", "r2")), GossipOptions(impolite_limit=2**31)
+    state, _ = on_queues(declared(one(options), A, options=options), row, options)
+    for turn in range(2):
+        found = []
+        for _ in range(5):
+            state = declared(declared(state, A, B, options=options), A, options=options)
+            state, out = on_queues(state, row, options)
+            found += verdicts(out)
+        assert found == ["Duplicate", *["Impolite"] * 4]
+        state, _ = purge(state, (turn + 1) * options.purge_interval, options)
+
+
+def test_an_echo_is_looked_at_before_anything_else() -> None:
+    """It may come when the node expects its queue no longer; its body is not hashed."""
+    state = declared(one(), A)
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(LISTED), SEED)
+    state, out = on_queues(state, arrivals((1, 8, "B1", "r1", "X")), SEED)
+    assert verdicts(out) == ["Duplicate"] and changes(out) == [0] and len(out.beneficial) == 0
+
+
+def test_good_queues_are_told_with_their_bytes() -> None:
+    rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B1", "r1", "X"), size=17)
+    found = on_queues(one(kept=()), rows, SEED)[1].beneficial
+    assert [*zip(found["peer"].tolist(), map(name, found["root"]), found["size"].tolist(), strict=True)] == [
+        (8, "r2", 17),
+        (9, "r2", 17),
+    ]
+
+
+ONE_BACK = GossipOptions(ancestors=1)
+CHAIN = {
+    A: (7, ["Z"], [("B1", "r1")]),
+    B: (8, [A], [("B2", "r2")]),
+    "C": (9, [B], [("B3", "r3")]),
+}
+
+
+@pytest.mark.parametrize(("options", "expected"), [(SEED, []), (ONE_BACK, [(1, 8, "r1")])])
+def test_a_peer_one_block_behind_gets_what_its_leaf_lists_where_ancestors_are_kept(
+    options: GossipOptions, expected: list[tuple[int, int, str]]
+) -> None:
+    state = ready(options, {1: [A]}, CHAIN, [(1, 8)], [(1, "r1")])
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(CHAIN, options.ancestors), options)
+    assert sent(on_heads(state, packets((1, 8, [A])), options)[1]) == expected
+
+
+def test_of_an_ancestor_that_was_no_leaf_nothing_is_known_and_older_ones_go() -> None:
+    state = ready(ONE_BACK, {1: [A], 2: [B]}, CHAIN)
+    state, _ = on_leaves(state, leaf_rows({1: ["C"], 2: ["C"]}), *context(CHAIN, 1), ONE_BACK)
+    # Node 1 went from A to C; node 2 had B as a leaf.
+    assert {*pool(state_to_tables(state)["expected"])} == {(1, "r3"), (2, "r2"), (2, "r3")}
+
+
+def test_the_ancestors_of_a_common_leaf_count_as_the_peers_too() -> None:
+    state = ready(ONE_BACK, {1: [A]}, CHAIN, [(1, 8)], [(1, "r1")])
+    state, _ = on_leaves(state, leaf_rows({1: [B]}), *context(CHAIN, 1), ONE_BACK)
+    assert sent(on_heads(state, packets((1, 8, [B])), ONE_BACK)[1]) == [(1, 8, "r1")]
+
+
+def test_who_connects_is_told_the_leaves_and_has_declared_none() -> None:
+    state = declared(one(), A)
+    state, out = connect(state, pairs((1, 8), (1, 3), (1, 3)), SEED)
+    assert told(out) == [(1, 3, [A]), (1, 8, [A])] or told(out) == [(1, 8, [A]), (1, 3, [A])]
+    assert sent(on_own_queues(state, kept_rows((1, "r2")), SEED)[1]) == []
+    assert state.peers["peer"].tolist() == [3, 8, 9]
+    # What went to the peer before is not sent again over the same connection.
+    assert sent(on_heads(state, packets((1, 8, [A])), SEED)[1]) == []
+
+
+def test_mistrust_costs_who_sends_what_its_leaves_do_not_imply() -> None:
+    options = GossipOptions(mistrust_unimplied="on")
+    state = declared(one(options), A, options=options)
+    rows = arrivals((1, 8, "B1", "r2", "r2"), (1, 9, "B1", "r2", "r2"), (1, 9, "B3", "r4", "r4"))
+    out = on_queues(state, rows, options)[1]
+    assert verdicts(out) == ["OK", "OK", "UnexpectedQueue"] and changes(out) == [50, -50, -200]
+    assert gone(out) == []
+    options = GossipOptions(mistrust_unimplied="on", least_reputation=-50)
+    out = on_queues(declared(one(options), A, options=options), rows.take(np.array([1])), options)[1]
+    assert verdicts(out) == ["OK"] and gone(out) == [(1, 9, "Unimplied")]
+
+
+def test_the_prefix_ends_before_the_first_block_of_which_a_queue_is_missing() -> None:
+    listed = {A: (9, (), [("B1", "r1"), ("B1", "r2"), ("B2", "r3"), ("B3", "r4"), ("B3", "r1")])}
+    state = ready(SEED, {1: [A], 2: [A]}, listed, (), [*((1, f"r{n}") for n in (1, 2, 4)), (2, "r1"), (2, "r3")])
+    rows = [
+        *((node, 5, number, root) for node in (1, 2) for number, root in ((3, "r4"), (2, "r3"), (1, "r2"), (1, "r1"))),
+        (1, 6, 3, "r4"),
+        (1, 6, 3, "r1"),
+        (2, 6, 2, "r3"),
+        (2, 6, 3, "r9"),
+    ]
+    node, para, number = (np.array([row[place] for row in rows]) for place in range(3))
+    wanted = Frame(
+        {
+            "node": node.astype(np.uint32),
+            "para": para.astype(np.uint32),
+            "number": number.astype(np.uint64),
+            "topic": digests([topic(f"B{row[2]}") for row in rows]),
+            "root": digests([h(row[3]) for row in rows]),
+        }
+    )
+    # Node 1 lacks block 2 of parachain 5, node 2 a queue of block 1; of parachain 6 node 1 has all.
+    expected = [False, False, True, True, *[False] * 4, True, True, True, False]
+    assert complete_prefix(state, wanted).tolist() == expected
+    assert not len(complete_prefix(state, wanted.filter(np.zeros(len(rows), dtype=bool))))
+
+
+def test_answers_of_those_who_keep_queues_are_judged_at_nobodys_cost() -> None:
+    options = GossipOptions(fallback_request="on", max_queue_bytes=30, max_pool_bytes=20)
+    state = declared(one(options, kept=()), A, options=options)
+    rows = [("B1", "r1", "r1"), ("B1", "r1", "r1"), ("B2", "r1", "r1"), ("B1", "r2", "X"), ("B1", "r2", "r2")]
+    answers = arrivals(*((1, 77, *row) for row in rows), size=15)
+    state, out = on_answers(state, answers, options)
+    assert verdicts(out) == ["OK", "OK", "UnexpectedQueue", "RootMismatch", "PoolFull"]
+    assert {*changes(out)} == {0} and got(out) == [(1, "r1")] and sent(out) == [(1, 8, "r1")]
+    twice, out = on_answers(one(SEED, kept=()), arrivals((1, 77, *rows[0]), (1, 78, *rows[0]), size=15), SEED)
+    assert got(out) == [(1, "r1")] and twice.nodes["bytes"].tolist() == [15]
+    long = arrivals((1, 77, "B1", "r2", "r2"), size=31)
+    assert verdicts(on_answers(state, long, options)[1]) == ["Malformed"]
+
+
+def test_what_is_missing_is_asked_for_after_a_while() -> None:
+    on = GossipOptions(fallback_request="on", fallback_after=100)
+    wanted = arrivals((1, 0, "B1", "r1", ""), (1, 0, "B1", "r2", ""), (1, 0, "B1", "r2", ""))
+    waited = np.array([500, 99, 100], dtype=np.uint64)
+    assert fallback_requests(one(on), wanted, waited, on).tolist() == [False, False, True]
+    assert not fallback_requests(one(), wanted, waited, SEED).any()

@@ -1,0 +1,117 @@
+"""``causeway check LEDGER``: every change of a file that counts is found, and a whole ledger has none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from causeway.cli import main
+from causeway.ledger.integrity import _wrong, check_ledger
+from causeway.ledger.maintenance import CHECKPOINT_EVERY, maintain_ledger
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.store import InputFile, LedgerWriter, create_ledger, open_ledger
+
+COMMITS = CHECKPOINT_EVERY + 5
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a ledger of more commits than one checkpoint covers, with files that were merged."""
+    place = tmp_path_factory.mktemp("made") / "ledger"
+    ledger = create_ledger(str(place), 2)
+    for number in range(COMMITS):
+        row = {"protocol": "p", "source": "a", "destination": "b", "index": number, "kind": "request", "event": "sent"}
+        plain = pa.schema([(f.name, getattr(f.type, "value_type", f.type)) for f in LEDGER_SCHEMA])
+        row |= {"source_file": "f", "source_row": number, "stated_by": "test"}
+        rows = pa.Table.from_pylist([row], plain).cast(LEDGER_SCHEMA)
+        writer = LedgerWriter(ledger)
+        writer.write("ledger", rows)
+        taken = InputFile("f", number + 1, "0" * 64, 1, "m")
+        ledger = maintain_ledger(ledger.after(writer.commit([taken], {"rows": 1})))
+    return place
+
+
+@pytest.fixture
+def ledger(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "ledger"))
+
+
+def test_a_whole_ledger_has_no_damage(ledger: Path) -> None:
+    told: list[tuple[int, int]] = []
+    found = check_ledger(str(ledger), lambda done, of: told.append((done, of)))
+    live = open_ledger(str(ledger)).live
+    assert (found.damaged, found.strays, found.rows, found.files) == ((), (), COMMITS, len(live))
+    assert found.commits == open_ledger(str(ledger)).number + 1 > COMMITS
+    assert told[-1] == (len(live), len(live)) and found.bytes == sum(file.seal[0] for file in live)
+
+
+def test_each_file_that_counts_is_compared_with_what_was_written(ledger: Path) -> None:
+    for file in open_ledger(str(ledger)).live:
+        path = ledger / file.path
+        content = path.read_bytes()
+        for other in (content[:-1], content + b"\0", content[:9] + bytes([content[9] ^ 1]) + content[10:], b""):
+            path.write_bytes(other)
+            (told,) = check_ledger(str(ledger)).damaged
+            assert told.startswith(file.path)
+        path.unlink()
+        assert check_ledger(str(ledger)).damaged == (f"{file.path} is missing",)
+        path.write_bytes(content)
+
+
+def test_each_small_file_is_read(ledger: Path) -> None:
+    small = [*(ledger / "manifests").iterdir(), *(ledger / "checkpoints").iterdir()]
+    assert len(small) > 2
+    for path in [*small, ledger / "ledger.head"]:
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b'"', b"'", 1))
+        assert [str(path.relative_to(ledger)) in told for told in check_ledger(str(ledger)).damaged] == [True], path
+        path.write_bytes(content)
+    max((ledger / "manifests").iterdir()).unlink()
+    (told,) = check_ledger(str(ledger)).damaged
+    assert "is missing" in told
+
+
+def test_a_file_with_another_number_of_rows_than_its_commit_says_is_noticed(ledger: Path) -> None:
+    opened = open_ledger(str(ledger))
+    file = next(file for file in opened.live if file.table == "ledger")
+    assert _wrong(opened, file) is None
+    told = _wrong(opened, replace(file, rows=file.rows + 1))
+    assert told == f"{file.path} has {file.rows} rows, and {file.rows + 1} were written"
+
+
+def test_strays_are_named(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("notes.txt", "ledger/extra.parquet", "manifests/0000000001.json.tmp"):
+        (ledger / name).write_bytes(b"")
+    assert check_ledger(str(ledger)).strays == (
+        "ledger/extra.parquet", "manifests/0000000001.json.tmp", "notes.txt",
+    )  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(ledger)])
+    told = capfd.readouterr().out
+    assert ended.value.code == 0 and "1 file in . that nothing names" in told
+    assert "Every file that counts is what was written." in told
+
+
+def test_the_command_says_what_is_damaged(ledger: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = ledger / open_ledger(str(ledger)).live[0].path
+    path.write_bytes(path.read_bytes()[:-1])
+    for given, told in (((), "damaged"), (("--json",), '"damaged": ["')):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(ledger), *given])
+        assert ended.value.code == 1
+        out = capfd.readouterr().out
+        assert told in out
+        assert not given or json.loads(out)["files"]
+    (ledger / "ledger.head").unlink()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(ledger)])
+    told = capfd.readouterr().out
+    assert ended.value.code == 1 and "cannot be opened" in told and "ledger.head is missing" in told
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(ledger), "--execute"])
+    assert ended.value.code == 2 and "only of a lake" in capfd.readouterr().err

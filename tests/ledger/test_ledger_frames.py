@@ -1,0 +1,149 @@
+"""The audit of a DataFrame: what a stored ledger's gives, whatever Spark calls its types; bad columns are one error."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from causeway_proofs.errors import InvalidInput
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.audit.stored import Tables
+from benchmarks.audit.workload import Workload
+from causeway.audit.engine import audit_table
+from causeway.dataframes.audit import audit_frame
+from causeway.ledger.schema import LEDGER_SCHEMA, OBSERVED_SCHEMA, PROMISES_SCHEMA, VALUE_SCHEMA
+from tests.ledger.test_ledger_audit import CHANCE, ZONES
+from tests.support.properties.audit_ledgers import by_chance, table, zones_by_chance
+
+NOON = dt.datetime(2026, 1, 1, 12)
+
+
+def frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Return rows as Spark reads them from Parquet."""
+    kinds = [pa.decimal128(20, 0) if kind == pa.uint64() else kind for kind in rows.schema.types]
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+    plain = [pa.binary() if pa.types.is_fixed_size_binary(kind) else kind for kind in plain]
+    return spark.createDataFrame(rows.cast(pa.schema(zip(rows.column_names, plain, strict=True))))
+
+
+def test_a_frame_shows_what_its_rows_show(spark: SparkSession) -> None:
+    tables = Tables(Workload(1_600, 10))
+    rows = pa.concat_tables([part for own in tables.segments(3) for part in tables.bucket(own)])
+    lane = {"protocol": "bridge", "source": "chain-00", "destination": "chain-01", "lane": "one end"}
+    told = {"kind": "request", "event": "received", "chain": "chain-01", "stated_by": "test"}
+    others = [{**lane, **told, "index": 2**64 - 1 - index, "height": 2**63 + index} for index in range(1_003)]
+    others += [{**lane, **told, "message_id": name, "event": event} for name in "ba" for event in ("received", "sent")]
+    calls = {**lane, "lane": "calls", "kind": "request", "event": "sent", "chain": "chain-00", "stated_by": "test"}
+    replies = {**lane, "source": "chain-01", "destination": "chain-00", "lane": "replies", "stated_by": "test"}
+    replies |= {"kind": "response", "event": "received", "chain": "chain-00"}
+    others += [{**calls, "index": index << 18, "message_id": f"call {index}", "height": 9} for index in range(5)]
+    others += [{**replies, "index": index << 18, "answers": f"call {index % 3}", "height": 10} for index in range(2, 7)]
+    upgraded = {**lane, "lane": "anew", "kind": "request", "index": 1, "chain": "upgraded", "stated_by": "test"}
+    others += [{**upgraded, "event": "sent", "height": 100, "time": 1}]
+    others += [{**upgraded, "event": "committed", "height": 7, "time": 2}]
+    rows = pa.concat_tables([rows, table(others, LEDGER_SCHEMA)]).unify_dictionaries()
+    expected = audit_table(rows, tables.observed(), tables.promises())
+    given = frame(spark, rows).orderBy(F.rand(1)).withColumn("note", F.lit(1))
+    found = audit_frame(given, frame(spark, tables.observed()), tables.promises(), buckets=3)
+    assert found.checks == expected.checks and not found.holds
+    assert ("violated", "committed_before_sent") not in expected.checks["causality"].reasons
+    assert found.checks["exactly_once"].reasons["violated", "answered_twice"] == 2
+    for name in ("violations", "completeness", "lanes", "sums"):
+        assert getattr(found.audit, name).equals(getattr(expected, name)), name
+    assert found.violations.count() == expected.violations.num_rows
+    sent = found.lanes.where("lane = 'one end'").select("sent", "missing").collect()
+    assert [tuple(row) for row in sent] == [(2, Decimal(0))]
+
+
+def test_what_chains_state_of_themselves_is_checked(spark: SparkSession) -> None:
+    case = by_chance(Random(CHANCE))
+    headers, watermarks = (frame(spark, part) for part in case.stated(1)[0]())
+    rows, windows = (
+        table(case.rows, LEDGER_SCHEMA),
+        spark.createDataFrame(
+            [(row["chain"], row["first_height"], row["last_height"]) for row in case.observed],
+            "chain string, first_height int, last_height int",
+        ),
+    )
+    found = audit_frame(frame(spark, rows), windows, headers=headers.orderBy("root"), watermarks=watermarks, buckets=2)
+    case.observed = [{**row, "first_time": None, "last_time": None, "events": None} for row in case.observed]
+    for row in case.observed:
+        row |= dict.fromkeys(("protocol", "source", "destination", "lane"))
+    case.promises = []
+    expected = case.audit()
+    for name in ("headers", "watermarks"):
+        assert found.checks[name] == expected.checks[name] and found.checks[name].violated
+
+
+def test_causal_order_is_checked(spark: SparkSession) -> None:
+    case = zones_by_chance(Random(ZONES))
+    rows, observed, promises = case.tables()
+    found, expected = audit_frame(frame(spark, rows), observed, promises, buckets=3), case.audit()
+    assert found.checks == expected.checks and found.checks["causal_order"].violated
+    assert found.audit.violations.equals(expected.violations)
+
+
+def test_movements_of_value_are_checked(spark: SparkSession) -> None:
+    case = by_chance(Random(56))
+    case.headers, case.watermarks = [], []
+    windows = [{**row, "how": "declared", "stated_by": "test"} for row in case.observed]
+    promised = [{**row, "stated_by": "test"} for row in case.promises]
+    given = table(windows, OBSERVED_SCHEMA), table(promised, PROMISES_SCHEMA)
+    rows, value = table(case.rows, LEDGER_SCHEMA), table(case.value, VALUE_SCHEMA)
+    found = audit_frame(frame(spark, rows), *given, value=frame(spark, value).orderBy("why", F.rand(1)), buckets=3)
+    expected = case.audit()
+    assert found.checks == expected.checks and found.abroad.count() == expected.abroad.num_rows > 0
+    for name in ("violations", "completeness", "lanes", "sums", "abroad"):
+        assert getattr(found.audit, name).equals(getattr(expected, name)), name
+    with pytest.raises(InvalidInput, match="value: why: is null"):
+        audit_frame(frame(spark, rows), value=spark.createDataFrame([("p", None)], "protocol string, why string"))
+
+
+SMALL = "protocol string, source string, lane string, index int, kind string, event string, time timestamp_ntz"
+ROW = ("p", "a", "1", 1, "request", "sent", NOON)
+
+
+def test_columns_that_are_not_there_are_not_seen(spark: SparkSession) -> None:
+    rows = [ROW, (*ROW[:5], "received", NOON + dt.timedelta(seconds=9))]
+    found = audit_frame(spark.createDataFrame(rows, SMALL))
+    assert found.checks["exactly_once"].verdict == "PASSED" and found.checks["exactly_once"].examined == 1
+    (side,) = found.completeness.where("side = 'source'").select("first_time", "last_time").collect()
+    assert side["first_time"].replace(tzinfo=dt.UTC) == side["last_time"].replace(tzinfo=dt.UTC)
+    assert found.audit.completeness["first_time"][0].as_py() == NOON.replace(tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda df: df.drop("event"), "ledger: there is no column event; needed are protocol, kind, event"),
+        (lambda df: df.withColumn("event", F.lit("sunt")), "event 'sunt': must be one of sent, committed, .*"),
+        (lambda df: df.withColumn("kind", F.lit(None).cast("string")), "ledger: kind: is null in a row: must not be"),
+        (lambda df: df.withColumn("index", F.lit(-2)), "ledger: index: -2: must be a whole number from 0 to 1844.*"),
+        (lambda df: df.withColumn("index", F.lit(Decimal(2**64))), "ledger: index: 18446744073709551616: must be a.*"),
+        (lambda df: df.withColumn("index", F.lit(Decimal("1.5"))), "ledger: index: 1.5: must be a whole number .*"),
+        (lambda df: df.withColumn("index", F.lit(1.0)), "ledger: index: is of type double: must be decimal or byte .*"),
+        (lambda df: df.withColumn("lane", F.lit(1)), "ledger: lane: is of type integer: must be string or varchar .*"),
+        (lambda df: df.withColumn("payload_hash", F.lit(b"x")), "ledger: payload_hash: a value of 1 bytes: must be 32"),
+        (lambda df: df.select("*", F.lit("x").alias("lane")), "ledger: lane: there are two columns of this name"),
+    ],
+)
+def test_a_bad_column_is_one_error(spark: SparkSession, change: Any, error: str) -> None:
+    rows = change(spark.createDataFrame([ROW, ROW], SMALL).repartition(2))
+    with pytest.raises(InvalidInput, match=f"^{error}$"):
+        audit_frame(rows)
+
+
+def test_windows_and_promises_have_their_columns(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([ROW], SMALL)
+    with pytest.raises(InvalidInput, match=r"^promises: there is no column promise; needed are promise$"):
+        audit_frame(rows, promises=spark.createDataFrame([("p",)], "protocol string"))
+    with pytest.raises(InvalidInput, match=r"^observed: events: is of type string: must be array$"):
+        audit_frame(rows, spark.createDataFrame([("a", "sent")], "chain string, events string"))
+    with pytest.raises(InvalidInput, match=r"^buckets: 0: must be from 1 to 4096$"):
+        audit_frame(rows, buckets=0)

@@ -1,0 +1,100 @@
+"""The rows of a bucket in parts are its rows, in however many files they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from causeway.ledger import store, stored_parts
+from causeway.ledger.row_order import drop_repeats, sort_rows
+from causeway.ledger.schema import LEDGER_SCHEMA
+from causeway.ledger.store import Ledger, LedgerDamaged, LedgerWriter, create_ledger, group_by_bucket
+from causeway.ledger.stored_parts import bucket_parts, merge_sorted
+from tests.support.properties.audit_ledgers import by_chance, table
+
+BUCKETS = 2
+
+
+def rows_of(random: Random, count: int) -> pa.Table:
+    rows = [row for _ in range(count) for row in by_chance(random).rows]
+    return table(rows, LEDGER_SCHEMA)
+
+
+def stored(folder: Path, random: Random, files: int, loose: int) -> Ledger:
+    """Return a ledger with so many commits of a file a bucket, and some of a file for all; rows come again in many."""
+    ledger = create_ledger(str(folder / "ledger"), BUCKETS)
+    rows = rows_of(random, 6)
+    for number in range(files + loose):
+        writer = LedgerWriter(ledger)
+        some = rows.take(pa.array(random.sample(range(rows.num_rows), rows.num_rows // 2)))
+        if number < files:
+            for bucket, own in group_by_bucket(some, BUCKETS).items():
+                writer.write("ledger", drop_repeats(own), bucket)
+        else:
+            writer.write("ledger", some)
+        ledger = ledger.after(writer.commit([], {}))
+    return ledger
+
+
+@pytest.mark.parametrize(("files", "loose"), [(1, 0), (3, 0), (1, 1), (2, 2), (0, 2), (0, 0)])
+def test_parts_are_the_rows_of_the_bucket(
+    files: int, loose: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "ROW_GROUP", 7)
+    monkeypatch.setattr(stored_parts, "PART_ROWS", 7)
+    ledger = stored(tmp_path, Random(files + 10 * loose), files, loose)
+    for bucket in range(BUCKETS):
+        rows = ledger.rows(bucket)
+        parts = list(bucket_parts(ledger, bucket))
+        read = [part.read(LEDGER_SCHEMA.names) for part in bucket_parts(ledger, bucket)]
+        together = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *read])
+        assert together.to_pylist() == rows.to_pylist()
+        assert len(parts) > 1 or not files
+        largest = max((part.num_rows for part in parts), default=0)
+        assert largest < rows.num_rows or not files
+
+
+def test_rows_of_a_part_are_taken_from_their_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROW_GROUP", 5)
+    monkeypatch.setattr(stored_parts, "GROUPS_AT_ONCE", 4)
+    ledger = stored(tmp_path, Random(3), 1, 0)
+    begin, rows = 0, ledger.rows(0)
+    groups: list[list[int]] = []
+    read = stored_parts._read
+
+    def watched(file: pq.ParquetFile, names: Sequence[str], wanted: Sequence[int]) -> pa.Table:
+        groups.append(list(wanted))
+        return read(file, names, wanted)
+
+    monkeypatch.setattr(stored_parts, "_read", watched)
+    for number, part in enumerate(bucket_parts(ledger, 0)):
+        chosen = np.array([part.num_rows - 1, 0, 0])
+        found = part.take(("source_row", "lane"), chosen)
+        assert found.to_pylist() == rows.select(["source_row", "lane"]).take(pa.array(begin + chosen)).to_pylist()
+        first, last = 4 * number, 4 * number + (part.num_rows - 1) // 5
+        assert groups[-1] == sorted({first, last})  # and not those between
+        begin += part.num_rows
+    assert begin == rows.num_rows
+
+
+def test_a_message_larger_than_what_is_read_at_once_stays_whole() -> None:
+    row = {"protocol": "p", "source": "a", "destination": "b", "lane": "1", "kind": "request", "event": "received"}
+    many = [{**row, "index": 2, "chain": "b", "height": height} for height in range(9)]
+    rows = sort_rows(table([{**row, "index": 1}, *many, {**row, "index": 3}], LEDGER_SCHEMA))
+    other = sort_rows(table([{**row, "index": 2, "chain": "b", "height": 100}], LEDGER_SCHEMA))
+    parts = list(merge_sorted([iter([rows.slice(at, 2) for at in range(0, 11, 2)]), iter([other])]))
+    assert [part["index"].to_pylist() for part in parts if part.num_rows] == [[1], [2] * 10, [3]]
+
+
+def test_a_file_that_is_gone_is_damage(tmp_path: Path) -> None:
+    ledger = stored(tmp_path, Random(1), 1, 0)
+    (file,) = ledger.files("ledger", 1)
+    (tmp_path / "ledger" / file.path).unlink()
+    with pytest.raises(LedgerDamaged, match=f"{file.path} is missing"):
+        list(bucket_parts(ledger, 1))

@@ -1,0 +1,80 @@
+"""What Causeway and Python make of the texts that deployed libraries read in several ways, as the page says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from causeway_proofs.ic.primitives import principal_from_text
+
+from causeway.programs.bundled.tokens import Refused, decode_packet, parse_amount, require_denom, split_denom
+from tests.ledger.ingest.test_ingest import rows_of, taken, why
+from tests.ledger.ingest.test_ingest_fields import mapping, read
+from tests.texts_page import column, texts
+
+
+def shown(reader: Callable[[str], Any], text: str) -> str:
+    """Return what a reader makes of a text, as a cell of the page."""
+    try:
+        return str(reader(text))
+    except (Refused, ValueError):
+        return "refused"
+
+
+def ingested(field: str, text: str) -> str:
+    found = read(mapping({field: "v"}), f"n,v\n1,{text}\n")
+    if why(found):
+        return why(found)[0][1]
+    (row,) = rows_of(found)
+    if field == "amount":
+        return str(row["amount_0"]) if row["amount_0"] is not None else "none"
+    revision, height = row["timeout_revision"], row["timeout_height"]
+    return "none" if height is None else f"{height}" if revision is None else f"{revision}-{height}"
+
+
+def packet_denom(text: str) -> str:
+    require_denom(text)
+    peers, home = split_denom(text)
+    return f"{home} by {'/'.join(f'transfer/channel-{peer}' for peer in peers)}" if peers else "native"
+
+
+def principal(text: str) -> str:
+    assert principal_from_text(text).hex() == "00000000000000000101"
+    return "read"
+
+
+def test_amounts_are_read_as_the_page_says() -> None:
+    assert {text: shown(int, text) for text in texts("Amounts")} == column("Amounts", "`int` of Python")
+    assert {text: ingested("amount", text) for text in texts("Amounts")} == column("Amounts", "ingest")
+    assert {text: shown(parse_amount, text) for text in texts("Amounts")} == column("Amounts", "transfer")
+
+
+def test_denominations_are_read_as_the_page_says() -> None:
+    read = {text: shown(packet_denom, text) for text in texts("Denominations")}
+    assert read == column("Denominations", "transfer")
+
+
+def test_heights_are_read_as_the_page_says() -> None:
+    read = {text: ingested("timeout_height", text) for text in texts("Heights")}
+    assert read == column("Heights", "causeway ingest")
+
+
+def test_packet_data_is_read_as_the_page_says() -> None:
+    read = {text: shown(lambda given: decode_packet(given.encode()).amount, text) for text in texts("Packet data")}
+    assert read == column("Packet data", "transfer")
+
+
+def test_principals_are_read_as_the_page_says() -> None:
+    assert {text: shown(principal, text) for text in texts("Principals")} == column("Principals", "Causeway")
+
+
+def test_events_are_read_in_each_of_their_forms() -> None:
+    values = {"packet_data": '{"a":1}', "packet_ack": '{"error":"x"}'}
+    values |= {f"{name}_hex": text.encode().hex() for name, text in values.items()}
+    for names, cell in column("Events of packets", "ingest").items():
+        named = {name: values[name] for name in names.replace("`", "").split(", ")}
+        head = f"event,chain,channel,sequence,height,{','.join(named)}"
+        quoted = ",".join('"' + text.replace('"', '""') + '"' for text in named.values())
+        lines = [f"{event},a,channel-0,1,5,{quoted}" for event in ("send_packet", "write_acknowledgement")]
+        sent, answered = rows_of(taken("\n".join([head, *lines]), "ibc-events"))
+        assert cell == "read" and sent["payload_hash"] is not None and answered["event"] == "failed"

@@ -1,0 +1,99 @@
+"""What of the hazards of the IBC reference the kernel alone can express (the others: ``test_ibc_hazards.py``).
+
+Bytes that are no header, and methods longer than an envelope has room for: the oracle has both as values. Relayers that
+keep clients fresh by themselves, and what is counted of headers that came twice: the oracle's do neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
+from causeway.core.vocabulary import Event, Kind
+from causeway.protocols.ibc.errors import TEXTS, IbcError
+from causeway.protocols.ibc.keys import QueuePurpose
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.relayer_view import SubmissionKind
+from tests.support.ibc.ibc_calls import SILENT, B, Net
+
+
+def test_23_a_header_on_top_of_one_past_the_unbonding_period() -> None:
+    # For five blocks no relayer brings a header of A to B; those of others are kept fresh.
+    net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", "A", "B", 2, 6, None),)).ask().next(2)
+    assert net.view()["B"]["trust"]["A"] == [0, 1]
+    net.next(5)
+    net.ask().next(2)
+    assert ("B", "ClientExpired") in net.refusals() and len(net.seen(B)) == 1
+
+
+def test_24_bytes_that_are_no_header() -> None:
+    net = Net(carriers=SILENT).ask().next()
+    assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=b"\x01"))) == ["InvalidHeader"]
+    assert net.view()["B"]["trust"]["A"] == [0]
+
+
+def test_26_what_racing_relayers_waste() -> None:
+    net = Net({"relayers": tuple(f"r{n}" for n in range(20))}).ask().ask().next(3)
+    accounts = net.state.relayers
+    assert accounts["accepted"].sum() == 4 and accounts["redundant"].sum() == 4 * 19
+    assert accounts["fees"].sum() == 20 * (2 * 100 + 4 * 20)
+    # Of one height everybody brings the same header: one is added, and nobody pays less for that.
+    assert accounts["wasted"].sum() == 19 * (2 * 100 + 4 * 20)
+
+
+def relayed(net: Net) -> list[tuple[Any, ...]]:
+    """(zone, relayer or user, call, first, how many, fees, why, whether refused) of what was submitted last."""
+    rows = net.events()
+    rows = rows.filter(rows["kind"] == Kind.CONTROL)
+    names = ("sender", "receiver", "index", "queue_index", "callback")
+    columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
+    zones = [net.names[chain] for chain in rows["chain"].tolist()]
+    refused = ((rows["events"] & np.uint16(Event.REJECTED)) > 0).tolist()
+    return [(zone, *row, bad) for zone, row, bad in zip(zones, columns, refused, strict=True)]
+
+
+def test_the_log_says_who_brought_what_and_what_it_cost() -> None:
+    net = Net({"relayers": ("r0", "r1")}).ask(note="boom").ask().next(2)
+    assert relayed(net) == [
+        ("B", 0, SubmissionKind.UPDATE, 1, 1, 100, "HeaderAdded", False),
+        ("B", 1, SubmissionKind.UPDATE, 1, 1, 100, "NoOp", False),
+        ("B", 0, SubmissionKind.RECEIVE, 0, 2, 40, "", False),
+        ("B", 1, SubmissionKind.RECEIVE, 0, 2, 40, "OutOfOrder", True),
+    ]
+    # The handler of the first reply raises, whoever brings it: the second reply is never in turn.
+    assert [row for row in relayed(net.next()) if row[2] == SubmissionKind.RECEIPT] == [
+        ("A", 0, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
+        ("A", 1, SubmissionKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
+    ]
+    accounts = net.state.relayers
+    rows = accounts.filter(accounts["chain"] == 0)
+    assert rows["accepted"].tolist() == [0, 0] and rows["refused"].tolist() == [2, 2]
+    assert rows["wasted"].tolist() == [40, 140]
+
+
+def test_the_log_says_which_users_brought_what_was_refused() -> None:
+    net = Net(carriers=SILENT).ask().next()
+    net.put_bytes("B", b"\xff", user=9).bring("B", net.packet(0), user=9)
+    assert relayed(net) == [
+        ("B", 9, SubmissionKind.UPDATE, 0, 0, 0, "InvalidPacket", True),
+        ("B", 9, SubmissionKind.RECEIVE, 0, 1, 20, "MissingHeader", True),
+    ]
+
+
+def test_32_methods_have_a_length() -> None:
+    net = Net().ask(method="m" * 256).ask(method="m" * 255).next()
+    assert net.refusals() == [("A", "InvalidPacket")] and net.queue("A", "B", QueuePurpose.SEND) == (0, 1)
+
+
+def test_errors_with_a_detail() -> None:
+    for refusal, text in TEXTS.items():
+        assert str(IbcError(refusal, "why", height=7)) == f"{text.format(height=7)}: why"
+
+
+def test_unordered_queues_have_no_time_outs_of_packets_that_wait_for_their_answer() -> None:
+    with pytest.raises(ValueError, match="use acknowledgements = synchronous"):
+        IbcOptions(order="unordered", timeouts="on")
+    assert IbcOptions(order="unordered", timeouts="on", timeout_blocks=1, acknowledgements="synchronous").absence

@@ -1,0 +1,161 @@
+"""Subnets that certify agree with the oracle on states, events and payloads, whatever carriers and block makers do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from causeway.core.vocabulary import Event, Kind
+from causeway.protocols.contract import Tick
+from causeway.protocols.ic.fault_kinds import ALTERED, FOREIGN, OVERSIZED, REORDER, STALE
+from causeway.protocols.ic.streams.check_slice import INVALID_PAYLOAD
+from causeway.protocols.shared.interference import GAP, REPLAY
+from tests.support.ic.ic_compare import compare
+from tests.support.ic.ic_harness import Call, KernelRun, Scenario
+from tests.support.ic.ic_programs import ACTOR, ops
+from tests.support.ic.ic_strategies import scenarios
+
+MAKERS = (GAP, REPLAY, REORDER, FOREIGN, OVERSIZED, STALE, ALTERED)
+PARTS = ("payload", "sibling", "signature", "destination", "height", "header")
+
+
+def few(examples: int) -> Callable[[Any], Any]:
+    """The same examples in every run; each signature that is checked costs a millisecond."""
+    checks = list(HealthCheck)
+    return settings(max_examples=examples, deadline=None, suppress_health_check=checks, derandomize=True)
+
+
+@st.composite
+def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
+    """A scenario of certified streams, with malicious block makers and carriers that alter slices."""
+    scenario: Scenario = draw(scenarios(**options))
+    ticks = st.integers(1, scenario.rounds)
+    subnets = st.sampled_from(scenario.subnets)
+    limited = scenario.options.get("limits", "none") != "none"
+    does = st.sampled_from([name for name in MAKERS if limited or name != OVERSIZED])
+    makers = draw(st.lists(st.tuples(does, subnets, ticks), max_size=4))
+    altering = draw(st.lists(st.tuples(st.sampled_from(PARTS), subnets, subnets, ticks), max_size=3))
+    return replace(
+        scenario,
+        options={**scenario.options, "certification": "bls"},
+        makers=[(does, chain, tick, tick + 2) for does, chain, tick in makers],
+        carriers=[
+            *scenario.carriers,
+            *(("alter", source, taker, tick, tick, {"part": part}) for part, source, taker, tick in altering),
+        ],
+    )
+
+
+@few(8)
+@given(certified())
+def test_certified_subnets_and_the_oracle_agree(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@few(6)
+@given(certified(), st.integers(400, 3000))
+def test_limited_payloads_are_those_of_the_oracle(scenario: Scenario, payload_bytes: int) -> None:
+    compare(replace(scenario, options={**scenario.options, "payload_bytes": payload_bytes}))
+
+
+@few(6)
+@given(certified(), st.integers(1, 3), st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 700, 1500]))
+def test_blocks_may_run_ahead_of_execution_and_certificates_behind(
+    scenario: Scenario, ahead: int, delay: int, payload_bytes: int
+) -> None:
+    more = {"blocks_ahead": ahead, "certification_delay": delay, "payload_bytes": payload_bytes}
+    compare(replace(scenario, options={**scenario.options, **more}))
+
+
+# ---- a busy network, one fault after the other
+
+SUBNETS = (1, 2, 260)
+ROUNDS = 9
+
+
+def busy(**changed: Any) -> Scenario:
+    """Calls from every subnet to every other in all of the first ticks, so that streams are never empty."""
+    canisters = {number: (host, ACTOR, 2**80) for number, host in ((10, 1), (20, 2), (30, 260))}
+    homes = {10: 1, 20: 2, 30: 260}
+
+    def calls(tick: int) -> list[Call]:
+        told = {
+            caller: ops(*(("call", to, "echo", bytes([tick]) * (60 + 7 * to), 1, None) for to in homes if to != caller))
+            for caller in homes
+        }
+        return [Call(homes[caller], caller, 9, "do", told[caller]) for caller in homes for _ in range(5)]
+
+    options = {"certification": "bls", **changed.pop("options", {})}
+    ingress = {tick: calls(tick) for tick in range(1, ROUNDS - 2)}
+    return Scenario(SUBNETS, canisters, options=options, rounds=ROUNDS, ingress=ingress, **changed)
+
+
+def refusals_of(scenario: Scenario) -> dict[int, set[str]]:
+    """The reasons of what was refused at each tick, played by the kernel alone."""
+    run, found = KernelRun(scenario, apart=False), dict[int, set[str]]()
+    for height in range(1, scenario.rounds + 1):
+        run.round(Tick(height, height))
+        for events in run.events:
+            control = (events["kind"] == Kind.CONTROL) & (events["events"] == Event.REJECTED)
+            if control.any():
+                found.setdefault(height, set()).update(events.filter(control)["reason"].to_pylist())
+    return found
+
+
+LIMITED = {"payload_bytes": 2500, "blocks_ahead": 2}
+LATE = {"certification_delay": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (LATE, {GAP: "UnexpectedMessages", REPLAY: "UnexpectedMessages", STALE: "UnexpectedMessages"}),
+        (
+            LIMITED,
+            {
+                REORDER: "InvalidStream(RootHashMismatch)",
+                FOREIGN: "InvalidStream(InvalidDestination)",
+                ALTERED: "InvalidStream(RootHashMismatch)",
+                OVERSIZED: "PayloadTooLarge",
+            },
+        ),
+    ],
+)
+def test_what_malicious_block_makers_propose_is_refused_whole(options: dict[str, Any], wrong: dict[str, str]) -> None:
+    makers = [(does, 2, tick, tick) for tick, does in enumerate(wrong, start=4)]
+    scenario = busy(options=options, makers=makers)
+    compare(scenario, settling=60)
+    expected = {tick: {f"{INVALID_PAYLOAD}({wrong[does]})"} for does, _, tick, _ in makers}
+    assert refusals_of(scenario) == expected
+
+
+def test_a_block_maker_that_passes_the_limits_of_slices_is_refused() -> None:
+    limits = {"limits": "deployed", "limit": {"slice_messages": 2}}
+    refused = refusals_of(busy(options=limits, makers=[(OVERSIZED, 2, 4, 5)]))
+    assert refused == {tick: {f"{INVALID_PAYLOAD}(SliceAboveMessageLimit)"} for tick in (4, 5)}
+
+
+@pytest.mark.parametrize("options", [LATE, pytest.param(LIMITED, marks=pytest.mark.slow)])
+def test_slices_that_carriers_alter_are_refused_and_come_later(options: dict[str, Any]) -> None:
+    causes = {
+        "payload": "RootHashMismatch",
+        "sibling": "RootHashMismatch",
+        "signature": "InvalidSignature",
+        "destination": "InvalidDestination",
+        "height": "RootHashMismatch",
+        "header": "RootHashMismatch",
+    }
+    carriers = [("alter", 1, 2, tick, tick, {"part": part}) for tick, part in enumerate(causes, start=3)]
+    scenario = busy(options=options, carriers=carriers)
+    compare(scenario, settling=60)
+    # A bit of a signature is part of its form, too.
+    refused = {
+        tick: {reason.replace("Malformed", "Invalid") for reason in found}
+        for tick, found in refusals_of(scenario).items()
+    }
+    assert refused == {tick: {f"InvalidStream({cause})"} for tick, cause in enumerate(causes.values(), start=3)}

@@ -1,0 +1,137 @@
+"""Each check of 1.2 finds what it is there to find, and says "unchecked" where rows are missing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.spec.icmp.events import Consumed, Included, Lists, Queue, RelayRow, Row
+from tests.spec.icmp.guarantees import RUNTIME_CHECKS, g4_authenticity
+from tests.spec.icmp.history import Finding, Record
+from tests.spec.icmp.relay import GENESIS, Mark
+from tests.spec.icmp.trie import EMPTY_ROOT
+from tests.support.icmp.icmp_networks import started
+
+
+def log() -> list[Row]:
+    """Two blocks with queues for chain 1 (two queues, then one), a sibling of the last, and a candidate for both."""
+    net, first = started()
+    sent = [net.candidate(first, 2, [(1, b"a"), (1, b"b")]), net.candidate(first, 3, [(1, b"c")])]
+    a = net.make(first, sent).block.hash
+    b = net.make(a, [net.candidate(a, 3, [(1, b"d")])]).block.hash
+    net.make(a, [net.candidate(a, 2, [(1, b"e")])], seal=b"fork")
+    c = net.make(b).block.hash
+    net.make(c, [net.candidate(c, 1)])
+    return net.log
+
+
+def findings(rows: Sequence[Row], status: str = "violated", missing: frozenset[int] = frozenset()) -> list[Finding]:
+    return [f for check in RUNTIME_CHECKS for f in check(Record(rows, missing=missing)) if f.status == status]
+
+
+def changed(rows: list[Row], kind: type, which: int, change: Callable[[Row], list[Row]]) -> list[Row]:
+    """The log with its which-th row of a kind replaced."""
+    at = [i for i, row in enumerate(rows) if isinstance(row, kind)][which]
+    return [*rows[:at], *change(rows[at]), *rows[at + 1 :]]
+
+
+def plant(kind: type, which: int, **columns: object) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: changed(rows, kind, which, lambda row: [replace(row, **columns)])  # type: ignore[arg-type]
+
+
+def drop(kind: type, which: int) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: changed(rows, kind, which, lambda row: [])
+
+
+def again(rows: list[Row]) -> list[Row]:
+    """Another candidate of chain 1 consumes the same, one block later."""
+    last = [row for row in rows if isinstance(row, Included)][-1]
+    block = RelayRow(b"next" * 8, last.block, 6)
+    after = replace(last, block=block.block, candidate=b"again" * 6, watermark_before=last.watermark_after)
+    took = [replace(row, candidate=after.candidate) for row in rows if isinstance(row, Consumed)]
+    return [*rows, block, after, *took]
+
+
+def on_the_fork(rows: list[Row]) -> list[Row]:
+    """The candidate of chain 1 is included on the other fork too."""
+    last = [row for row in rows if isinstance(row, Included)][-1]
+    fork = [row for row in rows if isinstance(row, RelayRow)][4]
+    block = RelayRow(b"fork" * 8, fork.block, 4)
+    return [*rows, block, replace(last, block=block.block)]
+
+
+def leaked(rows: list[Row]) -> list[Row]:
+    """A list on one fork has a root that was posted on the other."""
+    other = [row for row in rows if isinstance(row, Queue)][-1]
+    at = [i for i, row in enumerate(rows) if isinstance(row, Lists) and row.para == 1][-1]
+    row = rows[at]
+    assert isinstance(row, Lists)
+    return [*rows[:at], replace(row, ingress=((3, ((2, other.root),)),)), *rows[at + 1 :]]
+
+
+def lists_row(rows: list[Row], change: Callable[[Lists], Lists]) -> list[Row]:
+    """Changes the list of chain 1 where it has two blocks of entries."""
+    wide = [i for i, row in enumerate(rows) if isinstance(row, Lists) and len(row.ingress or ()) == 2]
+    row = rows[wide[0]]
+    assert isinstance(row, Lists)
+    return [*rows[: wide[0]], change(row), *rows[wide[0] + 1 :]]
+
+
+def emptied(row: Lists) -> Lists:
+    assert row.ingress is not None
+    return replace(row, ingress=((row.ingress[0][0], ((2, EMPTY_ROOT),)), *row.ingress[1:]))
+
+
+PLANTED = {
+    "G1": plant(Consumed, 0, position=9),
+    "G1 indices": plant(Consumed, 0, index=5),
+    "G2": drop(Consumed, 2),
+    "G2 half a queue": drop(Consumed, 1),
+    "G3 passed": drop(Consumed, 3),
+    "G3": again,
+    "G4": plant(Consumed, 0, payload_hash=b"x" * 32),
+    "G4 root": plant(Consumed, 2, root=b"x" * 32),
+    "G5": plant(Included, -1, watermark_before=Mark(9, b"x" * 32)),
+    "G5 ancestor": plant(Included, -1, watermark_after=Mark(3, b"x" * 32)),
+    "G5 fell": plant(Included, -1, watermark_after=GENESIS.mark, watermark_before=Mark(1, b"x" * 32)),
+    "G5 pending": lambda rows: lists_row(rows, lambda row: replace(row, ingress=(row.ingress or ())[1:])),
+    "G6": lambda rows: lists_row(rows, lambda row: replace(row, ingress=(row.ingress or ())[::-1])),
+    "G6 empty": lambda rows: lists_row(rows, emptied),
+    "G6 union": lambda rows: lists_row(rows, lambda row: replace(row, ingress=())),
+    "G9": on_the_fork,
+    "G9 list": leaked,
+}
+
+
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    assert findings(log()) == findings(log(), "unchecked") == []
+    assert sum(isinstance(row, Consumed) for row in log()) == 4
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_violation_is_found(name: str) -> None:
+    guarantee = name.split()[0]
+    found = [f for f in findings(PLANTED[name](log())) if f.guarantee == guarantee]
+    assert found, name
+    assert all(f.rows for f in found)
+
+
+def test_31_without_the_senders_rows_authenticity_is_unchecked() -> None:
+    rows = [row for row in log() if not isinstance(row, Queue)]
+    found = g4_authenticity(Record(rows))
+    assert len(found) == 3
+    assert {f.status for f in found} == {"unchecked"}
+
+
+def test_a_chain_that_was_not_seen_is_unchecked() -> None:
+    rows = [row for row in log() if not isinstance(row, Consumed)]
+    assert {f.guarantee for f in findings(rows)} == {"G3"}
+    assert findings(rows, missing=frozenset({1})) == []
+    assert {f.guarantee for f in findings(rows, "unchecked", frozenset({1}))} == {"G3"}
+
+
+@pytest.mark.parametrize(("kind", "which"), [(RelayRow, 2), (Lists, 3)])
+def test_missing_rows_of_the_relay_chain_are_told(kind: type, which: int) -> None:
+    rows = drop(kind, which)(log())
+    assert findings(rows) == []
+    assert findings(rows, "unchecked") != []

@@ -1,0 +1,39 @@
+"""Checks in an order: which refusal a row gets that fails several."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.protocols.shared.checks import Check, first_failed, first_refusals
+
+
+class Why(IntEnum):
+    """Refusals, numbered otherwise than their checks."""
+
+    FINE = 9
+    ODD = 4
+    LARGE = 7
+    NEAR = 1
+
+
+CHECKS: tuple[Check[Why, npt.NDArray[np.int64]], ...] = (
+    Check(Why.LARGE, "1", lambda rows: rows < 100),
+    Check(Why.ODD, "2", lambda rows: rows % 2 == 0),
+    Check(Why.LARGE, "3", lambda rows: rows < 50),
+    Check(Why.NEAR, "4", lambda rows: rows >= 10),
+)
+
+
+def test_the_first_check_that_fails_is_the_refusal() -> None:
+    rows = np.array([101, 20, 3, 61, 60, 2, 102])
+    expected = [Why.LARGE, Why.FINE, Why.ODD, Why.ODD, Why.LARGE, Why.NEAR, Why.LARGE]
+    assert first_refusals(CHECKS, rows, len(rows), Why.FINE).tolist() == expected
+
+
+def test_without_rows_or_checks_nothing_fails() -> None:
+    assert first_refusals(CHECKS, np.empty(0, dtype=np.int64), 0, Why.FINE).tolist() == []
+    assert first_refusals((), np.array([101]), 1, Why.FINE).tolist() == [Why.FINE]
+    assert first_failed([], 2).tolist() == [0, 0]

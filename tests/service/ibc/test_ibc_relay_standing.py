@@ -1,0 +1,95 @@
+"""When a direction of a relay process between zones comes to nothing: what its target has taken is held against the
+most that it ever had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+from causeway_proofs.tendermint.trust import TrustedHeader
+
+from causeway.service.ibc.relay_runner import DeliveryProgress, ZoneProgress, ZoneRelay
+from causeway.service.ibc.relay_state import LaneView, QueueView
+from causeway.service.ibc.relayer import PassState, ZonePass
+from causeway.service.relay.loop import PassPacing
+from causeway.service.relay.steps import Direction
+
+SENT = 9
+TRIES = 4
+
+Gaps = tuple[tuple[int, int], ...]
+
+
+def passed(
+    state: PassState, tail: int = 0, gaps: Gaps = (), left: int = 0, time: int = 0, header: int = 1, sent: int = SENT
+) -> ZonePass:
+    """Return what a pass comes to whose target has received packets below ``tail``, of which there are ``gaps``, and of
+    whose own packets ``left`` have left the middle of the queue."""
+    nothing = QueueView(0, 0, 0, ())
+    send = QueueView(0, SENT, SENT, ((0, 1, None), (1 + left, SENT - 1 - left, None)))
+    trusted = (TrustedHeader(header, 1, b"", b"", b"", b"", 1, 1),)
+    source = LaneView("s", "t", 50, 0, QueueView(0, sent, sent, ((0, sent, None),)), nothing, ())
+    target = LaneView("t", "s", 7, time, send, QueueView(0, tail, tail, (), gaps), trusted)
+    return ZonePass(state, source, target, transactions=int(state is PassState.SUBMITTED))
+
+
+def stalled(*passes: ZonePass) -> list[int]:
+    standing, counts = DeliveryProgress(), [0]
+    for one in passes:
+        counts.append(standing.stalled(counts[-1], one))
+    return counts[1:]
+
+
+def test_what_is_taken_in_the_middle_of_a_queue_is_taken() -> None:
+    submitted = PassState.SUBMITTED
+    assert stalled(*[passed(submitted, 3)] * 3) == [0, 1, 2]
+    assert stalled(*[passed(submitted, tail) for tail in (1, 2, 3)]) == [0, 0, 0]
+    assert stalled(*[passed(submitted, 9, ((0, 1), (2, count))) for count in (6, 5, 4)]) == [0, 0, 0]
+    assert stalled(*[passed(submitted, left=left) for left in (0, 1, 2)]) == [0, 0, 0]
+    assert stalled(*[passed(submitted, header=header) for header in (1, 2, 3)]) == [0, 0, 0]
+    assert stalled(*[passed(submitted, header=header) for header in (9, 2, 3)]) == [0, 1, 2], "a client was recovered"
+
+
+def test_a_pass_with_nothing_to_bring_is_not_in_vain() -> None:
+    idle, submitted = passed(PassState.IDLE, 3), passed(PassState.SUBMITTED, 3)
+    assert stalled(submitted, submitted, idle, submitted, submitted) == [0, 1, 0, 0, 1]
+    assert stalled(submitted, passed(PassState.HELD, 3), submitted) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [passed(PassState.SUBMITTED, 0), passed(PassState.SUBMITTED, 1)],
+        [passed(PassState.SUBMITTED, 0), passed(PassState.IDLE, SENT)],
+        [passed(PassState.SUBMITTED, 9, ((0, 1), (2, 6))), passed(PassState.IDLE, 9, ((0, 1), (2, 1)))],
+        [passed(PassState.SUBMITTED, left=0), passed(PassState.IDLE, left=3)],
+        [passed(PassState.DELAYED, 0, time=5), passed(PassState.DELAYED, 0, time=4)],
+        [passed(PassState.DELAYED, 0, time=5), passed(PassState.DELAYED, 1, time=6)],
+        [passed(PassState.SUBMITTED, 0, sent=0), passed(PassState.SUBMITTED, 2**40, sent=0)],
+    ],
+    ids=["taken in part", "all taken", "amid the received", "amid the sent", "time", "time goes on", "never sent"],
+)
+def test_directions_of_which_a_target_takes_back_what_it_took_keep_no_process(looks: Sequence[ZonePass]) -> None:
+    """Two of them, so that each has something to do when the other has not."""
+    process = Played(lambda made: looks[made % len(looks)])
+    asyncio.run(process.until_idle())
+    assert all(progress.given_up for progress in process.progress)
+
+
+class Played(ZoneRelay):
+    """A relay process whose passes come to what is said, by how many of a direction were before."""
+
+    def __init__(self, play: Callable[[int], ZonePass]) -> None:
+        directions = [Direction("a", "left", "right"), Direction("a", "left", "third")]
+        super().__init__({}, directions, {}, pacing=PassPacing(poll=0.0, longest_pause=0.0, tries=TRIES))
+        self._play = play
+
+    async def _pass(self, progress: ZoneProgress) -> ZonePass:
+        found = self._play(progress.passes)
+        progress.passes += 1
+        if progress.passes == 100:
+            self.stop()
+        progress.state, progress.transactions = found.state.value, progress.transactions + found.transactions
+        progress.stalled = self._standings[str(progress.direction)].stalled(progress.stalled, found)
+        return found

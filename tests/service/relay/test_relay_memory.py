@@ -1,0 +1,234 @@
+"""What a relay process remembers: what was refused waits, longer each time; headers are compared, once each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from causeway_proofs.wire import ibc_queue_pb2 as wire
+
+from causeway.protocols.contract import Tick
+from causeway.protocols.ibc.client import conflicting_header
+from causeway.protocols.ibc.packets import Packet
+from causeway.service.ibc.relay_plan import RelaySettings, RelayWork, expired_packets
+from causeway.service.ibc.relay_state import (
+    MOST_BLOCKS,
+    LaneView,
+    QueueView,
+    ReadHeader,
+    ReadPackets,
+    RelayMemory,
+    RelayRules,
+    Step,
+    SubmitWithHeaders,
+)
+from causeway.service.ibc.relayer import PassState
+from causeway.service.ibc.transactions import RelayTransaction
+from causeway.service.relay.steps import Direction
+from tests.support.common.lakes import Lakes, both
+
+
+def waits(memory: RelayMemory, height: int, index: int = 5, blocks: int = 1_000) -> int:
+    """Hand over an entry at a height, and count the blocks until it is due again."""
+    memory.handed_over("receipt", [index], height, ordered=True)
+    for count in range(blocks):
+        if memory.due("receipt", {index: None, index + 1: None}, height + 1 + count, ordered=True):
+            return count
+    raise AssertionError("it waits for ever")
+
+
+def test_what_is_refused_waits_twice_as_long_each_time_and_not_for_ever() -> None:
+    memory, height, found = RelayMemory(), 10, []
+    for _ in range(8):
+        found.append(waits(memory, height))
+        height += 1 + found[-1]
+    assert found == [2, 4, 8, 16, 32, 64, 64, 64] and max(found) == MOST_BLOCKS
+    assert memory.held[0] == "receipt 5 was not taken, once: it waits for block 13"
+    assert memory.due("receipt", {6: None}, height, ordered=True) == {6: None}, "progress"
+    assert waits(memory, height) == 2
+
+
+def test_a_chain_that_makes_no_blocks_is_tried_again_after_as_many_passes() -> None:
+    memory = RelayMemory()
+    memory.handed_over("receive", [0], 3, ordered=True)
+    tries = [bool(memory.due("receive", {0: None}, 4, ordered=True)) for _ in range(4)]
+    assert tries == [False, False, True, True]
+    assert memory.due("receive", {0: None}, 4, ordered=True), "another transaction may have made the block"
+
+
+@pytest.mark.parametrize(("ordered", "due"), [(True, [3]), (False, [3, 5])])
+def test_what_is_behind_waits_with_it_where_order_is_kept(ordered: bool, due: list[int]) -> None:
+    memory = RelayMemory()
+    memory.handed_over("receive", [4], 1, ordered=ordered)
+    assert list(memory.due("receive", dict.fromkeys([3, 4, 5]), 2, ordered=ordered)) == due
+    assert memory.due("receipt", {4: None}, 2, ordered=ordered), "other calls go on"
+
+
+def lost(submit: SubmitWithHeaders) -> None:
+    """A transaction that no block takes."""
+
+
+def test_a_pass_does_not_submit_what_was_not_taken_and_says_so(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        memory = RelayMemory()
+        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1
+        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1, "no block has been since"
+        lakes.nodes["right"].produce()
+        passed = lakes.relay("right", memory=memory)
+        assert (passed.state, passed.transactions) == (PassState.HELD, 0)
+        assert passed.held == (passed.why,) and passed.why.startswith("receive 0 was not taken, once")
+        lakes.nodes["right"].produce()
+        lakes.nodes["right"].produce()
+        assert lakes.relay("right", memory=memory).messages == 5
+        assert lakes.lane("right")["receipt"]["tail"] == 5
+        assert lakes.relay("right", memory=memory).state is PassState.IDLE
+
+
+# ---- forks
+
+
+def fork_of(lakes: Lakes, height: int) -> bytes:
+    """Another header of the left zone for a height, signed by its validators."""
+    left = lakes.nodes["left"]
+    kernel: Any = left.network.deployment.kernel
+    signed = bytes.fromhex(lakes.views["left"].header("left", height)["signed_header"])
+    tick = Tick(height, left.network.lake.manifest(height).tick)
+    return conflicting_header(signed, left.opened.position("left"), kernel.context(kernel.zones.own, tick))
+
+
+def transaction(header: bytes) -> bytes:
+    call = wire.Call(update=wire.UpdateHeader(remote="left", header=header))
+    return wire.Transaction(calls=[call]).SerializeToString()
+
+
+def test_a_header_that_the_source_has_not_made_is_shown_to_be_a_fork(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        height = lakes.views["left"].height()
+        lakes.submit("right", 9, transaction(fork_of(lakes, height)))
+        lakes.settle()
+        assert lakes.lane("right")["client"]["latest"] == height, "its validators have signed it"
+        passed = lakes.relay("right")
+        assert (passed.state, passed.headers, passed.messages) == (PassState.ACCUSED, 1, 0)
+        assert passed.why == f"left has signed another header {height} than right trusts"
+        assert lakes.lane("right")["client"]["state"] == "frozen"
+        assert lakes.relay("right").state is PassState.FROZEN
+
+
+def test_a_source_that_shows_what_its_validators_have_not_signed_is_no_evidence(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        lakes.relay("right")
+        other = lakes.views["right"].header("right", 1)["signed_header"]
+
+        def altered(step: Step, answer: Any) -> Any:
+            return bytes.fromhex(other) if isinstance(step, ReadHeader) else answer
+
+        passed = lakes.relay("right", altered=altered)
+        assert (passed.state, passed.transactions) == (PassState.REFUSED, 0)
+        assert "right trusts another header" in passed.why
+
+
+def test_headers_are_compared_once(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        asked: list[int] = []
+
+        def noted(step: Step, answer: Any) -> Any:
+            asked.extend([step.height] if isinstance(step, ReadHeader) else [])
+            return answer
+
+        memory = RelayMemory()
+        lakes.relay("right", memory=memory, altered=noted)
+        (brought,) = asked
+        lakes.relay("right", memory=memory, altered=noted)
+        assert asked == [brought], "what it has brought itself it knows"
+        lakes.relay("right", memory=RelayMemory(), altered=noted)
+        assert asked == [brought, brought], "another process compares it"
+
+
+def test_a_header_that_repeats_a_trusted_one_is_redundant_and_another_is_not(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        lakes.relay("right")
+        height = lakes.lane("right")["client"]["latest"]
+        same = bytes.fromhex(lakes.views["left"].header("left", height)["signed_header"])
+        for header, redundant in ((same, True), (fork_of(lakes, height), False)):
+            read = RelayTransaction.read(lakes.views["right"], "right", 3, transaction(header))
+            assert read.nothing_left() is redundant
+        both_headers = wire.SubmitMisbehaviour(remote="left", misbehaviour=same)
+        encoded = wire.Transaction(calls=[wire.Call(misbehaviour=both_headers)]).SerializeToString()
+        assert not RelayTransaction.read(lakes.views["right"], "right", 3, encoded).nothing_left()
+
+
+ROTATING = "validators = 6\nrotation = { every = 1, replace = 1 }"
+
+
+def test_a_client_follows_validators_that_change_through_headers_between(tmp_path: Path) -> None:
+    with both(tmp_path, options=ROTATING) as lakes:
+        for _ in range(11):
+            lakes.nodes["left"].produce()
+        passed = lakes.relay("right")
+        assert passed.headers > 3, "those between are brought, too"
+        assert (passed.state, passed.messages) == (PassState.SUBMITTED, 5)
+        lakes.until_idle()
+        lakes.check(5)
+        assert lakes.account("right")["wasted"] == lakes.account("left")["wasted"] == 0, "none that would be unknown"
+
+
+def test_unordered_packets_time_out_by_the_absence_of_their_receipts(tmp_path: Path) -> None:
+    options = 'order = "unordered"\ntimeouts = "on"\ntimeout_blocks = 5\nacknowledgements = "synchronous"'
+    with both(tmp_path, calls=3, options=options) as lakes:
+        for _ in range(10):
+            lakes.nodes["right"].produce()
+        late = lakes.relay("right")
+        assert (late.messages, lakes.received("right")) == (0, []), "the right would refuse all three"
+        assert lakes.relay("left").messages == 6, "three packets of the right, three absences"
+        assert lakes.account("left")["accepted"] == 6 and lakes.account("left")["wasted"] == 0
+        assert lakes.lane("left")["send"] == {"head": 3, "tail": 3, "entries": []}
+        lakes.relay("right")
+        assert lakes.lane("right")["send"]["head"] == 3 and lakes.account("right")["wasted"] == 0
+
+
+LIMITS = [50] * 4 + [20, 50, 50, 20, 30, 50]
+"""The last heights of packets 0 to 9: a client was recovered, and knew a lower height, when 4 and 7 were sent."""
+
+
+def expired(
+    height: int, memory: RelayMemory, gone: int = 0, chunk: int = 4, **rules: Any
+) -> tuple[list[int], list[int]]:
+    """Return which of the target's packets, of which the first ``gone`` have left, have expired at a height of the
+    source, and which were read to find out."""
+    nothing = QueueView(0, 0, 0, ())
+    send = QueueView(gone, len(LIMITS), 0, ((gone, len(LIMITS) - gone, None),))
+    source = LaneView("s", "t", height, 0, nothing, nothing, ())
+    target = LaneView("t", "s", 5, 0, send, nothing, ())
+    settings = RelaySettings(chunk=chunk)
+    steps = expired_packets(
+        Direction("a", "s", "t"), source, target, RelayRules(**rules), RelayWork(), settings, memory
+    )
+    read: list[int] = []
+    answer: list[bytes] | None = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            return list(end.value), read
+        assert isinstance(step, ReadPackets)
+        asked = range(step.first, min(step.first + step.count, len(LIMITS)))
+        read += asked
+        answer = [Packet("t", b"", max_height=LIMITS[index], limited=True).encode() for index in asked]
+
+
+def test_in_any_order_packets_time_out_wherever_they_are_and_are_read_once() -> None:
+    assert expired(25, RelayMemory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
+    memory = RelayMemory()
+    found = [expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
+    assert found == [([], [0, 1, 2, 3]), ([4, 7], [4, 5, 6, 7]), ([4, 7], [8, 9]), ([4, 7, 8], [])]
+    assert expired(51, memory, gone=8, ordered=False) == ([8, 9], [])
+    assert expired(51, RelayMemory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
+
+
+def test_in_order_what_is_behind_a_packet_in_time_waits_for_it() -> None:
+    memory = RelayMemory()
+    assert expired(25, memory) == ([], [0, 1, 2, 3])
+    assert expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])
+    assert expired(25, memory, gone=7) == ([7], [8, 9])
+    assert expired(51, memory, gone=7) == ([7, 8, 9], [])

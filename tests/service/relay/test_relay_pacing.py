@@ -1,0 +1,166 @@
+"""When a relay process that is to end makes passes in each direction, and when it ends, whatever the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from causeway.service.http.client import RefusedForGood, ServiceError
+from causeway.service.journal import SILENT
+from causeway.service.relay.loop import DirectionProgress, PassPacing, RelayLoop
+from causeway.service.relay.steps import Direction
+
+
+class State(Enum):
+    """What a pass comes to."""
+
+    IDLE = "idle"
+    WAITING = "waiting"
+    SUBMITTED = "submitted"
+    FAILED = "failed"
+    FORBIDDEN = "forbidden"
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What comes of a pass."""
+
+    state: State
+    why: str = ""
+    messages: int = 0
+    transactions: int = 0
+
+
+Play = Callable[[int], State]
+"""What a pass of a direction comes to, by how many were before it."""
+
+
+class Played(RelayLoop[DirectionProgress, Passed]):
+    """Passes that come to what is said, on a clock of their own."""
+
+    def __init__(self, plays: Mapping[str, Play]) -> None:
+        directions = [Direction("a", name, "target") for name in plays]
+        super().__init__([DirectionProgress(way) for way in directions], PassPacing(), None, 0, None, SILENT)
+        self.plays = plays
+        self.made = dict.fromkeys(plays, 0)
+        self.time = 0.0
+
+    async def _pass(self, progress: DirectionProgress) -> Passed:
+        name = progress.direction.source
+        state = self.plays[name](self.made[name])
+        self.made[name] += 1
+        assert sum(self.made.values()) < 10_000, "it does not end"
+        progress.state = state.value
+        if state is State.FAILED:
+            raise ServiceError("an answer that is none")
+        if state is State.FORBIDDEN:
+            raise RefusedForGood("sender: only others")
+        progress.transactions += state is State.SUBMITTED
+        return Passed(state, transactions=int(state is State.SUBMITTED))
+
+    def _waits(self, progress: DirectionProgress) -> bool:
+        return progress.state == State.WAITING.value
+
+    def _left(self, passed: Passed) -> int:
+        return 0
+
+    def _remark(self, progress: DirectionProgress, passed: Passed, why: str) -> None:
+        """Nothing is remarkable."""
+
+    def _answered(self, step: Any) -> Awaitable[Any]:
+        raise AssertionError("nothing is asked")
+
+    def _now(self) -> float:
+        return self.time
+
+    async def _sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+def ended(**plays: Play) -> dict[str, int]:
+    """Return how many passes are made in each direction until the process ends by itself."""
+    passes = Played(plays)
+    asyncio.run(passes.until_idle())
+    return passes.made
+
+
+def idle(made: int) -> State:
+    return State.IDLE
+
+
+def fails(made: int) -> State:
+    return State.FAILED
+
+
+def test_where_nothing_is_to_do_one_look_is_enough() -> None:
+    assert ended(one=idle, other=idle) == {"one": 1, "other": 1}
+
+
+def test_a_direction_that_fails_slows_no_other_down() -> None:
+    """The other one looks once a poll for what it waits for, as long as it waits."""
+    looks: list[float] = []
+
+    def waits(made: int) -> State:
+        looks.append(passes.time)
+        return State.WAITING if made < 400 else State.IDLE
+
+    passes = Played({"failing": fails, "waiting": waits})
+    asyncio.run(passes.until_idle())
+    failing, waiting = passes.progress
+    assert passes.made["failing"] == PassPacing().tries and failing.given_up and not waiting.given_up
+    assert max(after - before for before, after in pairwise(looks)) < 2 * PassPacing().poll
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_direction_that_is_refused_for_good_ends_at_once(once: bool) -> None:
+    plays: dict[str, Play] = {"refused": lambda made: State.FORBIDDEN}
+    passes = Played(plays | ({"other": idle} if once else {}))
+    asyncio.run(passes.until_idle() if once else asyncio.wait_for(passes.forever(), 5))
+    assert passes.made == dict.fromkeys(passes.plays, 1)
+    refused = passes.progress[0]
+    assert refused.given_up and refused.hopeless and refused.why == "sender: only others"
+
+
+def test_directions_that_fail_in_turns_keep_nobody() -> None:
+    """A hostile lake may let one fail whenever the other does not."""
+    last: dict[str, State] = {}
+
+    def play(own: str, other: str) -> State:
+        both_failed = last.get(own) is last.get(other) is State.FAILED
+        last[own] = State.IDLE if both_failed else State.FAILED
+        return last[own]
+
+    passes = Played({"one": lambda made: play("one", "other"), "other": lambda made: play("other", "one")})
+    asyncio.run(passes.until_idle())
+    assert not any(progress.given_up for progress in passes.progress)
+
+
+@pytest.mark.parametrize("order", ["requests responses", "responses requests"])
+def test_what_one_direction_brought_may_be_work_for_another(order: str) -> None:
+    """When the requests are taken there are responses, and the first look for them fails."""
+    taken = brought = looks = 0
+
+    def requests(made: int) -> State:
+        nonlocal taken
+        taken = made >= 3
+        return State.SUBMITTED if made == 0 else State.IDLE if taken else State.WAITING
+
+    def responses(made: int) -> State:
+        nonlocal brought, looks
+        looks += taken
+        if not taken or brought:
+            return State.IDLE
+        if looks == 1:
+            return State.FAILED
+        brought = 1
+        return State.SUBMITTED
+
+    plays: dict[str, Play] = {"requests": requests, "responses": responses}
+    ended(**{name: plays[name] for name in order.split()})
+    assert brought
