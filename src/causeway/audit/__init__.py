@@ -1,4 +1,5 @@
-"""The audit of a ledger: does sent = delivered + pending + refunded hold on every lane, and what does the input show?
+"""The audit of a ledger: does sent = delivered + pending + refunded hold on every lane?
 
-Passes over sorted rows, the findings, and what the input covers. Nothing here knows Spark.
+``engine`` runs passes over sorted buckets, ``checks`` has one module a check, ``passes`` merges results, and
+``incremental`` audits a growing ledger. Nothing here depends on Spark, except ``stored`` at run time.
 """

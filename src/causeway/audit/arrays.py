@@ -1,7 +1,4 @@
-"""Columns of Arrow as arrays of numbers: as they lie in memory where that can be, names as codes.
-
-Times between events, exactly: of clocks that may say anything.
-"""
+"""Arrow columns as numpy arrays, names as codes, and exact time differences."""
 
 from __future__ import annotations
 
@@ -26,33 +23,51 @@ Words = npt.NDArray[np.uint64]
 Array = npt.NDArray[Any]
 
 _NO_BITS: Bytes = np.zeros(0, dtype=np.uint8)
-"""The validity of a column in which nothing is null."""
+"""Validity bits of a column without nulls."""
 
 _SMALL_DICTIONARY = 32
 
 
 def order_preserving_times(times: Array) -> Words:
-    """Return times (int64) as unsigned numbers of the same order."""
+    """Map times to unsigned numbers in the same order.
+
+    Args:
+        times: Times, int64.
+
+    Returns:
+        Numbers, uint64.
+    """
     found: Words = times.astype(np.int64, copy=False).view(np.uint64) ^ np.uint64(1 << 63)
     return found
 
 
 def to_single_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
+    """Return a column as one array.
+
+    Args:
+        column: A chunked array.
+    """
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def valid_rows(column: pa.Array) -> Bytes:
-    """Return which rows are not null."""
+    """Return 1 for each non-null row."""
     if not column.null_count:
         return np.ones(len(column), dtype=np.uint8)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
 
 
 def all_valid_rows(columns: list[pa.Array]) -> Bytes:
-    """Return in which rows no column is null; mostly they are null in the same ones."""
+    """Return 1 for each row without a null in any column.
+
+    Args:
+        columns: Arrays of one length; usually their nulls agree.
+
+    Returns:
+        Flags, uint8.
+    """
     first, found = columns[0], valid_rows(columns[0])
     bits = first.buffers()[0]
     for column in columns[1:]:
@@ -64,12 +79,24 @@ def all_valid_rows(columns: list[pa.Array]) -> Bytes:
 
 
 def to_numbers(column: pa.Array, missing: Any) -> Array:
-    """Return a column of numbers, ``missing`` where it is null."""
+    """Return a column of numbers with ``missing`` in place of nulls.
+
+    Args:
+        column: An array of numbers.
+        missing: Replacement of nulls.
+    """
     return np.ascontiguousarray((column.fill_null(missing) if column.null_count else column).to_numpy())
 
 
 def raw_words(column: pa.Array) -> Words:
-    """Return the words of a column, whatever they are where it is null."""
+    """Return the 64-bit words of a column; nulls have arbitrary words.
+
+    Args:
+        column: An array of 64-bit numbers.
+
+    Returns:
+        Words, uint64.
+    """
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros(len(column), dtype=np.uint64)
@@ -77,7 +104,7 @@ def raw_words(column: pa.Array) -> Words:
 
 
 def content_words(column: pa.Array) -> Words:
-    """Return 32 bytes a row as four words, whatever they are where the column is null."""
+    """Return 32 bytes a row as four words; nulls have arbitrary words."""
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.zeros((len(column), 4), dtype=np.uint64)
@@ -86,7 +113,15 @@ def content_words(column: pa.Array) -> Words:
 
 
 def encode_names(column: pa.ChunkedArray, names: NameCodes) -> Codes:
-    """Return the code of each row's name, -1 where it is null."""
+    """Return the code of each row's name, -1 for null.
+
+    Args:
+        column: Texts, or a dictionary of texts.
+        names: Codes of names; it gets new names.
+
+    Returns:
+        Codes, int32.
+    """
     from causeway.audit.column_loops import code_rows
 
     codes = np.empty(len(column), dtype=np.int32)
@@ -102,7 +137,7 @@ def encode_names(column: pa.ChunkedArray, names: NameCodes) -> Codes:
         valid, data = indices.buffers()
         bits = np.frombuffer(valid, np.uint8) if indices.null_count else _NO_BITS
         places = np.frombuffer(data, np.int32)[indices.offset : indices.offset + len(indices)]
-        table = _table(places, bits, np.array([indices.offset]), chunk.dictionary, names)
+        table = _entry_codes(places, bits, np.array([indices.offset]), chunk.dictionary, names)
         if len(chunk.dictionary) == 1 and not indices.null_count:
             out[:] = table[0]
         else:
@@ -110,8 +145,8 @@ def encode_names(column: pa.ChunkedArray, names: NameCodes) -> Codes:
     return codes
 
 
-def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names: NameCodes) -> Codes:
-    """Return the code of each entry of a dictionary; of a large one, only of what is used does a name get one."""
+def _entry_codes(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names: NameCodes) -> Codes:
+    """Return the code of each dictionary entry; in a large dictionary only used entries get one."""
     from causeway.audit.column_loops import mark_used
 
     if len(dictionary) <= _SMALL_DICTIONARY:
@@ -125,7 +160,11 @@ def _table(places: Codes, bits: Bytes, offset: Ints, dictionary: pa.Array, names
 
 
 def encode_allowed_names(column: pa.ChunkedArray, allowed: list[str], field: str) -> Codes:
-    """Return where each row's name stands among those that are allowed. Raises ``InvalidInput`` for any other."""
+    """Return the position of each name among the allowed ones.
+
+    Raises:
+        InvalidInput: A name is not allowed or null.
+    """
     names = NameCodes(allowed)
     codes = encode_names(column, names)
     if len(names) > len(allowed) or (column.null_count and len(codes)):
@@ -135,7 +174,11 @@ def encode_allowed_names(column: pa.ChunkedArray, allowed: list[str], field: str
 
 
 def number_lane_rows(table: pa.Table) -> tuple[list[Lane], Codes]:
-    """Return the lanes of rows, in their order, and the number of each row's. Raises ``InvalidInput``."""
+    """Return the lanes of rows in order, and the lane number of each row.
+
+    Raises:
+        InvalidInput: The lanes are out of ledger order.
+    """
     from causeway.audit.column_loops import lane_runs
 
     names = [NameCodes() for _ in LANE]
@@ -160,24 +203,24 @@ def number_lane_rows(table: pa.Table) -> tuple[list[Lane], Codes]:
 
 
 def describe_lane(lane: Lane) -> str:
-    """Return a lane as messages name it."""
+    """Format a lane for messages."""
     return "/".join("null" if name is None else name for name in lane)
 
 
 def encode_message_ids(rows: MessageRun, indexed: Bytes) -> Codes:
-    """Return a number for the ``message_id`` of each row without index, -1 in others; none if there is no such row."""
+    """Encode the ``message_id`` of rows without index, -1 in others; empty without such rows."""
     if indexed.all():
         return np.zeros(0, dtype=np.int32)
     idents = np.full(len(indexed), -1, dtype=np.int32)
     unnumbered = np.flatnonzero(indexed == 0)
     column = rows.read(("message_id",))["message_id"]
-    taken = pc.dictionary_encode(column.take(pa.array(unnumbered))).combine_chunks()
-    idents[unnumbered] = taken.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    encoded = pc.dictionary_encode(column.take(pa.array(unnumbered))).combine_chunks()
+    idents[unnumbered] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return idents
 
 
 def is_one_of_codes(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the codes that are one of a few."""
+    """Return a mask of codes that are one of a few."""
     found = np.zeros(len(codes), bool)
     for code in wanted:
         found |= codes == code
@@ -185,7 +228,7 @@ def is_one_of_codes(codes: Array, wanted: Iterable[int]) -> npt.NDArray[np.bool_
 
 
 def select_top_findings(lanes: Array, magnitude: Array | None, limit: int) -> tuple[Array, Array]:
-    """Return which findings, in the order of their lanes, are among the first and among the worst of each lane."""
+    """Return masks of the first and the worst findings of each lane; findings are in lane order."""
     count = len(lanes)
     new = np.ones(count, dtype=bool)
     new[1:] = lanes[1:] != lanes[:-1]
@@ -206,21 +249,28 @@ Bools = npt.NDArray[np.bool_]
 MICROSECONDS = "microseconds"
 
 NO_TIME = np.int64(2**63 - 1)
-"""A time that was not seen: in columns it comes after every other."""
+"""Unknown time; it sorts last."""
 
 MIN_DELAY = np.int64(-0x8000000000000000)
-"""The time before every time."""
+"""Minimum time difference, and the time before every time."""
 
 
 MAX_DELAY = np.int64(2**63 - 1)
-"""The greatest number that is told apart from others: of microseconds, of messages."""
+"""Maximum exact number, of microseconds or messages."""
 
 
 def time_differences(one: Ints, other: Ints) -> tuple[Ints, Bools]:
-    """Return the microseconds from times to others, exactly (at most ``MOST``, at least ``NEVER``), and of which both
-    were seen."""
+    """Return saturated time differences, and a mask of known ones.
+
+    Args:
+        one: First times, int64 microseconds.
+        other: Second times, int64 microseconds.
+
+    Returns:
+        ``other - one`` in microseconds, from ``MIN_DELAY`` to ``MAX_DELAY``, and a mask of pairs with known times.
+    """
     between = other - one
-    wrong = ((other ^ one) & (other ^ between)) < 0
-    if wrong.any():
-        between[wrong] = np.where(other[wrong] < 0, MIN_DELAY, MAX_DELAY)
+    overflowed = ((other ^ one) & (other ^ between)) < 0
+    if overflowed.any():
+        between[overflowed] = np.where(other[overflowed] < 0, MIN_DELAY, MAX_DELAY)
     return between, np.asarray((one != NO_TIME) & (other != NO_TIME))

@@ -1,7 +1,7 @@
-"""The backlog: what each lane still waits for, how old the oldest of it is, and how far the input shows each chain.
+"""The backlog of lanes: pending messages and their age, and the coverage of chains.
 
-All of it is of the events that the ledger has, whoever delivered the messages, and by the clocks of the data: how old
-something is, the latest time says that the input shows of the two chains of its lane.
+All figures derive from ledger events and the clocks of the data. The present is the latest known time of the two chains
+of a lane.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ from causeway.ledger.schema import LANE, LedgerEvent
 from causeway.ledger.windows import Lane, LanePromises, ObservedSpans, ObservedWindowTable, row_lane
 
 ANSWERING = frozenset(("answered", "capacity"))
-"""Promises with which the source of a lane hears what became of its messages."""
+"""Guarantees that report the end of messages to the source of a lane."""
 
 
 @dataclass(frozen=True)
 class LaneBacklog:
-    """What a lane waits for.
+    """Pending messages of a lane.
 
-    ``messages``: those seen; ``open``: sent, and nothing says that they came or will not come; ``unacknowledged``:
-    sent, and nothing says that their source is done with them, 0 where that is never said: no acknowledgement was seen,
-    and none is promised; ``missing``: indices that the input lacks. ``..._age``: seconds since the oldest such message
-    was sent, None where there is none or no time was seen. ``overdue``: for how many seconds the oldest open one was
-    final (``final_after``; without that promise: sent) and its destination, as far as the input shows that, went on
-    without it; None where the destination was not seen since.
+    Attributes:
+        lane: The lane.
+        messages: Number of messages.
+        open: Number of sent messages without any final event.
+        unacknowledged: Number of sent messages that their source is not done with. 0 where that is never reported:
+            without any acknowledgement or guarantee of one.
+        missing: Number of missing indices.
+        open_age: Age of the oldest open message in seconds, or None.
+        unacknowledged_age: Age of the oldest unacknowledged message in seconds, or None.
+        overdue: Time in seconds that the destination advanced without the oldest open message after it was final
+            (``final_after``; otherwise sent); None if the destination was not seen since.
     """
 
     lane: Lane
@@ -47,10 +52,14 @@ class LaneBacklog:
 
 @dataclass(frozen=True)
 class ChainCoverage:
-    """How far the input shows a chain.
+    """Coverage of a chain.
 
-    ``rows``: of the ledger, on its sides of lanes; ``last_height``, ``last_time``: of a row or window; ``covered``:
-    which share of what lies between the first and the last window is in one, the least of its lanes; None: no windows.
+    Attributes:
+        chain: Name of the chain.
+        rows: Number of ledger rows on its sides of lanes.
+        last_height: Last height of a row or window, or None.
+        last_time: Last time of a row or window, or None.
+        covered: Share covered by windows between the first and the last one, the least of its lanes; None: no windows.
     """
 
     chain: str
@@ -61,7 +70,15 @@ class ChainCoverage:
 
 
 def chain_coverage(audit: AuditResult, observed: pa.Table) -> list[ChainCoverage]:
-    """Return how far the input shows each chain, by name. ``observed``: the windows that the input covers."""
+    """Return the coverage of each chain, by name.
+
+    Args:
+        audit: Result of an audit.
+        observed: Windows that the input covers.
+
+    Returns:
+        One entry a chain.
+    """
     stated = observed.append_column("rows", pa.array(np.zeros(observed.num_rows, np.int64)))
     sides = audit.completeness
     every = pa.concat_tables([each.select(_SHOWN_SCHEMA.names).cast(_SHOWN_SCHEMA) for each in (stated, sides)])
@@ -88,8 +105,8 @@ _SHOWN_SCHEMA = pa.schema(
 
 
 def _shares(windows: ObservedWindowTable, sides: pa.Table) -> dict[str, float]:
-    """Return the least share of each chain that is covered, of its lanes."""
-    known: dict[int, float | None] = {}  # lanes without windows of their own have the same spans, which stay
+    """Return the least covered share of each chain over its lanes."""
+    known: dict[int, float | None] = {}  # by id: lanes without windows of their own share one object
     found: dict[str, float] = {}
     columns = (sides[name].to_pylist() for name in (*LANE, "side", "chain"))
     for *lane, side, chain in zip(*columns, strict=True):
@@ -106,8 +123,7 @@ def _shares(windows: ObservedWindowTable, sides: pa.Table) -> dict[str, float]:
 
 
 def covered_share(spans: ObservedSpans) -> float | None:
-    """Return which share of what lies between the first and the last window is in one: of heights, where there are
-    windows in heights, else of time. None: there is no window."""
+    """Return the covered share of heights if possible, else of time; None: no windows."""
     firsts, lasts = spans.heights if len(spans.heights[0]) else spans.times
     if not len(firsts):
         return None
@@ -118,7 +134,16 @@ def covered_share(spans: ObservedSpans) -> float | None:
 
 
 def lane_backlogs(audit: AuditResult, chains: Iterable[ChainCoverage], promised: pa.Table) -> list[LaneBacklog]:
-    """Return what each lane waits for, in the order of the table ``lanes``. ``promised``: what lanes promise."""
+    """Return the backlog of each lane, in the order of the table ``lanes``.
+
+    Args:
+        audit: Result of an audit.
+        chains: Coverage of chains.
+        promised: Guarantees of lanes (``PROMISES_SCHEMA``).
+
+    Returns:
+        One entry a lane.
+    """
     promises = LanePromises(promised)
     last = {each.chain: each.last_time for each in chains}
     found = []
@@ -127,24 +152,28 @@ def lane_backlogs(audit: AuditResult, chains: Iterable[ChainCoverage], promised:
         times = [time for chain in lane[1:3] if chain is not None and (time := last.get(chain)) is not None]
         now = max(times, default=None)
         promise = promises.of(lane)
-        said = row["acknowledged"] > 0 or not ANSWERING.isdisjoint(promise)
-        there = None if lane[2] is None else last.get(lane[2])
+        is_reported = row["acknowledged"] > 0 or not ANSWERING.isdisjoint(promise)
+        destination_time = None if lane[2] is None else last.get(lane[2])
         found.append(
             LaneBacklog(
                 lane,
-                *(int(row["messages"]), int(row["open"]), int(row["unacknowledged"]) if said else 0),
+                *(int(row["messages"]), int(row["open"]), int(row["unacknowledged"]) if is_reported else 0),
                 *(int(row["missing"]), _age(now, row["oldest_open"])),
-                _age(now, row["oldest_unacknowledged"]) if said else None,
-                _overdue(there, row["oldest_open"], promise.get("final_after") or 0),
+                _age(now, row["oldest_unacknowledged"]) if is_reported else None,
+                _overdue(destination_time, row["oldest_open"], promise.get("final_after") or 0),
             )
         )
     return found
 
 
 def count_lanes(audit: AuditResult) -> int:
-    """Return how many lanes there are: what never came into one is in none; what several of them lack is in none."""
+    """Count the lanes; messages outside of lanes and gaps of shared numbers do not count.
+
+    Args:
+        audit: Result of an audit.
+    """
     missing = audit.lanes["missing"]
-    whole = pc.equal(missing, pa.scalar(0, missing.type))  # a plain 0 is an int64, and more than that may be missing
+    whole = pc.equal(missing, pa.scalar(0, missing.type))  # typed: an int64 zero would overflow the comparison
     own = pc.or_(whole, pc.greater(audit.lanes["messages"], 0))
     seen = audit.lanes.filter(own).select(["source", "destination", "lane"])
     return sum(
@@ -153,7 +182,11 @@ def count_lanes(audit: AuditResult) -> int:
 
 
 def count_one_sided_lanes(audit: AuditResult) -> int:
-    """Return of how many lanes only one end was recorded."""
+    """Count the lanes with only one recorded end.
+
+    Args:
+        audit: Result of an audit.
+    """
     rows = audit.completeness.filter(pc.field("one_sided"))
     return int(rows.group_by(list(LANE)).aggregate([]).num_rows)
 
@@ -162,11 +195,11 @@ def _age(now: datetime | None, sent: datetime | None) -> float | None:
     return None if now is None or sent is None else max((now - sent).total_seconds(), 0.0)
 
 
-def _overdue(there: datetime | None, sent: datetime | None, final_after: int) -> float | None:
-    """Return for how long what was sent could have come, by the time that the input shows of where it was to come."""
-    if there is None or sent is None:
+def _overdue(destination_time: datetime | None, sent: datetime | None, final_after: int) -> float | None:
+    """Return the time since finality that the destination advanced, in seconds, or None."""
+    if destination_time is None or sent is None:
         return None
-    seconds = (there - sent).total_seconds() - final_after / 1_000_000
+    seconds = (destination_time - sent).total_seconds() - final_after / 1_000_000
     return seconds if seconds > 0 else None
 
 

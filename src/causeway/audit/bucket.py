@@ -1,6 +1,6 @@
-"""The messages of one run of a bucket, with what their lanes promise: what the checks ask of them.
+"""Messages of one run of a bucket, with the guarantees of their lanes: input of all checks.
 
-Names of rows as numbers that mean the same in every run: digests of texts, and what they begin with.
+Names that must agree across runs are compared by digests and prefixes of their texts.
 """
 
 from __future__ import annotations
@@ -44,48 +44,58 @@ from causeway.ledger.schema import LedgerEvent
 from causeway.ledger.windows import Lane, ObservedSpans
 
 ENDED_AT_SOURCE = (LedgerEvent.TIMED_OUT, LedgerEvent.DROPPED, LedgerEvent.REJECTED)
+"""Final events of a message on its source."""
 ENDED_AT_DESTINATION = (LedgerEvent.RECEIVED, LedgerEvent.DROPPED, LedgerEvent.REJECTED)
-"""How a message may end on its two chains: where one that looks open would show it, the windows must have these."""
+"""Final events of a message on its destination. A message counts as open only if the windows cover these events."""
 
 EXECUTIONS = (LedgerEvent.EXECUTED, LedgerEvent.FAILED, LedgerEvent.ANSWERED)
-"""Events that show the execution of a message."""
+"""Events of the execution of a message."""
 
 RELAYED = (LedgerEvent.RECEIVED, LedgerEvent.ACKNOWLEDGED)
 """Events that a relayer may submit again."""
 
 _OTHER_CONTENT = 3
-"""The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
+"""Status of a received row whose content differs from every sending (``message_loops.DIFFERS``)."""
 
 ORDERED = {
     "ordered_sends": LedgerEvent.SENT,
     "ordered_receives": LedgerEvent.RECEIVED,
     "ordered_acknowledgements": LedgerEvent.ACKNOWLEDGED,
 }
-"""Promises of order, and of which event, in the order in which ``lane_loops.walk`` has them."""
+"""Order guarantees and their events, in the order of ``lane_loops.scan_lanes``."""
 
 DONE_EVENTS = (LedgerEvent.ACKNOWLEDGED, LedgerEvent.TIMED_OUT, LedgerEvent.COLLECTED)
+"""Events that complete a message at its source."""
 REFUSED = (LedgerEvent.DROPPED, LedgerEvent.REJECTED)
-"""With what the chain that sent a message is done with it: events of that chain, and those that may be of either."""
+"""Events that complete a message at its source, and may also happen at its destination."""
 
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
 TIMEOUTS = ("timeout_revision", "timeout_height", "timeout_time")
-"""The columns that limit messages."""
+"""Columns that limit the reception of a message."""
 
 
 class TimeoutLimits(NamedTuple):
-    """From which ``height`` and ``time`` of its destination on each message may no longer be received; ``NO_HEIGHT``
-    and ``NO_TIME`` where it has no such limit."""
+    """Limits of messages at their destination; ``NO_HEIGHT`` and ``NO_TIME`` without a limit.
+
+    Attributes:
+        height: First height after the time-out of each message, uint64.
+        time: First time after the time-out of each message, int64 microseconds.
+    """
 
     height: Words
     time: Ints
 
 
 class BucketMessages:
-    """One bucket's rows with what its messages come to, and lanes' promises as columns.
+    """Rows of a run, the outcome of its messages, and the guarantees of lanes as columns.
 
-    ``columns``: those given, in which relays that changed nothing are ``redundant`` whoever recorded them.
+    Attributes:
+        columns: The rows; relays without effect have the event ``redundant``, independent of the reporter.
+        known: Windows and guarantees.
+        lane: Lane of each message.
+        messages: Outcome of each message.
     """
 
     def __init__(self, columns: RowColumns, known: LaneContext) -> None:
@@ -104,23 +114,30 @@ class BucketMessages:
             self._has.clear()
 
     def promised(self, name: str) -> Bools:
-        """Return which lanes promise something."""
+        """Return a mask of lanes with a guarantee."""
         return np.array([name in promised for promised in self._promised], dtype=bool)
 
     def numbers(self, name: str) -> tuple[Bools, Array]:
-        """Return of each lane whether its promise has a number, and the number (that of ``MOST`` where it is more)."""
+        """Return the numbers of a guarantee by lane.
+
+        Args:
+            name: Name of the guarantee.
+
+        Returns:
+            A mask of lanes with a number, and the numbers, at most ``MAX_DELAY``.
+        """
         return promise_numbers(self._promised, name)
 
     def floats(self, name: str) -> Array:
-        """Return the number of each lane's promise, rounded."""
+        """Return the number of each lane's guarantee as a float."""
         return np.array([float(promised.get(name) or 0) for promised in self._promised])
 
     def first(self, event: LedgerEvent) -> Array:
-        """Return each message's first row of an event (of received ones the receipt), -1 for none."""
+        """Return each message's first row of an event (the receipt for received rows), or -1."""
         return self.messages.firsts.get(event_code(event), self._none)
 
     def has(self, *events: LedgerEvent) -> Bools:
-        """Return which messages have one of some events."""
+        """Return a mask of messages with at least one of some events."""
         found = np.zeros(len(self.lane), dtype=bool)
         for event in events:
             code = event_code(event)
@@ -132,7 +149,7 @@ class BucketMessages:
 
     @cached_property
     def timeouts(self) -> TimeoutLimits:
-        """The limits of each message."""
+        """Timeout limits of each message."""
         count = len(self.lane)
         height, time = np.full(count, NO_HEIGHT), np.full(count, NO_TIME)
         if not self.columns.rows.has(*TIMEOUTS):
@@ -146,7 +163,7 @@ class BucketMessages:
         return TimeoutLimits(height, time)
 
     def _least(self, values: Array, unseen: Any) -> Array:
-        """Return the least value of the rows of each message, ``unseen`` where none has one."""
+        """Return the minimum over the rows of each message, or ``unseen``."""
         columns = self.columns
         counts = (columns.alive > 0) & (columns.event != event_code(LedgerEvent.REVERTED))
         found: Array = np.minimum.reduceat(np.where(counts, values, unseen), columns.starts[:-1])
@@ -154,44 +171,43 @@ class BucketMessages:
 
     @cached_property
     def deadlines(self) -> tuple[Ints, Bools]:
-        """In how many microseconds the messages of each lane arrive (-1: no deadline), and whether that is promised,
-        not a default."""
+        """Deadline of each lane in microseconds (-1: none), and a mask of guaranteed ones."""
         found = [self.known.promises.deadline(lane) for lane in self.columns.lanes]
         limits = np.array([-1 if limit is None else min(limit, int(MAX_DELAY)) for limit, _ in found], np.int64)
         return limits, np.array([promised for _, promised in found], bool)
 
     @cached_property
     def counted_receipts(self) -> Codes:
-        """The receipt of each message that counts as received value, -1 for none: not of those that failed."""
+        """Receipt of each message that counts as received value, or -1; failed messages have none."""
         return np.where(self.messages.undone > 0, np.int32(-1), self.first(LedgerEvent.RECEIVED))
 
     @cached_property
     def refunds(self) -> Codes:
-        """The row of each message that gives its value back, -1 for none: its time-out, else its refund."""
+        """Row that returns the value of each message: its time-out, else its refund, or -1."""
         timed_out = self.first(LedgerEvent.TIMED_OUT)
         return np.where(timed_out >= 0, timed_out, self.first(LedgerEvent.REFUNDED))
 
     @cached_property
     def forged(self) -> Bools:
-        """Which messages no program sent, as their chain says itself."""
+        """Mask of messages that no program sent, according to their chain."""
         found = np.zeros(len(self.lane), bool)
         found[self.columns.message_of(np.flatnonzero(self.columns.forged & (self.columns.alive > 0)))] = True
         return found
 
     @cached_property
     def is_open(self) -> Bools:
-        """Which messages were sent, and nothing says that they came or will not come."""
+        """Mask of sent messages without any final event."""
         found: Bools = self.has(LedgerEvent.SENT) & (self.messages.state == MessageState.PENDING)
         return found
 
     @cached_property
     def is_unacknowledged(self) -> Bools:
-        """Which messages were sent, and nothing says that the chain that sent them is done with them."""
+        """Mask of sent messages that their source is not done with."""
         found = self.has(LedgerEvent.SENT) & ~self.has(*DONE_EVENTS)
         columns = self.columns
         rows = np.flatnonzero(is_one_of_codes(columns.event, map(event_code, REFUSED)))
         if len(rows) and found.any():
-            # Wherever they happen: on the chain that the message goes to they are not known at its source.
+            # Refusals at the destination are unknown to the source.
             codes = {name: code for code, name in enumerate(columns.chains)}
             source = np.array([codes.get(lane[1] or "", -1) for lane in columns.lanes], np.int64)
             chain = columns.chain[rows]
@@ -200,15 +216,15 @@ class BucketMessages:
         return found
 
     def count(self, messages: Bools) -> Ints:
-        """Return how many of some messages each lane has."""
+        """Return the number of messages of a mask in each lane."""
         return self.total(messages)
 
     def total(self, numbers: Array) -> Ints:
-        """Return the sum of the numbers of each lane's messages."""
+        """Return the sum over each lane's messages."""
         return np.add.reduceat(numbers, self.columns.lane_starts, dtype=np.int64) if len(numbers) else _NOTHING
 
     def first_sent(self, messages: Bools) -> Ints:
-        """Return when the first of some sent messages of each lane was sent, ``NO_TIME``: not seen of any."""
+        """Return the earliest send time of some sent messages of each lane, or ``NO_TIME``."""
         if not len(messages):
             return _NOTHING
         times = np.full(len(messages), NO_TIME, np.int64)
@@ -217,11 +233,11 @@ class BucketMessages:
         return found
 
     def microseconds_between(self, one: Array, other: Array) -> tuple[Ints, Bools]:
-        """Return the microseconds from rows to others, and of which both times were seen."""
+        """Return the time from rows to others in microseconds, and a mask of known ones."""
         return time_differences(self.columns.time[one], self.columns.time[other])
 
     def slack(self, rows: Ints) -> Ints:
-        """Return by how many microseconds the clocks of the two chains of each row's lane may differ."""
+        """Return the joint clock tolerance of both chains of each row's lane, in microseconds."""
         promises, columns = self.known.promises, self.columns
         each = [promises.tolerance(lane[1]) + promises.tolerance(lane[2]) for lane in columns.lanes]
         found: Ints = np.array([*each, 0], np.int64)[columns.lane[rows]]
@@ -229,9 +245,12 @@ class BucketMessages:
 
     @cached_property
     def open_until(self) -> Ints:
-        """Until which time it is sure of open messages of lanes with ordered receives that they ended nowhere on the
-        chain that sent them, ``NEVER`` of others: the last window of each event that would say so has their sending, in
-        heights and in times, and the first of these ends then (``MOST``: no window of the chain is declared)."""
+        """Time up to which open messages certainly did not end at their source.
+
+        Only lanes with ordered receives count. The time is the earliest end of the last windows that cover each final
+        event and, in heights and in times, the sending. ``MAX_DELAY``: no window of the chain is declared.
+        ``MIN_DELAY``: uncertain, and all other messages.
+        """
         chosen = np.flatnonzero(self.is_open & self.promised("ordered_receives")[self.lane])
         found = np.full(len(self.lane), MIN_DELAY)
         found[chosen] = MAX_DELAY
@@ -249,7 +268,7 @@ class BucketMessages:
         return found
 
     def by_lane(self, rows: Array) -> Iterator[tuple[Lane, Array]]:
-        """Yield each lane of some rows, and where its rows stand among these."""
+        """Yield each lane of some rows, and the positions of its rows among these."""
         if not len(rows):
             return
         lanes = self.columns.lane[rows]
@@ -265,8 +284,17 @@ class BucketMessages:
     def spans(
         self, rows: Array, chains: Array | None, event: LedgerEvent | str, *, closing: bool = False
     ) -> Iterator[tuple[Array, ObservedSpans, Lane]]:
-        """Yield where rows stand that have one lane and chain (``chains``: codes; None: the lane's source), and the
-        windows of that chain (``closing``: as of ``Windows.of``)."""
+        """Yield the windows of each lane and chain of some rows.
+
+        Args:
+            rows: Rows of the run.
+            chains: Chain code of each row; None for the lane's source.
+            event: Event that the windows cover.
+            closing: As of ``ObservedWindowTable.of``.
+
+        Yields:
+            Positions among ``rows``, the windows, and the lane.
+        """
         columns = self.columns
         lanes = columns.lane[rows]
         codes = np.zeros(len(rows), np.int64) if chains is None else chains.astype(np.int64)
@@ -280,7 +308,14 @@ class BucketMessages:
             yield places, self.known.windows.of(chain, lane, str(event), closing=closing), lane
 
     def together(self, one: Array, other: Array, event: LedgerEvent, *, closing: bool = False) -> Bools:
-        """Return whether pairs of rows are on one chain and in one of its windows, in heights or in times."""
+        """Return a mask of pairs of rows in one window of their common chain.
+
+        Args:
+            one: First rows.
+            other: Second rows.
+            event: Event that the windows cover.
+            closing: As of ``ObservedWindowTable.of``.
+        """
         columns = self.columns
         covered = np.zeros(len(one), dtype=bool)
         same = columns.chain[one] == columns.chain[other]
@@ -294,8 +329,14 @@ class BucketMessages:
         return np.asarray(covered & same)
 
     def unsent(self, check: str, rows: Ints) -> list[Finding]:
-        """Return what rows are that say that a message was sent which no row shows as sent: ``UNDECIDED`` in the first
-        look, in which it is not known what lanes sent, else what ``why_unsent`` says."""
+        """Return findings about rows that imply a sending without any sent row.
+
+        In the first pass they are ``UNDECIDED``, as the sendings of other buckets are unknown.
+
+        Args:
+            check: Name of the check.
+            rows: Rows of the run.
+        """
         if not len(rows):
             return []
         early = self._before_lower_ones(rows)
@@ -315,41 +356,46 @@ class BucketMessages:
         ]
 
     def _before_lower_ones(self, rows: Ints) -> Bools:
-        """Return which rows are of a time before a message of this run with a lower index was sent, in lanes with
-        ordered sends."""
+        """Return a mask of rows earlier than the sending of a lower index.
+
+        Only lanes with ordered sends count.
+        """
         columns = self.columns
         early = np.zeros(len(rows), dtype=bool)
-        asked = self.promised("ordered_sends")[columns.lane[rows]] & (columns.indexed[rows] == 1)
+        ordered = self.promised("ordered_sends")[columns.lane[rows]] & (columns.indexed[rows] == 1)
         sent = self.first(LedgerEvent.SENT)
         ends = np.append(self.columns.lane_starts, len(sent))
-        for lane in np.unique(columns.lane[rows[asked]]).tolist():
+        for lane in np.unique(columns.lane[rows[ordered]]).tolist():
             messages = np.arange(ends[lane], ends[lane + 1])
             own = sent[messages]
             times = np.where((own >= 0) & (columns.time[own] != NO_TIME), columns.time[own], MIN_DELAY)
             latest = np.maximum.accumulate(times)
-            chosen = np.flatnonzero(asked & (columns.lane[rows] == lane))
+            chosen = np.flatnonzero(ordered & (columns.lane[rows] == lane))
             at = columns.message[rows[chosen]] - ends[lane] - 1
             early[chosen] = (at >= 0) & (columns.time[rows[chosen]] < latest[np.maximum(at, 0)])
         return early
 
 
 def _redundant_relays(bucket: BucketMessages) -> Ints:
-    """Return the rows of a run that repeat a receipt or an acknowledgement, in a transaction of their own, of messages
-    that were executed once; acknowledgements also of messages that were received once."""
+    """Return relays without effect: repeated receipts or acknowledgements.
+
+    They have a transaction of their own. Their messages were executed once; for acknowledgements, having been received
+    once suffices.
+    """
     columns, messages = bucket.columns, bucket.messages
     again = np.flatnonzero(messages.again)
     event, message = columns.event[again], columns.message_of(again)
     if not is_one_of_codes(event, map(event_code, RELAYED)).any():
         return again[:0]
-    executed_again, taken_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
+    executed_again, received_again = np.zeros(len(bucket.lane), bool), np.zeros(len(bucket.lane), bool)
     executed_again[message[is_one_of_codes(event, map(event_code, EXECUTIONS))]] = True
-    taken_again[message[event == event_code(LedgerEvent.RECEIVED)]] = True
+    received_again[message[event == event_code(LedgerEvent.RECEIVED)]] = True
     executed, received = (
         np.logical_or.reduce([bucket.first(each)[message] >= 0 for each in events])
         for events in (EXECUTIONS, (LedgerEvent.RECEIVED,))
     )
     executed_once = executed & ~executed_again[message]
-    received_once = received & ~taken_again[message] & ~executed_again[message]
+    received_once = received & ~received_again[message] & ~executed_again[message]
     found = np.zeros(len(again), bool)
     for each in RELAYED:
         once = executed_once if each is LedgerEvent.RECEIVED else executed_once | received_once
@@ -366,8 +412,17 @@ def _redundant_relays(bucket: BucketMessages) -> Ints:
 
 
 def text_digests(columns: RowColumns, rows: Ints, name: str) -> tuple[Words, Bools]:
-    """Return half of the SHA-256 of the texts of rows in a column, as two words each, and which rows have one."""
-    texts = _taken(columns, rows, name)
+    """Hash the texts of rows in a column.
+
+    Args:
+        columns: Rows of a run.
+        rows: Row numbers.
+        name: Name of the column.
+
+    Returns:
+        Half of the SHA-256 of each text, shape (n, 2), uint64, and a mask of non-null texts.
+    """
+    texts = _take_texts(columns, rows, name)
     named = np.asarray(texts.is_valid()) if texts.null_count else np.ones(len(rows), bool)
     data, offsets = text_slices(texts)
     digests = digest_slices(HashFunction.SHA256, data, offsets[:-1], offsets[1:])
@@ -376,12 +431,14 @@ def text_digests(columns: RowColumns, rows: Ints, name: str) -> tuple[Words, Boo
 
 
 def message_keys(columns: RowColumns, rows: Ints) -> dict[str, Words]:
-    """Return what tells messages without index apart, of rows of them: ``begin``, the first eight bytes of their
-    ``message_id`` as a number of the same order, and its digest ``own_0``, ``own_1``; 0 for those with an index."""
+    """Return keys that distinguish messages without index; zeros for messages with one.
+
+    ``begin`` has the first eight bytes of the ``message_id``, in its order. ``own_0`` and ``own_1`` have its digest.
+    """
     begin, own = np.zeros(len(rows), np.uint64), np.zeros((len(rows), 2), np.uint64)
     unindexed = np.flatnonzero(columns.indexed[rows] == 0)
     if len(unindexed):
-        texts = _taken(columns, rows[unindexed], "message_id").to_pylist()
+        texts = _take_texts(columns, rows[unindexed], "message_id").to_pylist()
         content = b"".join((text or "").encode()[:8].ljust(8, b"\0") for text in texts)
         begin[unindexed] = np.frombuffer(content, ">u8")
         own[unindexed] = text_digests(columns, rows[unindexed], "message_id")[0]
@@ -389,12 +446,14 @@ def message_keys(columns: RowColumns, rows: Ints) -> dict[str, Words]:
 
 
 def id_prefixes(columns: RowColumns, rows: Ints) -> tuple[Words, Words]:
-    """Return the first sixteen bytes of the ``message_id`` of rows without index as two numbers, which together have
-    its order; 0 for rows with an index."""
+    """Return the first sixteen bytes of ``message_id`` as two ordered words.
+
+    Rows with an index have 0.
+    """
     octets = np.zeros((len(rows), 16), np.uint8)
     unindexed = np.flatnonzero(columns.indexed[rows] == 0)
     if len(unindexed):
-        texts = _taken(columns, rows[unindexed], "message_id")
+        texts = _take_texts(columns, rows[unindexed], "message_id")
         data, offsets = text_slices(texts)
         for place in range(16):
             at = offsets[:-1] + place
@@ -404,6 +463,5 @@ def id_prefixes(columns: RowColumns, rows: Ints) -> tuple[Words, Words]:
     return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
 
 
-def _taken(columns: RowColumns, rows: Ints, name: str) -> pa.Array:
-    texts = columns.rows.take((name,), rows)[name].combine_chunks()
-    return pa.concat_arrays(texts.chunks) if isinstance(texts, pa.ChunkedArray) else texts
+def _take_texts(columns: RowColumns, rows: Ints, name: str) -> pa.Array:
+    return to_single_array(columns.rows.take((name,), rows)[name])

@@ -1,12 +1,12 @@
-"""Causal links between blocks: how runs count them, and which of all together are misplaced.
+"""Causal links between blocks: counts by run, and misplaced links of the whole ledger.
 
 A message links blocks of two chains: its sending is the cause of its receipt (IBC reference C1), its receipt the
 cause of its acknowledgement (IBC reference C2). Two rules hold over all links of a ledger:
 
-- Blocks can be replayed in causal order (``causal_loops.replay``). A link that has to be left out closes a cycle: by a
-  vector clock with an entry for each chain, a block comes after itself.
-- From one chain to another, over all lanes of a protocol, receipts keep the order of the blocks that sent the messages
-  (C4), and acknowledgements that of the blocks that received them (C5).
+- Blocks can be replayed in causal order (``causal_loops.replay_blocks``). A link that must be left out closes a cycle:
+  by a vector clock with an entry for each chain, a block comes after itself.
+- From one chain to another, over all lanes of a protocol, receipts keep the order of the sending blocks (C4), and
+  acknowledgements that of the receiving blocks (C5).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ RECEIPTS, ACKNOWLEDGEMENTS = 0, 1
 """Kinds of links by their effect."""
 
 ORDERED = ("ordered_receives", "ordered_acknowledgements")
-"""By kind of link: the promise of lanes whose own order the check ``order`` compares."""
+"""Guarantee by kind of link; the check ``order`` covers the lane's own order."""
 
 CYCLE, UNDECIDED, OVERTAKES = 1, 2, 3
-"""Findings about a link: it closes a cycle; the work limit was reached before this was known; its effect precedes
-the effect of an earlier cause."""
+"""Findings about a link: it closes a cycle; the work limit left it undecided; its effect precedes that of an earlier
+cause."""
 
 MAX_LINKS = 1 << 23
-"""The links of a ledger are compared if there are no more: that takes about 100 bytes a link."""
+"""Maximum number of compared links of a ledger; a link takes about 100 bytes."""
 
 LINKS_SCHEMA = pa.schema(
     [
@@ -48,18 +48,18 @@ LINKS_SCHEMA = pa.schema(
         *(("causes", pa.list_(pa.uint64())), ("effects", pa.list_(pa.uint64())), ("messages", pa.list_(pa.int32()))),
     ]
 )
-"""Links of a lane, one row for each kind and pair of chains (``cause``, ``effect``): the heights of the blocks at their
-ends (``causes``, ``effects``), and how many ``messages`` have them. ``links``, ``events``: the number of links and of
-all their messages; ``ascend``: whether all effects have a greater height than their causes. In a row of links that are
-left out (``without_blocks``) what follows ``events`` is null, and so are ``kind``, ``cause`` and ``effect``."""
+"""Links of a lane, one row for each kind and pair of chains (``cause``, ``effect``): block heights at their ends
+(``causes``, ``effects``), and the number of ``messages`` of each. ``links``, ``events``: number of links and of
+their messages; ``ascend``: every effect is higher than its cause. Rows of omitted links (``summarize_links``)
+have nulls after ``events``, and in ``kind``, ``cause`` and ``effect``."""
 
 
 class MisplacedLinks(NamedTuple):
     """Misplaced links of a lane.
 
     Attributes:
-        chains: names of chains.
-        keys: keys of the links (``_keys``; chains are numbered as in ``chains``), ascending, as bytes.
+        chains: Names of chains.
+        keys: Keys of the links (``_keys``; chains are numbered as in ``chains``), ascending, as bytes.
         why: ``CYCLE`` or ``OVERTAKES`` of each, as bytes.
     """
 
@@ -68,16 +68,18 @@ class MisplacedLinks(NamedTuple):
     why: bytes
 
     def of(self, kind: Ints, cause: Ints, effect: Ints, causes: Words, effects: Words, names: Sequence[str]) -> Bytes:
-        """Return why links are misplaced, 0 for others.
+        """Return the reason of misplaced links, 0 for others.
 
         Args:
-            kind: of each link.
-            cause, effect: chains of each link, as positions in ``names``.
-            causes, effects: heights of each link.
-            names: names of chains.
+            kind: Kind of each link.
+            cause: Chain of each cause, as a position in ``names``.
+            effect: Chain of each effect, as a position in ``names``.
+            causes: Height of each cause.
+            effects: Height of each effect.
+            names: Names of chains.
         """
         known = NameCodes(self.chains)
-        # A chain that no misplaced link has gets a number above those of all that have.
+        # A chain without misplaced links gets a code above those of all others.
         codes = np.array([known.code(name) for name in names], np.int64)
         own = _keys(kind, codes[cause], codes[effect], causes, effects)
         keys, why = np.frombuffer(self.keys, own.dtype), np.frombuffer(self.why, np.uint8)
@@ -86,7 +88,7 @@ class MisplacedLinks(NamedTuple):
 
 
 def _keys(kind: Ints, cause: Ints, effect: Ints, causes: Words, effects: Words) -> npt.NDArray[np.bytes_]:
-    """Return a text of bytes for each link of a lane, in the order of kind, chains and heights."""
+    """Return a byte key for each link of a lane, in the order of kind, chains and heights."""
     words = np.empty((len(kind), 3), ">u8")
     words[:, 0] = (kind << 62) | (cause << 31) | effect
     words[:, 1], words[:, 2] = causes, effects
@@ -94,12 +96,12 @@ def _keys(kind: Ints, cause: Ints, effect: Ints, causes: Words, effects: Words) 
 
 
 class LinkComparison(NamedTuple):
-    """The result of the comparison of all links of a ledger.
+    """Comparison of all links of a ledger.
 
     Attributes:
-        misplaced: misplaced links of each lane.
-        rows: rows of the table that have any.
-        undecided: number of events of each lane whose links are not compared.
+        misplaced: Misplaced links by lane.
+        rows: Rows of the table with misplaced links.
+        undecided: Number of events with uncompared links, by lane.
     """
 
     misplaced: dict[Lane, MisplacedLinks]
@@ -113,12 +115,12 @@ def count_links(links: pa.Table) -> int:
 
 
 def are_too_many_links(links: int) -> bool:
-    """Return whether the number of links exceeds the maximum."""
+    """Return True if the number of links exceeds the maximum."""
     return links > MAX_LINKS
 
 
 def summarize_links(links: pa.Table) -> pa.Table:
-    """Return a table of links (``LINKS_SCHEMA``) with their number by lane alone."""
+    """Reduce a table of links (``LINKS_SCHEMA``) to their number by lane."""
     summed = links.group_by(list(LANE)).aggregate([("links", "sum"), ("events", "sum")])
     content = {name: summed[name if name in LANE else f"{name}_sum"] for name in (*LANE, "links", "events")}
     nothing = {field.name: pa.nulls(summed.num_rows, field.type) for field in LINKS_SCHEMA}
@@ -129,48 +131,61 @@ def compare_links(links: pa.Table, promises: LanePromises) -> LinkComparison:
     """Find the misplaced links of a ledger.
 
     Args:
-        links: those of all runs (``LINKS_SCHEMA``), in any order.
-        promises: of lanes.
+        links: Links of all runs (``LINKS_SCHEMA``), in any order.
+        promises: Guarantees of lanes.
+
+    Returns:
+        The comparison.
     """
     if not links.num_rows:
         return LinkComparison({}, [], {})
     names, lane = number_lanes(links)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
-    left_out = np.asarray(links["ascend"].is_null()) | are_too_many_links(count_links(links))
+    omitted = np.asarray(links["ascend"].is_null()) | are_too_many_links(count_links(links))
     undecided = np.zeros(len(lanes), np.int64)
-    np.add.at(undecided, lane[left_out], links["events"].to_numpy()[left_out])
-    kept = np.flatnonzero(~left_out)
-    groups = _Groups.of(links.take(pa.array(kept)), lane[kept], lanes, promises)
+    np.add.at(undecided, lane[omitted], links["events"].to_numpy()[omitted])
+    compared = np.flatnonzero(~omitted)
+    groups = _Groups.of(links.take(pa.array(compared)), lane[compared], lanes, promises)
     own = groups.links()
-    found = np.zeros(len(own.row), np.uint8) if groups.ascend else _replayed(own, groups)
-    found[_overtaking(own, groups, found)] = OVERTAKES
+    found = np.zeros(len(own.row), np.uint8) if groups.ascend else _replay_marks(own, groups)
+    found[_find_overtaking(own, groups, found)] = OVERTAKES
     unknown = np.flatnonzero(found == UNDECIDED)
     np.add.at(undecided, groups.lane[own.row[unknown]], own.messages[unknown])
     wrong = np.flatnonzero((found == CYCLE) | (found == OVERTAKES))
     return LinkComparison(
         _by_lane(own.of(wrong), groups, found[wrong], lanes),
-        kept[distinct(own.row[wrong])].tolist(),
+        compared[distinct(own.row[wrong])].tolist(),
         {lanes[at]: int(undecided[at]) for at in np.flatnonzero(undecided).tolist()},
     )
 
 
 class _Links(NamedTuple):
-    """Links, one entry each. ``row``: of the table of groups."""
+    """Links, one entry each. ``row``: row of the table of groups."""
 
     row: Codes
     causes: Words
     effects: Words
     messages: Codes
 
-    def of(self, which: Array) -> _Links:
-        """Return some of them."""
-        return _Links(self.row[which], self.causes[which], self.effects[which], self.messages[which])
+    def of(self, chosen: Array) -> _Links:
+        """Return chosen links."""
+        return _Links(self.row[chosen], self.causes[chosen], self.effects[chosen], self.messages[chosen])
 
 
 class _Groups(NamedTuple):
-    """Links of all runs by lane, kind and pair of chains: ``lane``, ``kind``, ``cause`` and ``effect`` of each row of a
-    table. ``chains``: names of the chains, ascending; ``ordered``: lanes whose own order another check compares;
-    ``way``: number of the protocol, kind and pair of chains; ``compared``: ways on which something may overtake."""
+    """Links of all runs by lane, kind and pair of chains.
+
+    Attributes:
+        table: The links, one row a group.
+        lane: Lane of each row.
+        kind: Kind of each row.
+        cause: Chain of the causes.
+        effect: Chain of the effects.
+        chains: Names of the chains, ascending.
+        ordered: Mask of lanes whose own order another check covers.
+        way: Number of the protocol, kind and pair of chains.
+        compared: Mask of ways on which overtaking is possible.
+    """
 
     table: pa.Table
     lane: Ints
@@ -184,7 +199,7 @@ class _Groups(NamedTuple):
 
     @classmethod
     def of(cls, links: pa.Table, lane: Ints, lanes: list[Lane], promises: LanePromises) -> _Groups:
-        """Return the rows of a table, given the number of the lane of each."""
+        """Build the groups from a table and the lane number of each row."""
         ends = pa.chunked_array([*links["cause"].chunks, *links["effect"].chunks], pa.string())
         cause, effect = np.split(rank_names(ends).astype(np.int64) - 1, 2)
         chains = ends.unique().sort().to_pylist()
@@ -203,19 +218,19 @@ class _Groups(NamedTuple):
 
     @property
     def ascend(self) -> bool:
-        """Whether every effect is higher than its cause, so that no path over any chains is a cycle."""
+        """True if every effect is higher than its cause, so that there are no cycles."""
         return bool(pc.all(self.table["ascend"], min_count=0).as_py())
 
     def links(self) -> _Links:
-        """Return those links that have to be compared."""
+        """Return the links that need a comparison."""
         rows = np.flatnonzero(self.compared[self.way]) if self.ascend else np.arange(len(self.way))
         table = self.table.take(pa.array(rows))
         causes, effects, messages = (pc.list_flatten(table[name]).to_numpy() for name in LINKS_SCHEMA.names[-3:])
         return _Links(np.repeat(rows.astype(np.int32), table["links"].to_numpy()), causes, effects, messages)
 
 
-def _replayed(own: _Links, groups: _Groups) -> Bytes:
-    """Return a mark for each link: ``CYCLE``, ``UNDECIDED``, or 0 for links without a finding."""
+def _replay_marks(own: _Links, groups: _Groups) -> Bytes:
+    """Return a mark for each link: ``CYCLE``, ``UNDECIDED``, or 0."""
     from causeway.audit.causal_loops import replay_blocks
 
     chain = groups.effect.astype(np.uint32)[own.row]
@@ -229,36 +244,35 @@ def _replayed(own: _Links, groups: _Groups) -> Bytes:
     return found
 
 
-def _overtaking(own: _Links, groups: _Groups, found: Bytes) -> Ints:
-    """Return the links whose effect comes before that of an earlier cause on the same two chains, of those that close
-    no cycle."""
+def _find_overtaking(own: _Links, groups: _Groups, found: Bytes) -> Ints:
+    """Return acyclic links with an effect before that of an earlier cause on the same chains."""
     from causeway.audit.causal_loops import mark_overtaking
 
     way = groups.way[own.row]
     compared = np.flatnonzero(groups.compared[way] & (found != CYCLE))
     if not len(compared):
         return compared
-    along = compared[stable_order(way[compared].astype(np.uint64), own.causes[compared])]
-    starts = np.append(group_rows(way[along]).starts, len(along))
-    row, marks = own.row[along], np.zeros(len(along), np.uint8)
+    ordered_links = compared[stable_order(way[compared].astype(np.uint64), own.causes[compared])]
+    starts = np.append(group_rows(way[ordered_links]).starts, len(ordered_links))
+    row, marks = own.row[ordered_links], np.zeros(len(ordered_links), np.uint8)
     columns = groups.lane[row], groups.ordered[row].view(np.uint8)
-    mark_overtaking(starts, own.causes[along], own.effects[along], *columns, marks)
-    return along[marks > 0]
+    mark_overtaking(starts, own.causes[ordered_links], own.effects[ordered_links], *columns, marks)
+    return ordered_links[marks > 0]
 
 
 def _by_lane(own: _Links, groups: _Groups, why: Bytes, lanes: list[Lane]) -> dict[Lane, MisplacedLinks]:
-    """Return misplaced links of each lane that has any."""
+    """Return the misplaced links by lane."""
     lane, kind, cause, effect = (each[own.row] for each in (groups.lane, groups.kind, groups.cause, groups.effect))
     order = stable_order(*(each.astype(np.uint64) for each in (lane, kind, cause, effect)), own.causes, own.effects)
     same = group_rows(*(each[order] for each in (lane, kind, cause, effect, own.causes, own.effects)))
     order = order[same.starts]
     found = {}
-    for which in np.split(order, group_rows(lane[order]).starts[1:]) if len(order) else ():
-        chains = distinct(np.concatenate((cause[which], effect[which])))
-        one, other = (np.searchsorted(chains, each[which]) for each in (cause, effect))
-        keys = _keys(kind[which], one, other, own.causes[which], own.effects[which])
+    for chosen in np.split(order, group_rows(lane[order]).starts[1:]) if len(order) else ():
+        chains = distinct(np.concatenate((cause[chosen], effect[chosen])))
+        one, other = (np.searchsorted(chains, each[chosen]) for each in (cause, effect))
+        keys = _keys(kind[chosen], one, other, own.causes[chosen], own.effects[chosen])
         names = tuple(groups.chains[chain] for chain in chains.tolist())
-        found[lanes[lane[which[0]]]] = MisplacedLinks(names, keys.tobytes(), why[which].tobytes())
+        found[lanes[lane[chosen[0]]]] = MisplacedLinks(names, keys.tobytes(), why[chosen].tobytes())
     return found
 
 

@@ -1,4 +1,4 @@
-"""Loops over causal links: the replay of blocks in causal order, and effects that overtake others."""
+"""Compiled loops over causal links: replay in causal order, and overtaking effects."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from causeway_proofs.jit import BYTES, BYTES_OUT, NOTHING, ROWS, compile_loop, r
 WORDS, CODES = read_only_arrays("uint64"), read_only_arrays("int32")
 
 MAX_SCANNED = 1 << 12
-"""Links of a chain that are scanned at most to count how many contradict a message."""
+"""Maximum number of links of a chain scanned to count contradicted messages."""
 
 MIN_WORK, WORK = 1 << 26, 1 << 8
-"""Links that are scanned to resolve rings: so many, and so many more for each link, are the most."""
+"""Work limit to resolve rings, in scanned links: a constant, and a number for each link."""
 
 
 @compile_loop(allocates=False)
 def is_cause_pending(link: Any, at: Any, starts: Any, source: Any, causes: Any, effects: Any) -> Any:
-    """Return whether the cause of a link is in a block that is not replayed yet."""
-    its = source[link]
-    return at[its] < starts[its + 1] and causes[link] >= effects[at[its]]
+    """Return True if the cause of a link is in a block that is not replayed yet."""
+    cause_chain = source[link]
+    return at[cause_chain] < starts[cause_chain + 1] and causes[link] >= effects[at[cause_chain]]
 
 
 @compile_loop(allocates=False)
 def block_end(link: Any, end: Any, effects: Any) -> Any:
-    """Return the end of the links into the block of a link; ``end``: of those into its chain."""
+    """Return the end of the links into a link's block; ``end``: of those into its chain."""
     height = effects[link] if link < end else np.uint64(0)
     while link < end and effects[link] == height:
         link += 1
@@ -36,7 +36,7 @@ def block_end(link: Any, end: Any, effects: Any) -> Any:
 def first_awaited_chain(
     chain: Any, at: Any, stops: Any, starts: Any, source: Any, causes: Any, effects: Any, marks: Any
 ) -> Any:
-    """Return the first of the chains that a chain's next block waits for."""
+    """Return the first chain that the next block of a chain waits for."""
     found = np.int64(len(at))
     for link in range(at[chain], stops[chain]):
         if source[link] < found and not marks[link] and is_cause_pending(link, at, starts, source, causes, effects):
@@ -46,7 +46,7 @@ def first_awaited_chain(
 
 @compile_loop(allocates=False)
 def last_link_until(chain: Any, height: Any, at: Any, starts: Any, effects: Any) -> Any:
-    """Return the last link into a block of a chain that is not replayed and not above a height."""
+    """Return the last link into an unreplayed block of a chain up to a height."""
     low, high = at[chain], starts[chain + 1]
     while high - low > 1:
         middle = (low + high) // 2
@@ -70,8 +70,7 @@ def count_awaited_messages(
     messages: Any,
     marks: Any,
 ) -> Any:
-    """Return how many messages from another chain a chain's next block waits for, and the last height of their
-    causes."""
+    """Return the number of messages a next block awaits from a chain, and their last height."""
     count, top = np.int64(0), np.uint64(0)
     for link in range(at[chain], stops[chain]):
         if source[link] == its and not marks[link] and is_cause_pending(link, at, starts, source, causes, effects):
@@ -82,19 +81,20 @@ def count_awaited_messages(
 
 @compile_loop(NOTHING, [ROWS, CODES, WORDS, WORDS, CODES, BYTES_OUT])
 def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages: Any, marks: Any) -> None:
-    """Replay blocks in causal order, and mark the links without which no block comes before its cause.
+    """Replay blocks in causal order, and mark the links that prevent it.
 
-    A block is replayed after the block before it on its chain and after the causes of all links into it. Where no block
-    can be replayed, some chains wait for each other in a ring. The links of one pair of neighbours are marked: those
-    that, if they were true, would contradict the most messages. The work for rings is limited: the links into blocks
-    that are not replayed then are marked as undecided.
+    A block is replayed after the previous block of its chain and after the causes of all links into it. If no block can
+    be replayed, some chains wait for each other in a ring. Then the links of one pair of neighbours are marked: those
+    that contradict the most messages. The work for rings is limited; beyond it, links into unreplayed blocks are marked
+    as undecided.
 
     Args:
-        starts: first link into each chain, and the number of links. Links are sorted by chain and ``effects``.
-        source: chain of each cause.
-        causes, effects: heights of the two blocks of each link.
-        messages: number of messages of each link.
-        marks: written: 1 for marked links, 2 for undecided ones.
+        starts: First link into each chain, and the number of links. Links are sorted by chain and ``effects``.
+        source: Chain of each cause.
+        causes: Height of each cause.
+        effects: Height of each effect.
+        messages: Number of messages of each link.
+        marks: Output: 1 for marked links, 2 for undecided ones.
     """
     chains, links = len(starts) - 1, len(source)
     at, stops, scanned = starts[:-1].copy(), starts[:-1].copy(), starts[:-1].copy()
@@ -133,7 +133,7 @@ def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages:
             first += 1
         if first == chains:
             return
-        # Follow each chain to the first one that it waits for, until a chain comes again.
+        # Follow each chain to the first one that it waits for, until a chain repeats.
         chain = np.int64(first)
         while work > 0 and visited[chain] != turn:
             visited[chain] = turn
@@ -144,7 +144,7 @@ def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages:
             ring[chain] = turn
             work -= 1 + stops[chain] - at[chain]
             chain = np.int64(first_awaited_chain(chain, at, stops, starts, source, causes, effects, marks))
-        # Of the pairs of the ring the one whose links contradict the most messages.
+        # Choose the pair of the ring whose links contradict the most messages.
         worst, most, fewest = np.int64(-1), np.int64(-1), np.int64(0)
         while work > 0:
             its = np.int64(first_awaited_chain(chain, at, stops, starts, source, causes, effects, marks))
@@ -172,7 +172,7 @@ def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages:
         for link in range(at[worst], stops[worst]):
             if source[link] == its and is_cause_pending(link, at, starts, source, causes, effects):
                 marks[link] = 1
-        # It waits no more for that block: it is tried again.
+        # The chain no longer waits for that block: retry it.
         before, other = np.int64(-1), waiting[waits_for[worst]]
         while other != worst:
             before, other = other, following[other]
@@ -188,14 +188,15 @@ def replay_blocks(starts: Any, source: Any, causes: Any, effects: Any, messages:
 
 @compile_loop(NOTHING, [ROWS, WORDS, WORDS, ROWS, BYTES, BYTES_OUT])
 def mark_overtaking(starts: Any, causes: Any, effects: Any, lane: Any, ordered: Any, found: Any) -> None:
-    """Write 1 for each link whose effect comes before that of a link with an earlier cause.
+    """Mark links with an effect before that of a link with an earlier cause.
 
     Args:
-        starts: first link of each group, and the number of links. Links of a group are sorted by ``causes``.
-        causes, effects: heights of the two blocks of each link, on one pair of chains in a group.
-        lane: lane of each link.
-        ordered: links of lanes whose own order another check compares: what overtakes there is not marked.
-        found: written.
+        starts: First link of each group, and the number of links. Links of a group are sorted by ``causes``.
+        causes: Height of each cause; a group has one pair of chains.
+        effects: Height of each effect.
+        lane: Lane of each link.
+        ordered: Links of lanes whose own order another check covers; overtaking within such a lane is not marked.
+        found: Output: 1 for marked links.
     """
     lanes = np.int64(0)
     for link in range(len(lane)):

@@ -1,4 +1,4 @@
-"""Loops over the rows of a part: codes of names, lanes, and where messages begin."""
+"""Compiled loops over the rows of a part: codes of names, lanes, and starts of messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CODES, CODES_OUT = read_only_arrays("int32"), writable_arrays("int32")
 
 @compile_loop(NOTHING, [CODES, BYTES, read_only_arrays("int64"), CODES, CODES_OUT], allocates=False)
 def code_rows(indices: Any, valid: Any, offset: Any, table: Any, codes: Any) -> None:
-    """Write the code of each row, ``table[index]``, -1 where it is null.
+    """Write the code of each row, ``table[index]``, -1 for null.
 
-    ``valid``: a bit a row, the first one at bit ``offset[0]``; empty: no row is null.
+    ``valid``: a bit a row, the first one at bit ``offset[0]``; empty: no nulls.
     """
     if len(valid) == 0:
         for row in range(len(indices)):
@@ -35,7 +35,7 @@ def code_rows(indices: Any, valid: Any, offset: Any, table: Any, codes: Any) -> 
 
 @compile_loop(NOTHING, [CODES, BYTES, read_only_arrays("int64"), BYTES_OUT], allocates=False)
 def mark_used(indices: Any, valid: Any, offset: Any, used: Any) -> None:
-    """Write 1 for each entry of a dictionary that a row has; ``valid`` and ``offset`` as of ``code_rows``."""
+    """Mark the used entries of a dictionary; ``valid`` and ``offset`` as of ``code_rows``."""
     for row in range(len(indices)):
         bit = offset[0] + row
         if len(valid) == 0 or valid[bit >> 3] >> (bit & 7) & 1:
@@ -44,8 +44,10 @@ def mark_used(indices: Any, valid: Any, offset: Any, used: Any) -> None:
 
 @compile_loop(INT64, [CODES, CODES, CODES, CODES, CODES_OUT, ROWS_OUT], allocates=False)
 def lane_runs(one: Any, two: Any, three: Any, four: Any, lane: Any, firsts: Any) -> Any:
-    """Number the runs of rows that agree in four codes: write each row's number, and the first row of each run, as far
-    as there is room for it; return how many runs there are."""
+    """Assign numbers to the runs of rows with four equal codes; return the number of runs.
+
+    Writes the run of each row, and the first row of each run as far as ``firsts`` has space.
+    """
     count = 0
     for row in range(len(lane)):
         before = row - 1
@@ -65,10 +67,10 @@ def lane_runs(one: Any, two: Any, three: Any, four: Any, lane: Any, firsts: Any)
 
 @compile_loop(INT64, [CODES, BYTES, read_only_arrays("uint64"), CODES, ROWS_OUT], allocates=False)
 def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any) -> Any:
-    """Write where each message begins, and the number of rows behind; return the number of messages, or -1 - row: that
-    one is not in the order of the ledger.
+    """Write the first row of each message, followed by the number of rows.
 
-    ``ident``: empty where every row has an index.
+    Returns the number of messages, or ``-1 - row`` for a row out of ledger order. ``ident`` is empty if every row has
+    an index.
     """
     count = 0
     for row in range(len(lane)):
@@ -91,10 +93,16 @@ def message_starts(lane: Any, indexed: Any, index: Any, ident: Any, starts: Any)
 
 @compile_loop(NOTHING, [CODES, CODES, CODES, BYTES, CODES, CODES, BYTES_OUT], allocates=False)
 def mark_elsewhere(lane: Any, event: Any, chain: Any, alive: Any, side: Any, ends: Any, marked: Any) -> None:
-    """Write 1 for each row that counts and is on another chain than the one at an end of its lane.
+    """Mark each live row on a chain other than its lane's end.
 
-    ``side``: of each event at which end it happens, 0 or 1, -1: anywhere; ``ends``: the chains at both ends of each
-    lane, one lane after the other, -1: unknown.
+    Args:
+        lane: Lane of each row.
+        event: Event of each row.
+        chain: Chain of each row, -1: unknown.
+        alive: Rows that were not reverted.
+        side: Lane end of each event, 0 or 1, -1: any.
+        ends: Chains at both ends of each lane, -1: unknown.
+        marked: Output: 1 for marked rows.
     """
     for row in range(len(lane)):
         at = side[event[row]]

@@ -1,4 +1,4 @@
-"""The rows of one run as columns of numbers, and what each of its messages comes to."""
+"""Rows of one run as numeric columns, and the outcome of its messages as columns."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from causeway.audit.arrays import (
     valid_rows,
 )
 from causeway.audit.arrays import NO_TIME as NO_TIME
+from causeway.audit.arrays import Bools as Bools
 from causeway.ledger.encodings import UNSEEN_NAME, NameCodes
 from causeway.ledger.outcomes import EVENT_BITS, OUTCOME_ERRORS, STATES_BY_EVENT_BITS
 from causeway.ledger.parts import MessageRun
@@ -51,29 +52,39 @@ from causeway.ledger.schema import (
 )
 from causeway.ledger.windows import Lane, LanePromises
 
-Bools = npt.NDArray[np.bool_]
-
 NO_HEIGHT = np.uint64(2**64 - 1)
 KINDS = [kind.value for kind in LedgerKind]
 REQUEST, CONTROL = KINDS.index(LedgerKind.REQUEST), KINDS.index(LedgerKind.CONTROL)
 TIMEOUT = "timeout"
-"""``detail`` of an observed event: who observed the message stopped waiting for it."""
+"""``detail`` of an observed event: the observer stopped waiting for the message."""
 
 
 def event_code(event: LedgerEvent) -> int:
-    """Return the number of an event in columns."""
+    """Return the code of an event in columns.
+
+    Args:
+        event: The event.
+    """
     return EVENTS.index(event.value)
 
 
 AT_DESTINATION = (LedgerEvent.RECEIVED, LedgerEvent.EXECUTED, LedgerEvent.FAILED, LedgerEvent.ANSWERED)
-"""Events that happen at the destination of a lane alone."""
+"""Events that happen only at the destination of a lane."""
 
 _ERRING = frozenset(event_code(event) for event in OUTCOME_ERRORS)
-"""Events of which an error code makes another one, as numbers."""
+"""Codes of events that an error code turns into another outcome."""
 
 
 def order_heights(height: Words, revision: pa.Array) -> Words:
-    """Return heights as numbers that ascend over the revisions of a chain; ``NO_HEIGHT`` where a height is not seen."""
+    """Combine heights and revisions to ascending numbers.
+
+    Args:
+        height: Heights, uint64; ``NO_HEIGHT``: unknown.
+        revision: Revisions, uint64, nullable.
+
+    Returns:
+        Numbers, uint64; ``NO_HEIGHT``: unknown.
+    """
     if revision.null_count == len(revision):
         return height
     above = to_numbers(revision, np.uint64(0)) << np.uint64(REVISION_SHIFT)
@@ -81,13 +92,13 @@ def order_heights(height: Words, revision: pa.Array) -> Words:
 
 
 def finality_delays(promised: Sequence[Mapping[str, int | None]]) -> Ints:
-    """Return how many microseconds each lane promises between a sending and its receipt, -1: none."""
+    """Return the guaranteed finality of each lane in microseconds, -1: none."""
     has_number, found = promise_numbers(promised, "final_after")
     return np.where(has_number, found, -1)
 
 
 def promise_numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> tuple[Bools, Ints]:
-    """Return of each lane whether a promise of it has a number, and the number (``MOST`` where it is more)."""
+    """Return a mask of lanes with a numbered guarantee, and the numbers, at most ``MAX_DELAY``."""
     found = [each.get(name) for each in promised]
     return np.array([each is not None for each in found], bool), np.array(
         [min(each or 0, int(MAX_DELAY)) for each in found], np.int64
@@ -96,9 +107,10 @@ def promise_numbers(promised: Sequence[Mapping[str, int | None]], name: str) -> 
 
 @dataclass(frozen=True)
 class RowColumns:
-    """Rows in the order of the ledger (``order.sorted_order``), a column an array; -1 and ``NO_...``: not seen.
+    """Rows in ledger order (``row_order.ledger_order``) as arrays.
 
-    What ``has_content`` and ``has_amount`` do not show is of no meaning in ``content`` and ``limbs``.
+    -1 and ``NO_...`` mean unknown. ``content`` and ``limbs`` are meaningless where ``has_content`` and ``has_amount``
+    are 0.
     """
 
     rows: MessageRun
@@ -121,14 +133,17 @@ class RowColumns:
     has_amount: Bytes
     limbs: tuple[Words, Words, Words, Words]
     starts: Ints
-    """Where each message begins, and at the end the number of rows."""
+    """First row of each message, followed by the number of rows."""
 
     @classmethod
     def of(cls, rows: MessageRun) -> RowColumns:
-        """Read the columns of some rows of the ledger.
+        """Read the columns of a run.
+
+        Args:
+            rows: Rows of the ledger.
 
         Raises:
-            InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
+            InvalidInput: An event or kind is unknown, or rows are out of ledger order.
         """
         from causeway.audit.column_loops import message_starts
 
@@ -178,7 +193,7 @@ class RowColumns:
 
     @cached_property
     def events(self) -> frozenset[int]:
-        """The events that there are, as codes."""
+        """Codes of the present events."""
         return frozenset(np.flatnonzero(np.bincount(self.event, minlength=len(EVENTS))).tolist())
 
     @cached_property
@@ -188,7 +203,7 @@ class RowColumns:
 
     @cached_property
     def all_have_position(self) -> bool:
-        """Whether every row has a height or a time."""
+        """True if every row has a height or a time."""
         seen = self.height != NO_HEIGHT
         return bool(seen.all()) or bool((seen | (self.time != NO_TIME)).all())
 
@@ -201,7 +216,7 @@ class RowColumns:
 
     @cached_property
     def errors(self) -> Bytes:
-        """Which rows of requests have an error code (``outcomes.ERROR_OF``); empty where none has."""
+        """Request rows with an error code (``outcomes.OUTCOME_ERRORS``); empty without any."""
         none = np.zeros(0, np.uint8)
         if not self.events.intersection(_ERRING) or not self.rows.has("code"):
             return none
@@ -210,12 +225,12 @@ class RowColumns:
 
     @cached_property
     def code(self) -> pa.Array:
-        """The error code of each row, 0: success, null: none."""
+        """Error code of each row, 0: success, null: none."""
         return to_single_array(self.rows.read(("code",))["code"])
 
     @cached_property
     def stopped_waiting(self) -> Bytes:
-        """Which rows say that who observed the message stopped waiting; empty where none is ``observed``."""
+        """Rows whose observer stopped waiting; empty without ``observed`` rows."""
         if event_code(LedgerEvent.OBSERVED) not in self.events:
             return np.zeros(0, dtype=np.uint8)
         found: Bytes = ((self.event == event_code(LedgerEvent.OBSERVED)) & (self._detail[1] == 0)).astype(np.uint8)
@@ -223,7 +238,11 @@ class RowColumns:
 
     @cached_property
     def taken_back(self) -> npt.NDArray[np.int8]:
-        """The event that a ``reverted`` row takes back, -1 in others. Raises ``InvalidInput`` for one that is none."""
+        """Event that each ``reverted`` row reverts, -1 in other rows.
+
+        Raises:
+            InvalidInput: The ``detail`` of a reverted row is not an event.
+        """
         names, codes = self._detail
         detail, reverted = codes - 3, self.event == event_code(LedgerEvent.REVERTED)
         known = np.isin(detail, [EVENTS.index(name) for name in REVERTED_EVENTS])
@@ -235,20 +254,22 @@ class RowColumns:
 
     @cached_property
     def forged(self) -> Bools:
-        """Which rows say of the sending of a message, or of what was to be sent, that no program sent it."""
-        told = (self.event == event_code(LedgerEvent.SENT)) | (self.event == event_code(LedgerEvent.OBSERVED))
-        found: Bools = (self._detail[1] == 1) & told
+        """Mask of rows that declare a message as forged: no program sent it."""
+        sent_or_observed = (self.event == event_code(LedgerEvent.SENT)) | (
+            self.event == event_code(LedgerEvent.OBSERVED)
+        )
+        found: Bools = (self._detail[1] == 1) & sent_or_observed
         return found
 
     @cached_property
     def expired(self) -> Bools:
-        """Mask of the rows that are sendings of an answer which only states that its request expired."""
+        """Mask of sendings of answers that only state that their request expired."""
         found: Bools = (self._detail[1] == 2) & (self.event == event_code(LedgerEvent.SENT))
         return found
 
     @cached_property
     def stopped(self) -> Ints:
-        """The rows that count and say that their chain stopped."""
+        """Live rows that report a stopped chain."""
         if event_code(LedgerEvent.OBSERVED) not in self.events:
             return np.zeros(0, np.int64)
         rows = np.flatnonzero(
@@ -260,16 +281,18 @@ class RowColumns:
 
     @cached_property
     def alive(self) -> Bytes:
-        """Which rows no ``reverted`` row takes back: each one takes back the earliest that is left of the event that
-        it names, of its message and on its chain, and that is not after it (``taking_loops.take_back``). Rows without
-        index and ``message_id`` say nothing of any message."""
+        """Mask of rows that are not reverted.
+
+        Each ``reverted`` row reverts the earliest remaining event of its kind, message and chain that is not after it
+        (``message_loops.mark_reverted``). Rows without index and ``message_id`` belong to no message.
+        """
         from causeway.audit.message_loops import mark_reverted
 
         alive = self.indexed if not len(self.ident) else ((self.indexed == 1) | (self.ident >= 0)).astype(np.uint8)
         if event_code(LedgerEvent.REVERTED) not in self.events or not (self.taken_back >= 0).any():
             return alive
         alive = alive.copy()
-        # Only what is in a message with such a row is looked at.
+        # Only messages with a ``reverted`` row need a check.
         touched = np.zeros(len(self.starts) - 1, dtype=bool)
         touched[self.message[self.taken_back >= 0]] = True
         rows = np.flatnonzero(touched[self.message])
@@ -283,18 +306,18 @@ class RowColumns:
         new = np.ones(len(rows), dtype=bool)
         new[1:] = (key[1:] != key[:-1]).any(axis=1)
         starts = np.append(np.flatnonzero(new), len(rows)).astype(np.int64)
-        gone = np.zeros(len(rows), np.uint8)
-        mark_reverted(starts, back.view(np.uint8), self.time[rows], gone)
-        alive[rows[gone == 1]] = 0
+        reverted = np.zeros(len(rows), np.uint8)
+        mark_reverted(starts, back.view(np.uint8), self.time[rows], reverted)
+        alive[rows[reverted == 1]] = 0
         return alive
 
     @cached_property
     def message(self) -> Ints:
-        """The number of each row's message."""
+        """Message number of each row."""
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def message_of(self, rows: Ints) -> Ints:
-        """Return the number of the message of each of a few rows, which are found faster than those of all."""
+        """Return the message numbers of a few rows, without computing those of all."""
         found: Ints = np.searchsorted(self.starts, rows, side="right") - 1
         return found
 
@@ -306,9 +329,9 @@ class RowColumns:
 
     @cached_property
     def pieces(self) -> Ints:
-        """Where each piece begins, as numbers of messages, and at the end how many messages there are.
+        """First message of each piece, followed by the number of messages.
 
-        A piece is a run of messages of one lane and segment between which no others are.
+        A piece is a consecutive run of messages of one lane and segment.
         """
         first = self.starts[:-1]
         if self.rows.scattered:
@@ -320,18 +343,20 @@ class RowColumns:
 
     @cached_property
     def lane_starts(self) -> Ints:
-        """The first message of each lane."""
+        """First message of each lane."""
         lane = self.lane[self.starts[:-1]]
         return np.searchsorted(lane, np.arange(len(self.lanes))).astype(np.int64)
 
     @cached_property
     def is_elsewhere(self) -> Bytes:
-        """Which rows count and are on another chain than they can be: messages are sent by the source of their lane,
-        and received and executed by its destination."""
+        """Mask of live rows on a chain where their event cannot happen.
+
+        Messages are sent by the source of their lane, and received and executed by its destination.
+        """
         from causeway.audit.column_loops import mark_elsewhere
 
         codes = {name: code for code, name in enumerate(self.chains)}
-        # An end that no row is on is still another chain than that of a row.
+        # A chain without rows still differs from the chain of a row.
         names = [name for lane in self.lanes for name in lane[1:3]]
         ends = np.array([-1 if name is None else codes.get(name, len(codes)) for name in names], np.int32)
         side = np.full(len(EVENTS), -1, np.int32)
@@ -343,24 +368,29 @@ class RowColumns:
 
     @cached_property
     def elsewhere(self) -> Ints:
-        """The rows that count and are on another chain than they can be."""
+        """Live rows on a chain where their event cannot happen."""
         return np.flatnonzero(self.is_elsewhere)
 
     def row_segments(self, rows: Array) -> Ints:
-        """Return the segment of each row in its lane, -1 for one without index."""
+        """Return the segment of each row in its lane, -1 without index."""
         segment = (self.index[rows] >> np.uint64(SEGMENT_BITS)).astype(np.int64)
         return np.where(self.indexed[rows] == 1, segment, -1)
 
 
 @dataclass(frozen=True)
 class MessageColumns:
-    """What ``message_loops.judge`` finds: of rows ``again`` and ``status``, the rest of messages or of their sums.
+    """Outcome of messages, from ``message_loops.evaluate_messages``.
 
-    ``firsts``: of each event that there is, by its code, the first row of each message; of received ones the receipt.
-    ``earliest``: the first received row of each message whose content does not differ from what was sent. ``state``: of
-    each message, by the events that count (``outcomes.State``). ``undone``: whether its receipt counts for nothing: it
-    failed, and its value was given back. ``restarts``: whether the heights of each chain began anew; ``tolerance``: by
-    how many microseconds its clock may be wrong; the last entry of both is that of a chain that was not seen.
+    ``again`` and ``status`` are columns of rows, ``sum_lane``, ``sum_asset`` and ``sums`` of pairs of lane and asset,
+    ``restarts`` and ``tolerance`` of chains, the others of messages.
+
+    Attributes:
+        firsts: First row of each message by event code; for received rows the receipt.
+        earliest: First received row of each message whose content does not differ.
+        state: State of each message by its events (``outcomes.MessageState``).
+        undone: 1 if the receipt does not count: the message failed, and its value was returned.
+        restarts: 1 for restarted chains; the last entry is for unknown chains.
+        tolerance: Clock tolerance of chains, microseconds; the last entry is for unknown chains.
     """
 
     again: Bytes
@@ -383,7 +413,7 @@ class MessageColumns:
 
     @classmethod
     def of(cls, columns: RowColumns, promises: LanePromises) -> MessageColumns:
-        """Judge the messages of a run, given what lanes and chains promise."""
+        """Evaluate the messages of a run under the guarantees of lanes and chains."""
         from causeway.audit.message_loops import EVENTS as EVENT_COUNT
         from causeway.audit.message_loops import LIMBS as SUM_WORDS
         from causeway.audit.message_loops import NEEDED, SMALL, evaluate_messages
@@ -426,8 +456,7 @@ class MessageColumns:
 
 
 def _content_codes(columns: RowColumns, small: int) -> tuple[Ints, int]:
-    """Return a number for each (message, content) of messages with many rows, none if there are none, and how many
-    numbers there are."""
+    """Encode the (message, content) pairs of large messages; return codes and their bound."""
     sizes = np.diff(columns.starts)
     large = sizes > small
     if not large.any():
@@ -437,5 +466,5 @@ def _content_codes(columns: RowColumns, small: int) -> tuple[Ints, int]:
     content = np.where(columns.has_content[rows, None] == 1, columns.content[rows], np.uint64(0))
     key = np.column_stack((columns.message[rows], columns.has_content[rows], content))
     found, numbers = np.unique(key.astype(np.uint64), axis=0, return_inverse=True)
-    codes[rows] = numbers.reshape(-1) + small  # the numbers below are those of small messages, one after the other
+    codes[rows] = numbers.reshape(-1) + small  # lower numbers belong to small messages
     return codes, len(found) + small

@@ -1,6 +1,8 @@
-"""What a person has to know of how a ledger was judged, as sentences.
+"""The audit engine: check every bucket, re-check runs that need context, merge the results.
 
-The audit: a pass over every bucket, a second look at those runs that ask for one, and one result.
+A first pass over all buckets gives partial results. Merging them shows the lanes and links that cross buckets. A second
+pass checks again those runs whose result depends on another bucket. The remarks of the result tell the reader about
+inferred deadlines, clock tolerances and guarantees without effect.
 """
 
 from __future__ import annotations
@@ -95,20 +97,28 @@ __all__ = [
 ]
 
 MAX_NAMED = 3
-"""Maximum number of promises, and of clocks, that are named."""
+"""Maximum number of guarantees and clocks named in a remark."""
 
 
 def build_remarks(lanes: pa.Table, known: LaneContext) -> tuple[str, ...]:
-    """Return how a ledger was judged where its reader could take it otherwise.
+    """Build remarks about inferred deadlines, clock tolerances and guarantees without effect.
 
-    By which time deadlines are judged where no window is declared, by how much clocks may be wrong, and which promises
-    are of no lane that there is. ``lanes``: the figures of lanes.
+    Args:
+        lanes: Figures of the lanes, a row a lane.
+        known: Windows and guarantees of the audit.
+
+    Returns:
+        One sentence a remark.
     """
     every = table_lanes(lanes)
-    return (*_ends(every, known), *_clocks(known.promises), *_of_no_lane(every, known.promises))
+    return (
+        *_inferred_deadlines(every, known),
+        *_clock_tolerances(known.promises),
+        *_unused_guarantees(every, known.promises),
+    )
 
 
-def _ends(lanes: list[Lane], known: LaneContext) -> list[str]:
+def _inferred_deadlines(lanes: list[Lane], known: LaneContext) -> list[str]:
     found, holes = set(), False
     for lane in lanes:
         limit, _ = known.promises.deadline(lane)
@@ -119,52 +129,54 @@ def _ends(lanes: list[Lane], known: LaneContext) -> list[str]:
     times = sorted(end for end in found if end is not None)
     if not times:
         return []
-    span = " to ".join(dict.fromkeys((_moment(times[0]), _moment(times[-1]))))
+    span = " to ".join(dict.fromkeys((_format_time(times[0]), _format_time(times[-1]))))
     if holes:
         return [f"Deadlines are judged at the ends of the windows that the rows show (until {span}): none is declared."]
     arrivals = " with arrivals" if any(known.windows.declares(lane[2], lane) for lane in lanes) else ""
     return [f"Deadlines are judged by the last time of the input ({span}): no window{arrivals} is declared."]
 
 
-def _moment(time: int) -> str:
+def _format_time(time: int) -> str:
     try:
         return f"{format_moment(EPOCH + timedelta(microseconds=time))} UTC"
     except OverflowError:  # no calendar has it
         return f"{time // 1_000_000:,} s after 1970"
 
 
-def _clocks(promises: LanePromises) -> list[str]:
+def _clock_tolerances(promises: LanePromises) -> list[str]:
     chains = sorted({row["source"] or "" for row in promises.rows if row["promise"] == CLOCK_TOLERANCE})
     found = [(chain, promises.tolerance(chain or None)) for chain in chains]
     named = [f"{shorten_name(of) or 'every chain'} {micros / 1e6:,.6g} s" for of, micros in found if micros]
-    return [f"Clocks may be wrong, and messages early by as much: {_some(named)}."] if named else []
+    return [f"Clocks may be wrong, and messages early by as much: {_join_names(named)}."] if named else []
 
 
-def _of_no_lane(lanes: list[Lane], promises: LanePromises) -> list[str]:
-    """Of a lake that Causeway ran it is no mistake that a chain or a lane has no messages, nor of a kind of input that
-    one of its protocols has none."""
+def _unused_guarantees(lanes: list[Lane], promises: LanePromises) -> list[str]:
+    """Remark on guarantees of lanes without rows.
+
+    Guarantees that Causeway's own runs declare are exempt: an unused chain, lane or kind of input is no mistake there.
+    """
     chains, names = ({lane[at] for lane in lanes for at in places} | {None} for places in ((1, 2), (3,)))
     unmet: list[str] = []
     for row in promises.rows:
         known = row["source"] in chains and row["destination"] in chains and row["lane"] in names
         if not known and row["stated_by"] != REPORTER_COLUMN:
-            unmet.append(f"{shorten_name(row['promise'])} of {_name(row_lane(row))}")
-    return [f"Promises without effect, as the input has no such chain or lane: {_some(unmet)}."] if unmet else []
+            unmet.append(f"{shorten_name(row['promise'])} of {_format_names(row_lane(row))}")
+    return [f"Promises without effect, as the input has no such chain or lane: {_join_names(unmet)}."] if unmet else []
 
 
-def _name(names: tuple[str | None, ...]) -> str:
+def _format_names(names: tuple[str | None, ...]) -> str:
     given = zip(LANE, names, strict=True)
     return ", ".join(f"{name} {value!r}" for name, value in given if value is not None)
 
 
-def _some(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     each = list(dict.fromkeys(names))
     more = f" and {len(each) - MAX_NAMED:,} more" if len(each) > MAX_NAMED else ""
     return ", ".join(each[:MAX_NAMED]) + more
 
 
 THREADS = 2
-"""Buckets that are checked at once: most of a pass runs without the interpreter's lock."""
+"""Number of buckets checked at once; most of a pass runs without the interpreter lock."""
 
 PROMISE_CHECKS = {
     "order": ("ordered_sends", "ordered_receives", "ordered_acknowledgements"),
@@ -175,10 +187,10 @@ PROMISE_CHECKS = {
     "back_pressure": ("capacity",),
     "causal_order": ("causal",),
 }
-"""Checks that look at those lanes only that promise something, and what."""
+"""Checks that apply only to lanes with certain guarantees."""
 
 REMARKED_COUNTS = "audit"
-"""Who states that the heights of a chain began anew, where an audit notices it."""
+"""Reporter name of restarted chains that the audit itself detects."""
 
 SUMS = ("sent", "received", "refunded", "pending")
 REPORTED_SUMS = ("sent", "received", "fees", "refunded", "pending")
@@ -186,14 +198,18 @@ REPORTED_SUMS = ("sent", "received", "fees", "refunded", "pending")
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What came of an audit: the checks by name, and tables.
+    """Result of an audit: the checks by name, and tables.
 
-    ``violations`` (``VIOLATIONS_SCHEMA``): the findings; ``completeness``: what the input covers; ``lanes``:
-    figures of each lane; ``sums``: what was sent, received, paid out of messages (``fees``), refunded and is pending of
-    each lane and asset, and ``difference``: sent - received - fees - refunded - pending, as decimal digits; ``abroad``:
-    what left a chain for another one and came back, of each asset; ``counts`` (``COUNTS_SCHEMA``): how many findings
-    each lane has of a check, verdict and reason, also of those that are not named. ``remarks``: sentences on how it was
-    judged.
+    Attributes:
+        checks: Verdict of each check.
+        violations: Named findings (``VIOLATIONS_SCHEMA``).
+        completeness: Coverage of the input.
+        lanes: Figures of each lane.
+        sums: Amounts of each lane and asset as decimal digits: sent, received, paid out (``fees``), refunded, pending,
+            and ``difference`` = sent - received - fees - refunded - pending.
+        abroad: Amounts of each asset that left a chain for another one and came back.
+        counts: Number of findings by lane, check, verdict and reason (``COUNTS_SCHEMA``), including unnamed ones.
+        remarks: Sentences about assumptions of the audit.
     """
 
     checks: dict[str, CheckVerdict]
@@ -207,32 +223,32 @@ class AuditResult:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict of all checks together."""
+        """Verdict of all checks combined."""
         return combine_verdicts(self.checks.values())
 
     @property
     def holds(self) -> bool:
-        """Return whether no check is violated."""
+        """True if no check failed."""
         return self.verdict is not Verdict.FAILED
 
     def sentence(self, *names: str) -> str:
-        """Return the verdict as a sentence; ``names``: of these checks alone."""
+        """Return the verdict of all or the named checks as a sentence."""
         chosen = [self.checks[name] for name in names or self.checks]
         rows = self.counts.filter(pc.is_in(self.counts["check"], pa.array([check.name for check in chosen])))
         return verdict_sentence(chosen, [format_lane(lane) or "no lane" for lane in unknown_lanes(rows.to_pylist())])
 
 
 RunResults = Mapping[int, Collection[int]]
-"""Of some buckets the numbers of runs."""
+"""Run numbers by bucket."""
 
 BucketCheck = Callable[
     [LaneContext, dict[PieceKey, PrecedingPositions], RunResults | None], Mapping[tuple[int, int], RunResult]
 ]
-"""Passes over buckets: given what is known and, in a second look, the places before pieces and which runs of which
-buckets are looked at; returns by bucket and run what each shows."""
+"""A pass over buckets: takes the context, the positions before pieces and, in a second pass, the runs to check.
+It returns results by bucket and run."""
 
 ChainCheck = Callable[[ObservedWindowTable], Iterable[ChainAssertions]]
-"""Looks at the headers and watermarks of all buckets, given what the input covers."""
+"""A pass over the headers and watermarks of all buckets, given the observed windows."""
 
 
 def audit_ledger_rows(
@@ -244,25 +260,27 @@ def audit_ledger_rows(
     value: Sequence[Callable[[], pa.Table]] = (),
     end: int | None = None,
 ) -> AuditResult:
-    """Check a ledger.
+    """Audit a ledger given as readers of its buckets.
 
     Args:
-        buckets: what reads each bucket: its rows (``LEDGER_SCHEMA``) in the order of the ledger, whole or in parts. It
-            is called a second time where a bucket cannot be judged before all were seen.
-        observed: windows that the input covers (``OBSERVED_SCHEMA``).
-        promises: what lanes promise (``PROMISES_SCHEMA``).
-        limit: how many findings of one lane, check and reason are named; all are counted.
-        stated: what reads the headers and the watermarks of each bucket (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
-        value: what reads the movements of value of each bucket (``VALUE_SCHEMA``), if there are any: those of a message
-            are in the bucket of its rows.
-        end: the last time of any row, in microseconds, None: none has a time. Where no window is declared, deadlines
-            are judged by it.
+        buckets: Reads each bucket: its rows (``LEDGER_SCHEMA``) in ledger order, whole or in parts. A reader is called
+            again if its bucket needs a second pass.
+        observed: Windows that the input covers (``OBSERVED_SCHEMA``).
+        promises: Guarantees of lanes (``PROMISES_SCHEMA``).
+        limit: Maximum number of named findings of one lane, check and reason; all are counted.
+        stated: Reads the headers and watermarks of each bucket (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
+        value: Reads the movements of value of each bucket (``VALUE_SCHEMA``); empty if there are none. Movements lie in
+            the bucket of their message.
+        end: Last time of any row, in microseconds, or None. It is the deadline reference without declared windows.
+
+    Returns:
+        The result of the audit.
 
     Raises:
-        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
+        InvalidInput: An event or kind is unknown, or rows are out of ledger order.
     """
 
-    def look(
+    def check_buckets(
         known: LaneContext, before: dict[PieceKey, PrecedingPositions], only: RunResults | None
     ) -> Mapping[tuple[int, int], RunResult]:
         def one(bucket: int) -> list[RunResult]:
@@ -273,19 +291,19 @@ def audit_ledger_rows(
         with ThreadPoolExecutor(THREADS) as threads:
             return number_runs(numbers, threads.map(one, numbers), only, limit)
 
-    def look_at_chains(windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
+    def check_chains(windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
         with ThreadPoolExecutor(THREADS) as threads:
-            return [*threads.map(partial(_stated_of, windows=windows, limit=limit), stated)]
+            return [*threads.map(partial(_check_chain_bucket, windows=windows, limit=limit), stated)]
 
-    meet = LocalJoiner(lambda bucket: buckets[bucket](), _threads)
-    return audit_with(look, observed, promises, limit, look_at_chains, meet, end=end)
+    joiner = LocalJoiner(lambda bucket: buckets[bucket](), _threads)
+    return audit_with(check_buckets, observed, promises, limit, check_chains, joiner, end=end)
 
 
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS)
 
 
-def _stated_of(
+def _check_chain_bucket(
     read: Callable[[], tuple[pa.Table, pa.Table]], windows: ObservedWindowTable, limit: int
 ) -> ChainAssertions:
     headers, watermarks = read()
@@ -301,16 +319,29 @@ def audit_table(
     watermarks: pa.Table | None = None,
     value: pa.Table | None = None,
 ) -> AuditResult:
-    """Check a ledger whose rows, in any order, are one table in memory, and so are its headers, watermarks and
-    movements of value; otherwise as ``audit``. Chains whose heights began anew are noticed.
+    """Audit a ledger held in memory, with rows in any order, and detect restarted chains.
 
-    Columns of the tables may be of other types that hold the same values, and those missing that can be null. Raises
-    ``InvalidInput`` for what does not fit.
+    Column types may differ if they hold the same values; nullable columns may be missing.
+
+    Args:
+        rows: Rows of the ledger (``LEDGER_SCHEMA``).
+        observed: Windows that the input covers (``OBSERVED_SCHEMA``).
+        promises: Guarantees of lanes (``PROMISES_SCHEMA``).
+        limit: Maximum number of named findings of one lane, check and reason.
+        headers: Headers of chains (``HEADERS_SCHEMA``), or None.
+        watermarks: Watermarks of lanes (``WATERMARKS_SCHEMA``), or None.
+        value: Movements of value (``VALUE_SCHEMA``), or None.
+
+    Returns:
+        The result of the audit.
+
+    Raises:
+        InvalidInput: A table does not fit its schema.
     """
     in_order = deduplicate_statements(conform_table(rows, LEDGER_SCHEMA, "rows"))
-    given = (headers, HEADERS_SCHEMA, "headers"), (watermarks, WATERMARKS_SCHEMA, "watermarks")
+    inputs = (headers, HEADERS_SCHEMA, "headers"), (watermarks, WATERMARKS_SCHEMA, "watermarks")
     chains, marks = (
-        schema.empty_table() if table is None else conform_table(table, schema, what) for table, schema, what in given
+        schema.empty_table() if table is None else conform_table(table, schema, name) for table, schema, name in inputs
     )
     moved = VALUE_SCHEMA.empty_table() if value is None else conform_table(value, VALUE_SCHEMA, "value")
     observed = conform_table(observed, OBSERVED_SCHEMA, "observed")
@@ -323,7 +354,7 @@ def audit_table(
 
 
 def latest_time(times: pa.ChunkedArray) -> int | None:
-    """Return the last of some times, in microseconds, None if none is seen."""
+    """Return the latest non-null time in microseconds, or None."""
     found: int | None = pc.max(times.cast(pa.int64())).as_py()
     return found
 
@@ -337,39 +368,51 @@ def audit_with(
     meet: BucketJoiner | None = None,
     end: int | None = None,
 ) -> AuditResult:
-    """Check a ledger of which ``look`` passes over the buckets, and ``look_at_chains`` over their headers and
-    watermarks, wherever they are; ``meet``: lets rows of different buckets meet (None: nothing is answered over lanes,
-    and ``back_pressure`` finds nothing); ``end``: the last time of any
-    row, in microseconds (None: none has a time); otherwise as ``audit``."""
+    """Audit a ledger with given passes over its buckets.
+
+    Args:
+        look: Pass over the rows of buckets.
+        observed: Windows that the input covers (``OBSERVED_SCHEMA``).
+        promises: Guarantees of lanes (``PROMISES_SCHEMA``).
+        limit: Maximum number of named findings of one lane, check and reason.
+        look_at_chains: Pass over headers and watermarks, or None.
+        meet: Joins rows of different buckets. Without it, replies across lanes and ``back_pressure`` are not checked.
+        end: Last time of any row, in microseconds, or None.
+
+    Returns:
+        The result of the audit.
+    """
     known = LaneContext(ObservedWindowTable(observed, end), LanePromises(promises))
     parts = () if look_at_chains is None else look_at_chains(known.windows)
-    stated = merge_assertions([*parts], known.windows, limit)
-    passed = dict(sorted(look(known, {}, None).items())) or {(0, 0): empty_result(known)}
-    joined = merge_lanes(pa.concat_tables([each.pieces for each in passed.values()]), known)
-    again = set(_runs_of("pieces", joined.again, passed))
-    behind = [*zip(_runs_of("pieces", joined.behind, passed), joined.behind.values(), strict=True)]
-    again |= {run for run, each in passed.items() if each.asks}
-    causal = compare_links(pa.concat_tables([each.links for each in passed.values()]), known.promises)
-    again |= {*_runs_of("links", causal.rows, passed)}
-    meeting = None if meet is None else plan_joins(passed, known, limit)
-    met = MergedResult.of(meeting, meet, limit) if meeting is not None and meet is not None else MergedResult.nothing()
-    asked = _candidates(passed.values(), joined, known)
-    lanes_asked = {lane for lanes in asked.values() for lane in lanes}
+    assertions = merge_assertions([*parts], known.windows, limit)
+    results = dict(sorted(look(known, {}, None).items())) or {(0, 0): empty_result(known)}
+    joined = merge_lanes(pa.concat_tables([each.pieces for each in results.values()]), known)
+    again = set(_runs_of("pieces", joined.again, results))
+    behind = [*zip(_runs_of("pieces", joined.behind, results), joined.behind.values(), strict=True)]
+    again |= {run for run, each in results.items() if each.asks}
+    causal = compare_links(pa.concat_tables([each.links for each in results.values()]), known.promises)
+    again |= {*_runs_of("links", causal.rows, results)}
+    plan = None if meet is None else plan_joins(results, known, limit)
+    cross_bucket = (
+        MergedResult.of(plan, meet, limit) if plan is not None and meet is not None else MergedResult.nothing()
+    )
+    shared_groups = _candidates(results.values(), joined, known)
+    shared_lanes = {lane for lanes in shared_groups.values() for lane in lanes}
     again |= {
-        run for run, each in passed.items() if lanes_asked and not lanes_asked.isdisjoint(table_lanes(each.lanes))
+        run for run, each in results.items() if shared_lanes and not shared_lanes.isdisjoint(table_lanes(each.lanes))
     }
-    carried = resolve_continuations(each.carried for each in passed.values())
+    carried = resolve_continuations(each.carried for each in results.values())
     if carried is None or len(carried.names):
-        again |= {run for run, each in passed.items() if pc.sum(each.lanes["open"]).as_py()}
-    reached = merge_reached_heights(each.reached for each in passed.values())
+        again |= {run for run, each in results.items() if pc.sum(each.lanes["open"]).as_py()}
+    reached = merge_reached_heights(each.reached for each in results.values())
     if reached is None or reached:
-        again |= {run for run, each in passed.items() if each.waits}
+        again |= {run for run, each in results.items() if each.waits}
     known = LaneContext(
         known.windows,
         known.promises,
         joined.sent,
         complete=True,
-        shared=frozenset(asked),
+        shared=frozenset(shared_groups),
         misplaced=causal.misplaced,
         carried=carried,
         reached=reached,
@@ -378,20 +421,22 @@ def audit_with(
         only: dict[int, list[int]] = {}
         for bucket, number in sorted(again):
             only.setdefault(bucket, []).append(number)
-        passed |= look(known, joined.before, only)
-    shared = find_shared_numbers(asked, [each.numbers for each in passed.values()])
-    left = [each for run, each in behind if run not in again]
-    return _result([*passed.values()], joined, left, stated, met, shared, undecided_links(causal), known, limit)
+        results |= look(known, joined.before, only)
+    shared = find_shared_numbers(shared_groups, [each.numbers for each in results.values()])
+    unresolved = [each for run, each in behind if run not in again]
+    return _result(
+        [*results.values()], joined, unresolved, assertions, cross_bucket, shared, undecided_links(causal), known, limit
+    )
 
 
 def _runs_of(table: str, rows: Iterable[int], passed: Mapping[tuple[int, int], RunResult]) -> list[tuple[int, int]]:
-    """Return the run of each of some rows, given as positions in the tables of all runs together."""
+    """Return the run of each row, given as positions in the concatenated tables of all runs."""
     runs, ends = list(passed), np.cumsum([getattr(each, table).num_rows for each in passed.values()])
     return [runs[at] for at in np.searchsorted(ends, [*rows], side="right").tolist()]
 
 
 def _candidates(passed: Iterable[RunResult], joined: MergedLanes, known: LaneContext) -> dict[LaneGroup, set[Lane]]:
-    """Return the groups of lanes that may share their numbers."""
+    """Return groups of lanes that may share one sequence of numbers."""
     missing: dict[Lane, int] = {lane: numbers[0] for lane, numbers in joined.missing.items()}
     lacking = pa.concat_tables([each.lanes.select([*LANE, "missing"]) for each in passed])
     lacking = lacking.filter(pc.greater(lacking["missing"], pa.scalar(0, lacking["missing"].type)))
@@ -403,22 +448,31 @@ def _candidates(passed: Iterable[RunResult], joined: MergedLanes, known: LaneCon
 def number_runs(
     buckets: Iterable[int], passed: Iterable[list[RunResult]], only: RunResults | None, limit: int = LIMIT
 ) -> dict[tuple[int, int], RunResult]:
-    """Return what runs show by bucket and run, from what the runs of each bucket show (``only``: of these runs), with
-    the findings that may be named."""
-    gathered = PartialResults(limit)
+    """Key run results by bucket and run, and limit the named findings.
+
+    Args:
+        buckets: Bucket numbers.
+        passed: Run results of each bucket.
+        only: Run numbers by bucket of a second pass; None for all runs.
+        limit: Maximum number of named findings of one lane, check and reason.
+
+    Returns:
+        Results by (bucket, run).
+    """
+    collected = PartialResults(limit)
     for bucket, runs in zip(buckets, passed, strict=True):
         numbers = range(len(runs)) if only is None else sorted(only[bucket])
         for number, each in zip(numbers, runs, strict=True):
-            gathered.add((bucket, number), each)
-    return gathered.runs
+            collected.add((bucket, number), each)
+    return collected.runs
 
 
 def _result(
     passed: list[RunResult],
     joined: MergedLanes,
     behind: list[tuple[Lane, EventTriple]],
-    stated: ChainAssertions,
-    met: MergedResult,
+    assertions: ChainAssertions,
+    cross_bucket: MergedResult,
     shared: SharedNumbers,
     undecided: tuple[pa.Table, pa.Table],
     known: LaneContext,
@@ -431,18 +485,26 @@ def _result(
         lanes,
         known,
     )
-    findings, counts = met.without(findings), met.without(counts)
-    away = check_backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
-    counts = pa.concat_tables([counts, _each(joined.findings)])
+    findings, counts = cross_bucket.without(findings), cross_bucket.without(counts)
+    backing = check_backing(pa.concat_tables([each.abroad for each in passed]), known.windows)
+    counts = pa.concat_tables([counts, _to_counts(joined.findings)])
     gaps = shared.findings()
-    findings = _unshared(pa.concat_tables([findings, joined.findings]), shared)
-    every = [findings, gaps, stated.findings, met.findings, away.findings, undecided[0]]
+    findings = _drop_shared_gaps(pa.concat_tables([findings, joined.findings]), shared)
+    every = [findings, gaps, assertions.findings, cross_bucket.findings, backing.findings, undecided[0]]
     violations = select_findings(pa.concat_tables(every), limit)
-    counts = _unshared(counts, shared)
-    counts = pa.concat_tables([counts, _each(gaps), stated.counts, met.counts, away.counts, undecided[1]])
-    flying = count_examined(lanes, known.promises)
-    looked_at = [*(each.examined for each in passed), stated.examined, flying, met.examined, away.examined]
-    examined = pa.concat_tables(looked_at)
+    counts = _drop_shared_gaps(counts, shared)
+    counts = pa.concat_tables(
+        [counts, _to_counts(gaps), assertions.counts, cross_bucket.counts, backing.counts, undecided[1]]
+    )
+    inflight = count_examined(lanes, known.promises)
+    examined_tables = [
+        *(each.examined for each in passed),
+        assertions.examined,
+        inflight,
+        cross_bucket.examined,
+        backing.examined,
+    ]
+    examined = pa.concat_tables(examined_tables)
     lanes = _with_shared(_lanes(lanes, joined, behind), shared)
     sides = pa.concat_tables([each.sides for each in passed])
     return AuditResult(
@@ -451,20 +513,20 @@ def _result(
         build_completeness(sides, lanes, known.windows),
         lanes,
         _sums(pa.concat_tables([each.sums for each in passed]), pa.concat_tables([each.fees for each in passed])),
-        away.abroad,
-        _added_up(counts),
+        backing.abroad,
+        _sum_counts(counts),
         build_remarks(lanes, known),
     )
 
 
-def _added_up(counts: pa.Table) -> pa.Table:
-    """Return how many findings each lane has, a row a lane, check, verdict and reason (``COUNTS_SCHEMA``)."""
+def _sum_counts(counts: pa.Table) -> pa.Table:
+    """Sum findings by lane, check, verdict and reason (``COUNTS_SCHEMA``)."""
     found = counts.group_by(COUNTS_SCHEMA.names[:-1]).aggregate([("count", "sum")])
     return found.rename_columns(COUNTS_SCHEMA.names).cast(COUNTS_SCHEMA)
 
 
-def _unshared(found: pa.Table, shared: SharedNumbers) -> pa.Table:
-    """Return findings or counts without what is missing on single lanes of those that share their numbers."""
+def _drop_shared_gaps(found: pa.Table, shared: SharedNumbers) -> pa.Table:
+    """Drop gaps of single lanes that belong to a shared sequence of numbers."""
     if not shared.lanes or not found.num_rows:
         return found
     of_lane = np.array([lane in shared.lanes for lane in table_lanes(found)], bool)
@@ -473,7 +535,7 @@ def _unshared(found: pa.Table, shared: SharedNumbers) -> pa.Table:
 
 
 def _with_shared(lanes: pa.Table, shared: SharedNumbers) -> pa.Table:
-    """Return the figures of lanes, in which what is missing of shared numbers is of a lane without a destination."""
+    """Attribute gaps of shared numbers to a lane without a destination."""
     if not shared.lanes:
         return lanes
     rows = lanes.to_pylist()
@@ -494,9 +556,11 @@ def _with_shared(lanes: pa.Table, shared: SharedNumbers) -> pa.Table:
 def _check(name: str, counts: pa.Table, examined: pa.Table, violations: pa.Table) -> CheckVerdict:
     own = counts.filter(pc.equal(counts["check"], name)).group_by(["verdict", "reason"]).aggregate([("count", "sum")])
     reasons = {(row["verdict"], row["reason"]): row["count_sum"] for row in own.to_pylist()}
-    looked = examined.filter(pc.equal(examined["check"], name))
-    lanes = looked.group_by(list(LANE)).aggregate([]).num_rows
-    return _with_reasons(CheckVerdict(name, pc.sum(looked["count"]).as_py() or 0, lanes, 0, 0), reasons, violations)
+    own_examined = examined.filter(pc.equal(examined["check"], name))
+    lanes = own_examined.group_by(list(LANE)).aggregate([]).num_rows
+    return _with_reasons(
+        CheckVerdict(name, pc.sum(own_examined["count"]).as_py() or 0, lanes, 0, 0), reasons, violations
+    )
 
 
 def _with_reasons(check: CheckVerdict, reasons: Mapping[tuple[str, str], int], violations: pa.Table) -> CheckVerdict:
@@ -517,7 +581,7 @@ def _with_reasons(check: CheckVerdict, reasons: Mapping[tuple[str, str], int], v
 
 
 def earliest_finding(rows: pa.Table) -> dict[str, Any] | None:
-    """Return the earliest of some findings: by time, then by height, then in their order; None of none."""
+    """Return the earliest finding by time, then height, then row, or None."""
     if not rows.num_rows:
         return None
     keys = rows.select(["time", "height"]).append_column("row", pa.array(np.arange(rows.num_rows)))
@@ -527,19 +591,27 @@ def earliest_finding(rows: pa.Table) -> dict[str, Any] | None:
 
 
 def add_findings(found: AuditResult, more: pa.Table, limit: int = LIMIT) -> AuditResult:
-    """Return an audit with more findings, all of which count: ``more`` has the columns of ``VIOLATIONS_SCHEMA`` but for
-    ``example``."""
+    """Add findings of another source to an audit.
+
+    Args:
+        found: The result of an audit.
+        more: Findings, with the columns of ``VIOLATIONS_SCHEMA`` except ``example``.
+        limit: Maximum number of named findings of one lane, check and reason.
+
+    Returns:
+        A new result.
+    """
     before = found.violations.select(VIOLATIONS_SCHEMA.names[:-1])
     violations = select_findings(pa.concat_tables([before, more.cast(before.schema)]), limit)
     checks = dict(found.checks)
     for name, reasons in _reasons_of(more).items():
         checks[name] = _with_reasons(checks[name], reasons + Counter(checks[name].reasons), violations)
-    counts = _added_up(pa.concat_tables([found.counts, _each(more)]))
+    counts = _sum_counts(pa.concat_tables([found.counts, _to_counts(more)]))
     return replace(found, checks=checks, violations=violations, counts=counts)
 
 
-def _each(findings: pa.Table) -> pa.Table:
-    """Return findings as counts: each is one."""
+def _to_counts(findings: pa.Table) -> pa.Table:
+    """Convert findings to counts of one."""
     one = pa.array(np.ones(findings.num_rows, np.int64))
     return findings.select(COUNTS_SCHEMA.names[:-1]).append_column("count", one).cast(COUNTS_SCHEMA)
 
@@ -552,7 +624,7 @@ def _reasons_of(findings: pa.Table) -> dict[str, Counter[tuple[str, str]]]:
 
 
 def _lanes(tables: pa.Table, joined: MergedLanes, behind: list[tuple[Lane, EventTriple]]) -> pa.Table:
-    """Return the figures of each lane, with what is missing between its pieces or out of order because of others."""
+    """Sum the figures of each lane, with gaps and disorder between its pieces."""
     aggregates = [*((name, "sum") for name in FIGURES), *((name, "min") for name in OLDEST)]
     summed = tables.group_by(list(LANE)).aggregate(aggregates)
     content: dict[str, Any] = {name: summed[name] for name in LANE}
@@ -571,7 +643,7 @@ def _lanes(tables: pa.Table, joined: MergedLanes, behind: list[tuple[Lane, Event
 
 
 def _sums(tables: pa.Table, fees: pa.Table) -> pa.Table:
-    """Return the sums of each lane and asset as decimal digits, and what they leave over."""
+    """Sum amounts by lane and asset as decimal digits, with their difference."""
     totals: dict[tuple[str | None, ...], dict[str, int]] = {}
     keys = (*LANE, "asset")
     for row in tables.to_pylist():

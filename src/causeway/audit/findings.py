@@ -1,7 +1,4 @@
-"""What a check names: rows of a run, and the table of findings.
-
-What the checks of headers and watermarks share: which rows count, and findings about them as tables.
-"""
+"""Findings of checks, as rows of a run and as tables."""
 
 from __future__ import annotations
 
@@ -64,17 +61,16 @@ VIOLATIONS_SCHEMA = pa.schema(
         pa.field("example", pa.string(), nullable=False),
     ]
 )
-"""One row a finding: what a check names, with its ``verdict`` (``VIOLATED``, ``UNKNOWN``, ``NOTED``) and ``reason``.
+"""One row a finding, with its ``verdict`` (``VIOLATED``, ``UNKNOWN``, ``NOTED``) and ``reason``.
 
-``index``: of the message, or of the first that is missing. From ``event`` to ``detail``: the row that is named,
-null where the finding is about a message or a run of them. ``magnitude``: how bad it is, in ``unit``
-(``microseconds``, ``messages``, ``units`` of an asset), rounded to a float; null: it has none; ``size``: the same as
-decimal digits, where all of them are known. From ``stated_by`` on: where the
-row stands in the input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
+``index``: of the message, or the first missing one. ``event`` to ``detail``: the named row, null for a finding about a
+message or several. ``magnitude``: its size in ``unit`` (``microseconds``, ``messages``, ``units`` of an asset), rounded
+to a float, or null; ``size``: the same as decimal digits where exact. From ``stated_by`` on: origin of the row in the
+input. ``example``: ``first`` of its lane and reason, ``worst``, or ``both``."""
 
 
 def to_findings_table(content: dict[str, pa.Array] | None) -> pa.Table:
-    """Return columns as a table of findings, without ``example``; None: an empty one."""
+    """Build a table of findings without ``example``; None: an empty one."""
     schema = VIOLATIONS_SCHEMA.remove(len(VIOLATIONS_SCHEMA) - 1)
     if content is None:
         return schema.empty_table()
@@ -85,7 +81,7 @@ def to_findings_table(content: dict[str, pa.Array] | None) -> pa.Table:
 
 
 def format_magnitudes(magnitude: Array) -> dict[str, pa.Array]:
-    """Return how bad findings are as columns: of whole numbers all digits, too; NaN: not known."""
+    """Return magnitudes as columns, with exact digits for integers; NaN: unknown."""
     size = magnitude.astype(np.float64)
     whole = np.issubdtype(magnitude.dtype, np.integer)
     exact = pa.array(magnitude).cast(pa.string()) if whole else pa.nulls(len(size), pa.string())
@@ -93,9 +89,18 @@ def format_magnitudes(magnitude: Array) -> dict[str, pa.Array]:
 
 
 class Finding(NamedTuple):
-    """Rows that a check names for one reason. ``from_index``: that of the first missing message instead of the row's
-    own; ``magnitude``: how bad each is, whole numbers where all digits are known, NaN: not known; ``placed``: whether
-    it is about the row itself, and not only about its message."""
+    """Rows that a check names for one reason.
+
+    Attributes:
+        check: Name of the check.
+        verdict: ``VIOLATED``, ``UNKNOWN`` or ``NOTED``.
+        reason: Name of the reason.
+        rows: Rows of the run.
+        magnitude: Size of each finding, integers if exact, NaN: unknown; or None.
+        unit: Unit of the magnitude, or None.
+        from_index: Index of the first missing message, in place of the row's own; or None.
+        placed: The finding is about the row itself, not only about its message.
+    """
 
     check: str
     verdict: str
@@ -108,7 +113,13 @@ class Finding(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """One check on one bucket: of how many messages each lane's were examined, and what was found."""
+    """Result of one check on one run.
+
+    Attributes:
+        check: Name of the check.
+        examined: Number of examined messages by lane.
+        found: Findings.
+    """
 
     check: str
     examined: Ints
@@ -121,19 +132,25 @@ COUNTS_SCHEMA = pa.schema(
         pa.field("count", pa.int64()),
     ]
 )
-"""How many findings there are of a check, verdict, reason and lane."""
+"""Number of findings by check, verdict, reason and lane."""
 
 
 EVIDENCE_COLUMNS = ("index", "message_id", "chain", "height", "time", "source_file", "source_row", "event")
-"""By what the findings of a lane and reason are ordered where they are shown."""
+"""Display order of the findings of a lane and reason."""
 
 
 @dataclass(frozen=True)
 class AssertionFindings:
-    """Findings of one reason: ``rows`` of a table that they name, in their order there.
+    """Findings of one reason about rows of headers or watermarks.
 
-    ``magnitude`` in ``unit``; ``instead``: values of columns of ``VIOLATIONS_SCHEMA`` that are not those of the rows;
-    ``placed``: whether a finding is about the row itself, so that it says where that one stood in the input.
+    Attributes:
+        verdict: ``VIOLATED``, ``UNKNOWN`` or ``NOTED``.
+        reason: Name of the reason.
+        rows: The named rows, in order.
+        magnitude: Size of each finding, or None.
+        unit: Unit of the magnitude, or None.
+        instead: Values for columns of ``VIOLATIONS_SCHEMA`` that differ from those of the rows.
+        placed: The finding is about the row itself, and shows its origin.
     """
 
     verdict: str
@@ -147,8 +164,13 @@ class AssertionFindings:
 
 @dataclass(frozen=True)
 class PartialCheck:
-    """What came of one look: findings, how many of each kind there are, and the rows that go on to be compared with
-    those of other buckets."""
+    """Result of a check on a part of the rows.
+
+    Attributes:
+        findings: Findings.
+        counts: Number of findings of each kind.
+        ends: Rows to compare with those of other buckets.
+    """
 
     findings: pa.Table
     counts: pa.Table
@@ -158,30 +180,42 @@ class PartialCheck:
 def to_partial_check(
     check: str, rows: pa.Table, found: Sequence[AssertionFindings], ends: pa.Table, limit: int
 ) -> PartialCheck:
-    """Return findings as tables. ``rows``: in the order of their lanes, with the columns of ``LANE`` and those of
-    ``VIOLATIONS_SCHEMA`` that they have; ``limit``: so many of a lane and reason are named."""
+    """Convert findings to tables.
+
+    Args:
+        check: Name of the check.
+        rows: Rows in the order of their lanes, with columns of ``LANE`` and ``VIOLATIONS_SCHEMA``.
+        found: Findings about these rows.
+        ends: Rows to compare with those of other buckets.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        The tables.
+    """
     tables, counts = [to_findings_table(None)], [COUNTS_SCHEMA.empty_table()]
     for one in found:
         if not len(one.rows):
             continue
         lanes = _lane_runs(rows, one.rows)
         if len(one.rows) > limit:
-            one = _as_shown(one, rows, lanes)
+            one = _sort_evidence(one, rows, lanes)
         first, worst = select_top_findings(lanes, one.magnitude, limit)
         named = np.flatnonzero(first | worst)
         tables.append(_table(check, rows, one, named))
         starts = np.flatnonzero(np.diff(lanes, prepend=-1))
-        many = np.diff(np.append(starts, len(lanes)))
-        counts.append(_counts(check, one.verdict, one.reason, rows, one.rows[starts], many))
+        numbers = np.diff(np.append(starts, len(lanes)))
+        counts.append(_counts(check, one.verdict, one.reason, rows, one.rows[starts], numbers))
     return PartialCheck(pa.concat_tables(tables), pa.concat_tables(counts), ends)
 
 
-def _as_shown(found: AssertionFindings, rows: pa.Table, lanes: Array) -> AssertionFindings:
-    """Return the findings of each lane in the order in which they are shown, so that the first are the same of however
-    many buckets they come."""
+def _sort_evidence(found: AssertionFindings, rows: pa.Table, lanes: Array) -> AssertionFindings:
+    """Sort the findings of each lane in display order.
+
+    So the first ones are the same for every partition into buckets.
+    """
     named = rows.take(pa.array(found.rows))
-    shown = [name for name in EVIDENCE_COLUMNS if name in named.column_names]
-    keys = pa.table({"lane": pa.array(lanes), **{name: decode_texts(named[name]) for name in shown}})
+    columns = [name for name in EVIDENCE_COLUMNS if name in named.column_names]
+    keys = pa.table({"lane": pa.array(lanes), **{name: decode_texts(named[name]) for name in columns}})
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
     magnitude = None if found.magnitude is None else found.magnitude[order]
     instead = {name: values.take(pa.array(order)) for name, values in (found.instead or {}).items()}
@@ -189,14 +223,14 @@ def _as_shown(found: AssertionFindings, rows: pa.Table, lanes: Array) -> Asserti
 
 
 def count_rows(check: str, rows: pa.Table) -> pa.Table:
-    """Return how many rows there are of each lane, in the form of counts; they are in the order of their lanes."""
+    """Count the rows of each lane; rows are in the order of their lanes."""
     every = np.arange(rows.num_rows)
     starts = np.flatnonzero(np.diff(_lane_runs(rows, every), prepend=-1))
     return _counts(check, "", "", rows, every[starts], np.diff(np.append(starts, rows.num_rows)))
 
 
 def _lane_runs(rows: pa.Table, of: Array) -> Array:
-    """Return a number for each of some rows that changes where the lane does."""
+    """Return a number for each of some rows that changes with the lane."""
     if not len(of):
         return np.zeros(0, np.int64)
     codes = [NameCodes().codes(rows[name])[of] for name in LANE]
@@ -213,11 +247,11 @@ def _counts(check: str, verdict: str, reason: str, rows: pa.Table, at: Array, ma
 
 def _table(check: str, rows: pa.Table, found: AssertionFindings, named: Array) -> pa.Table:
     count = len(named)
-    taken = rows.take(pa.array(found.rows[named]))
+    named_rows = rows.take(pa.array(found.rows[named]))
     content = {}
     for name in VIOLATIONS_SCHEMA.names[:-1]:
-        if name in taken.column_names and (found.placed or name not in ("stated_by", "source_file", "source_row")):
-            content[name] = decode_texts(taken[name])
+        if name in named_rows.column_names and (found.placed or name not in ("stated_by", "source_file", "source_row")):
+            content[name] = decode_texts(named_rows[name])
         else:
             content[name] = pa.nulls(count)
     texts = {"check": check, "verdict": found.verdict, "reason": found.reason}
@@ -231,12 +265,12 @@ def _table(check: str, rows: pa.Table, found: AssertionFindings, named: Array) -
 
 
 def decode_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column with texts in the place of codes."""
+    """Return a column with texts in place of dictionary codes."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
 def number_texts(*columns: pa.ChunkedArray) -> list[Array]:
-    """Return a number for each text of several columns, equal where the texts are; -1 where it is null."""
+    """Assign numbers to the texts of several columns, equal for equal texts; -1 for null."""
     arrays = [decode_texts(column).combine_chunks().cast(pa.large_string()) for column in columns]
     whole = pa.concat_arrays(arrays)
     data, offsets = text_slices(whole)
@@ -247,7 +281,7 @@ def number_texts(*columns: pa.ChunkedArray) -> list[Array]:
 
 
 def is_reverted(rows: pa.Table) -> Bools:
-    """Return which rows say that a fork took something back."""
+    """Return a mask of rows that report a reversal by a fork."""
     status = rows["status"]
     if status.null_count == rows.num_rows:
         return np.zeros(rows.num_rows, dtype=bool)
@@ -255,10 +289,10 @@ def is_reverted(rows: pa.Table) -> Bools:
 
 
 def is_counted(back: Bools, about: Sequence[Array], turns: Sequence[Array]) -> Bools:
-    """Return which rows count.
+    """Return a mask of rows that count.
 
-    Rows that agree in ``about`` are about one thing. If one of those with the highest ``turns`` among them says that it
-    was taken ``back``, none of them counts; else those count that do not say it.
+    Rows with equal ``about`` describe one thing. If one of those with the highest ``turns`` reports a reversal
+    (``back``), none of them counts; otherwise all without a reversal count.
     """
     if not back.any():
         return np.ones(len(back), dtype=bool)

@@ -1,4 +1,4 @@
-"""An audit as JSON: for ``causeway audit``, with ``--follow`` too, and for pages."""
+"""An audit as JSON, for ``causeway audit`` (also with ``--follow``) and for pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ if TYPE_CHECKING:
 
 
 def row_to_json(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a row as JSON: times as text."""
+    """Convert a row to JSON, with times as text.
+
+    Args:
+        row: A row, or None.
+    """
     if row is None:
         return None
     return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row.items()}
 
 
 def check_to_json(check: CheckVerdict) -> dict[str, Any]:
-    """Return a check as JSON."""
+    """Convert a check to JSON.
+
+    Args:
+        check: Result of a check.
+    """
     return {
         "check": check.name,
         "verdict": check.verdict.value,
@@ -37,7 +45,11 @@ def check_to_json(check: CheckVerdict) -> dict[str, Any]:
 
 
 def verdicts_to_json(found: AuditResult) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of the checks that had something to examine, with how many findings each has."""
+    """Return the verdicts of examined checks, with their numbers of findings.
+
+    Args:
+        found: Result of an audit.
+    """
     return {
         name: {
             "verdict": check.verdict.value,
@@ -49,7 +61,11 @@ def verdicts_to_json(found: AuditResult) -> dict[str, dict[str, Any]]:
 
 
 def input_figures(found: AuditResult) -> dict[str, int]:
-    """Return how many lanes there are, of how many only one end was recorded, and how many indices are missing."""
+    """Return the number of lanes, of lanes with one recorded end, and of missing indices.
+
+    Args:
+        found: Result of an audit.
+    """
     from causeway.audit.backlog import count_lanes, count_one_sided_lanes
 
     missing = sum(found.lanes["missing"].to_pylist())

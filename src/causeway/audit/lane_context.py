@@ -1,4 +1,4 @@
-"""What is known of lanes beside the rows of one bucket, and what it says of messages that no row shows as sent."""
+"""Context of lanes beyond one bucket, and verdicts on messages without any sent row."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ from causeway.ledger.schema import LedgerEvent
 from causeway.ledger.windows import Lane, LanePromises, ObservedWindowTable
 
 UNDECIDED = "undecided"
-"""The reason of what is decided when all buckets were seen."""
+"""Reason of findings decided after all buckets."""
 
 NOT_SENT_YET = "not_sent_yet"
 
 OVERDUE_UNDECIDED = "overdue_undecided"
-"""The reason of an overdue message of a lane of which the other end may not have been recorded at all."""
+"""Reason of an overdue message in a lane whose other end may be unrecorded."""
 
 RECEIPT_NOT_COVERED = "receipt_not_covered"
 
 RECEIPT_UNDECIDED = "receipt_undecided"
-"""The reason of an acknowledged message without arrival where no window has arrivals: it is ``RECEIPT_NOT_COVERED``,
-or nothing where the destination of its lane was not recorded at all."""
+"""Reason of an acknowledged message without arrival outside of arrival windows: later ``RECEIPT_NOT_COVERED``, or
+dropped if the lane's destination is unrecorded."""
 
 UNDECIDED_PAID = "undecided_paid"
-"""The same of what was paid out of messages that no row shows."""
+"""Undecided reason of payments of unknown messages."""
 
 PAID_NOT_SENT = "paid_not_sent"
-"""What ``not_sent`` and ``not_sent_yet`` are of what was paid out of a message."""
+"""Reason in place of ``not_sent`` and ``not_sent_yet`` for payments."""
 
 
 class SentEnds(NamedTuple):
-    """The first and the last index that a lane is known to have sent, and when the last was sent (``NO_TIME``).
+    """Known sendings of a lane.
 
-    ``before``: of each piece of the lane, in their order, its first index and the latest time at which a message of the
-    pieces before it was sent (``NEVER``); empty where there are none.
+    Attributes:
+        first: First sent index.
+        last: Last sent index.
+        last_time: Send time of the last one; ``NO_TIME``: unknown.
+        before: For each piece in order: its first index, and the latest send time of earlier pieces (``MIN_DELAY``:
+            none).
     """
 
     first: int
@@ -52,32 +56,50 @@ class SentEnds(NamedTuple):
 
 
 class ContinuedNames(NamedTuple):
-    """Names of messages that others carry on, ascending, and the last time at which such another one was sent
-    (``NO_TIME``: not seen)."""
+    """Continued messages.
+
+    Attributes:
+        names: Names, ascending.
+        times: Last send time of a continuing message; ``NO_TIME``: unknown.
+    """
 
     names: Words
     times: Ints
 
 
 class ReachedHeights(NamedTuple):
-    """At each of some ``times`` and after it, ascending, the least height at which a chain received anything."""
+    """Least height of receipts on a chain at or after a time.
+
+    Attributes:
+        times: Times, ascending, int64 microseconds.
+        heights: Least height of a receipt at or after each time.
+    """
 
     times: Ints
     heights: Words
 
     def after(self, times: Ints) -> Words:
-        """Return the least height of a receipt after each time, ``NO_HEIGHT`` where there is none."""
+        """Return the least height of a receipt after each time, or ``NO_HEIGHT``."""
         found: Words = np.append(self.heights, NO_HEIGHT)[np.searchsorted(self.times, times, side="right")]
         return found
 
 
 @dataclass
 class LaneContext:
-    """What is known of lanes beside a bucket's rows: windows, promises and, in a second look, ``sent`` of each lane.
-    ``complete``: whether that is known; ``shared``: groups of lanes whose indices are asked for (``numbering``);
-    ``misplaced``: causal links of lanes; ``carried``: messages that others carry on (``carrying``);
-    ``reached``: how high chains were (``reached``); None, of these two: there is too much. All but windows and promises
-    is known in a second look alone."""
+    """Context of lanes beyond a bucket's rows.
+
+    All attributes but windows and guarantees are known in a second pass only.
+
+    Attributes:
+        windows: Windows that the input covers.
+        promises: Guarantees of lanes.
+        sent: Sendings by lane.
+        complete: The sendings are known.
+        shared: Candidate groups of lanes with shared numbers (``lane_order``).
+        misplaced: Misplaced causal links by lane.
+        carried: Continued messages; None: too many.
+        reached: Reached heights by chain; None: too many.
+    """
 
     windows: ObservedWindowTable
     promises: LanePromises
@@ -91,11 +113,11 @@ class LaneContext:
     reached: Mapping[str, ReachedHeights] | None = field(default_factory=dict)
 
     def second_pass_fields(self) -> dict[str, Any]:
-        """Return the fields that are known in a second look alone, by name."""
+        """Return the fields known only in a second pass, by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)[2:]}
 
     def second_pass_input(self, lanes: Iterable[Lane]) -> tuple[Any, ...]:
-        """Return the input of a second look at some lanes as a comparable value."""
+        """Return the input of a second pass over some lanes as a comparable value."""
         own = [(lane, self.sent.get(lane), self.misplaced.get(lane), self._heights.get(lane[2])) for lane in lanes]
         return own, self.complete, self.shared, self._carried_digest, self.reached is None
 
@@ -109,7 +131,7 @@ class LaneContext:
 
 
 def _digest(columns: Iterable[Array] | None) -> bytes:
-    """Return a digest of arrays, of None another than of empty ones."""
+    """Return a digest of arrays; None differs from empty ones."""
     found = sha256(b"" if columns is None else b"known")
     for column in columns or ():
         found.update(column.tobytes())
@@ -119,16 +141,22 @@ def _digest(columns: Iterable[Array] | None) -> bytes:
 def unsent_reason(
     known: LaneContext, lanes: Sequence[Lane], lane: Array, indexed: Bools, index: Array, time: Array
 ) -> Array:
-    """Return why nothing shows that messages were sent of which something else was seen.
+    """Return the reason why no sending is known of messages with other events.
 
-    ``not_sent_yet``, where sends are ordered and a message with a lower index was sent later than the time of the row.
-    ``not_sent``, where the windows would show the sending: those of the source have everything since its first block
-    or, where the lane is numbered and the index above the last one sent, since that one; until the time of the row.
+    ``not_sent_yet``: sends are ordered, and a lower index was sent later than the time of the row. ``not_sent``: the
+    windows would show the sending. Up to the time of the row, the windows of the source cover everything since its
+    first block. In a numbered lane with a higher index, coverage since the last known sending suffices.
 
     Args:
-        known: what lanes sent, too.
-        lanes, lane: the lanes, and which of them each row's is.
-        indexed, index, time: of rows; ``NO_TIME``: not seen.
+        known: Context with the sendings of lanes.
+        lanes: The lanes.
+        lane: Lane number of each row.
+        indexed: Mask of rows with an index.
+        index: Index of each row.
+        time: Time of each row; ``NO_TIME``: unknown.
+
+    Returns:
+        A reason for each row.
     """
     reasons = np.full(len(lane), "sends_not_covered", dtype=object)
     never = np.iinfo(np.int64).min
@@ -141,24 +169,24 @@ def unsent_reason(
         spans, sent = known.windows.of(own[1], own, LedgerEvent.SENT.value), known.sent.get(own)
         until = np.full(len(places), never if spans.all_until is None else spans.all_until, np.int64)
         if sent is not None:
-            its_index = index[places]
+            row_index = index[places]
             is_numbered = indexed[places] & ("numbered" in known.promises.of(own))
             end = spans.window_end(sent.last_time)
             if end is not None:
-                until = np.where(is_numbered & (its_index > np.uint64(sent.last)), np.maximum(until, end), until)
+                until = np.where(is_numbered & (row_index > np.uint64(sent.last)), np.maximum(until, end), until)
         covered = (time[places] != NO_TIME) & (time[places] <= until)
         reasons[places[covered]] = "not_sent"
         if sent is not None:
-            inside = is_numbered & (its_index >= np.uint64(sent.first)) & (its_index <= np.uint64(sent.last))
+            inside = is_numbered & (row_index >= np.uint64(sent.first)) & (row_index <= np.uint64(sent.last))
             reasons[places[inside]] = "missing_in_sequence"
-            reasons[places[is_numbered & (its_index < np.uint64(sent.first)) & ~covered]] = "before_first_sent"
+            reasons[places[is_numbered & (row_index < np.uint64(sent.first)) & ~covered]] = "before_first_sent"
             if sent.before and "ordered_sends" in known.promises.of(own):
-                at = np.searchsorted(np.array([first for first, _ in sent.before], np.uint64), its_index, side="right")
+                at = np.searchsorted(np.array([first for first, _ in sent.before], np.uint64), row_index, side="right")
                 latest = np.array([MIN_DELAY, *(time for _, time in sent.before)], np.int64)[at]
                 reasons[places[indexed[places] & (time[places] < latest)]] = NOT_SENT_YET
     return reasons
 
 
 def unsent_verdict(reason: str) -> str:
-    """Return the verdict that goes with a reason of ``why_unsent``."""
+    """Return the verdict of a reason of ``unsent_reason``."""
     return VIOLATED if reason in ("not_sent", NOT_SENT_YET) else UNKNOWN

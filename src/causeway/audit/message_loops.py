@@ -1,11 +1,7 @@
-"""Loops over the rows of messages: what each message comes to.
+"""Compiled loops over message rows: outcome, value, reverted events and late replies.
 
-Rows are sorted by message; message ``m`` has the rows ``starts[m]`` up to ``starts[m + 1]``. Heights, positions and
-times that were not seen are the largest value of their type, so they come last.
-
-A loop over events and the ``reverted`` rows that speak of them: which events are taken back.
-
-A loop over requests that were replied to in their own lanes: which replies were in time.
+Rows are sorted by message; message ``m`` has the rows ``starts[m]`` up to ``starts[m + 1]``. Unknown heights, positions
+and times are the maximum of their type, so that they sort last.
 """
 
 from __future__ import annotations
@@ -32,45 +28,44 @@ __all__ = ["mark_reverted"]
 SENT, COMMITTED, RECEIVED, EXECUTED, ANSWERED, ACKNOWLEDGED, TIMED_OUT = 0, 1, 3, 4, 5, 6, 8
 REVERTED, OBSERVED, FAILED, REFUNDED = 12, 13, 14, 15
 EVENTS = 18
-"""Events by their place in ``schema.Event``, and how many there are."""
+"""Number of events; the codes above are positions in ``schema.Event``."""
 
 NEEDED = (SENT, RECEIVED, ACKNOWLEDGED, TIMED_OUT, REFUNDED)
-"""Events that have a place among ``firsts``, whether there are any or not."""
+"""Events that always have a row in ``firsts``."""
 
 SMALL = 16
-"""Contents of a message of so many rows are compared with each other; of larger ones they were numbered before."""
+"""Maximum number of rows of a message for a pairwise comparison; larger ones have content codes."""
 
 MATCHED, UNSEEN, DIFFERS, NOT_SENT = 1, 2, 3, 4
-"""What a received row is: its content is that of a sent row, cannot be compared, is another; nothing was sent."""
+"""Status of a received row: content matches a sent row, is incomparable, differs; or nothing was sent."""
 
 REUSED, TIMEOUT_OBSERVED = 1, 2
-"""Flags of a message: its number was given to several contents; who observed it stopped waiting."""
+"""Flags of a message: several contents share its number; an observer stopped waiting."""
 
 AMOUNT_UNSEEN, ASSET_DIFFERS, MORE, LESS, REFUNDED_TOO, FROM_NOWHERE, EVEN = 1, 2, 3, 4, 5, 6, 7
-"""What the value of a message comes to; 0: it has no sent and no received row."""
+"""Value outcomes of a message; 0: it has neither a sent nor a received row."""
 
 IN, OUT, BACK, PENDING = 0, 1, 2, 3
-"""The four sums of a lane and an asset: sent, received, refunded, pending."""
+"""Indices of the four sums of a lane and an asset: sent, received, refunded, pending."""
 
 FAILURES = 1 << OutcomeInput.FAILED | 1 << OutcomeInput.ERRED
-"""Events, as bits, with which the effects of a message are undone."""
+"""Event bits that undo the effects of a message."""
 
 LIMBS = 5
-"""Words of a sum: amounts have four, and 2**64 amounts can be added."""
+"""Words of a sum: amounts have four, and the fifth allows 2**64 additions."""
 
 CODES, CODES_OUT = read_only_arrays("int32"), writable_arrays("int32")
 WORDS, WORD_ROWS = read_only_arrays("uint64"), read_only_arrays("uint64", 2)
 U8 = np.uint8
 NO_HEIGHT = np.uint64(0xFFFFFFFFFFFFFFFF)
 NO_TIME = np.int64(0x7FFFFFFFFFFFFFFF)
-LOW = np.uint64(0xFFFFFFFF)
 MAX_TIME_DIFFERENCE = np.int64(0x7FFFFFFFFFFFFFFF)
 MIN_TIME_DIFFERENCE = np.int64(-0x8000000000000000)
 
 
 @compile_loop(allocates=False)
 def is_restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
-    """Return whether the times of two rows contradict their heights, on a chain whose heights began anew."""
+    """Return True if times contradict heights of two rows on a restarted chain."""
     if chain[one] != chain[other] or not restarts[chain[one]]:
         return False
     if height[one] == NO_HEIGHT or height[other] == NO_HEIGHT or time[one] == NO_TIME or time[other] == NO_TIME:
@@ -82,7 +77,7 @@ def is_restarted(chain: Any, height: Any, time: Any, restarts: Any, one: Any, ot
 
 @compile_loop(allocates=False)
 def is_earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, other: Any) -> Any:
-    """Return whether a row was before another one: by height, then by time; by time where heights began anew."""
+    """Return True if a row precedes another by height, then time; by time on restarted chains."""
     if height[one] != height[other] and not is_restarted(chain, height, time, restarts, one, other):
         return height[one] < height[other]
     return time[one] < time[other]
@@ -90,8 +85,11 @@ def is_earlier(chain: Any, height: Any, time: Any, restarts: Any, one: Any, othe
 
 @compile_loop(INT64, [INT64, INT64], allocates=False)
 def time_between(one: Any, other: Any) -> Any:
-    """Return how many microseconds lie from one time to another, at most ``MOST``, at least ``LEAST``."""
-    # Compared before: a compiled difference that overflows may be taken for anything.
+    """Return the time from one row to another in microseconds, saturated.
+
+    The bounds are ``MIN_TIME_DIFFERENCE`` and ``MAX_TIME_DIFFERENCE``.
+    """
+    # Test before subtracting: overflow of a compiled difference is undefined.
     if one < 0 and other > MAX_TIME_DIFFERENCE + one:
         return MAX_TIME_DIFFERENCE
     if one > 0 and other < MIN_TIME_DIFFERENCE + one:
@@ -101,28 +99,33 @@ def time_between(one: Any, other: Any) -> Any:
 
 @compile_loop(allocates=False)
 def is_sooner(one: Any, other: Any, least: Any, time: Any) -> Any:
-    """Return whether a row is less than so many microseconds (at least 0) after another one; not where a time was not
-    seen."""
+    """Return True if a row follows another by less than ``least`` (>= 0) microseconds."""
     if time[one] == NO_TIME or time[other] == NO_TIME:
         return False
     return time_between(time[one], time[other]) < least
 
 
 FINE, TOO_SOON, NO_PLACE = 1, 2, 3
-"""What a pair of rows of a message is: in order, the effect before its cause, not comparable."""
+"""Order of two rows of a message: in order, effect before its cause, incomparable."""
 
 
 @compile_loop(allocates=False)
 def is_before_cause(one: Any, other: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any) -> Any:
-    """Return whether an effect, ``other``, is before its cause: by height on one chain, unless its heights began anew
-    in between, else by time, give or take the tolerances of the two chains."""
+    """Compare an effect (``other``) with its cause.
+
+    On one chain the heights decide, unless the chain restarted in between. Otherwise the times decide, within the clock
+    tolerances of both chains.
+
+    Returns:
+        ``FINE``, ``TOO_SOON`` or ``NO_PLACE``.
+    """
     if chain[one] == chain[other] and chain[one] >= 0 and height[one] != NO_HEIGHT and height[other] != NO_HEIGHT:
         below = height[other] < height[one] and not is_restarted(chain, height, time, restarts, one, other)
         return TOO_SOON if below else FINE
     if time[one] == NO_TIME or time[other] == NO_TIME:
         return NO_PLACE
     if chain[one] != chain[other] or chain[one] < 0:
-        # The entry of a chain that was not seen, -1, is the last one.
+        # An unknown chain, -1, uses the last entry.
         slack = tolerance[chain[one]] + tolerance[chain[other]]
         return FINE if is_sooner(other, one, slack + 1, time) else TOO_SOON
     return TOO_SOON if time[other] < time[one] else FINE
@@ -144,9 +147,11 @@ def find_receipt(
     restarts: Any,
     tolerance: Any,
 ) -> Any:
-    """Return the receipt among the rows from ``low`` up to ``high``, or -1: a received row whose content does not
-    differ. Rather one that is not on another chain (``elsewhere``), of these one that is not before the first ``sent``
-    row, of these one that is not sooner after it than ``least`` (-1: none is), of these the first."""
+    """Return the receipt of a message among rows ``low`` up to ``high``, or -1.
+
+    Candidates are received rows whose content does not differ. Preference: not on another chain (``elsewhere``), not
+    before the first ``sent`` row, at least ``least`` microseconds after it (-1: no minimum), earliest.
+    """
     for others in range(2):
         first, found, final = -1, -1, -1
         for row in range(low, high):
@@ -171,7 +176,7 @@ def find_receipt(
 
 @compile_loop(allocates=False)
 def add_amount(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) -> None:
-    """Add an amount to a sum."""
+    """Add the amount of a row to a sum."""
     low = total[0] + one[row]
     carry = np.uint64(low < one[row])
     total[0] = low
@@ -186,7 +191,7 @@ def add_amount(total: Any, one: Any, two: Any, three: Any, four: Any, row: Any) 
 
 @compile_loop(allocates=False)
 def compare_sums(one: Any, other: Any) -> Any:
-    """Return -1, 0 or 1: a sum is less than another one, equal, more."""
+    """Compare two sums: -1, 0 or 1."""
     for back in range(LIMBS):
         limb = LIMBS - 1 - back
         if one[limb] != other[limb]:
@@ -196,15 +201,14 @@ def compare_sums(one: Any, other: Any) -> Any:
 
 @compile_loop(allocates=False)
 def less_limb(more: Any, less: Any, borrow: Any) -> Any:
-    """Return a limb of a sum less that of another one and what was borrowed from it, and what is borrowed from the
-    next."""
+    """Subtract a limb and a borrow; return the difference and the next borrow."""
     rest = more - less - borrow
     return rest, np.uint64(more < less or (more == less and borrow != np.uint64(0)))
 
 
 @compile_loop(allocates=False)
 def rounded_difference(more: Any, less: Any) -> Any:
-    """Return how much more one sum is, rounded."""
+    """Return the difference of two sums as a float."""
     found, scale, borrow = 0.0, 1.0, np.uint64(0)
     for limb in range(LIMBS):
         rest, borrow = less_limb(more[limb], less[limb], borrow)
@@ -290,22 +294,53 @@ def evaluate_messages(
     slot_asset: Any,
     sums: Any,
 ) -> Any:
-    """Find what each message comes to; return how many pairs of lane and asset have sums.
+    """Evaluate each message; return the number of (lane, asset) pairs with sums.
 
-    ``final_after``: of lanes, how many microseconds they promise (-1: none); ``undoes``: of lanes, whether a failure
-    gives the value of a message back; ``restarts``: of chains, whether their heights began anew; ``tolerance``: of
-    chains, how many microseconds their clocks may be wrong; ``elsewhere``: of rows, whether they are on another chain
-    than they can be; ``codes``: of rows of messages of more than ``SMALL`` rows
-    the number of (message, content), of others not read; from ``SMALL`` on; ``stopped_waiting``, ``errors`` (rows with
-    an error code): empty where no row is one; ``event_bits``: ``outcomes.EVENT_BITS``; ``place``: of each event the row
-    of ``firsts`` that it has; ``first``: scratch of a row a number with -1 in it. Written are, of rows: ``again``
-    (another row of the same event with the same content was before it, or is the receipt; or, where it is not seen with
-    what content the message was sent, a received one with whatever content) and ``status`` (of received rows); of
-    messages: how many received rows there are, the first row of every event (-1: none; of received ones the receipt),
-    the ``earliest`` received row whose content does not differ, the events that count as ``bits``, ``flags``, of one
-    whose number was given to several contents how many (``contents``), ``value`` with the amount ``value_by`` which it
-    is wrong and the row ``value_row`` that shows it. ``stamps``, ``slots``: scratch of an entry an asset, with -1 in
-    ``stamps``; ``slot_lane``, ``slot_asset``, ``sums``: one a pair of lane and asset.
+    Args:
+        lane: Lane of each row.
+        final_after: Guaranteed finality of each lane, microseconds; -1: none.
+        undoes: Lanes in which a failure returns the value.
+        restarts: Chains whose heights restarted.
+        tolerance: Clock tolerance of each chain, microseconds.
+        starts: First row of each message.
+        alive: Rows that were not reverted.
+        elsewhere: Rows on a chain where their event cannot happen.
+        event: Event code of each row.
+        chain: Chain of each row.
+        height: Height of each row.
+        time: Time of each row.
+        codes: Number of (message, content) for rows of messages above ``SMALL`` rows, from ``SMALL``.
+        has_content: Rows with a known content.
+        content: Content digest of each row, four words.
+        asset: Asset of each row, -1: unknown.
+        has_amount: Rows with a known amount.
+        limb_0: Lowest limb of each amount.
+        limb_1: Second limb.
+        limb_2: Third limb.
+        limb_3: Highest limb.
+        stopped_waiting: Rows of an observer that stopped waiting; empty if there are none.
+        errors: Rows with an error code; empty if there are none.
+        event_bits: ``outcomes.EVENT_BITS``.
+        place: Row of ``firsts`` for each event.
+        first: Scratch, a row a content number, filled with -1.
+        again: Output: duplicates of an earlier row of the same event and content, or of the receipt. If the sent
+            content is unknown, further received rows of any content count as duplicates.
+        status: Output: status of received rows.
+        receives: Output: number of received rows of each message.
+        firsts: Output: first row of each event, -1: none; for received rows the receipt.
+        earliest: Output: earliest received row whose content does not differ.
+        bits: Output: events of each message as bits.
+        undone: Output: messages whose effects were undone.
+        flags: Output: flags of each message.
+        contents: Output: number of contents of a reused message number.
+        value: Output: value outcome of each message.
+        value_by: Output: amount of the difference.
+        value_row: Output: row that shows the value outcome.
+        stamps: Scratch, an entry an asset, filled with -1.
+        slots: Scratch, an entry an asset.
+        slot_lane: Output: lane of each pair.
+        slot_asset: Output: asset of each pair.
+        sums: Output: four sums of each pair.
     """
     local = np.empty(SMALL, dtype=np.int64)
     sent_total, received_total, nothing = (
@@ -405,9 +440,9 @@ def evaluate_messages(
         elif sent_contents == 0 and received_contents > 1:
             flags[message] |= U8(REUSED)
             contents[message] = received_contents
-            kept = receipt if has_content[receipt] else first_received
+            counted = receipt if has_content[receipt] else first_received
             for row in range(low, high):
-                if alive[row] and event[row] == RECEIVED and has_content[row] and row != kept:
+                if alive[row] and event[row] == RECEIVED and has_content[row] and row != counted:
                     again[row] = 1
         # Value.
         value_row[message] = -1
@@ -418,7 +453,7 @@ def evaluate_messages(
             back = firsts[refunded_at, message]
         failed = undoes[lane[low]] and known & FAILURES != 0
         undone[message] = failed
-        came = receipt >= 0 and not failed
+        arrived = receipt >= 0 and not failed
         for limb in range(LIMBS):
             sent_total[limb] = 0
             received_total[limb] = 0
@@ -439,20 +474,20 @@ def evaluate_messages(
                 continue
             if base >= 0 and has_amount[base] and asset[row] != asset[base]:
                 other = True
-            what = asset[row]
-            if stamps[what] != lane[row]:
-                stamps[what] = lane[row]
-                slots[what] = pairs
+            asset_code = asset[row]
+            if stamps[asset_code] != lane[row]:
+                stamps[asset_code] = lane[row]
+                slots[asset_code] = pairs
                 slot_lane[pairs] = lane[row]
-                slot_asset[pairs] = what
+                slot_asset[pairs] = asset_code
                 pairs += 1
-            slot = slots[what]
+            slot = slots[asset_code]
             if event[row] == SENT:
                 add_amount(sent_total, limb_0, limb_1, limb_2, limb_3, row)
                 add_amount(sums[slot, IN], limb_0, limb_1, limb_2, limb_3, row)
-                if not came and (back >= 0 or failed):
+                if not arrived and (back >= 0 or failed):
                     add_amount(sums[slot, BACK], limb_0, limb_1, limb_2, limb_3, row)
-                elif not came:
+                elif not arrived:
                     add_amount(sums[slot, PENDING], limb_0, limb_1, limb_2, limb_3, row)
             else:
                 add_amount(received_total, limb_0, limb_1, limb_2, limb_3, row)
@@ -466,7 +501,7 @@ def evaluate_messages(
             value[message] = FROM_NOWHERE
             value_by[message] = rounded_difference(received_total, nothing)
         else:
-            expected = sent_total if came else nothing
+            expected = sent_total if arrived else nothing
             order = compare_sums(received_total, expected)
             value[message] = EVEN
             if order > 0:
@@ -475,7 +510,7 @@ def evaluate_messages(
             elif order < 0:
                 value[message] = LESS
                 value_by[message] = rounded_difference(expected, received_total)
-            elif came and back >= 0:
+            elif arrived and back >= 0:
                 value[message] = REFUNDED_TOO
                 value_by[message] = rounded_difference(received_total, nothing)
                 value_row[message] = back
@@ -486,8 +521,7 @@ def evaluate_messages(
 def compare_pairs(
     cause: Any, effect: Any, chain: Any, height: Any, time: Any, restarts: Any, tolerance: Any, found: Any
 ) -> None:
-    """Write of each message whether its effect is before its cause (``compare_rows``); 0 where one of the two rows is
-    -1."""
+    """Write the order of effect and cause of each message; 0 without both rows (-1)."""
     for message in range(len(cause)):
         one, other = cause[message], effect[message]
         if one < 0 or other < 0:
@@ -498,7 +532,7 @@ def compare_pairs(
 
 @compile_loop(allocates=False)
 def push_heap(heap: Any, size: Any, value: Any) -> None:
-    """Put a number into a heap of so many, of which the least is first."""
+    """Push a number onto a min-heap of ``size`` numbers."""
     at = size
     while at > 0 and heap[(at - 1) >> 1] > value:
         heap[at] = heap[(at - 1) >> 1]
@@ -508,7 +542,7 @@ def push_heap(heap: Any, size: Any, value: Any) -> None:
 
 @compile_loop(allocates=False)
 def pop_heap(heap: Any, size: Any) -> Any:
-    """Take the least number out of a heap of so many."""
+    """Pop the least number from a min-heap of ``size`` numbers."""
     found, value = heap[0], heap[size - 1]
     at, child = 0, 1
     while child < size - 1:
@@ -524,11 +558,17 @@ def pop_heap(heap: Any, size: Any) -> Any:
 
 @compile_loop(NOTHING, [ROWS, BYTES, ROWS, BYTES_OUT])
 def mark_reverted(starts: Any, back: Any, time: Any, gone: Any) -> None:
-    """Write 1 for each event that a ``reverted`` row takes back.
+    """Mark each event that a ``reverted`` row reverts.
 
-    Each group, from its start up to the next one, has the events of one kind, message and chain, in their order, and
-    behind them the rows that take them back (``back``), by time, unseen last. In their order each of these takes back
-    the first event that is left and not of a later time, where both times were seen.
+    Each group, from its start up to the next one, has the events of one kind, message and chain in order. The
+    ``reverted`` rows (``back``) follow by time, unknown times last. Each of them reverts the first remaining event that
+    is not later, where both times are known.
+
+    Args:
+        starts: First row of each group.
+        back: Rows that revert an event.
+        time: Time of each row.
+        gone: Output: 1 for each reverted event.
     """
     for group in range(len(starts) - 1):
         low, high = starts[group], starts[group + 1]
@@ -573,10 +613,19 @@ def judge_replies(
     late: Any,
     without_time: Any,
 ) -> None:
-    """Write what is found of each message that was asked and has a reply, and after how many microseconds it came.
+    """Write the outcome and the delay of each expected reply.
 
-    ``limits``: of each lane, in microseconds, -1: none; ``sent``, ``reply``: the rows of each message, -1: none;
-    ``late``, ``without_time``: what is written.
+    Args:
+        asked: Messages that expect a reply.
+        lane: Lane of each message.
+        limits: Reply deadline of each lane, microseconds; -1: none.
+        sent: Row of each request, -1: none.
+        reply: Row of each reply, -1: none.
+        time: Time of each row.
+        outcome: Output: ``late``, ``without_time`` or unchanged.
+        magnitude: Output: delay in microseconds.
+        late: Code of a late reply.
+        without_time: Code of an unknown time.
     """
     for message in range(len(asked)):
         limit = limits[lane[message]]

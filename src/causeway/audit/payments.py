@@ -1,7 +1,7 @@
-"""What was paid out of messages, from the movements of value of a bucket: of each message and asset how much.
+"""Payments out of messages, by message and asset, from the movements of a bucket.
 
-A movement is paid out of its message where ``from`` is ``MESSAGE``, and given back where a fork took such a one back
-and ``to`` is ``MESSAGE``. Movements of a message lie in the bucket of its rows, so a pass finds them there.
+A movement with ``from`` = ``MESSAGE`` is paid out of its message. A reversal of a fork with ``to`` = ``MESSAGE`` gives
+it back. Movements of a message lie in the bucket of its rows, so that one pass finds both.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FEES_SCHEMA = pa.schema(
         *(pa.field(name, pa.binary(40)) for name in ("paid", "given")),
     ]
 )
-"""What was paid out of messages of a lane, and given back, by asset, as words. ``of``: all of them (``""``), or those
-that count as ``refunded`` or ``pending``, and in whose own asset it was paid."""
+"""Amounts paid out of messages of a lane and given back, by asset, as words. ``of``: all payments (``""``), or those
+in the message's own asset that reduce ``refunded`` or ``pending``."""
 
 BACKING_SCHEMA = pa.schema(
     [
@@ -42,20 +42,36 @@ BACKING_SCHEMA = pa.schema(
         *(("source_file", pa.string()), ("source_row", pa.uint64())),
     ]
 )
-"""The last movement of a chain, other chain and asset ``of`` a kind, and of all (``backing``) also what left and came
-back, and whether a time of one was not seen."""
+"""Last movement ``of`` a kind, by chain, other chain and asset; for all movements (``backing``) also the amounts
+that left and came back, and a flag for unknown times."""
 
 
 @dataclass(frozen=True)
 class PaidAmounts:
-    """What was paid out of the messages of a bucket.
+    """Payments out of the messages of a bucket.
 
-    ``rows``: the movements that count, by message and asset, and ``reversal``: which give back; ``message``: of each
-    the number of its message. Of messages, in the order of the ledger: ``lane`` (a number of ``lanes``), whether it is
-    ``indexed``, ``index``, ``ident`` (a number of ``idents``), the first of their groups (``begins``), the one after
-    the last (``ends``), whether an amount or asset of them was not seen (``unseen``), also of a payment
-    (``unseen_paid``), and whether anything was ``given_back``. Of groups, one a message and asset: ``asset`` (a number
-    of ``assets``), whether ``amounts`` of it were seen, and their sums ``paid`` and ``given``.
+    Attributes:
+        rows: Counted movements, by message and asset.
+        reversal: Mask of movements that give back.
+        message: Message number of each movement.
+        lanes: Lanes of messages.
+        lane: Lane number of each message, in ledger order.
+        indexed: Mask of messages with an index.
+        index: Index of each message.
+        ident: Number of each message's id in ``idents``.
+        idents: Ids of messages without index.
+        begins: First group of each message.
+        ends: Group after the last one of each message.
+        unseen: Mask of messages with an unknown amount or asset.
+        unseen_paid: Mask of messages with an unknown amount or asset of a payment.
+        given_back: Mask of messages with a reversal.
+        assets: Names of assets.
+        asset: Asset of each group (message and asset).
+        amounts: Mask of groups with known amounts.
+        paid: Paid sum of each group.
+        given: Given back sum of each group.
+        found: Mask of messages with a sent or received row in a run.
+        latest: Latest send time of a lower index of the lane in the bucket.
     """
 
     rows: pa.Table
@@ -78,22 +94,20 @@ class PaidAmounts:
     paid: Words
     given: Words
     found: Bools = field(compare=False)
-    """Which messages were found among the rows of runs, with a sent or a received row."""
     latest: Ints = field(compare=False)
-    """When a message of the bucket with a lower index of the lane was sent last."""
 
     @property
     def count(self) -> int:
-        """Return how many messages there are."""
+        """Number of messages."""
         return len(self.lane)
 
 
 def collect_payments(value: pa.Table) -> PaidAmounts | None:
-    """Return what movements of a bucket (``VALUE_SCHEMA``) pay out of messages; None: nothing."""
+    """Sum the payments of a bucket's movements (``VALUE_SCHEMA``); return None without any."""
     from causeway.audit.value_loops import add_rows
 
-    taken_back = _is(value["why"], REVERTED)
-    out, back = _is(value["from"], MESSAGE) & ~taken_back, _is(value["to"], MESSAGE) & taken_back
+    reversed_movements = _is(value["why"], REVERTED)
+    out, back = _is(value["from"], MESSAGE) & ~reversed_movements, _is(value["to"], MESSAGE) & reversed_movements
     of_message = np.asarray(value["index"].is_valid()) | np.asarray(value["message_id"].is_valid())
     chosen = np.flatnonzero((out | back) & of_message)
     if not len(chosen):
@@ -147,14 +161,17 @@ def collect_payments(value: pa.Table) -> PaidAmounts | None:
 
 
 def settle_payments(bucket: BucketMessages, paid: PaidAmounts) -> pa.Table:
-    """Let what was paid out of a run's messages count in what their value comes to (``Bucket.messages``); return what
-    of it takes from what is refunded or pending (``FEES_SCHEMA``)."""
+    """Include payments in the value outcomes of a run's messages (``BucketMessages.messages``).
+
+    Returns:
+        The part of the payments that reduces refunded or pending amounts (``FEES_SCHEMA``).
+    """
     from causeway.audit.value_loops import settle_messages
 
     columns, messages = bucket.columns, bucket.messages
     own = find_paid_messages(bucket, paid)
     codes = {name: code for code, name in enumerate(columns.assets)}
-    # An asset that no row of the run has is none of its codes.
+    # -2 matches no asset code of the run.
     table = np.array([*(codes.get(name, -2) for name in paid.assets), -2], np.int32)
     asset = table[paid.asset]
     settle_messages(
@@ -164,12 +181,14 @@ def settle_payments(bucket: BucketMessages, paid: PaidAmounts) -> pa.Table:
         *(bucket.first(LedgerEvent.SENT), bucket.counted_receipts, bucket.refunds, messages.undone),
         *(messages.value, messages.value_by, messages.value_row),
     )
-    return _taken_from(bucket, paid, own, asset)
+    return _payment_deductions(bucket, paid, own, asset)
 
 
 def find_paid_messages(bucket: BucketMessages, paid: PaidAmounts) -> Ints:
-    """Return the number that each message of which something was paid has in a run, -1 for none; and notice which of
-    them are shown, and when messages with lower indices were sent."""
+    """Return the run's message number for each paid message, -1 for none.
+
+    Marks the found messages, and updates the latest send time of lower indices.
+    """
     columns = bucket.columns
     found = np.full(paid.count, -1, np.int64)
     numbers = {lane: number for number, lane in enumerate(paid.lanes)}
@@ -183,51 +202,51 @@ def find_paid_messages(bucket: BucketMessages, paid: PaidAmounts) -> Ints:
         own = np.arange(np.searchsorted(paid.lane, number), np.searchsorted(paid.lane, number, side="right"))
         begin, end = int(bounds[code]), int(bounds[code + 1])
         rows = first[begin:end]
-        many = int(np.count_nonzero(columns.indexed[rows]))
+        indexed_count = int(np.count_nonzero(columns.indexed[rows]))
         named = own[paid.indexed[own]]
-        index = columns.index[rows[:many]]
+        index = columns.index[rows[:indexed_count]]
         at = np.searchsorted(index, paid.index[named])
-        if ordered[code] and many:
-            sent = bucket.first(LedgerEvent.SENT)[begin : begin + many]
+        if ordered[code] and indexed_count:
+            sent = bucket.first(LedgerEvent.SENT)[begin : begin + indexed_count]
             time = columns.time[np.maximum(sent, 0)]
             times = np.maximum.accumulate(np.where((sent >= 0) & (time != NO_TIME), time, MIN_DELAY))
             before = np.where(at > 0, times[np.maximum(at - 1, 0)], MIN_DELAY)
             paid.latest[named] = np.maximum(paid.latest[named], before)
-        if many:
-            same = index[np.minimum(at, many - 1)] == paid.index[named]
+        if indexed_count:
+            same = index[np.minimum(at, indexed_count - 1)] == paid.index[named]
             found[named[same]] = begin + at[same]
         others = own[~paid.indexed[own]]
-        if len(others) and many < len(rows):
-            names = columns.rows.take(("message_id",), rows[many:])["message_id"].combine_chunks()
+        if len(others) and indexed_count < len(rows):
+            names = columns.rows.take(("message_id",), rows[indexed_count:])["message_id"].combine_chunks()
             places = pc.index_in(paid.idents.take(pa.array(paid.ident[others])), value_set=names.cast(pa.string()))
             places = places.fill_null(-1).to_numpy(zero_copy_only=False)
-            found[others[places >= 0]] = begin + many + places[places >= 0]
+            found[others[places >= 0]] = begin + indexed_count + places[places >= 0]
     shown = np.flatnonzero(found >= 0)
     paid.found[shown] |= bucket.messages.value[found[shown]] > 0
     return found
 
 
-def _taken_from(bucket: BucketMessages, paid: PaidAmounts, own: Ints, asset: Codes) -> pa.Table:
+def _payment_deductions(bucket: BucketMessages, paid: PaidAmounts, own: Ints, asset: Codes) -> pa.Table:
     from causeway.audit.value_loops import subtract_payments
 
     columns = bucket.columns
     message = np.repeat(own, paid.ends - paid.begins)
-    taken = np.zeros_like(paid.paid)
+    deducted = np.zeros_like(paid.paid)
     subtract_payments(
         *(message, asset, paid.paid, paid.given, columns.starts, columns.alive, columns.event, bucket.messages.again),
-        *(columns.asset, columns.has_amount, *columns.limbs, bucket.counted_receipts, taken),
+        *(columns.asset, columns.has_amount, *columns.limbs, bucket.counted_receipts, deducted),
     )
-    counts = taken.any(axis=1)
+    counts = deducted.any(axis=1)
     if not counts.any():
         return FEES_SCHEMA.empty_table()
     back = (bucket.refunds >= 0) | (bucket.messages.undone > 0)
     refunded = back[np.maximum(message, 0)] if len(back) else np.zeros(len(message), bool)
     each = ((counts & refunded, "refunded"), (counts & ~refunded, "pending"))
-    return pa.concat_tables([_fees(paid, which, of, (taken, np.zeros_like(taken))) for which, of in each])
+    return pa.concat_tables([_fees(paid, which, of, (deducted, np.zeros_like(deducted))) for which, of in each])
 
 
 def collect_fees(paid: PaidAmounts) -> pa.Table:
-    """Return what was paid out of all messages (``FEES_SCHEMA``)."""
+    """Return the payments out of all messages (``FEES_SCHEMA``)."""
     return _fees(paid, paid.amounts, "", (paid.paid, paid.given))
 
 
@@ -251,7 +270,14 @@ def _fees(paid: PaidAmounts, chosen: Bools, of: str, words: tuple[Words, Words])
 
 
 def sums_to_column(words: Words) -> pa.Array:
-    """Return sums, five words each, as a column."""
+    """Convert sums to a binary column.
+
+    Args:
+        words: Sums, shape (n, 5), uint64.
+
+    Returns:
+        One value of 40 bytes a sum.
+    """
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(8 * WORDS_PER_SUM), len(words), [None, pa.py_buffer(np.ascontiguousarray(words))]
     )
@@ -261,9 +287,9 @@ def _is(column: pa.ChunkedArray, text: str) -> Bools:
     return np.asarray(pc.fill_null(pc.equal(column.cast(pa.string()), text), False))
 
 
-def _any(group: Ints, which: Bools, groups: int) -> Bools:
+def _any(group: Ints, mask: Bools, groups: int) -> Bools:
     found = np.zeros(groups, bool)
-    found[group[which]] = True
+    found[group[mask]] = True
     return found
 
 

@@ -1,6 +1,6 @@
-"""Deadlines and clock tolerances that a user states for an audit, beside what the ledger promises.
+"""Audit a stored ledger in this process, or as Spark jobs with a task a bucket.
 
-The audit of a stored ledger: in this process, a few buckets at once, or as Spark jobs of a task a bucket.
+``AuditTerms`` are deadlines and clock tolerances of the user, in addition to the guarantees of the ledger.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ if TYPE_CHECKING:
 __all__ = ["DEADLINES", "EXECUTORS", "LIMIT", "SPARK_ROWS", "AuditTerms", "audit_ledger"]
 
 DEADLINES = (RECEIVED_WITHIN, ANSWERED_WITHIN)
-"""What a deadline may be about."""
+"""Subjects of a deadline."""
 
 NO_DEADLINES = "none"
 USER = "user"
-"""Who states what a user asks for."""
+"""Reporter of the user's terms."""
 
 _MAX_SECONDS = 9_000_000_000_000
 
 
 @dataclass(frozen=True)
 class AuditTerms:
-    """What a user states for an audit.
+    """Terms of the user for an audit.
 
     Attributes:
-        deadlines: microseconds within which each of ``DEADLINES`` happens in every lane, None: no deadline. They take
-            the place of those that the ledger has.
-        tolerances: microseconds by which the clock of each chain may be wrong, None: of every chain.
+        deadlines: Deadline of each of ``DEADLINES`` in every lane, in microseconds, or None for no deadline. They
+            replace those of the ledger.
+        tolerances: Clock tolerance of each chain, in microseconds; the key None stands for every chain.
     """
 
     deadlines: Mapping[str, int | None] = field(default_factory=dict)
@@ -69,10 +69,14 @@ class AuditTerms:
 
     @classmethod
     def of(cls, deadlines: Iterable[str] = (), tolerances: Iterable[str] = ()) -> AuditTerms:
-        """Read terms as a user writes them: ``received=1h``, ``answered=none``; ``2s``, ``CHAIN=500ms``.
+        """Parse terms of a user: ``received=1h``, ``answered=none``; ``2s``, ``CHAIN=500ms``.
+
+        Args:
+            deadlines: Deadlines.
+            tolerances: Clock tolerances.
 
         Raises:
-            InvalidInput: one is malformed.
+            InvalidInput: A term is malformed.
         """
         limits: dict[str, int | None] = {}
         for text in deadlines:
@@ -87,7 +91,7 @@ class AuditTerms:
         return cls(limits, clocks)
 
     def applied(self, promises: pa.Table) -> pa.Table:
-        """Return what lanes promise (``PROMISES_SCHEMA``) with these terms."""
+        """Apply the terms to a table of guarantees (``PROMISES_SCHEMA``)."""
         if not self.deadlines and not self.tolerances:
             return promises
         rows: list[dict[str, Any]] = []
@@ -112,10 +116,10 @@ class AuditTerms:
         return pa.table(columns, schema=PROMISES_SCHEMA)
 
 
-def _microseconds(what: str, text: str) -> int:
+def _microseconds(subject: str, text: str) -> int:
     seconds = parse_duration(text)
     if seconds is None or not 0 <= seconds <= _MAX_SECONDS:
-        raise InvalidInput(f"{what}: must be a time such as 90s, 30min, 2h or 1d")
+        raise InvalidInput(f"{subject}: must be a time such as 90s, 30min, 2h or 1d")
     return round(seconds * 1_000_000)
 
 
@@ -123,8 +127,8 @@ AuditReport = Mapping[tuple[int, int], RunResult]
 
 DEFAULT_TERMS = AuditTerms()
 
-STATED = ("headers", "watermarks")
-"""Tables of what chains state of themselves."""
+ASSERTION_TABLES = ("headers", "watermarks")
+"""Tables with chains' statements about themselves."""
 
 
 def audit_ledger(
@@ -138,47 +142,50 @@ def audit_ledger(
     terms: AuditTerms = DEFAULT_TERMS,
     progress: PassProgressCallback | None = None,
 ) -> AuditResult:
-    """Check a stored ledger; the result is the same whoever does it.
+    """Audit a stored ledger; the result is independent of the executor.
 
     Args:
-        ledger: as of a commit.
-        executor: ``in_process``, ``spark``, or ``auto``: Spark where a ``session`` is given, or from ``SPARK_ROWS``
-            rows on.
-        session: the Spark session that is used; without one, ``open_session(master, extra=settings)`` opens one where
-            Spark is used.
-        master, settings: as of ``open_session``.
-        limit: how many findings of one lane, check and reason are named; all are counted.
-        terms: deadlines and clock tolerances beside those that the ledger has.
-        progress: is told how far it is, from any thread.
+        ledger: The ledger as of a commit.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from ``SPARK_ROWS`` rows on.
+        session: Spark session to use; default: ``open_session(master, extra=settings)`` if Spark is used.
+        master: As of ``open_session``.
+        settings: As of ``open_session``.
+        limit: Maximum number of named findings of one lane, check and reason; all are counted.
+        terms: Deadlines and clock tolerances in addition to those of the ledger.
+        progress: Called with the progress, from any thread.
+
+    Returns:
+        The result of the audit.
 
     Raises:
-        InvalidInput: ``executor`` is unknown, the session does not open, an event or kind has no known name, or rows
-            are not in the order of the ledger.
-        LedgerDamaged: a file is not what was written.
-        TaskFailed: a Spark task failed.
+        InvalidInput: The executor or the session is invalid, an event or kind is unknown, or rows are out of order.
+        LedgerDamaged: A file is damaged.
+        TaskFailed: A Spark task failed.
     """
     rows = bucket_rows(ledger)
     on_spark = should_use_spark(executor, session, rows)
     observed, promises = ledger.table("observed"), terms.applied(ledger.table("promises"))
-    told = PassProgress(progress, rows)
-    meet = LocalJoiner(lambda bucket: bucket_parts(ledger, bucket), pass_threads)
+    pass_progress = PassProgress(progress, rows)
+    joiner = LocalJoiner(lambda bucket: bucket_parts(ledger, bucket), pass_threads)
     end = ledger_end(ledger)
     if not on_spark:
-        here = _InProcess(ledger, rows, limit, told)
-        return audit_with(here, observed, promises, limit, here.look_at_chains, meet, end=end)
+        local_pass = _InProcess(ledger, rows, limit, pass_progress)
+        return audit_with(local_pass, observed, promises, limit, local_pass.check_chains, joiner, end=end)
     if session is None:
         session = open_worker_session(master, settings, len(rows))
-    there = _OnSpark(session, ledger, rows, (observed, promises), end, limit, told)
-    return audit_with(there, observed, promises, limit, there.look_at_chains, meet, end=end)
+    spark_pass = _OnSpark(session, ledger, rows, (observed, promises), end, limit, pass_progress)
+    return audit_with(spark_pass, observed, promises, limit, spark_pass.check_chains, joiner, end=end)
 
 
-def _stating(ledger: Ledger) -> list[int]:
-    """Return the buckets that have headers or watermarks."""
-    return [bucket for bucket in range(ledger.buckets) if any(ledger.files(table, bucket) for table in STATED)]
+def _buckets_with_assertions(ledger: Ledger) -> list[int]:
+    """Return the buckets with headers or watermarks."""
+    return [
+        bucket for bucket in range(ledger.buckets) if any(ledger.files(table, bucket) for table in ASSERTION_TABLES)
+    ]
 
 
-def _stated_at(ledger: Ledger, windows: ObservedWindowTable, limit: int, bucket: int) -> ChainAssertions:
-    headers, watermarks = (ledger.rows(bucket, table=table) for table in STATED)
+def _check_chain_bucket(ledger: Ledger, windows: ObservedWindowTable, limit: int, bucket: int) -> ChainAssertions:
+    headers, watermarks = (ledger.rows(bucket, table=table) for table in ASSERTION_TABLES)
     return check_chain_assertions(headers, watermarks, windows, limit)
 
 
@@ -194,7 +201,7 @@ class _InProcess:
     ) -> AuditReport:
         buckets = order_by_size(self.rows, only)
 
-        def one(bucket: int) -> list[RunResult]:
+        def check_one(bucket: int) -> list[RunResult]:
             chosen = None if only is None else only[bucket]
             value = bucket_value(self.ledger, bucket)
             passed = check_bucket(bucket_parts(self.ledger, bucket), known, before, self.limit, chosen, value)
@@ -202,12 +209,12 @@ class _InProcess:
             return passed
 
         with pass_threads() as pool:
-            return number_runs(buckets, pool.map(one, buckets), only, self.limit)
+            return number_runs(buckets, pool.map(check_one, buckets), only, self.limit)
 
-    def look_at_chains(self, windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
+    def check_chains(self, windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
         with pass_threads() as pool:
-            looks = partial(_stated_at, self.ledger, windows, self.limit)
-            return [*pool.map(looks, _stating(self.ledger))]
+            check = partial(_check_chain_bucket, self.ledger, windows, self.limit)
+            return [*pool.map(check, _buckets_with_assertions(self.ledger))]
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,7 @@ class _OnSpark:
 
         buckets = order_by_size(self.rows, only)
         runs = None if only is None else {bucket: tuple(only[bucket]) for bucket in buckets}
-        look = _Look(
+        job = _PassJob(
             uuid.uuid4().hex,
             self.ledger,
             *self.tables,
@@ -237,32 +244,32 @@ class _OnSpark:
             runs,
             self.limit,
         )
-        shared = self.session.sparkContext.broadcast(look)
+        shared = self.session.sparkContext.broadcast(job)
         try:
-            gathered = PartialResults(self.limit)
-            run_buckets(self.session, buckets, _look_at, shared, RunResult, gathered.add)
+            collected = PartialResults(self.limit)
+            run_buckets(self.session, buckets, _check_bucket_task, shared, RunResult, collected.add)
         finally:
             shared.unpersist()
         for bucket in buckets:
             self.told.bucket(bucket)
-        return gathered.runs
+        return collected.runs
 
-    def look_at_chains(self, windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
-        buckets = _stating(self.ledger)
+    def check_chains(self, windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
+        buckets = _buckets_with_assertions(self.ledger)
         if not buckets:
             return []
         from causeway.ledger.bucket_scan import run_buckets
 
         shared = self.session.sparkContext.broadcast((self.ledger, windows, self.limit))
         try:
-            return run_buckets(self.session, buckets, _look_at_chains, shared, ChainAssertions).values()
+            return run_buckets(self.session, buckets, _check_chains_task, shared, ChainAssertions).values()
         finally:
             shared.unpersist()
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What the tasks of one job share."""
+class _PassJob:
+    """Common input of the tasks of one job."""
 
     key: str
     ledger: Ledger
@@ -275,24 +282,24 @@ class _Look:
     limit: int
 
 
-def _look_at(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, RunResult]]:
+def _check_bucket_task(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, RunResult]]:
     from causeway.ledger.bucket_scan import once_per_worker
 
-    look: _Look = shared.value
-    known = once_per_worker(look.key, lambda: _known(look))
-    only = None if look.only is None else look.only[bucket]
-    parts = bucket_parts(look.ledger, bucket)
-    value = bucket_value(look.ledger, bucket)
-    yield from _numbered(check_bucket(parts, known, look.before, look.limit, only, value), only)
+    job: _PassJob = shared.value
+    known = once_per_worker(job.key, lambda: _lane_context(job))
+    only = None if job.only is None else job.only[bucket]
+    parts = bucket_parts(job.ledger, bucket)
+    value = bucket_value(job.ledger, bucket)
+    yield from _numbered(check_bucket(parts, known, job.before, job.limit, only, value), only)
 
 
-def _known(look: _Look) -> LaneContext:
-    return LaneContext(ObservedWindowTable(look.observed, look.end), LanePromises(look.promises), **look.known)
+def _lane_context(job: _PassJob) -> LaneContext:
+    return LaneContext(ObservedWindowTable(job.observed, job.end), LanePromises(job.promises), **job.known)
 
 
-def _look_at_chains(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, ChainAssertions]]:
+def _check_chains_task(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, ChainAssertions]]:
     ledger, windows, limit = shared.value
-    yield 0, _stated_at(ledger, windows, limit, bucket)
+    yield 0, _check_chain_bucket(ledger, windows, limit, bucket)
 
 
 def _numbered(passed: list[RunResult], only: tuple[int, ...] | None) -> Iterator[tuple[int, RunResult]]:

@@ -1,4 +1,4 @@
-"""Loops over movements of value: sums of them, and what messages come to of which something was paid out."""
+"""Compiled loops over movements of value: sums, and outcomes of messages with payments."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from causeway.audit.message_loops import (
 )
 
 MORE_PAID, LESS_UNSEEN = 8, 9
-"""What the value of a message may come to besides: more is paid out of it than was sent; less is received and paid than
-was sent, where more is given back than was paid out, so that a payment was not seen."""
+"""Further value outcomes: more is paid out than was sent; less is received and paid out than was sent, while more is
+given back than paid out, so that a payment is unknown."""
 
 SUMS, SUMS_OUT = read_only_arrays("uint64", 2), writable_arrays("uint64", 2)
 
@@ -38,7 +38,18 @@ SUMS, SUMS_OUT = read_only_arrays("uint64", 2), writable_arrays("uint64", 2)
 def add_rows(
     group: Any, other: Any, limb_0: Any, limb_1: Any, limb_2: Any, limb_3: Any, one_sums: Any, other_sums: Any
 ) -> None:
-    """Add the amount of each row to the sum of its group (-1: none): of ``other`` rows to ``other_sums``."""
+    """Add the amount of each row to the sum of its group (-1: none).
+
+    Args:
+        group: Group of each row.
+        other: Rows that count for ``other_sums``.
+        limb_0: Lowest limb of each amount.
+        limb_1: Second limb.
+        limb_2: Third limb.
+        limb_3: Highest limb.
+        one_sums: Output: sums of each group.
+        other_sums: Output: sums of each group.
+    """
     for row in range(len(group)):
         if group[row] < 0:
             continue
@@ -67,12 +78,12 @@ def add_groups(slot: Any, sums: Any, totals: Any) -> None:
             add_sum(totals[slot[group]], sums[group])
 
 
-_TAKEN = [
+_DEDUCTION_TYPES = [
     *(ROWS, CODES, SUMS, SUMS, ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS, CODES, SUMS_OUT),
 ]
 
 
-@compile_loop(NOTHING, _TAKEN)
+@compile_loop(NOTHING, _DEDUCTION_TYPES)
 def subtract_payments(
     group_message: Any,
     group_asset: Any,
@@ -91,9 +102,11 @@ def subtract_payments(
     first_received: Any,
     taken: Any,
 ) -> None:
-    """Write what each group takes from what its message sent of its asset: what was ``paid`` less what was ``given``
-    back, at least nothing and at most what was sent; of messages without receipt. As of ``settle``; a message is -1 for
-    none."""
+    """Write the deduction of each group from its message's sent amount of the asset.
+
+    The deduction is ``paid`` minus ``given``, between nothing and the sent amount; only messages without receipt have
+    one. Arguments are as of ``settle_messages``; a message is -1 for none.
+    """
     sent, due = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
     for group in range(len(group_message)):
         message = group_message[group]
@@ -114,14 +127,14 @@ def subtract_payments(
             taken[group, limb], borrow = less_limb(paid[group, limb], given[group, limb], borrow)
 
 
-_SETTLE = [
+_SETTLE_TYPES = [
     *(ROWS, ROWS, ROWS, CODES, BYTES, SUMS, SUMS),
     *(ROWS, BYTES, CODES, BYTES, CODES, BYTES, WORDS, WORDS, WORDS, WORDS),
     *(CODES, CODES, CODES, BYTES, BYTES_OUT, writable_arrays("float64"), CODES_OUT),
 ]
 
 
-@compile_loop(NOTHING, _SETTLE)
+@compile_loop(NOTHING, _SETTLE_TYPES)
 def settle_messages(
     messages: Any,
     begins: Any,
@@ -148,15 +161,35 @@ def settle_messages(
     value_by: Any,
     value_row: Any,
 ) -> None:
-    """Say anew what the value of those ``messages`` (-1: none) comes to of which something was paid out.
+    """Update the value outcomes of ``messages`` (-1: none) with payments.
 
-    Of each: its groups are from ``begins`` to ``ends``, one an asset (``group_asset``, by the codes of the rows), with
-    what was ``paid`` out and what was ``given`` back; ``unseen``: an amount or asset of these was not seen;
-    ``first_received``: receipts that count, ``undone``: messages whose receipts do not; ``given_back``: the row that
-    gives the value of each message back. The rest is as of ``message_loops.judge``, which has said what they come to
-    without that.
+    Args:
+        messages: Message number of each paid message.
+        begins: First group of each.
+        ends: Group after the last one of each.
+        group_asset: Asset of each group, as a code of the rows.
+        unseen: Paid messages with an unknown amount or asset.
+        paid: Paid sum of each group.
+        given: Given back sum of each group.
+        starts: As of ``message_loops.evaluate_messages``, also ``alive`` to ``limb_3``.
+        alive: Rows that were not reverted.
+        event: Event of each row.
+        again: Duplicate rows.
+        asset: Asset of each row.
+        has_amount: Rows with a known amount.
+        limb_0: Lowest limb of each amount.
+        limb_1: Second limb.
+        limb_2: Third limb.
+        limb_3: Highest limb.
+        first_sent: First sent row of each message.
+        first_received: Counted receipt of each message.
+        given_back: Row that returns the value of each message.
+        undone: Messages whose receipt does not count.
+        value: Output: value outcome of each message.
+        value_by: Output: amount of the difference.
+        value_row: Output: row that shows the value outcome.
     """
-    received, came = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
+    received, arrived = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
     sent, nothing = np.zeros(LIMBS, dtype=np.uint64), np.zeros(LIMBS, dtype=np.uint64)
     for place in range(len(messages)):
         message = messages[place]
@@ -200,7 +233,7 @@ def settle_messages(
         if receipt < 0 and compare_sums(received, nothing) > 0:
             continue
         for limb in range(LIMBS):
-            came[limb] = received[limb]
+            arrived[limb] = received[limb]
         add_sum(received, paid[own])
         add_sum(sent, given[own])
         order = compare_sums(received, sent)
@@ -215,5 +248,5 @@ def settle_messages(
             value_by[message] = rounded_difference(sent, received)
         elif receipt >= 0 and given_back[message] >= 0:
             value[message] = REFUNDED_TOO
-            value_by[message] = rounded_difference(came, nothing)
+            value_by[message] = rounded_difference(arrived, nothing)
             value_row[message] = given_back[message]

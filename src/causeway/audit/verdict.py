@@ -1,7 +1,7 @@
-"""The verdict of an audit: one word, one sentence, the same in every face.
+"""The verdict of an audit: one word and one sentence, the same in every output.
 
-``FAILED``: a guarantee is violated. ``INCONCLUSIVE``: none is, but the input does not show enough to say so of all
-lanes. ``PASSED``: every check that applies was examined and holds. ``NOT_APPLICABLE``: nothing was examined.
+``FAILED``: a guarantee is violated. ``INCONCLUSIVE``: none is violated, but the input is insufficient for some lanes.
+``PASSED``: every applicable check was examined and holds. ``NOT_APPLICABLE``: nothing was examined.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 VIOLATED, UNKNOWN, NOTED = "violated", "unknown", "noted"
-"""The verdict of a finding: something is wrong; the input does not show enough; a fact that breaks no guarantee."""
+"""Verdicts of a finding: a violation, insufficient input, or a fact that breaks no guarantee."""
 
 MAX_LANES = 3
-"""Lanes that the sentence names."""
+"""Maximum number of lanes named in the sentence."""
 
 
 class Verdict(StrEnum):
@@ -35,21 +35,24 @@ FACT_COUNTS = {
     ("delivery", "carried_on"): ("message", "carried on under a new id"),
     ("exactly_once", "redundant_relay"): ("redundant relay", ""),
 }
-"""Findings that break no guarantee and stand in the sentence: the noun that is counted, and what is said of it."""
+"""Findings that break no guarantee but appear in the sentence: counted noun, and description."""
 
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """The result of one check.
+    """Result of one check.
 
     Attributes:
-        name: of the check.
-        examined: how many messages it examined (``authenticity``: received rows; ``causality``: pairs of events;
+        name: Name of the check.
+        examined: Number of examined messages (``authenticity``: received rows; ``causality``: pairs of events;
             ``watermarks``, ``headers``: rows).
-        lanes: how many lanes they are of (``headers``: chains).
-        violated, unknown, noted: findings by their verdict, counted exactly.
-        reasons: (verdict, reason) -> findings.
-        first, worst: rows of the table of findings: the earliest and the largest, of violations where there are any.
+        lanes: Number of their lanes (``headers``: chains).
+        violated: Number of violations.
+        unknown: Number of findings with insufficient input.
+        noted: Number of noted facts.
+        reasons: Number of findings by (verdict, reason).
+        first: Earliest finding, a violation if there is any.
+        worst: Largest finding, a violation if there is any.
     """
 
     name: str
@@ -64,7 +67,7 @@ class CheckVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict of the check."""
+        """Verdict of the check."""
         if self.violated:
             return Verdict.FAILED
         if self.unknown:
@@ -73,18 +76,28 @@ class CheckVerdict:
 
 
 def combine_verdicts(checks: Iterable[CheckVerdict]) -> Verdict:
-    """Return the verdict of several checks together."""
+    """Combine the verdicts of several checks.
+
+    Args:
+        checks: Results of checks.
+
+    Returns:
+        The overall verdict.
+    """
     found = {check.verdict for check in checks}
     order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED)
     return next((verdict for verdict in order if verdict in found), Verdict.NOT_APPLICABLE)
 
 
 def verdict_sentence(checks: Sequence[CheckVerdict], incomplete: Sequence[str] = ()) -> str:
-    """Return the verdict of checks as a sentence that a person can act on.
+    """Format the verdict of checks as an actionable sentence.
 
     Args:
-        checks: those that count.
-        incomplete: the lanes of which the input does not show enough, by name.
+        checks: Results of checks.
+        incomplete: Names of lanes with insufficient input.
+
+    Returns:
+        The sentence.
     """
     verdict = combine_verdicts(checks)
     facts = verdict_facts(checks)
@@ -94,24 +107,23 @@ def verdict_sentence(checks: Sequence[CheckVerdict], incomplete: Sequence[str] =
         text = f"{verdict}: {count_noun(first.violated, 'violation')} of {first.name}{more}"
         return f"{text}{f'; {facts}' if facts else ''}"
     if verdict is Verdict.INCONCLUSIVE:
-        what = _incomplete(incomplete) or ", ".join(check.name for check in checks if check.unknown)
-        return f"{verdict} ({what}){f', {facts}' if facts else ''}"
+        subject = _incomplete(incomplete) or ", ".join(check.name for check in checks if check.unknown)
+        return f"{verdict} ({subject}){f', {facts}' if facts else ''}"
     if verdict is Verdict.NOT_APPLICABLE:
         return f"{verdict}: nothing was examined"
     return f"{verdict}{f', {facts}' if facts else ''}"
 
 
 def verdict_facts(checks: Iterable[CheckVerdict]) -> str:
-    """Return what is to be known of checks besides their verdict: declared losses, failed executions, pending
-    messages."""
+    """Return facts besides the verdict: declared losses, failed executions, pending messages."""
     counts: dict[tuple[str, str], int] = {}
     for check in checks:
         for (verdict, reason), count in check.reasons.items():
             if verdict == NOTED and (check.name, reason) in FACT_COUNTS:
                 counts[check.name, reason] = count
     return ", ".join(
-        f"{count_noun(counts[key], noun)} {said}".strip()
-        for key, (noun, said) in FACT_COUNTS.items()
+        f"{count_noun(counts[key], noun)} {description}".strip()
+        for key, (noun, description) in FACT_COUNTS.items()
         if counts.get(key)
     )
 
@@ -124,15 +136,20 @@ def _incomplete(lanes: Sequence[str]) -> str:
 
 
 def count_noun(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is one."""
+    """Format a count with its noun, in the plural unless it is one.
+
+    Args:
+        count: The number.
+        noun: Noun in the singular.
+    """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def unknown_lanes(counts: Iterable[Mapping[str, Any]]) -> list[tuple[str | None, ...]]:
-    """Return the lanes that have findings for lack of input, in the order of their names.
+    """Return the lanes with insufficient input, in the order of their names.
 
     Args:
-        counts: rows of ``Audit.counts``.
+        counts: Rows of ``AuditResult.counts``.
     """
     names = ("protocol", "source", "destination", "lane")
     found = {tuple(row[name] for name in names) for row in counts if row["verdict"] == UNKNOWN}

@@ -1,5 +1,5 @@
-"""The ledger as a stored format: what happened to messages between chains, whoever recorded it.
+"""The ledger: the stored format of message traffic, independent of its recorder.
 
-``schema``: the tables. ``order``: in which bucket a row lies, and where in it. ``limbs``: amounts. ``codes``: names as
-numbers for a pass. Nothing here knows where they are stored or who reads them.
+- ``schema``: the tables. ``row_order``: buckets and sort orders. ``encodings``: names and amounts as numbers.
+- ``store``: commits and files. ``ingest``: recorded traffic. ``lake``: the derivation from a lake.
 """

@@ -1,6 +1,6 @@
-"""Buckets of a ledger passed over by Spark tasks: one a bucket; what each shows comes back as small Arrow tables.
+"""Passes over the buckets of a stored ledger, in threads or as Spark tasks.
 
-How the buckets of a stored ledger are passed over: in this process, a few at once, or by Spark, a task a bucket.
+Each run of a bucket gives a dataclass of small Arrow tables. Spark tasks return them as packed rows (``TASK_SCHEMA``).
 """
 
 from __future__ import annotations
@@ -53,34 +53,34 @@ __all__ = [
 ]
 
 Tables = TypeVar("Tables")
-"""A dataclass whose fields are Arrow tables and truth values."""
+"""A dataclass with fields of Arrow tables and truth values."""
 
 TASK_SCHEMA = "bucket int, run int, error string, shown binary"
 ARROW_SCHEMA = pa.schema([("bucket", pa.int32()), ("run", pa.int32()), ("error", pa.string()), ("shown", pa.binary())])
-"""A row is what one run of a bucket shows (``packed``), or the error with which the bucket failed: name and text."""
+"""One row for each result of a run (``pack_tables``), or the error of a bucket: name and text."""
 
 PRELOADED_MODULES = (
     *("causeway.audit.passes.bucket_pass", "causeway.audit.message_loops", "causeway.audit.checks.lane_loops"),
     *("causeway.audit.column_loops", "causeway.ledger.bucket_scan", "causeway.ledger.stored_parts"),
 )
-"""What a task imports."""
+"""Modules that a task imports."""
 
 _KNOWN = {"InvalidInput": InvalidInput, "LedgerDamaged": LedgerDamaged}
-"""Errors that are raised again as they were; any other is a ``TaskFailed``."""
+"""Errors that keep their type; any other becomes a ``TaskFailed``."""
 
 _LARGE_BYTES, _LARGE = 1 << 20, pa.ipc.IpcWriteOptions(compression="zstd")
-"""Larger tables, such as the causal links of runs, come back compressed: Spark limits what tasks return together."""
+"""Minimum size of compressed tables: Spark limits the total size of task results."""
 
 RowBatches = Iterator[pa.RecordBatch]
 BucketWork = Callable[[Any, int], Iterable[tuple[int, Any]]]
-"""Given what all tasks share and the number of a bucket, yields what its runs show, by their numbers."""
+"""Takes the shared value and a bucket number; yields run numbers and results."""
 
 
-def pack_tables(shown: Any) -> bytes:
-    """Return a dataclass of tables and truth values as bytes: a table after the other, each as an Arrow stream."""
+def pack_tables(result: Any) -> bytes:
+    """Serialize a dataclass of tables and truth values: an Arrow stream for each field."""
     sink = io.BytesIO()
-    for field in fields(shown):
-        value = getattr(shown, field.name)
+    for field in fields(result):
+        value = getattr(result, field.name)
         table = value if isinstance(value, pa.Table) else pa.table({"": pa.array([value], pa.bool_())})
         with pa.ipc.new_stream(sink, table.schema, options=_LARGE if table.nbytes > _LARGE_BYTES else None) as stream:
             stream.write_table(table)
@@ -88,7 +88,7 @@ def pack_tables(shown: Any) -> bytes:
 
 
 def unpack_tables(content: bytes, kind: type[Tables]) -> Tables:
-    """Return what ``packed`` was given."""
+    """Deserialize the result of ``pack_tables``."""
     source = pa.BufferReader(content)
     found = []
     for _ in fields(kind):  # type: ignore[arg-type]
@@ -105,29 +105,38 @@ def run_buckets(
     kind: type[Tables],
     add: Callable[[tuple[int, int], Tables], None] | None = None,
 ) -> dict[tuple[int, int], Tables]:
-    """Run ``work`` of each bucket as a Spark task, in the order given; return what runs show by bucket and run.
+    """Run a function for each bucket as a Spark task, in the given order.
 
-    ``work``: a function of a module; ``shared``: what it is given, picklable; ``add``: is given what each run shows,
-    one after the other, instead.
+    Args:
+        session: The Spark session.
+        buckets: Bucket numbers.
+        work: A function of a module.
+        shared: Picklable value for all tasks.
+        kind: Dataclass of the results.
+        add: Called with each result; then nothing is returned.
+
+    Returns:
+        Results by bucket and run.
 
     Raises:
-        InvalidInput, LedgerDamaged: a task raised it.
-        TaskFailed: a task failed otherwise.
+        InvalidInput: A task raised it.
+        LedgerDamaged: A task raised it.
+        TaskFailed: A task failed otherwise.
     """
     query = session.range(0, len(buckets), 1, len(buckets)).mapInArrow(_task(tuple(buckets), work, shared), TASK_SCHEMA)
     with convert_spark_errors():
         rows = query.toArrow()
     found: dict[tuple[int, int], Tables] = {}
-    for key, shown in run_results(rows, kind):
+    for key, result in run_results(rows, kind):
         if add is None:
-            found[key] = shown
+            found[key] = result
         else:
-            add(key, shown)
+            add(key, result)
     return found
 
 
 def run_results(rows: pa.Table, kind: type[Tables]) -> Iterator[tuple[tuple[int, int], Tables]]:
-    """Yield what runs show with their bucket and run, from rows of ``TASK_SCHEMA``. Raises the first bucket's error."""
+    """Yield results by bucket and run from rows of ``TASK_SCHEMA``; raise the first error."""
     places = rows.select(["bucket", "run", "error"]).to_pylist()
     failed = {row["bucket"]: row["error"] for row in places if row["error"] is not None}
     if failed:
@@ -148,7 +157,7 @@ def _task(buckets: Sequence[int], work: BucketWork, shared: Any) -> Callable[[Ro
 
 
 def prepare_worker() -> None:
-    """Set this worker up for passes over columns."""
+    """Prepare this worker for passes over columns."""
     pa.set_cpu_count(1)
     jit_code.use_cached_code()
     retain_freed_memory()
@@ -156,11 +165,11 @@ def prepare_worker() -> None:
 
 
 def task_rows(bucket: int, work: Callable[[int], Iterable[tuple[int, Any]]]) -> RowBatches:
-    """Yield what the runs of one bucket show, or its error, as rows of ``TASK_SCHEMA``."""
+    """Yield the results of one bucket, or its error, as rows of ``TASK_SCHEMA``."""
     try:
         with convert_storage_errors():
-            for run, shown in work(bucket):
-                yield _row(bucket, run, None, pack_tables(shown))
+            for run, result in work(bucket):
+                yield _row(bucket, run, None, pack_tables(result))
     except CausewayError as error:
         yield _row(bucket, None, f"{error.name} {error}", None)
 
@@ -171,7 +180,12 @@ def _row(bucket: int, run: int | None, error: str | None, shown: bytes | None) -
 
 @cached(LRUCache(2), key=lambda key, make: key, lock=threading.Lock())
 def once_per_worker(key: str, make: Callable[[], Tables]) -> Tables:
-    """Return what a worker makes once for all its tasks of a job."""
+    """Return a value that a worker creates once for all its tasks of a job.
+
+    Args:
+        key: Key of the job.
+        make: Creates the value.
+    """
     return make()
 
 
@@ -180,35 +194,47 @@ PassResult = TypeVar("PassResult")
 EXECUTORS = ("auto", "in_process", "spark")
 
 SPARK_ROWS = 50_000_000
-"""From so many rows on ``auto`` takes Spark: below, a session takes longer to start than the pass."""
+"""Minimum number of rows for Spark under ``auto``: below, starting a session takes longer than the pass."""
 
 MAX_THREADS = 8
-"""Buckets that are looked at at once in one process, at most: each takes memory, and they share one interpreter."""
+"""Maximum number of buckets at once in a process: each takes memory, and they share an interpreter."""
 
 PassProgressCallback = Callable[[int, int], None]
-"""Told how many rows were looked at, and of how many."""
+"""Callback with the number of processed rows, and their total."""
 
 Steps = Callable[[str], PassProgressCallback]
-"""Begins a step of a longer work, and gives what is told how far it is."""
+"""Starts a named step of a longer task, and returns its progress callback."""
 
 
 class SharedJobState(Protocol):
-    """What a job has in each worker."""
+    """Value of a job in each worker."""
 
     @property
     def value(self) -> Any:
-        """Return it."""
+        """The value."""
         ...
 
 
 def bucket_rows(ledger: Ledger) -> list[int]:
-    """Return how many rows of the table ``ledger`` the files of each bucket have."""
+    """Return the number of stored rows of the table ``ledger`` in each bucket.
+
+    Args:
+        ledger: The ledger.
+    """
     return [sum(file.rows for file in ledger.files("ledger", bucket)) for bucket in range(ledger.buckets)]
 
 
 def should_use_spark(executor: str, session: SparkSession | None, rows: Sequence[int]) -> bool:
-    """Return whether Spark passes over buckets of so many rows: ``executor`` is ``spark``, or it is ``auto`` and there
-    is a session or ``SPARK_ROWS`` rows. Raises ``InvalidInput`` for an executor that there is not."""
+    """Return True if a pass should use Spark.
+
+    Args:
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a session, or from ``SPARK_ROWS`` rows on.
+        session: A Spark session, or None.
+        rows: Number of rows of each bucket.
+
+    Raises:
+        InvalidInput: The executor is unknown.
+    """
     if executor not in EXECUTORS:
         raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
     return executor == "spark" or (executor == "auto" and (session is not None or sum(rows) >= SPARK_ROWS))
@@ -217,7 +243,17 @@ def should_use_spark(executor: str, session: SparkSession | None, rows: Sequence
 def open_worker_session(
     master: str, settings: Mapping[str, str] = MappingProxyType({}), tasks: int = 1, modules: Sequence[str] = ()
 ) -> SparkSession:
-    """Return a session whose workers have imported what so many tasks need."""
+    """Open a session whose workers have imported the modules of a pass.
+
+    Args:
+        master: As of ``open_session``.
+        settings: As of ``open_session``.
+        tasks: Number of tasks.
+        modules: Further modules to import.
+
+    Returns:
+        The session.
+    """
     from causeway.spark.session import open_session, prepare_workers, requested_tasks, start_session, wait_for_workers
 
     start_session(master, extra=settings)
@@ -228,46 +264,62 @@ def open_worker_session(
 
 
 def pass_threads() -> ThreadPoolExecutor:
-    """Return the threads of a pass in this process."""
+    """Create the threads of a pass in this process."""
     return ThreadPoolExecutor(min(available_cores(), MAX_THREADS), "causeway-pass")
 
 
 def order_by_size(rows: Sequence[int], only: Iterable[int] | None = None) -> list[int]:
-    """Return the buckets to look at, so that the last ones to end are small."""
+    """Return buckets by descending size, so that the last ones to end are small.
+
+    Args:
+        rows: Number of rows of each bucket.
+        only: Buckets to order; None: all.
+    """
     return sorted(range(len(rows)) if only is None else only, key=lambda bucket: (-rows[bucket], bucket))
 
 
 PassWork = Callable[[SharedJobState, int], Iterable[tuple[int, Any]]]
-"""Given what all buckets share and the number of one, yields what its runs show, by their numbers; a function of a
-module."""
+"""A module's function: takes the shared value and a bucket number; yields run numbers and results."""
 
 
 @dataclass(frozen=True)
 class LocalPass:
-    """What a pass in this process shares."""
+    """Shared value of a pass in this process."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class BucketPasses:
-    """Passes over buckets: by Spark where there is a ``session``, else in this process."""
+    """Passes over buckets: by Spark with a ``session``, else in this process.
+
+    Attributes:
+        session: A Spark session, or None.
+    """
 
     session: SparkSession | None
 
     def over(
         self, buckets: Sequence[int], work: PassWork, value: Any, kind: type[PassResult]
     ) -> Iterator[tuple[int, PassResult]]:
-        """Yield what the runs of buckets show, with the number of each bucket, in the order of ``buckets``.
+        """Yield the results of buckets with their numbers, in the order of ``buckets``.
 
-        ``value``: what all share, picklable; ``kind``: a dataclass of tables and truth values. Raises as
-        ``ledger_tasks.run_buckets``.
+        Args:
+            buckets: Bucket numbers.
+            work: A function of a module.
+            value: Picklable value for all buckets.
+            kind: Dataclass of the results.
+
+        Raises:
+            InvalidInput: A task raised it.
+            LedgerDamaged: A task raised it.
+            TaskFailed: A task failed otherwise.
         """
         if self.session is None:
             with pass_threads() as pool:
-                each = pool.map(lambda bucket: [shown for _, shown in work(LocalPass(value), bucket)], buckets)
+                each = pool.map(lambda bucket: [result for _, result in work(LocalPass(value), bucket)], buckets)
                 for bucket, found in zip(buckets, each, strict=True):
-                    yield from ((bucket, shown) for shown in found)
+                    yield from ((bucket, result) for result in found)
             return
         from causeway.spark.workers import require_workers
 
@@ -283,7 +335,12 @@ class BucketPasses:
 
 
 class PassProgress:
-    """How far a pass is."""
+    """Progress of a pass.
+
+    Args:
+        progress: Called with the number of processed rows, and their total; or None.
+        rows: Number of rows of each bucket.
+    """
 
     def __init__(self, progress: PassProgressCallback | None, rows: Sequence[int]) -> None:
         self._progress, self._rows, self._total, self._done = progress, rows, sum(rows), 0
@@ -291,7 +348,7 @@ class PassProgress:
             progress(0, self._total)
 
     def bucket(self, bucket: int) -> None:
-        """Say that a bucket was looked at."""
+        """Count a finished bucket."""
         self._done += self._rows[bucket]
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)

@@ -1,5 +1,7 @@
-"""What the small files of a ledger say: a commit each, and now and then all that counts by then, so that who opens a
-ledger reads a few of them, however long its history is."""
+"""Records of a ledger: commits, checkpoints, the head, inputs, and ingest state.
+
+Checkpoints list all live files, so that opening a ledger reads few records, regardless of its history.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ LEDGER_FILE, LEDGER_HEAD = "ledger.json", "ledger.head"
 MANIFESTS, CHECKPOINTS, STAGING = "manifests", "checkpoints", "staging"
 FORMAT = 2
 FORMATS = (1, 2)
-"""The format that is written, and those that are read: format 1 lacks revisions, blocks and time-outs."""
+"""Readable formats; format 1 lacks revisions, blocks and time-outs."""
 
 HEADLESS = (1,)
-"""Formats of ledgers that may be without ``ledger.head``."""
+"""Formats of ledgers that may lack ``ledger.head``."""
 
 INPUTS_TABLE = "inputs"
-"""The table of what was taken, by files of which no commit says it: only who ingests reads it."""
+"""Table of ingested inputs that no commit lists itself; only ingest reads it."""
 
 INPUTS_SCHEMA = pa.schema(
     [
@@ -43,7 +45,7 @@ INPUTS_SCHEMA = pa.schema(
 )
 
 STATE_TABLE = "state"
-"""The table of what ingestion has to know of earlier commits: only who ingests reads it."""
+"""Table of facts that ingest needs from earlier commits."""
 
 STATE_SCHEMA = pa.schema(
     [
@@ -54,27 +56,27 @@ STATE_SCHEMA = pa.schema(
         pa.field("value", pa.string()),
     ]
 )
-"""``what``: ``first_block`` or ``last_block`` of the chain ``key``, by its ``time`` (microseconds since 1970);
-``counterparty``: the chain (``value``, null: unknown) at the other end of a lane's end, a JSON list of four names
-(``links.End``)."""
+"""``what``: ``first_block`` or ``last_block`` of the chain ``key``, with its ``time`` (microseconds since 1970) and
+``height``; ``counterparty``: the chain (``value``, null: unknown) at the other end of a lane end ``key``, a JSON
+list of four names (``links.LaneEnd``)."""
 
 INTERNAL = {INPUTS_TABLE: INPUTS_SCHEMA, STATE_TABLE: STATE_SCHEMA}
-"""The tables beside ``TABLES``."""
+"""Tables in addition to ``TABLES``."""
 
-WHOLE_BUCKET = ("observed", "promises", "waiting", STATE_TABLE)
-"""Tables of which each commit that changes them writes all rows anew."""
+REWRITTEN_TABLES = ("observed", "promises", "waiting", STATE_TABLE)
+"""Tables that a commit rewrites completely when they change."""
 
 
 class LedgerDamaged(InvalidInput):
-    """A file of a ledger is not what was written; the message names it."""
+    """A file of a ledger is damaged; the message names it."""
 
 
 class FilesMerged(InvalidInput):
-    """Files of a ledger were merged while it was read, and are gone; who reads it anew finds the others."""
+    """Files were merged and removed during a read; a retry finds the merged ones."""
 
 
 class CommitLost(InvalidInput):
-    """Another process committed to the ledger meanwhile; nothing of this commit is in it."""
+    """Another process committed to the ledger; this commit was discarded."""
 
 
 def _digest(value: Any) -> str:
@@ -89,11 +91,17 @@ def _table(value: Any) -> str:
 
 @dataclass(frozen=True)
 class InputFile:
-    """What was taken of a file: its first ``bytes``, which have that SHA-256, and are ``records`` records.
+    """Ingested part of a file.
 
-    ``mapping``: the digest of what its mapping says. ``ends_record``: with the last byte a record ends, so that what is
-    appended begins with one. ``modified``: when the file was written last by then, in nanoseconds of the Unix epoch, if
-    that is known. ``goes_on``: how many of the bytes were taken before, by a commit that this goes on from.
+    Attributes:
+        file: Name of the file.
+        bytes: Length of the ingested part.
+        sha256: SHA-256 of the ingested part.
+        records: Number of its records.
+        mapping: Digest of the mapping.
+        ends_record: The last byte ends a record, so that appended data starts with one.
+        modified: Modification time then, nanoseconds of the Unix epoch, or None.
+        goes_on: Length of the part that an earlier commit ingested.
     """
 
     file: str
@@ -108,8 +116,16 @@ class InputFile:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a commit. ``bucket``: of the tables that have buckets; None in the table ``ledger``: it has rows of
-    all, sorted by bucket. ``bytes``: of its rows in memory."""
+    """A file of a commit.
+
+    Attributes:
+        path: Path in the ledger.
+        table: Name of its table.
+        bucket: Bucket number; None: a table without buckets, or rows of all buckets, sorted by bucket.
+        rows: Number of rows.
+        seal: Seal of the file.
+        bytes: Size of its rows in memory.
+    """
 
     path: Annotated[str, confine_path]
     table: Annotated[str, _table]
@@ -121,8 +137,17 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class LedgerCommit(Record):
-    """One commit. ``gone``: paths of files that no longer count from then on; ``counts``: by name, such as
-    ``quarantined``; ``before``: the digest of the commit before."""
+    """One commit.
+
+    Attributes:
+        number: Number of the commit.
+        before: Digest of the previous commit.
+        files: Added files.
+        gone: Paths of removed files.
+        inputs: Ingested inputs.
+        counts: Counts by name, such as ``quarantined``.
+        digest: Digest of the commit.
+    """
 
     number: int
     before: str
@@ -135,10 +160,14 @@ class LedgerCommit(Record):
 
 @dataclass(frozen=True)
 class Checkpoint(Record):
-    """All that counts as of the commit ``number``, of that digest (``commit``).
+    """State of a ledger as of a commit.
 
-    ``files``: of all tables; ``gone``: what no longer counts, and may still be read by who opened the ledger before,
-    with the number of the commit since which it does not; ``counts``: of all commits together.
+    Attributes:
+        number: Number of the commit.
+        commit: Digest of the commit.
+        files: Live files of all tables.
+        gone: Removed files that earlier readers may still use, with the number of the removing commit.
+        counts: Sums over all commits.
     """
 
     number: int
@@ -150,7 +179,12 @@ class Checkpoint(Record):
 
 @dataclass(frozen=True)
 class LedgerHead(HeadRecord):
-    """A commit that there must be, by its ``number`` and the digest of the ``commit``; -1: none yet."""
+    """The last known commit.
+
+    Attributes:
+        number: Number of the commit, -1: none.
+        commit: Digest of the commit.
+    """
 
     number: int = -1
     commit: str = ""
@@ -158,7 +192,7 @@ class LedgerHead(HeadRecord):
 
 @contextlib.contextmanager
 def ledger_reading() -> Iterator[None]:
-    """Raise ``LedgerDamaged`` for a file that the body of the ``with`` statement finds damaged."""
+    """Convert a damaged file in a ``with`` block to ``LedgerDamaged``."""
     try:
         yield
     except FileDamaged as error:
@@ -175,29 +209,60 @@ def read_ledger_head(storage: Storage) -> LedgerHead | None:
 
 
 def commits_of(storage: Storage) -> CommitLog[LedgerCommit]:
-    """Return the log of the commits of a ledger."""
+    """Return the commit log of a ledger.
+
+    Args:
+        storage: Folder of the ledger.
+    """
     return CommitLog(storage, MANIFESTS, "commit", LedgerCommit.of)
 
 
 def checkpoints_of(storage: Storage) -> CommitLog[Checkpoint]:
-    """Return the log of the checkpoints of a ledger."""
+    """Return the checkpoint log of a ledger."""
     return CommitLog(storage, CHECKPOINTS, "checkpoint", Checkpoint.of)
 
 
 def read_commit(storage: Storage, number: int) -> LedgerCommit:
-    """Read the commit of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
+    """Read a commit.
+
+    Args:
+        storage: Folder of the ledger.
+        number: Number of the commit.
+
+    Returns:
+        The commit.
+
+    Raises:
+        LedgerDamaged: The commit is damaged.
+        FileNotFoundError: There is no such commit.
+    """
     with ledger_reading():
         return commits_of(storage).read(number)
 
 
 def read_checkpoint(storage: Storage, number: int) -> Checkpoint:
-    """Read the checkpoint of a number. Raises ``LedgerDamaged``, ``FileNotFoundError``."""
+    """Read a checkpoint.
+
+    Raises:
+        LedgerDamaged: The checkpoint is damaged.
+        FileNotFoundError: There is no such checkpoint.
+    """
     with ledger_reading():
         return checkpoints_of(storage).read(number)
 
 
 def table_schema(table: str) -> pa.Schema:
-    """Return the columns of a table. Raises ``InvalidInput`` for one that there is not."""
+    """Return the columns of a table.
+
+    Args:
+        table: Name of the table.
+
+    Returns:
+        Its schema.
+
+    Raises:
+        InvalidInput: There is no such table.
+    """
     if table in INTERNAL:
         return INTERNAL[table]
     if table not in TABLES:
@@ -206,11 +271,15 @@ def table_schema(table: str) -> pa.Schema:
 
 
 def inputs_table(inputs: Iterable[InputFile]) -> pa.Table:
-    """Return what was taken as a table."""
+    """Convert inputs to a table."""
     rows = [vars(each) for each in inputs]
     return pa.table({each.name: pa.array([row[each.name] for row in rows], each.type) for each in INPUTS_SCHEMA})
 
 
 def inputs_from_table(table: pa.Table) -> list[InputFile]:
-    """Return the inputs in a table. Raises ``ValueError`` for a value that no input has."""
+    """Convert a table to inputs.
+
+    Raises:
+        ValueError: A value is invalid.
+    """
     return list(parse_json(tuple[InputFile, ...], table.to_pylist()))

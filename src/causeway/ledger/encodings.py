@@ -1,8 +1,6 @@
-"""Names as codes: what a pass over columns compares, and what it turns back into names at its end.
+"""Encodings of columns: names as codes, and integers of up to 256 bits as words and digits.
 
-Amounts on columns: exact whole numbers of up to 256 bits as four words, and as digits.
-
-Nothing here rounds: a text is a whole number that fits, or it is said what it is instead.
+Nothing is rounded: a text is either an integer that fits, or has a status.
 """
 
 from __future__ import annotations
@@ -39,11 +37,15 @@ __all__ = [
 Codes = npt.NDArray[np.int32]
 
 UNSEEN_NAME = -1
-"""The code of null."""
+"""Code of null."""
 
 
 class NameCodes:
-    """The names of one pass, numbered in the order in which they were first seen. ``names``: those known before."""
+    """Names numbered in order of first appearance.
+
+    Args:
+        names: Names with the first codes.
+    """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._code_of: dict[str, int] = {}
@@ -54,24 +56,30 @@ class NameCodes:
         return len(self._code_of)
 
     def code(self, name: str | None) -> int:
-        """Return the code of a name, a new one if need be; ``NOT_SEEN`` of None."""
+        """Return the code of a name, assigning a new one if needed; ``UNSEEN_NAME`` for None."""
         return UNSEEN_NAME if name is None else self._code_of.setdefault(name, len(self._code_of))
 
     def known(self) -> list[str]:
-        """Return the names by their codes."""
+        """Return the names by code."""
         return [*self._code_of]
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
-        """Return the code of each row of a column of texts or dictionaries, ``NOT_SEEN`` where it is null.
+        """Return the code of each row of a column, ``UNSEEN_NAME`` for null.
 
-        Only what stands in a dictionary is looked at name by name; entries that no row uses get no code.
+        Only dictionary entries are looked up by name; unused entries get no code.
+
+        Args:
+            column: Texts, or a dictionary of texts.
+
+        Returns:
+            Codes, int32.
         """
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         found = [self._of_chunk(chunk) for chunk in chunks]
         return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, dtype=np.int32), *found])
 
     def column(self, codes: Codes) -> pa.DictionaryArray:
-        """Return codes as a column of names."""
+        """Convert codes to a column of names."""
         missing = codes < 0
         indices = pa.array(codes, mask=missing if missing.any() else None)
         return pa.DictionaryArray.from_arrays(indices, pa.array(self.known(), pa.string()))
@@ -81,7 +89,7 @@ class NameCodes:
             chunk = chunk.dictionary_encode()
         if not len(chunk):
             return np.zeros(0, dtype=np.int32)
-        places, entries = _places(chunk)
+        places, entries = _used_entries(chunk)
         table = np.full(len(chunk.dictionary) + 1, UNSEEN_NAME, dtype=np.int32)
         table[entries] = self._all(chunk.dictionary.take(pa.array(entries)).to_pylist())
         found: Codes = table[places]
@@ -92,8 +100,8 @@ class NameCodes:
 
 
 def drop_unused_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a dictionary column without the entries of its dictionary that no row uses."""
-    places, entries = _places(column)
+    """Return a dictionary column without unused entries."""
+    places, entries = _used_entries(column)
     if len(entries) == len(column.dictionary):
         return column
     renumbered = np.full(len(column.dictionary) + 1, UNSEEN_NAME, dtype=np.int32)
@@ -103,8 +111,8 @@ def drop_unused_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(rows, mask=rows < 0), names)
 
 
-def _places(column: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the entry of its dictionary that each row uses, -1 for null, and which entries are used, ascending."""
+def _used_entries(column: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the dictionary entry of each row, -1 for null, and the used entries, ascending."""
     indices = column.indices.fill_null(UNSEEN_NAME) if column.indices.null_count else column.indices
     places = indices.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     used = np.zeros(len(column.dictionary) + 1, dtype=bool)
@@ -113,8 +121,15 @@ def _places(column: pa.DictionaryArray) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 
 def rank_names(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
-    """Return where each row's name stands among all of the column by its UTF-8 bytes, from 1; 0: null."""
-    if pa.types.is_dictionary(column.type):  # it may hold a name twice, or one that no row has
+    """Return the rank of each name in a column by its UTF-8 bytes.
+
+    Args:
+        column: Texts, or a dictionary of texts.
+
+    Returns:
+        Ranks from 1, uint32; 0: null.
+    """
+    if pa.types.is_dictionary(column.type):  # entries may repeat or be unused
         names = NameCodes()
         codes, known = names.codes(column), pa.array(names.known(), pa.string())
     else:
@@ -123,16 +138,16 @@ def rank_names(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
         codes, known = encoded.indices.fill_null(UNSEEN_NAME).to_numpy(zero_copy_only=False), encoded.dictionary
     ranks = np.zeros(len(known) + 1, dtype=np.uint32)
     ranks[pc.sort_indices(known).to_numpy()] = np.arange(1, len(known) + 1)
-    found: npt.NDArray[np.uint32] = ranks[codes]  # the last one, 0, is that of NOT_SEEN
+    found: npt.NDArray[np.uint32] = ranks[codes]  # the last rank, 0, belongs to UNSEEN_NAME
     return found
 
 
 Words = npt.NDArray[np.uint64]
-"""Numbers, four words a row, the least significant first: shape (n, 4)."""
+"""Numbers of four words, least significant first, shape (n, 4)."""
 
 
 class DigitsStatus(IntEnum):
-    """What a text is as a whole number of up to 256 bits; texts of only spaces count as not there."""
+    """Status of a text as an integer of up to 256 bits; blank texts are ``EMPTY``."""
 
     GOOD = 0
     EMPTY = 1
@@ -142,13 +157,18 @@ class DigitsStatus(IntEnum):
 
 
 class ParsedNumbers(NamedTuple):
-    """Numbers read from texts. ``words``: 0 where ``found`` (``Digits``, one a row) is not ``GOOD``."""
+    """Numbers parsed from texts.
+
+    Attributes:
+        words: Words of each number; 0 where ``found`` is not ``GOOD``.
+        found: ``DigitsStatus`` of each text.
+    """
 
     words: Words
     found: npt.NDArray[np.uint8]
 
     def u64(self) -> tuple[U64, npt.NDArray[np.uint8]]:
-        """Return the numbers as words of 64 bits, and what each is; what does not fit is ``TOO_LARGE``."""
+        """Return the numbers as uint64, and their status; larger ones are ``TOO_LARGE``."""
         from causeway.ledger.number_loops import narrow_words
 
         numbers, found = np.empty(len(self.found), dtype=np.uint64), np.empty(len(self.found), dtype=np.uint8)
@@ -157,9 +177,13 @@ class ParsedNumbers(NamedTuple):
 
 
 def text_slices(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes of a column of texts or bytes, and where each value begins, and at the end where the last ends.
+    """Return the bytes of a column of texts or bytes, and the offsets of its values.
 
-    A null is an empty slice or not, as its writer left it.
+    Args:
+        texts: An array; the slices of nulls are arbitrary.
+
+    Returns:
+        Bytes, uint8, and n + 1 offsets, int64.
     """
     wide = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
     _, offsets, data = texts.buffers()
@@ -171,16 +195,20 @@ def text_slices(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
 
 
 def valid_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which rows of a column are not null."""
+    """Return a mask of non-null rows.
+
+    Args:
+        column: An array.
+    """
     if column.null_count == 0:
         return np.ones(len(column), dtype=bool)
     return np.asarray(column.is_valid())
 
 
 def parse_numbers(texts: pa.Array) -> ParsedNumbers:
-    """Read a column of texts as whole numbers: decimal digits, or ``0x`` and hexadecimal ones, of any length.
+    """Parse texts as integers: decimal digits, or ``0x`` and hexadecimal digits, of any length.
 
-    A ``+`` and spaces around are taken, a ``-`` makes it ``NEGATIVE`` (also of 0). Null: ``EMPTY``.
+    A ``+`` and surrounding spaces are ignored; a ``-`` means ``NEGATIVE``, also for 0. Null is ``EMPTY``.
     """
     from causeway.ledger.number_loops import parse_number_slices as read
 
@@ -196,16 +224,17 @@ def parse_numbers(texts: pa.Array) -> ParsedNumbers:
 
 
 def limb_columns(numbers: ParsedNumbers) -> list[pa.Array]:
-    """Return the four columns (``schema.LIMBS``) of numbers, null where they are not ``GOOD``."""
+    """Return the four columns (``LIMBS``) of numbers, null where not ``GOOD``."""
     missing = numbers.found != DigitsStatus.GOOD
     mask = missing if missing.any() else None
     return [pa.array(np.ascontiguousarray(numbers.words[:, word]), mask=mask) for word in range(4)]
 
 
 def amount_words(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Return the numbers of the four columns ``schema.LIMBS``, and which rows are not null.
+    """Return the numbers of the four columns ``LIMBS``, and a mask of non-null rows.
 
-    Raises ``ValueError`` when they are not four, or null in some of the four only.
+    Raises:
+        ValueError: There are not four columns, or a row is null in some of them only.
     """
     if len(limbs) != len(LIMBS):
         raise ValueError(f"{len(limbs)} columns of limbs: must be {len(LIMBS)}")
@@ -220,9 +249,16 @@ def amount_words(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Words, np
 
 
 def amount_texts(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """Return the numbers of the four columns ``schema.LIMBS`` as decimal digits, null where they are.
+    """Format the numbers of the four columns ``LIMBS`` as decimal digits, null where null.
 
-    Raises ``ValueError`` as ``words_of``.
+    Args:
+        limbs: The four columns.
+
+    Returns:
+        Strings.
+
+    Raises:
+        ValueError: There are not four columns, or a row is null in some of them only.
     """
     from causeway.ledger.number_loops import MAX_DIGITS, format_numbers
 
@@ -237,7 +273,11 @@ def amount_texts(limbs: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
 
 
 def amount_limbs(numbers: Sequence[int | None]) -> list[pa.Array]:
-    """Return the four columns of Python's numbers. Raises ``ValueError`` for one below 0 or above 2**256 - 1."""
+    """Return the four columns of Python integers.
+
+    Raises:
+        ValueError: A number is negative or above 2**256 - 1.
+    """
     for number in numbers:
         if number is not None and not 0 <= number < 1 << 256:
             raise ValueError(f"{number}: an amount is from 0 to 2**256 - 1")

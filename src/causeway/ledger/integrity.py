@@ -1,5 +1,4 @@
-"""Verifying a whole ledger: its commits and checkpoints, the seal and the rows of every file that counts, and what lies
-there that nothing names."""
+"""Verify a ledger: commits, checkpoints, seals and rows of all live files, and stray files."""
 
 from __future__ import annotations
 
@@ -32,9 +31,15 @@ from causeway.storage.seals import MISSING
 
 @dataclass(frozen=True)
 class LedgerCheck:
-    """The result of a check.
+    """Result of a verification.
 
-    ``damaged``: messages, each of which begins with the path of a file; ``strays``: files that no commit names.
+    Attributes:
+        commits: Number of commits.
+        rows: Number of rows of the table ``ledger``.
+        files: Number of live files.
+        bytes: Size of the live files.
+        damaged: Messages, each with the path of a file first.
+        strays: Files that no commit names.
     """
 
     commits: int = 0
@@ -46,24 +51,32 @@ class LedgerCheck:
 
 
 def check_ledger(uri: str, progress: CheckProgress = lambda done, of: None) -> LedgerCheck:
-    """Verify the ledger at a path or URI, which may be being written: all that counts when it begins.
+    """Verify the ledger at a path or URI as of the begin of the call; it may grow meanwhile.
 
-    Raises ``InvalidInput`` where there is none, or it is of another format.
+    Args:
+        uri: Path or URI.
+        progress: Called with the number of verified files, and their total.
+
+    Returns:
+        The result.
+
+    Raises:
+        InvalidInput: There is no ledger, or its format is unknown.
     """
     try:
         ledger = open_ledger(uri)
     except LedgerDamaged as error:
         return LedgerCheck(damaged=(str(error),))
-    damaged = [*_wrong_records(ledger)]
+    damaged = [*_record_errors(ledger)]
     wrong: dict[str, str] = {}
     for start in range(0, len(ledger.live), FILES_AT_ONCE):
         batch = ledger.live[start : start + FILES_AT_ONCE]
         verified = io_threads(os.getpid()).map(lambda file: (file.path, _wrong(ledger, file)), batch)
-        wrong |= {path: what for path, what in verified if what is not None}
+        wrong |= {path: error for path, error in verified if error is not None}
         progress(start + len(batch), len(ledger.live))
-    if wrong:  # files that were merged meanwhile are gone
+    if wrong:  # files merged meanwhile were removed, not damaged
         still = {file.path for file in open_ledger(uri).live}
-        damaged += [what for path, what in wrong.items() if path in still]
+        damaged += [error for path, error in wrong.items() if path in still]
     return LedgerCheck(
         ledger.number + 1,
         sum(file.rows for file in ledger.live if file.table == "ledger"),
@@ -74,8 +87,8 @@ def check_ledger(uri: str, progress: CheckProgress = lambda done, of: None) -> L
     )
 
 
-def _wrong_records(ledger: Ledger) -> Iterator[str]:
-    """Yield what is wrong with commits and checkpoints that are not needed any more to open the ledger."""
+def _record_errors(ledger: Ledger) -> Iterator[str]:
+    """Yield errors of commits and checkpoints that are not needed to open the ledger."""
     storage, before = ledger.storage, ""
     for log, read in ((commits_of(storage), read_commit), (checkpoints_of(storage), read_checkpoint)):
         for number in log.numbers():
@@ -84,7 +97,7 @@ def _wrong_records(ledger: Ledger) -> Iterator[str]:
             try:
                 record = read(storage, number)
             except FileNotFoundError:
-                continue  # removed just now
+                continue  # removed concurrently
             except LedgerDamaged as error:
                 yield str(error)
                 before = ""
@@ -96,7 +109,7 @@ def _wrong_records(ledger: Ledger) -> Iterator[str]:
 
 
 def _wrong(ledger: Ledger, file: StoredFile) -> str | None:
-    """Return what is wrong with a file that counts."""
+    """Return the error of a live file, or None."""
     schema = table_schema(file.table)
     try:
         with ledger.opened(file, whole=True) as opened:
@@ -110,7 +123,7 @@ def _wrong(ledger: Ledger, file: StoredFile) -> str | None:
 
 
 def _strays(ledger: Ledger) -> Iterator[str]:
-    """Yield the files that nothing names: none of a commit that may be under way, or that is still read."""
+    """Yield unnamed files, except those of a running commit and removed files with readers."""
     known = {LEDGER_FILE, LEDGER_HEAD, *(file.path for file in ledger.live), *(path for path, _ in ledger.gone)}
     for path in sorted(ledger.storage.walk()):
         folder, _, name = path.rpartition("/")

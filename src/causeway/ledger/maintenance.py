@@ -1,9 +1,8 @@
-"""What keeps a ledger that gets a commit a second for days as quick to open and to read as a young one.
+"""Compaction and checkpoints for ledgers with many commits.
 
-Small files of a bucket are merged: a commit of its own adds the merged file and lets those it was made of no longer
-count. Every ``EVERY`` commits a checkpoint says all that counts. What no longer counts, and what killed processes left,
-is removed once nobody who opened the ledger before can still be reading it. Killed at any instant, the rows are the
-same.
+Small files of a bucket are merged by a commit that replaces them. Every ``CHECKPOINT_EVERY`` commits a checkpoint lists
+all live files. Files that no longer count, and remains of killed processes, are removed after a retention time, as
+earlier readers may still use them. A crash at any point leaves the rows unchanged.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from causeway.ledger.commits import (
     CHECKPOINTS,
     INPUTS_TABLE,
     INTERNAL,
+    REWRITTEN_TABLES,
     STAGING,
-    WHOLE_BUCKET,
     Checkpoint,
     InputFile,
     checkpoints_of,
@@ -37,25 +36,25 @@ from causeway.storage.commit_log import number_of
 from causeway.storage.object_store import AlreadyExists
 
 CHECKPOINT_EVERY = 32
-"""So many commits after a checkpoint there is another."""
+"""Number of commits between two checkpoints."""
 
 RETENTION_SECONDS = 3600.0
-"""What no longer counts stays for so long, for those who opened the ledger before."""
+"""Retention of removed files for earlier readers, in seconds."""
 
 FILES_PER_MERGE = 8
-"""So many files of a bucket that are about as large are merged."""
+"""Number of files of similar size in a bucket that are merged."""
 
 MINIMUM, MAXIMUM = 1 << 12, 1 << 21
-"""Files of up to ``LEAST`` rows count as small as each other; a merged file has ``MOST`` rows, and a file of half as
-many stays."""
+"""Row counts: files up to ``MINIMUM`` rows count as equally small; merged files have up to ``MAXIMUM`` rows, and files
+from half of it are final."""
 
 MAX_BYTES = 1 << 29
-"""As many bytes of rows are merged into one file."""
+"""Maximum size of the rows of a merged file, in bytes."""
 
 
 @dataclass(frozen=True)
 class FileMerge:
-    """Files that become one; ``spread``: one a bucket."""
+    """Files to merge into one or, with ``spread``, into one a bucket."""
 
     table: str
     bucket: int | None
@@ -64,17 +63,28 @@ class FileMerge:
 
 
 def maintain_ledger(ledger: Ledger, threads: int = 1, kept: float = RETENTION_SECONDS) -> Ledger:
-    """Merge what is to be merged, write a checkpoint if it is time, and remove what nobody needs; return the ledger as
-    it is then. For who commits to it. Raises ``CommitLost`` when another process does, too."""
+    """Merge files, write a due checkpoint, and remove garbage.
+
+    Args:
+        ledger: The ledger as of its last commit.
+        threads: Number of threads.
+        kept: Retention of removed files, in seconds.
+
+    Returns:
+        The ledger afterwards.
+
+    Raises:
+        CommitLost: Another process committed.
+    """
     while found := plan_merges(ledger):
-        ledger = _merged(ledger, found, threads)
+        ledger = _commit_merges(ledger, found, threads)
     if ledger.number - ledger.checkpoint >= CHECKPOINT_EVERY:
-        ledger = _checkpointed(ledger, kept)
+        ledger = _write_checkpoint(ledger, kept)
         remove_garbage(ledger, kept)
     return ledger
 
 
-def _merged(ledger: Ledger, found: list[FileMerge], threads: int) -> Ledger:
+def _commit_merges(ledger: Ledger, found: list[FileMerge], threads: int) -> Ledger:
     writer = LedgerWriter(ledger)
     large = sum(file.rows for merge in found for file in merge.files) > MAXIMUM
     try:
@@ -88,10 +98,10 @@ def _merged(ledger: Ledger, found: list[FileMerge], threads: int) -> Ledger:
 
 
 def plan_merges(ledger: Ledger) -> list[FileMerge]:
-    """Return what is to be merged now."""
+    """Return the due merges."""
     of: dict[tuple[str, int | None], list[StoredFile]] = {}
     for file in ledger.live:
-        if file.table not in WHOLE_BUCKET:
+        if file.table not in REWRITTEN_TABLES:
             of.setdefault((file.table, file.bucket), []).append(file)
     found = []
     for (table, bucket), files in sorted(
@@ -99,30 +109,29 @@ def plan_merges(ledger: Ledger) -> list[FileMerge]:
     ):
         loose = table in LOOSE_TABLES and bucket is None
         if loose and (sum(file.rows for file in files) >= MINIMUM * ledger.buckets or _bytes(files) >= MAX_BYTES):
-            return [FileMerge(table, None, tuple(_fitting(files) or files[:1]), spread=True)]
+            return [FileMerge(table, None, tuple(_files_that_fit(files) or files[:1]), spread=True)]
         least = max(MINIMUM // 64, 1) if loose else MINIMUM
-        chosen = _alike(files, least)
+        chosen = _choose_files(files, least)
         if len(chosen) > 1:
             found.append(FileMerge(table, bucket, tuple(chosen)))
     return found
 
 
-def _alike(files: Sequence[StoredFile], least: int) -> list[StoredFile]:
-    """Return files of one bucket that are to become one: those of a size and the smaller ones, once there are
-    ``TOGETHER`` of a size; none before."""
+def _choose_files(files: Sequence[StoredFile], least: int) -> list[StoredFile]:
+    """Return files of similar size and smaller ones, once there are enough; else none."""
     small = sorted((file for file in files if file.rows < MAXIMUM // 2), key=lambda file: (file.rows, file.path))
     small = [file for file in small if file.bytes < MAX_BYTES // 2]
     limit = least
     while limit < MAXIMUM:
         alike = [file for file in small if file.rows < limit]
         if len(alike) >= FILES_PER_MERGE:
-            return _fitting(alike)
+            return _files_that_fit(alike)
         limit *= FILES_PER_MERGE
-    return _fitting(small) if len(small) >= FILES_PER_MERGE else []
+    return _files_that_fit(small) if len(small) >= FILES_PER_MERGE else []
 
 
-def _fitting(files: list[StoredFile]) -> list[StoredFile]:
-    """Return the first files, as many as become one of up to ``MOST`` rows."""
+def _files_that_fit(files: list[StoredFile]) -> list[StoredFile]:
+    """Return the first files that fit into one of ``MAXIMUM`` rows."""
     rows = size = 0
     for place, file in enumerate(files):
         rows, size = rows + file.rows, size + file.bytes
@@ -142,12 +151,12 @@ def _merge(writer: LedgerWriter, merge: FileMerge) -> None:
         rows = inputs_table(current_inputs(inputs_from_table(rows)))
     elif merge.spread:
         rows = rows.unify_dictionaries().combine_chunks()
-        for bucket, mine in group_by_bucket(rows, ledger.buckets, merge.table).items():
-            writer.write(merge.table, _in_order(mine, merge.table), bucket)
+        for bucket, bucket_rows in group_by_bucket(rows, ledger.buckets, merge.table).items():
+            writer.write(merge.table, _sort_table(bucket_rows, merge.table), bucket)
     elif merge.table in LOOSE_TABLES and merge.bucket is None:
-        rows = split_by_bucket(_in_order(rows, merge.table), ledger.buckets, merge.table)
+        rows = split_by_bucket(_sort_table(rows, merge.table), ledger.buckets, merge.table)
     elif merge.table == "ledger" or merge.table in LAYOUTS:
-        rows = _in_order(rows, merge.table)
+        rows = _sort_table(rows, merge.table)
     else:
         rows = rows.unify_dictionaries()
     if not merge.spread:
@@ -156,13 +165,13 @@ def _merge(writer: LedgerWriter, merge: FileMerge) -> None:
         writer.remove(file)
 
 
-def _in_order(rows: pa.Table, table: str) -> pa.Table:
-    """Return rows of the ledger in order, each event once; of other tables all of them."""
+def _sort_table(rows: pa.Table, table: str) -> pa.Table:
+    """Sort rows; rows of ``ledger`` are also deduplicated."""
     return drop_repeats(rows) if table == "ledger" else LAYOUTS[table].in_order(rows.unify_dictionaries())
 
 
 def split_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> pa.Table:
-    """Return rows of all buckets by their buckets, and within each as they stand."""
+    """Sort rows of all buckets by bucket, stably."""
     if not rows.num_rows:
         return rows
     parts = group_by_bucket(rows.unify_dictionaries().combine_chunks(), buckets, table)
@@ -170,34 +179,39 @@ def split_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> pa.T
 
 
 def current_inputs(inputs: Iterable[InputFile]) -> list[InputFile]:
-    """Return what was taken, but for what the same file was when less of it had been written."""
+    """Return inputs without those replaced by a longer input of the same file."""
     every = list(dict.fromkeys(inputs))
     gone_on = {(each.file, each.mapping, each.goes_on) for each in every if each.goes_on}
     return [each for each in every if (each.file, each.mapping, each.bytes) not in gone_on]
 
 
-def _checkpointed(ledger: Ledger, kept: float) -> Ledger:
-    """Return a ledger of which a checkpoint says all that counts."""
+def _write_checkpoint(ledger: Ledger, kept: float) -> Ledger:
+    """Write a checkpoint of a ledger."""
     named = [each for commit in ledger.recent for each in commit.inputs]
     if named:
         writer = LedgerWriter(ledger)
         writer.write(INPUTS_TABLE, inputs_table(current_inputs(named)))
         ledger = ledger.after(writer.commit([], {}))
-    young = _young(ledger, kept)
-    gone = tuple((path, since) for path, since in ledger.gone if young(since))
+    is_young = _young_commits(ledger, kept)
+    gone = tuple((path, since) for path, since in ledger.gone if is_young(since))
     storage = ledger.storage
     storage.make_folder(CHECKPOINTS)
     known = Checkpoint(ledger.number, ledger.last, ledger.live, gone, ledger.counts)
-    with contextlib.suppress(AlreadyExists):  # another process was quicker
+    with contextlib.suppress(AlreadyExists):  # another process wrote it first
         checkpoints_of(storage).create(ledger.number, known.content())
     return replace(ledger, recent=(), checkpoint=ledger.number, gone=gone)
 
 
 def remove_garbage(ledger: Ledger, kept: float = RETENTION_SECONDS) -> None:
-    """Remove what does not count and nobody reads: files that were merged, and what killed processes left."""
-    storage, young = ledger.storage, _young(ledger, kept)
-    counting = {file.path for file in ledger.live} | {path for path, since in ledger.gone if young(since)}
-    for path in _written(ledger):
+    """Remove merged files after their retention, and remains of killed processes.
+
+    Args:
+        ledger: The ledger.
+        kept: Retention of removed files, in seconds.
+    """
+    storage, is_young = ledger.storage, _young_commits(ledger, kept)
+    counting = {file.path for file in ledger.live} | {path for path, since in ledger.gone if is_young(since)}
+    for path in _table_files(ledger):
         number = number_of(path.rsplit("/", 1)[-1])
         if number is not None and number <= ledger.number and path not in counting:
             storage.remove(path)
@@ -218,8 +232,8 @@ def remove_garbage(ledger: Ledger, kept: float = RETENTION_SECONDS) -> None:
             storage.remove(f"{folder}/{name}")
 
 
-def _written(ledger: Ledger) -> Iterable[str]:
-    """Yield the paths of all files of tables, whether they count or not."""
+def _table_files(ledger: Ledger) -> Iterable[str]:
+    """Yield the paths of all table files, live or not."""
     for table in (*TABLES, *INTERNAL):
         for name in ledger.storage.list(table):
             if name.startswith("bucket="):
@@ -228,8 +242,8 @@ def _written(ledger: Ledger) -> Iterable[str]:
                 yield f"{table}/{name}"
 
 
-def _young(ledger: Ledger, kept: float) -> Callable[[int], bool]:
-    """Return what says whether a commit was made within the last ``kept`` seconds."""
+def _young_commits(ledger: Ledger, kept: float) -> Callable[[int], bool]:
+    """Return a predicate of commits younger than ``kept`` seconds."""
     known: dict[int, bool] = {}
 
     def young(number: int) -> bool:

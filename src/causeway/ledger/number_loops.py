@@ -1,4 +1,4 @@
-"""Loops between whole numbers of up to 256 bits and their digits."""
+"""Compiled loops that convert integers of up to 256 bits from and to digits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from causeway_proofs.jit import (
 )
 
 GOOD, NOTHING_THERE, NEGATIVE, NO_NUMBER, TOO_LARGE = range(5)
-"""What a text is as a number."""
+"""Status of a text as a number."""
 
 MAX_DIGITS = 78
-"""Decimal digits of 2**256 - 1."""
+"""Number of decimal digits of 2**256 - 1."""
 
 _PARTS = 8
 _GROUP = 9
 _ONE_WORD = 19
-"""So many decimal digits always fit into a word."""
+"""Number of decimal digits that always fit into a word."""
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -37,7 +37,7 @@ _WORDS = writable_arrays("uint64", 2)
 
 @compile_loop(allocates=False)
 def multiply_add(parts: Any, used: Any, factor: Any, more: Any) -> bool:
-    """Multiply a number of 32-bit parts, add to it, and return whether it still fits into the ``used`` ones."""
+    """Multiply a number of 32-bit parts and add; return True if it fits into ``used`` parts."""
     carry = more
     for part in range(used):
         carry += parts[part] * factor
@@ -60,7 +60,7 @@ def hex_value(byte: Any) -> Any:
 
 @compile_loop(allocates=False)
 def parse_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
-    """Read hexadecimal digits, at least one."""
+    """Parse hexadecimal digits, at least one."""
     if start == stop:
         return NO_NUMBER
     for at in range(start, stop):
@@ -77,28 +77,28 @@ def parse_hex(data: Any, start: Any, stop: Any, parts: Any) -> int:
 
 @compile_loop(allocates=False)
 def parse_digits(data: Any, start: Any, stop: Any, parts: Any) -> int:
-    """Read decimal digits, at least one."""
+    """Parse decimal digits, at least one."""
     if start == stop:
         return NO_NUMBER
-    fits, used = True, 1  # after each group a number needs no more parts than there were groups
-    group, scale, taken = np.uint64(0), np.uint64(1), 0
+    fits, used = True, 1  # a number needs at most as many parts as groups
+    group, scale, digit_count = np.uint64(0), np.uint64(1), 0
     for at in range(start, stop):
         digit = data[at] - 48
         if digit < 0 or digit > 9:
             return NO_NUMBER
-        group, scale, taken = group * _TEN + np.uint64(digit), scale * _TEN, taken + 1
-        if taken == _GROUP:
+        group, scale, digit_count = group * _TEN + np.uint64(digit), scale * _TEN, digit_count + 1
+        if digit_count == _GROUP:
             fits = fits and multiply_add(parts, used, scale, group)
-            group, scale, taken = np.uint64(0), np.uint64(1), 0
+            group, scale, digit_count = np.uint64(0), np.uint64(1), 0
             used = min(used + 1, _PARTS)
-    if taken:
+    if digit_count:
         fits = fits and multiply_add(parts, used, scale, group)
     return GOOD if fits else TOO_LARGE
 
 
 @compile_loop(allocates=False)
 def strip_spaces(data: Any, at: Any, stop: Any) -> Any:
-    """Return where a slice begins and ends without the white space around it."""
+    """Return the bounds of a slice without surrounding white space."""
     while at < stop and (data[at] == 32 or 9 <= data[at] <= 13):
         at += 1
     while stop > at and (data[stop - 1] == 32 or 9 <= data[stop - 1] <= 13):
@@ -108,10 +108,14 @@ def strip_spaces(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(NOTHING, [BYTES, ROWS, ROWS, _WORDS, BYTES_OUT])
 def parse_number_slices(data: Any, starts: Any, stops: Any, words: Any, found: Any) -> None:
-    """Read one number a slice: decimal digits, or ``0x`` and hexadecimal ones; a sign and spaces around are taken.
+    """Parse one number a slice: decimal digits, or ``0x`` and hexadecimal digits.
 
-    ``words``: four a row, the least significant first. ``found``: what each text is; where it is no number that fits,
-    its words are 0.
+    Args:
+        data: Bytes of all slices.
+        starts: Begin of each slice.
+        stops: End of each slice.
+        words: Output: four words a number, least significant first; 0 unless ``GOOD``.
+        found: Output: status of each slice; a sign and surrounding spaces are allowed.
     """
     parts = np.zeros(_PARTS, dtype=np.uint64)
     for row in range(len(starts)):
@@ -147,7 +151,7 @@ def parse_number_slices(data: Any, starts: Any, stops: Any, words: Any, found: A
 
 @compile_loop(NOTHING, [read_only_arrays("uint64", 2), BYTES, writable_arrays("uint64"), BYTES_OUT])
 def narrow_words(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
-    """Give numbers of four words as one word each, 0 where they are not ``GOOD``, and what each is then."""
+    """Narrow numbers of four words to one, 0 unless ``GOOD``, with their new status."""
     for row in range(len(words)):
         narrow[row] = found[row]
         if (words[row, 1] | words[row, 2] | words[row, 3]) != 0:
@@ -157,9 +161,13 @@ def narrow_words(words: Any, found: Any, numbers: Any, narrow: Any) -> None:
 
 @compile_loop(INT64, [_WORDS, BYTES, BYTES_OUT, ROWS_OUT])
 def format_numbers(words: Any, valid: Any, text: Any, offsets: Any) -> Any:
-    """Write one number a row as decimal digits, nothing where it is not ``valid``; return how many bytes there are.
+    """Format one number a row as decimal digits; return the total size in bytes.
 
-    ``text`` has room for ``MOST_DIGITS`` a row. ``offsets``: where each row begins, and at the end where all ends.
+    Args:
+        words: Four words a number.
+        valid: Rows with a number; others get no digits.
+        text: Output: digits; it has ``MAX_DIGITS`` bytes a row.
+        offsets: Output: begin of each row, and the end.
     """
     parts = np.zeros(_PARTS, dtype=np.uint64)
     digits = np.zeros(MAX_DIGITS + _GROUP, dtype=np.uint8)

@@ -1,12 +1,11 @@
-"""The outcome model: what became of a message and of a call, by one table of states and events.
+"""The outcome model: outcomes of messages and calls, by one table of states and events.
 
-A message is a small state machine over the events that the ledger has of it. Events of two chains have no common order,
-so the table is built such that the order in which they are applied makes no difference, and neither does a repetition:
-the state is a function of the set of events. Every face of the product (the audit, figures, reports, the explorer, the
-summary of a run) reads it.
+A message is a small state machine over its ledger events. Events of two chains have no common order, so the table is
+independent of order and repetition: the state is a function of the set of events. The audit, figures, reports, the
+explorer and run summaries all use it.
 
-Strategy: an audit keeps, of each message, one bit an event (``EVENT_BITS``); the state of every set of bits is looked
-up in an array (``STATE_OF_BITS``) that is folded from ``TRANSITIONS`` once.
+Strategy: a check keeps one bit an event of each message (``EVENT_BITS``). ``STATES_BY_EVENT_BITS``, folded from
+``TRANSITIONS`` once, has the state of every set of bits.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from causeway.ledger.schema import LedgerEvent, LedgerKind
 
 
 class OutcomeInput(IntEnum):
-    """What changes the state of a message: its events, as the table has them.
+    """Inputs of the state machine.
 
     ``ERRED``: an answer, or an acknowledgement, with a code other than 0.
     """
@@ -38,13 +37,13 @@ class OutcomeInput(IntEnum):
 
 
 class MessageState(IntEnum):
-    """The state of a message.
+    """State of a message.
 
-    ``UNKNOWN``: no event of it counts; ``PENDING``: it was sent; ``DELIVERED``: it arrived; ``EXECUTED``, ``FAILED``:
-    it was executed, with success or failure; ``ANSWERED``: its answer is known; ``REFUSED``: rejected on arrival;
-    ``REJECTED``: answered with an error; ``RETURNED``: refunded, and nothing says that it arrived; ``REFUNDED``: it
-    arrived and was refunded; ``TIMED_OUT``; ``DROPPED``: lost on the way; ``DISCARDED``: lost after it arrived;
-    ``CONTRADICTED``: its two chains report different ends.
+    ``UNKNOWN``: no relevant event; ``PENDING``: sent; ``DELIVERED``: arrived; ``EXECUTED``, ``FAILED``: executed with
+    success or failure; ``ANSWERED``: the answer is known; ``REFUSED``: rejected on arrival; ``REJECTED``: answered with
+    an error; ``RETURNED``: refunded without a known arrival; ``REFUNDED``: arrived and refunded; ``TIMED_OUT``;
+    ``DROPPED``: lost on the way; ``DISCARDED``: lost after arrival; ``CONTRADICTED``: the two chains report different
+    ends.
     """
 
     UNKNOWN = 0
@@ -82,15 +81,15 @@ TRANSITIONS: dict[MessageState, tuple[MessageState, ...]] = {
     MessageState.DISCARDED: (_DIS, _DIS, _E, _F, _A, _REJ, _REJ, _X, _RFD, _DIS),
     MessageState.CONTRADICTED: (_X,) * len(OutcomeInput),
 }
-"""The state after an event, by the state before it (rows) and the event (columns, in the order of ``Input``)."""
+"""Next state by state (rows) and event (columns, in the order of ``OutcomeInput``)."""
 
 
 class Outcome(StrEnum):
-    """What became of a message, or of a call, in the words that every face uses.
+    """Outcome of a message or a call.
 
-    A call is a request and its response: it is ``PENDING`` until its answer is known, where its lane promises one.
-    ``DROPPED``: it, or its response, is lost. ``CONTRADICTED``: the two chains report different ends. ``UNKNOWN``:
-    nothing says that it was sent.
+    A call is a request and its response; it is ``PENDING`` until its answer if its lane guarantees one. ``DROPPED``:
+    the message or its response is lost. ``CONTRADICTED``: the two chains report different ends. ``UNKNOWN``: no known
+    sending.
     """
 
     ANSWERED = "answered"
@@ -106,13 +105,13 @@ class Outcome(StrEnum):
 
 
 OUTCOMES = tuple(Outcome)
-"""The outcomes, in the order in which they are shown; their codes in columns."""
+"""The outcomes in display order; codes in columns are positions in it."""
 
 UNSUCCESSFUL = (
     *(Outcome.REJECTED, Outcome.REFUNDED, Outcome.TIMED_OUT, Outcome.FAILED, Outcome.DROPPED),
     Outcome.CONTRADICTED,
 )
-"""Outcomes of messages that did not succeed."""
+"""Outcomes of unsuccessful messages."""
 
 STATE_OUTCOMES: dict[MessageState, Outcome] = {
     MessageState.UNKNOWN: Outcome.UNKNOWN,
@@ -130,7 +129,7 @@ STATE_OUTCOMES: dict[MessageState, Outcome] = {
     MessageState.DISCARDED: Outcome.DROPPED,
     MessageState.CONTRADICTED: Outcome.CONTRADICTED,
 }
-"""The outcome of a message by its state; that of a call as ``call_outcomes`` says."""
+"""Outcome of a message by state; calls: see ``call_outcomes``."""
 
 EVENT_INPUTS: dict[LedgerEvent, OutcomeInput | None] = {
     LedgerEvent.SENT: OutcomeInput.SENT,
@@ -152,14 +151,14 @@ EVENT_INPUTS: dict[LedgerEvent, OutcomeInput | None] = {
     LedgerEvent.REDUNDANT: None,
     LedgerEvent.UPGRADED: None,
 }
-"""What each event of the ledger is to the table; None: it changes no state. A reverted event is none."""
+"""Input of each ledger event; None: no effect. Reverted events have none."""
 
 OUTCOME_ERRORS: dict[LedgerEvent, OutcomeInput] = {
     LedgerEvent.EXECUTED: OutcomeInput.FAILED,
     LedgerEvent.ANSWERED: OutcomeInput.ERRED,
     LedgerEvent.ACKNOWLEDGED: OutcomeInput.ERRED,
 }
-"""What the same is with a code other than 0."""
+"""Input of ledger events with a code other than 0."""
 
 
 def fold_events(inputs: frozenset[OutcomeInput] | set[OutcomeInput]) -> MessageState:
@@ -177,16 +176,16 @@ NEXT_STATES = np.array([[int(after) for after in TRANSITIONS[state]] for state i
 def _state_of_bits() -> npt.NDArray[np.int8]:
     states = np.zeros(1 << len(OutcomeInput), np.int8)
     for each in OutcomeInput:
-        # A set whose highest event is this one follows from the set without it.
+        # A set with this event as its highest follows from the set without it.
         states[1 << each : 1 << (each + 1)] = NEXT_STATES[states[: 1 << each], each]
     return states
 
 
 STATES_BY_EVENT_BITS = _state_of_bits()
-"""The state of each set of events: bit ``1 << Input`` stands for an event."""
+"""State of each set of events; bit ``1 << OutcomeInput`` is an event."""
 
 ARRIVED = 1 << OutcomeInput.RECEIVED | 1 << OutcomeInput.EXECUTED | 1 << OutcomeInput.FAILED
-"""Events with which a message is known to have arrived, as bits."""
+"""Event bits that prove an arrival."""
 
 EVENT_BITS = np.array(
     [
@@ -198,11 +197,19 @@ EVENT_BITS = np.array(
     ],
     np.int32,
 )
-"""The bit of each event (rows, in the order of ``Event``), without and with an error code (columns)."""
+"""Bit of each event (rows, in the order of ``LedgerEvent``), without and with an error code (columns)."""
 
 
 def event_bit(event: str, code: int | None, kind: str) -> int:
-    """Return the bit of one event of a message. An error code counts on requests: that of a response is its content."""
+    """Return the bit of a message's event.
+
+    An error code counts for requests only; the code of a response is its content.
+
+    Args:
+        event: Name of the event.
+        code: Code of the event, or None.
+        kind: Kind of the message.
+    """
     return int(EVENT_BITS[EVENTS.index(event), int(bool(code) and kind == LedgerKind.REQUEST)])
 
 
@@ -216,7 +223,7 @@ _OPEN = np.array(
 
 
 def message_outcomes(states: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Return the outcomes of messages (codes of ``OUTCOMES``) by their states."""
+    """Return the outcomes of messages (codes of ``OUTCOMES``) by state."""
     return _OUTCOME_OF_STATE[states]
 
 
@@ -226,9 +233,12 @@ def call_outcomes(
     """Return the outcomes of calls (codes of ``OUTCOMES``).
 
     Args:
-        states: of the requests, with what is known of their responses.
-        awaits: whether a request that arrived is pending until it is answered: its lane promises answers.
-        lost: whether its response was dropped.
+        states: State of each request, including its response, int8.
+        awaits: Mask of requests that are pending until an answer: their lane guarantees one.
+        lost: Mask of requests with a dropped response.
+
+    Returns:
+        Codes, int8.
     """
     found = _OUTCOME_OF_STATE[states]
     found = np.where(awaits & _AWAITING[states], np.int8(OUTCOMES.index(Outcome.PENDING)), found)

@@ -1,4 +1,4 @@
-"""A bucket as parts: runs of whole messages, so that what is in memory is a part and not the bucket."""
+"""A bucket in parts and runs of whole messages, so that memory is bounded by a part."""
 
 from __future__ import annotations
 
@@ -16,45 +16,54 @@ READ_COLUMNS = (
     *(*LANE, "index", "kind", "event", "chain", "revision", "height", "position", "time", "payload_hash", "asset"),
     *("amount_0", "amount_1", "amount_2", "amount_3"),
 )
-"""Columns that a pass reads of every row. Others are read where a part needs them, and of rows that are named."""
+"""Columns that a pass reads of every row; others are read on demand, and for named rows."""
 
 PART_ROWS = 1 << 19
-"""A table in memory is looked at in parts of so many rows."""
+"""Number of rows of a part of a table in memory."""
 
 PartRows = npt.NDArray[Any]
 PartKey = tuple[Any, ...]
 
 
 class BucketPart(Protocol):
-    """Rows of a bucket that follow each other; columns are read when they are asked for."""
+    """Consecutive rows of a bucket with lazily read columns."""
 
     @property
     def num_rows(self) -> int:
-        """Return how many rows there are."""
+        """Number of rows."""
         ...
 
     def read(self, names: Sequence[str]) -> pa.Table:
-        """Return some columns of all rows."""
+        """Return some columns of all rows.
+
+        Args:
+            names: Names of columns.
+        """
         ...
 
     def take(self, names: Sequence[str], rows: PartRows) -> pa.Table:
-        """Return some columns of some rows."""
+        """Return some columns of some rows.
+
+        Args:
+            names: Names of columns.
+            rows: Row numbers.
+        """
         ...
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether one of the given columns may have a value in any row."""
+        """Return True if one of some columns may have a value in any row."""
         ...
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """A table in memory, or a piece of one."""
+    """A table in memory, or a slice of one."""
 
     table: pa.Table
 
     @property
     def num_rows(self) -> int:
-        """Return how many rows there are."""
+        """Number of rows."""
         return int(self.table.num_rows)
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -66,20 +75,29 @@ class TablePart:
         return self.table.select(list(names)).take(pa.array(rows))
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether one of the given columns has a value in any row."""
+        """Return True if one of some columns has a value in any row."""
         return any(self.table[name].null_count < self.num_rows for name in names)
 
 
 def split_table(table: pa.Table) -> Iterator[BucketPart]:
-    """Yield a table in parts."""
+    """Split a table into parts.
+
+    Args:
+        table: Rows of a bucket.
+    """
     for first in range(0, max(table.num_rows, 1), PART_ROWS):
         yield TablePart(table.slice(first, PART_ROWS))
 
 
 @dataclass(frozen=True)
 class MessageRun:
-    """Whole messages. ``table``: their columns ``READ``; ``of``: the rows of parts that they are, (part, first, count).
-    ``scattered``: messages that need not be neighbours."""
+    """Whole messages of a bucket.
+
+    Attributes:
+        table: Their columns ``READ_COLUMNS``.
+        of: Their rows in parts: part, first row, number of rows.
+        scattered: The messages need not be consecutive.
+    """
 
     table: pa.Table
     of: tuple[tuple[BucketPart, int, int], ...]
@@ -87,7 +105,7 @@ class MessageRun:
 
     @property
     def num_rows(self) -> int:
-        """Return how many rows there are."""
+        """Number of rows."""
         return int(self.table.num_rows)
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -95,7 +113,7 @@ class MessageRun:
         return pa.concat_tables([part.read(names).slice(first, count) for part, first, count in self.of])
 
     def has(self, *names: str) -> bool:
-        """Return whether one of the given columns may have a value in any row."""
+        """Return True if one of some columns may have a value in any row."""
         return any(part.has(names) for part, _, _ in self.of)
 
     def take(self, names: Sequence[str], rows: PartRows) -> pa.Table:
@@ -108,9 +126,9 @@ class MessageRun:
             return self._take(others, rows)
         found = self.table.select(known).take(pa.array(rows))
         if others:
-            taken = self._take(others, rows)
+            rest = self._take(others, rows)
             for name in others:
-                found = found.append_column(name, taken[name])
+                found = found.append_column(name, rest[name])
         return found
 
     def _take(self, names: Sequence[str], rows: PartRows) -> pa.Table:
@@ -129,23 +147,26 @@ class MessageRun:
 
 
 def split_runs(parts: Iterable[BucketPart]) -> Iterator[MessageRun]:
-    """Yield parts as runs of whole messages.
+    """Split parts into runs of whole messages.
 
-    Messages at the ends of parts, which may go on in the next one, come in the last run, which is scattered.
+    Messages at part boundaries may continue in the next part. They form the last run, a scattered one.
+
+    Args:
+        parts: Parts of a bucket, in order.
     """
     ends: list[pa.Table] = []
     of: list[tuple[BucketPart, int, int]] = []
     last: PartKey | None = None
-    some = (part for part in parts if part.num_rows)
-    part = next(some, None)
+    nonempty = (part for part in parts if part.num_rows)
+    part = next(nonempty, None)
     while part is not None:
-        following, count = next(some, None), part.num_rows
+        following, count = next(nonempty, None), part.num_rows
         table = part.read(READ_COLUMNS)
         head = _reach(part, table, 0) if last is not None and _key(part, table, 0) == last else 0
         tail = count if following is None else max(count - _reach(part, table, count - 1), head)
         for begin, end in ((0, head), (tail, count)):
             if begin < end:
-                # Copied, so that they do not keep the columns of the whole part in memory.
+                # Copy them to release the columns of the whole part.
                 ends.append(table.slice(begin, end - begin).take(pa.array(np.arange(end - begin))))
                 of.append((part, begin, end - begin))
         last = _key(part, table, count - 1) if following is not None else None
@@ -157,14 +178,14 @@ def split_runs(parts: Iterable[BucketPart]) -> Iterator[MessageRun]:
 
 
 def _key(part: BucketPart, table: pa.Table, row: int) -> PartKey:
-    """Return what names the message of a row."""
+    """Return the identity of the message of a row."""
     index = table["index"][row].as_py()
     ident = part.take(("message_id",), np.array([row]))["message_id"][0].as_py() if index is None else None
     return (*(table[name][row].as_py() for name in LANE), index, ident)
 
 
 def _reach(part: BucketPart, table: pa.Table, row: int) -> int:
-    """Return how many rows the message of the first row has from there on, or that of the last one up to there."""
+    """Return the number of rows of the part's first message, or of its last one."""
     key, step, away = _key(part, table, row), 1 if row == 0 else -1, 0
     while 0 <= row + away * step < table.num_rows and _key(part, table, row + away * step) == key:
         away += 1

@@ -1,13 +1,8 @@
-"""Where a row of the ledger lies: in which bucket, and at which place in it.
+"""Assign rows of a ledger to buckets, and sort and deduplicate them in a bucket.
 
-A bucket has whole segments of lanes: 2**18 neighbouring indices of one lane are in one bucket, so a check of a message
-never looks into two. In its bucket a row stands by its message, then by what happened to it, then by where.
-
-Where headers, watermarks and movements of value lie: in which bucket, and at which place in it.
-
-As with the rows of the ledger, whole segments are in one bucket: 2**18 neighbouring heights of one chain, or of one
-lane. So a check reads a bucket once, and joins what lies over the ends of segments. What moves with a message lies
-where the rows of the message do.
+Whole segments share a bucket: 2**18 consecutive indices of a lane, or heights of a chain. A check of a message never
+needs two buckets; scans of headers and watermarks join at segment ends. In a bucket rows sort by message, event and
+position. Movements of value lie in the bucket of their message.
 """
 
 from __future__ import annotations
@@ -57,22 +52,28 @@ __all__ = [
 ]
 
 SEGMENT_BITS = 18
-"""A segment of a lane is 2**18 neighbouring indices."""
+"""Binary logarithm of the number of consecutive indices in a segment of a lane."""
 
 MAX_BUCKETS = 1 << 12
-"""A ledger has so many buckets at most."""
+"""Maximum number of buckets of a ledger."""
 
 EVENTS = [event.value for event in LedgerEvent]
-"""The events in the order in which those of one message are sorted."""
+"""Events in the sort order of the rows of a message."""
 
 _WORD = 8
 
 
 def lane_word(lane: Sequence[str | None]) -> int:
-    """Return the digest of a lane's names (protocol, source, destination, lane), of 64 bits.
+    """Hash the names of a lane to 64 bits.
 
-    The first eight bytes, little-endian, of the SHA-256 of: for each name a byte 1, its length as four bytes
-    (little-endian) and its UTF-8 bytes; for null one byte 0.
+    The result is the first eight bytes, little-endian, of a SHA-256. It covers, for each name, a byte 1, the length as
+    four bytes (little-endian) and the UTF-8 bytes; for null one byte 0.
+
+    Args:
+        lane: Protocol, source, destination and lane name.
+
+    Returns:
+        The hash, an unsigned 64-bit number.
     """
     content = b""
     for name in lane:
@@ -82,8 +83,20 @@ def lane_word(lane: Sequence[str | None]) -> int:
 
 
 def message_bucket(lane: Sequence[str | None], index: int | None, message_id: str | None, buckets: int) -> int:
-    """Return the bucket of a message: the digest of its lane, xor the digest of its segment (``index >> 18`` as eight
-    bytes, little-endian) or, without index, of its ``message_id``, if there is one, modulo the number of buckets."""
+    """Return the bucket of a message.
+
+    It is the hash of the lane, xor the hash of the segment (``index >> 18`` as eight bytes, little-endian), modulo the
+    number of buckets. Without index, the hash of the ``message_id`` replaces that of the segment, if there is one.
+
+    Args:
+        lane: Protocol, source, destination and lane name.
+        index: Index of the message in its lane, or None.
+        message_id: Identifier of a message without index, or None.
+        buckets: Number of buckets.
+
+    Returns:
+        A bucket number below ``buckets``.
+    """
     word = lane_word(lane)
     if index is not None:
         word ^= _word(struct.pack("<Q", index >> SEGMENT_BITS))
@@ -93,7 +106,15 @@ def message_bucket(lane: Sequence[str | None], index: int | None, message_id: st
 
 
 def message_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each row of a ledger's table (``LANE``, ``index``, ``message_id``), as ``bucket_of``."""
+    """Return the bucket of each row, as ``message_bucket`` does.
+
+    Args:
+        rows: Columns of ``LANE``, ``index`` and ``message_id``.
+        buckets: Number of buckets.
+
+    Returns:
+        Bucket numbers, uint16.
+    """
     lanes, numbers = number_lanes(rows)
     words = np.array([lane_word(lane) for lane in lanes], dtype=np.uint64)
     word = words[numbers] if len(lanes) else np.zeros(0, dtype=np.uint64)
@@ -113,46 +134,67 @@ def message_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
 
 
 def number_lanes(rows: pa.Table) -> tuple[list[tuple[str | None, ...]], npt.NDArray[np.int64]]:
-    """Return the lanes of rows, in the order of their names (null before every name), and the number of each row's."""
+    """Assign numbers to the lanes of rows in the order of their names, null first.
+
+    Args:
+        rows: Columns of ``LANE``.
+
+    Returns:
+        The lanes, and the lane number of each row, int64.
+    """
     ranks = [rank_names(rows[name]) for name in LANE]
     joined: npt.NDArray[np.int64] = np.zeros(rows.num_rows, dtype=np.int64)
     for rank in ranks:
         if rows.num_rows and bool((rank != rank[0]).any()):
-            # Numbered anew after each name, so that many names cannot overflow.
-            joined = _numbered(joined * (int(rank.max()) + 1) + rank)
+            # Renumber after each name, so that the product cannot overflow.
+            joined = _dense_ranks(joined * (int(rank.max()) + 1) + rank)
     firsts = np.empty(int(joined.max(initial=-1)) + 1, dtype=np.int64)
-    firsts[joined] = np.arange(rows.num_rows)  # any row of a lane has its names
+    firsts[joined] = np.arange(rows.num_rows)  # all rows of a lane have the same names
     columns = [rows[name].take(pa.array(firsts)).to_pylist() for name in LANE]
     return list(zip(*columns, strict=True)), joined
 
 
 def ledger_order(rows: pa.Table) -> Rows:
-    """Return the order of rows in a bucket of the ledger, as row numbers.
+    """Return the ledger order of the rows of a bucket, as row numbers.
 
-    By lane (its four names by their bytes, null first), index (null last), of rows without index ``message_id`` (null
-    first), event (in the order of ``Event``), chain, revision, height, position (null first), and then as the rows
-    stand.
-    Raises ``InvalidInput`` for an event that is none.
+    The keys are: lane (four names by their bytes, null first), index (null last), ``message_id`` of rows without index
+    (null first), event (in the order of ``EVENTS``), chain, revision, height, position (null first). The sort is
+    stable.
+
+    Raises:
+        InvalidInput: An event is unknown.
     """
     return stable_order(*_keys(rows))
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of ``sorted_order``."""
+    """Sort rows in ledger order.
+
+    Args:
+        rows: Rows of a bucket (``LEDGER_SCHEMA``).
+
+    Returns:
+        The sorted rows.
+    """
     return take_rows(rows, ledger_order(rows))
 
 
 def deduplicate_statements(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of ``sorted_order``, those that do not differ in it by their statements (null first):
-    how they are given makes no difference."""
+    """Sort rows in ledger order, ties by statement (null first), independent of input order.
+
+    Args:
+        rows: Rows of a bucket (``LEDGER_SCHEMA``).
+
+    Returns:
+        All rows, sorted.
+    """
     rows = unify_columns(rows)
     keys = _keys(rows)
     return take_rows(rows, _by_statement(rows, keys, stable_order(*keys))[0])
 
 
 def _by_statement(rows: pa.Table, keys: Sequence[npt.NDArray[np.unsignedinteger]], order: Rows) -> tuple[Rows, Rows]:
-    """Return the order in which rows that ``keys`` do not tell apart are by their statements, and which places have
-    such rows."""
+    """Sort ties of ``keys`` by their statements; return the order and the positions of ties."""
     groups = group_rows(*[key[order] for key in keys])
     if len(groups) == rows.num_rows:
         return order, order[:0]
@@ -164,14 +206,18 @@ def _by_statement(rows: pa.Table, keys: Sequence[npt.NDArray[np.unsignedinteger]
 
 
 def drop_repeats(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of ``sorted_order``, of those that say the same of the same event only one.
+    """Sort rows in ledger order, and keep one row of each event recorded more than once.
 
-    The place of an event is named by its transaction, or by chain and height. Rows that name one and agree in all
-    columns but ``STATEMENT`` are one event, recorded more than once; rows that name none all stay. An event that a fork
-    took back may have happened again at the same place: so many rows more stay as rows of the message take such an
-    event back. Of one event the row stays whose statement comes first by its names and row (null first), and rows that
-    do not differ in what they are sorted by are in the order of their statements: which files they came from, in how
-    many parts, makes no difference.
+    Rows that agree in all columns but ``STATEMENT`` are one event if they name a transaction, or a chain and height.
+    Other rows all stay. A reverted event may happen again at the same position: as many extra rows stay as rows of the
+    message revert such an event. The kept row has the first statement (null first), so that the result is independent
+    of files and parts.
+
+    Args:
+        rows: Rows of a bucket (``LEDGER_SCHEMA``).
+
+    Returns:
+        The sorted rows without duplicates.
     """
     rows = unify_columns(rows)
     keys = _keys(rows)
@@ -179,14 +225,16 @@ def drop_repeats(rows: pa.Table) -> pa.Table:
     ordered = take_rows(rows, order)
     if not len(alike):
         return ordered
-    some = ordered.take(pa.array(alike))
-    placed = valid_mask(_whole(some["transaction"]))
-    placed |= valid_mask(_whole(some["height"])) & valid_mask(_whole(some["chain"]))
+    candidates = ordered.take(pa.array(alike))
+    placed = valid_mask(_whole(candidates["transaction"]))
+    placed |= valid_mask(_whole(candidates["height"])) & valid_mask(_whole(candidates["chain"]))
     alike = alike[placed]
-    some = some.filter(pa.array(placed))
-    columns = [_whole(some[field.name]) for field in some.schema if field.name not in STATEMENT]
-    numbers_of = [number for column in columns if column.null_count < len(column) for number in _value_numbers(column)]
-    matrix = np.stack(numbers_of, axis=1) if numbers_of else np.zeros((len(alike), 1), dtype=np.int64)
+    candidates = candidates.filter(pa.array(placed))
+    columns = [_whole(candidates[field.name]) for field in candidates.schema if field.name not in STATEMENT]
+    columns_numbers = [
+        number for column in columns if column.null_count < len(column) for number in _value_numbers(column)
+    ]
+    matrix = np.stack(columns_numbers, axis=1) if columns_numbers else np.zeros((len(alike), 1), dtype=np.int64)
     starts = np.arange(len(alike), dtype=np.int64) * matrix.shape[1] * _WORD
     _, firsts = distinct_slices(matrix.view(np.uint8).reshape(-1), starts, starts + matrix.shape[1] * _WORD)
     again = np.ones(len(alike), dtype=bool)
@@ -194,18 +242,18 @@ def drop_repeats(rows: pa.Table) -> pa.Table:
     if not again.any():
         return ordered
     _keep_repeated(ordered, alike, again)
-    kept = np.ones(rows.num_rows, dtype=bool)
-    kept[alike[again]] = False
-    return ordered.filter(pa.array(kept))
+    mask = np.ones(rows.num_rows, dtype=bool)
+    mask[alike[again]] = False
+    return ordered.filter(pa.array(mask))
 
 
 def _keep_repeated(rows: pa.Table, alike: Rows, again: npt.NDArray[np.bool_]) -> None:
-    """Clear ``again`` of rows of events that forks took back, as many of each as there are such forks.
+    """Clear ``again`` for events that forks reverted, as many of each as there are such forks.
 
     Args:
-        rows: in their order.
-        alike: the numbers of rows that may be repeats, ascending.
-        again: which of these repeat one before them.
+        rows: Sorted rows.
+        alike: Positions of possible duplicates, ascending.
+        again: Mask of ``alike``: duplicates of an earlier row.
     """
     reverted = np.asarray(
         pc.fill_null(pc.equal(rows["event"].cast(pa.string()), LedgerEvent.REVERTED.value), False)
@@ -231,14 +279,14 @@ def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]
 
 
 def unify_columns(rows: pa.Table) -> pa.Table:
-    """Return rows with one dictionary a column of names, and one piece a column: a row is then found at once."""
+    """Return rows with one dictionary and one chunk a column, for fast random access."""
     if all(column.num_chunks == 1 for column in rows.columns):
         return rows
     return rows.unify_dictionaries().combine_chunks()
 
 
 def take_rows(rows: pa.Table, order: Rows) -> pa.Table:
-    """Return the rows of those numbers, in that order; as many as there are in ``rows``, each once."""
+    """Return rows in the order of row numbers; ``order`` has each row at most once."""
     if len(order) == rows.num_rows and bool((order[1:] > order[:-1]).all()):
         return rows
     places = pa.array(order)
@@ -251,12 +299,12 @@ def take_rows(rows: pa.Table, order: Rows) -> pa.Table:
 def _statement_keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     found: list[npt.NDArray[np.unsignedinteger]] = []
     for name in rows.schema.names:
-        found += _nulls_first(rows[name]) if name == "source_row" else [rank_names(rows[name])]
+        found += _null_first_keys(rows[name]) if name == "source_row" else [rank_names(rows[name])]
     return [np.ascontiguousarray(key) for key in found]
 
 
 def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
-    """Return what rows are sorted by, as numbers."""
+    """Return the sort keys of rows as numbers."""
     events = NameCodes(EVENTS)
     event = events.codes(rows["event"])
     if len(events) > len(EVENTS) or (event < 0).any():
@@ -274,12 +322,12 @@ def _keys(rows: pa.Table) -> list[npt.NDArray[np.unsignedinteger]]:
     keys += [event.astype(np.uint32), rank_names(rows["chain"])]
     for name in ("revision", "height", "position"):
         if name in rows.schema.names:
-            keys += _nulls_first(rows[name])
+            keys += _null_first_keys(rows[name])
     return [np.ascontiguousarray(key) for key in keys]
 
 
 def _value_numbers(column: pa.Array) -> list[npt.NDArray[np.int64]]:
-    """Return numbers for each row that are equal where the values are, or both null."""
+    """Return numbers that are equal where the values are equal, or both null."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return [NameCodes().codes(column).astype(np.int64)]
@@ -311,10 +359,10 @@ def _id_words(ids: pa.Array) -> U64:
     return np.ascontiguousarray(digests[:, :_WORD]).view("<u8").reshape(-1).astype(np.uint64, copy=False)
 
 
-def _id_ranks(ids: pa.Array, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """Return the rank of each row's id among those of the rows ``where``, from 1; 0: null, and all other rows."""
+def _id_ranks(ids: pa.Array, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Return the rank of each id among the rows of a mask, from 1; 0: null, and all other rows."""
     ranks = np.zeros(len(ids), dtype=np.uint64)
-    chosen = np.flatnonzero(where)
+    chosen = np.flatnonzero(mask)
     coded = ids.take(pa.array(chosen)).dictionary_encode()
     names = coded.dictionary.cast(pa.binary())
     order = pc.array_sort_indices(names).to_numpy()
@@ -324,7 +372,8 @@ def _id_ranks(ids: pa.Array, where: npt.NDArray[np.bool_]) -> npt.NDArray[np.uin
     return ranks
 
 
-def _nulls_first(column: pa.ChunkedArray) -> list[npt.NDArray[np.unsignedinteger]]:
+def _null_first_keys(column: pa.ChunkedArray) -> list[npt.NDArray[np.unsignedinteger]]:
+    """Return the sort keys of a nullable column, null first; none if all values are null."""
     if column.null_count == len(column):
         return []
     values = column.fill_null(0).to_numpy()
@@ -333,8 +382,8 @@ def _nulls_first(column: pa.ChunkedArray) -> list[npt.NDArray[np.unsignedinteger
     return [np.asarray(column.is_valid()).astype(np.uint8), values]
 
 
-def _numbered(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return where each value stands among the distinct ones."""
+def _dense_ranks(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the rank of each value among the distinct ones."""
     top = int(values.max(initial=0)) + 1
     if top <= max(len(values), 1 << 16):
         present = np.zeros(top, dtype=bool)
@@ -353,26 +402,34 @@ Keys = list[npt.NDArray[np.unsignedinteger]]
 
 @dataclass(frozen=True)
 class TableLayout:
-    """How a table lies in buckets. ``buckets_of``: the bucket of each row, of so many; ``in_order``: rows of a bucket
-    in the order in which they are read; ``once``: those in order that say something else than others do (None: all)."""
+    """Layout of a table in buckets.
+
+    Attributes:
+        buckets_of: Returns the bucket of each row, given the number of buckets.
+        in_order: Sorts the rows of a bucket.
+        once: Drops duplicates of sorted rows; None keeps all.
+    """
 
     buckets_of: Callable[[pa.Table, int], npt.NDArray[np.uint16]]
     in_order: Callable[[pa.Table], pa.Table]
     once: Callable[[pa.Table], pa.Table] | None = None
 
     def read(self, rows: pa.Table) -> pa.Table:
-        """Return rows of a bucket, of several files perhaps, in order, each that says something else than others."""
+        """Sort and deduplicate the rows of a bucket from one or several files."""
         ordered = self.in_order(rows.unify_dictionaries().combine_chunks())
         return self.deduplicate(ordered)
 
     def deduplicate(self, rows: pa.Table) -> pa.Table:
-        """Return rows in order that say something else than others."""
+        """Drop duplicates of sorted rows."""
         return rows if self.once is None else self.once(rows)
 
 
 def assign_header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each header: the digest of its chain (``lane_word``, as the source of a lane without other
-    names), xor that of its segment (``height >> 18``, as of an index of the ledger), modulo ``buckets``."""
+    """Return the bucket of each header.
+
+    It is the hash of the chain (``lane_word``, as the source of a lane without other names), xor the hash of the
+    segment (``height >> 18``), modulo ``buckets``.
+    """
     names = NameCodes()
     codes = names.codes(rows["chain"])
     words = [lane_word((None, chain, None, None)) for chain in (*names.known(), None)]
@@ -380,31 +437,46 @@ def assign_header_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16
 
 
 def assign_watermark_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each watermark: as that of a header, with the digest of its lane."""
+    """Return the bucket of each watermark: as for a header, with the hash of its lane."""
     lanes, codes = number_lanes(rows)
     words = np.array([lane_word(lane) for lane in lanes], dtype=np.uint64)
     return _buckets(words[codes], rows["height"], buckets)
 
 
 def sort_headers(rows: pa.Table) -> pa.Table:
-    """Return headers by chain (the bytes of its name), then height (null first), then by who states them and where."""
+    """Sort headers by chain (bytes of the name), height (null first) and statement.
+
+    Args:
+        rows: Headers (``HEADERS_SCHEMA``).
+
+    Returns:
+        The sorted rows.
+    """
     keys: Keys = [rank_names(rows["chain"])]
-    return _taken(rows, keys + _chain_order_nulls_first(rows["height"]) + _statement(rows))
+    return _sort_by_keys(rows, keys + _null_first_keys(rows["height"]) + _statement(rows))
 
 
 def sort_watermarks(rows: pa.Table) -> pa.Table:
-    """Return watermarks by lane, chain, name, then height and position (null first), then by who states them and
-    where."""
+    """Sort watermarks by lane, chain, name, height, position (null first) and statement.
+
+    Args:
+        rows: Watermarks (``WATERMARKS_SCHEMA``).
+
+    Returns:
+        The sorted rows.
+    """
     keys: Keys = [number_lanes(rows)[1].astype(np.uint64), rank_names(rows["chain"]), rank_names(rows["name"])]
-    return _taken(
+    return _sort_by_keys(
         rows,
-        keys + _chain_order_nulls_first(rows["height"]) + _chain_order_nulls_first(rows["position"]) + _statement(rows),
+        keys + _null_first_keys(rows["height"]) + _null_first_keys(rows["position"]) + _statement(rows),
     )
 
 
 def assign_value_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]:
-    """Return the bucket of each movement of value: that of its message (``order.buckets_of``); of one that is of no
-    message, as that of a header of its chain."""
+    """Return the bucket of each movement of value.
+
+    It is the bucket of its message; without a message, the bucket of a header of its chain.
+    """
     found = message_buckets(rows, buckets)
     nameless = ~(np.asarray(rows["index"].is_valid()) | np.asarray(rows["message_id"].is_valid()))
     if nameless.any():
@@ -413,31 +485,33 @@ def assign_value_buckets(rows: pa.Table, buckets: int) -> npt.NDArray[np.uint16]
 
 
 def sort_value(rows: pa.Table) -> pa.Table:
-    """Return movements of value by lane, index (null first), of those without index ``message_id``, chain, height and
-    position, then by who states them and where."""
+    """Sort movements of value by message, chain, height, position and statement.
+
+    The message is its lane, its index (null first) or, without index, its ``message_id``.
+    """
     unnumbered = np.flatnonzero(~np.asarray(rows["index"].is_valid()))
     named = np.zeros(rows.num_rows, dtype=np.uint32)
     named[unnumbered] = rank_names(rows["message_id"].take(pa.array(unnumbered)))
-    keys: Keys = [number_lanes(rows)[1].astype(np.uint64), *_chain_order_nulls_first(rows["index"]), named]
+    keys: Keys = [number_lanes(rows)[1].astype(np.uint64), *_null_first_keys(rows["index"]), named]
     keys.append(rank_names(rows["chain"]))
-    return _taken(
+    return _sort_by_keys(
         rows,
-        keys + _chain_order_nulls_first(rows["height"]) + _chain_order_nulls_first(rows["position"]) + _statement(rows),
+        keys + _null_first_keys(rows["height"]) + _null_first_keys(rows["position"]) + _statement(rows),
     )
 
 
 def deduplicate_value(rows: pa.Table) -> pa.Table:
-    """Return movements of value (``sorted_value``), each once.
+    """Drop movements of value that several files report.
 
-    Those of one file are movements of their own. Where several files have some that say the same of one chain and
-    height, those of the file count that has most of them, of several such files those of the first by its names.
+    Equal movements in one file are distinct movements. If several files report equal movements of one chain and height,
+    the file with most of them counts; of several such files, the first by name.
     """
     same = [name for name in rows.schema.names if name not in STATEMENT]
-    placed = np.asarray(rows["chain"].is_valid()) & np.asarray(rows["height"].is_valid())
+    has_position = np.asarray(rows["chain"].is_valid()) & np.asarray(rows["height"].is_valid())
     file = np.column_stack([rank_names(rows[name]) for name in ("stated_by", "source_file")]).astype(np.int64)
-    if not placed.any() or (file == file[0]).all():
+    if not has_position.any() or (file == file[0]).all():
         return rows
-    chosen = np.flatnonzero(placed)
+    chosen = np.flatnonzero(has_position)
     keys = [number for name in same for number in _numbers(rows[name].take(pa.array(chosen)))]
     file = file[chosen]
     order = stable_order(*keys, *(np.ascontiguousarray(part.astype(np.uint64)) for part in file.T))
@@ -448,11 +522,11 @@ def deduplicate_value(rows: pa.Table) -> pa.Table:
     statements = group_rows(number, file[order, 0], file[order, 1])
     of = number[statements.starts]
     best = np.lexsort((np.arange(len(statements)), -statements.counts, of))
-    kept = np.zeros(len(statements), dtype=bool)
-    kept[best[np.flatnonzero(np.diff(of[best], prepend=-1))]] = True
-    counts = np.ones(rows.num_rows, dtype=bool)
-    counts[chosen[order]] = statements.spread(kept)
-    return rows if counts.all() else rows.filter(pa.array(counts))
+    counted = np.zeros(len(statements), dtype=bool)
+    counted[best[np.flatnonzero(np.diff(of[best], prepend=-1))]] = True
+    mask = np.ones(rows.num_rows, dtype=bool)
+    mask[chosen[order]] = statements.spread(counted)
+    return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 def _numbers(column: pa.ChunkedArray) -> Keys:
@@ -460,7 +534,7 @@ def _numbers(column: pa.ChunkedArray) -> Keys:
     if pa.types.is_timestamp(kind):
         seen = np.asarray(column.is_valid()).astype(np.uint8)
         return [seen, column.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)]
-    return _chain_order_nulls_first(column) if pa.types.is_integer(kind) else [rank_names(column)]
+    return _null_first_keys(column) if pa.types.is_integer(kind) else [rank_names(column)]
 
 
 LAYOUTS: Mapping[str, TableLayout] = {
@@ -468,11 +542,18 @@ LAYOUTS: Mapping[str, TableLayout] = {
     "watermarks": TableLayout(assign_watermark_buckets, sort_watermarks),
     "value": TableLayout(assign_value_buckets, sort_value, deduplicate_value),
 }
-"""The tables beside ``ledger`` that lie in buckets."""
+"""Tables beside ``ledger`` that have buckets."""
 
 
 def height_segments(heights: pa.ChunkedArray) -> U64:
-    """Return the segment of each height, 0 where none was seen; a segment is 2**``SEGMENT_BITS`` heights."""
+    """Return the segment of each height, 0 for null.
+
+    Args:
+        heights: Heights, uint64.
+
+    Returns:
+        Segment numbers of 2**``SEGMENT_BITS`` heights, uint64.
+    """
     values: U64 = heights.fill_null(0).to_numpy()
     return values >> np.uint64(SEGMENT_BITS)
 
@@ -480,15 +561,13 @@ def height_segments(heights: pa.ChunkedArray) -> U64:
 def _buckets(word: U64, heights: pa.ChunkedArray, buckets: int) -> npt.NDArray[np.uint16]:
     distinct, places = distinct_with_codes(height_segments(heights))
     if len(distinct):
-        contents = [struct.pack("<Q", segment) for segment in distinct.tolist()]
-        digests = [hashlib.sha256(content).digest() for content in contents]
-        of_segment = np.array([int.from_bytes(digest[:8], "little") for digest in digests], dtype=np.uint64)
+        of_segment = np.array([_word(struct.pack("<Q", segment)) for segment in distinct.tolist()], dtype=np.uint64)
         seen = valid_mask(heights.combine_chunks())
         word = word ^ np.where(seen, of_segment[places], np.uint64(0))
     return (word % np.uint64(buckets)).astype(np.uint16)
 
 
-def _taken(rows: pa.Table, keys: Keys) -> pa.Table:
+def _sort_by_keys(rows: pa.Table, keys: Keys) -> pa.Table:
     order = stable_order(*(np.ascontiguousarray(key) for key in keys))
     return rows if bool((order[1:] > order[:-1]).all()) else rows.take(pa.array(order))
 
@@ -497,10 +576,5 @@ def _statement(rows: pa.Table) -> Keys:
     return [
         rank_names(rows["stated_by"]),
         rank_names(rows["source_file"]),
-        *_chain_order_nulls_first(rows["source_row"]),
+        *_null_first_keys(rows["source_row"]),
     ]
-
-
-def _chain_order_nulls_first(column: pa.ChunkedArray) -> Keys:
-    values = column.fill_null(0).to_numpy()
-    return [np.asarray(column.is_valid()).astype(np.uint8), values] if column.null_count else [values]

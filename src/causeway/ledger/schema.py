@@ -1,7 +1,7 @@
-"""The tables of the ledger: one row an event of one message; beside it value, windows, promises, headers, watermarks.
+"""The tables of the ledger: events, value, windows, guarantees, headers and watermarks.
 
-They hold traffic that Causeway ran and traffic that was recorded anywhere else. Names are text; null means "not seen",
-never "none": a check takes nothing from what was not seen. ``docs/ledger.md`` is the page about them.
+They hold traffic of Causeway's own runs and recorded traffic. Names are text. Null means "unknown", never "none": no
+check concludes anything from it. ``docs/ledger.md`` describes the tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 
 class LedgerKind(StrEnum):
-    """What a message is."""
+    """Kind of a message."""
 
     REQUEST = "request"
     RESPONSE = "response"
@@ -22,16 +22,15 @@ class LedgerKind(StrEnum):
 
 
 class LedgerEvent(StrEnum):
-    """What happened to a message.
+    """Event of a message.
 
-    On the source: ``SENT``, ``COMMITTED`` (a root of that chain covers it), ``ACKNOWLEDGED`` (that it arrived, or its
-    answer, was proved there), ``TIMED_OUT`` (that it never arrives was proved there), ``REFUNDED`` (its value was given
-    back), ``COLLECTED`` (it was removed there). On the way: ``RELAYED``. On the destination: ``RECEIVED``,
-    ``EXECUTED``, ``FAILED`` (executed, and its effects were undone), ``ANSWERED``, ``REJECTED``. On either:
-    ``DROPPED``, ``FINAL`` (the block of an earlier event cannot be reverted any more), ``REVERTED`` (a fork undid the
-    event that ``detail`` names), ``REDUNDANT`` (a relay that changed nothing), ``UPGRADED`` (the chain was upgraded:
-    ``revision`` counts from there). ``OBSERVED``: the recorder reports something that no chain did, such as that it
-    stopped waiting; ``detail`` says what.
+    On the source: ``SENT``, ``COMMITTED`` (a root of the chain covers it), ``ACKNOWLEDGED`` (its arrival or answer was
+    proved there), ``TIMED_OUT`` (its absence was proved there), ``REFUNDED`` (its value was returned), ``COLLECTED``
+    (removed from the lane). On the way: ``RELAYED``. On the destination: ``RECEIVED``, ``EXECUTED``, ``FAILED``
+    (executed, with effects undone), ``ANSWERED``, ``REJECTED``. On either: ``DROPPED``, ``FINAL`` (the block of an
+    earlier event is irreversible), ``REVERTED`` (a fork undid the event named in ``detail``), ``REDUNDANT`` (a relay
+    without effect), ``UPGRADED`` (a chain upgrade; ``revision`` counts from there). ``OBSERVED``: the recorder reports
+    something outside of any chain, such as the end of its wait; ``detail`` names it.
     """
 
     SENT = "sent"
@@ -55,29 +54,29 @@ class LedgerEvent(StrEnum):
 
 
 REVERTED_EVENTS = tuple(event.value for event in LedgerEvent if event is not LedgerEvent.REVERTED)
-"""What a ``reverted`` row may name."""
+"""Events that a ``reverted`` row may name."""
 
 
 LIMBS = ("amount_0", "amount_1", "amount_2", "amount_3")
-"""An amount of up to 256 bits: four words of 64 bits, the least significant first; null in all four: not seen."""
+"""An amount of up to 256 bits: four 64-bit words, least significant first; all null: unknown."""
 
 LANE = ("protocol", "source", "destination", "lane")
-"""What names a lane: messages of one lane are numbered by ``index``."""
+"""Columns that identify a lane; ``index`` numbers the messages of a lane."""
 
 REPORTER_COLUMN = "causeway"
-"""Who states what a ledger has of a lake that Causeway ran."""
+"""Reporter of rows that are derived from a lake."""
 
 STATEMENT = ("stated_by", "source_file", "source_row")
-"""Who says what a row says, and where: no part of what happened."""
+"""Columns of the origin of a row; they are no part of the event."""
 
 DELTAS = ("index", "revision", "height", "position", "tick", "time", "timeout_height", "timeout_time", "source_row")
-"""Columns of the tables of which neighbours in a bucket lie close together."""
+"""Columns whose consecutive values in a bucket are close, for delta encoding."""
 
 SPARSE = ("revision", "block", "continues", "code", "detail", "timeout_revision", "timeout_height", "timeout_time")
-"""Columns that most ledgers do not fill: a row group states that it has none, and they are not read."""
+"""Columns that are mostly null: row groups state this, and they are not read."""
 
 BOUNDED = (*LANE, "index", "answers", "journey", "chain", "height", "time", *SPARSE)
-"""Columns of the tables of which each row group of a file states the least and the largest value."""
+"""Columns with minimum and maximum in each row group of a file."""
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _TIME = pa.timestamp("us", "UTC")
@@ -130,22 +129,21 @@ LEDGER_SCHEMA = pa.schema(
 )
 """One row an event of one message.
 
-``protocol``, ``source``, ``destination``, ``lane``: the lane that the message travels in, by the names of the chains at
-its ends and of the channel, stream or queue between them. ``index``: its number in the lane. A message is its lane and
-index; where there is no index, its lane and ``message_id``. ``message_id``: the name by which its protocol, or who
-recorded it, calls it; ``answers``: the ``message_id`` of the request that a response answers, ``journey``: what the
-messages of one journey over several hops have in common, ``continues``: the ``message_id`` of the message that this one
-carries on under a new id. ``kind``: ``Kind``, ``event``: ``Event``.
+``protocol``, ``source``, ``destination``, ``lane``: the lane of the message, by the names of the chains at its ends and
+of the channel, stream or queue between them. ``index``: its number in the lane. A message is identified by lane and
+index or, without index, by lane and ``message_id``. ``message_id``: its name in the protocol or the record;
+``answers``: the ``message_id`` of the answered request; ``journey``: common name of the messages of one multi-hop
+journey; ``continues``: the ``message_id`` of the message that continues under a new id. ``kind``: ``LedgerKind``;
+``event``: ``LedgerEvent``.
 
-``chain``, ``revision``, ``height``, ``position``: where it happened: the position of the event in its block; heights
-begin anew in a new ``revision`` of the chain; ``block``: the hash of the block. ``tick``: of a run. ``time``: by the
-clock of that chain; of a run, since 1970-01-01 as if that were its first tick. ``transaction``: the hash or name of the
-transaction that did it. ``payload_hash``: SHA-256 of what the message carries, or of those fields of it that were
-recorded: equal on all events of a message, or its content differs. ``asset`` and ``amount_0`` to ``amount_3``
-(``LIMBS``): the value that the message carries. ``code``: of an answer or a refusal, 0: good. ``detail``: the name of a
-reason. ``timeout_revision``, ``timeout_height``, ``timeout_time``: from this block or time of the destination on the
-message may no longer be received. ``stated_by``: whose statement the row is; ``source_file``, ``source_row``: where it
-stood there, rows from 1."""
+``chain``, ``revision``, ``height``, ``position``: location of the event, down to its position in the block; heights
+restart with each ``revision``; ``block``: hash of the block. ``tick``: of a run. ``time``: by the clock of that chain;
+in a run, since 1970-01-01 as its first tick. ``transaction``: hash or name of the transaction. ``payload_hash``:
+SHA-256 of the payload, or of its recorded fields: equal on all events of a message, or the content differs. ``asset``
+and ``amount_0`` to ``amount_3`` (``LIMBS``): value of the message. ``code``: result of an answer or a refusal, 0:
+success. ``detail``: name of a reason. ``timeout_revision``, ``timeout_height``, ``timeout_time``: block or time of the
+destination from which the message has timed out. ``stated_by``: reporter of the row; ``source_file``, ``source_row``:
+its origin, rows from 1."""
 
 VALUE_SCHEMA = pa.schema(
     [
@@ -160,8 +158,8 @@ VALUE_SCHEMA = pa.schema(
         *_STATED,
     ]
 )
-"""One row a movement of value on ``chain``, from who had it to who has it then: fees, deposits, mints, burns, transfers
-(``why``), and the message that moves it, if one does."""
+"""One row a movement of value on ``chain``, from one holder to another: fees, deposits, mints, burns, transfers
+(``why``), with the message that moves it, if any."""
 
 OBSERVED_SCHEMA = pa.schema(
     [
@@ -177,10 +175,10 @@ OBSERVED_SCHEMA = pa.schema(
         *_STATED,
     ]
 )
-"""One row a window of ``chain`` that the input covers: from ``first`` to ``last``, both included, in heights or in
-time. A lane (all four null: every lane) and ``events`` (null: every event, headers and movements of value; ``HEADER``
-and ``VALUE`` mean these) narrow it; heights are those of a ``revision``. ``how``: ``declared``, or ``inferred`` from
-the rows. What happened inside the windows of its chain is in the ledger; outside of them nothing is known."""
+"""One row a window of ``chain`` that the input covers: from ``first`` to ``last``, inclusive, in heights or in time. A
+lane (all four null: every lane) and ``events`` (null: every event, headers and movements of value; ``HEADER`` and
+``VALUE`` stand for these) narrow it; heights belong to a ``revision``. ``how``: ``declared``, or ``inferred`` from
+rows. The ledger is complete inside the windows of a chain; outside of them nothing is known."""
 
 PROMISES_SCHEMA = pa.schema(
     [
@@ -191,58 +189,57 @@ PROMISES_SCHEMA = pa.schema(
         _seen("stated_by", _NAME),
     ]
 )
-"""One row a promise of a lane (null: of every lane that the others name). ``promise``: ``numbered`` (indices are given
-without holes), ``ordered_sends``, ``ordered_receives``, ``ordered_acknowledgements``, ``answered`` (each request gets
-one answer; ``number``: microseconds until then, null: at some time), ``final_after`` (``number``: microseconds between
-sending and receiving at least), ``capacity`` (``number``: messages sent and not yet acknowledged, at most),
-``conserved`` (what is received of an asset is what was sent of it), ``received`` (``number``: microseconds until a
-message arrives or ends at most), ``expected`` (the same as a default that nobody promised: an open message is a
-violation then, a late one is not), ``settled`` (nothing more will happen: an open message is lost), ``causal`` (the
-lane keeps the causal order of the zones it joins), ``may_drop`` (``detail``: a cause for which the protocol drops
-messages), ``refund_messages`` (value of a failed message comes back in a message of its own), ``refunds_recorded``
-(each refund is an event), ``restarted`` (the heights of the chain ``source`` began anew, with no revision that tells),
-``clock_tolerance`` (``number``: microseconds by which the clock of the chain ``source`` may
-be wrong)."""
+"""One row a guarantee of a lane (null: any name). ``promise``: ``numbered`` (indices without gaps),
+``ordered_sends``, ``ordered_receives``, ``ordered_acknowledgements``, ``answered`` (each request gets one answer;
+``number``: deadline in microseconds, null: none), ``final_after`` (``number``: minimum time between sending and
+receipt, in microseconds), ``capacity`` (``number``: maximum number of unacknowledged messages), ``conserved``
+(the received amount of an asset equals the sent one), ``received`` (``number``: deadline of arrival or end, in
+microseconds), ``expected`` (the same as a default without guarantee: an open message is a violation then, a late
+one is not), ``settled`` (nothing more will happen: an open message is lost), ``causal`` (the lane keeps the
+causal order of its zones), ``may_drop`` (``detail``: a cause for which the protocol drops messages),
+``refund_messages`` (the value of a failed message returns in a separate message), ``refunds_recorded`` (each
+refund is an event), ``restarted`` (the heights of the chain ``source`` restarted without a new revision),
+``clock_tolerance`` (``number``: maximum error of the clock of the chain ``source``, in microseconds)."""
 
 RECEIVED_WITHIN, EXPECTED_WITHIN, ANSWERED_WITHIN = "received", "expected", "answered"
 SETTLED, CAUSAL, MAY_DROP = "settled", "causal", "may_drop"
 FORGED = "forged"
-"""``detail`` of a sent row: the chain put the message into its lane though no program of it sent it."""
+"""``detail`` of a sent row: the chain put the message into its lane without a program sending it."""
 
 EXPIRED = "expired"
-"""``detail`` of a sent row: the message says only that its request came too late. It is carried only where the chain
-that asked has not timed the request out by itself."""
+"""``detail`` of a sent row: the message only states that its request came too late. It is delivered only if the
+requesting chain has not timed out the request itself."""
 
 STOPPED = "stopped"
 """First word of the ``detail`` of an observed row of kind ``control``: its chain violated an invariant, and stopped."""
 
 REFUND_MESSAGES, REFUNDS_RECORDED = "refund_messages", "refunds_recorded"
 RESTARTED, CLOCK_TOLERANCE = "restarted", "clock_tolerance"
-"""Promises by name."""
+"""Names of guarantees."""
 
 REVISION_SHIFT = 38
 """Heights of several revisions of a chain are compared as ``revision << 38 | height``."""
 
 MAX_HEIGHT, MAX_REVISION = (1 << REVISION_SHIFT) - 1, (1 << (64 - REVISION_SHIFT)) - 2
-"""The greatest height beside a revision, and the greatest revision."""
+"""The greatest height with a revision, and the greatest revision."""
 
 DECLARED, INFERRED = "declared", "inferred"
-"""How a window is known."""
+"""Origins of a window."""
 
 REVERTED = "reverted"
-"""The ``status`` of a header or watermark that a fork took back."""
+"""``status`` of a header or watermark that a fork reverted."""
 
 MESSAGE = "message"
-"""Who has value that is paid out of the message that moves it, in ``from``; or gets it back, in ``to``."""
+"""Holder of value that is paid out of its message (``from``), or returned to it (``to``)."""
 
 ABROAD = "abroad:"
-"""How the name of who has what has left a chain for another one begins; the name of that chain follows."""
+"""Prefix of a holder whose value left a chain for another one; the name of that chain follows."""
 
 VALUE = "value"
-"""The name by which ``events`` of a window mean movements of value."""
+"""Name of movements of value in ``events`` of a window."""
 
 HEADER = "header"
-"""The name by which ``events`` of a window mean headers."""
+"""Name of headers in ``events`` of a window."""
 
 HEADERS_SCHEMA = pa.schema(
     [
@@ -258,9 +255,9 @@ HEADERS_SCHEMA = pa.schema(
         *_STATED,
     ]
 )
-"""One row a header of ``chain``. ``height``: the number of its block; ``hash``: what names the block, ``parent``: the
-``hash`` of the one before it; ``root``: of the state after it. ``status``: null, or ``reverted`` where a fork took the
-block back. Of several statements about one block (its chain, height and hash, without hash its root) that with the
+"""One row a header of ``chain``. ``height``: number of its block; ``hash``: name of the block, ``parent``: ``hash``
+of the previous one; ``root``: state root after it. ``status``: null, or ``reverted`` if a fork reverted the
+block. Of several statements about one block (chain, height and hash or, without hash, root) the one with the
 highest ``tick`` counts."""
 
 WATERMARKS_SCHEMA = pa.schema(
@@ -274,9 +271,8 @@ WATERMARKS_SCHEMA = pa.schema(
         *_STATED,
     ]
 )
-"""One row a number of a lane that never falls, as ``chain`` has it at a place: up to which index messages were sent,
-received, collected. ``name``: which number it is. ``status``: null, or ``reverted`` where a fork took the block
-back."""
+"""One row a monotonic number of a lane on ``chain``, such as the highest sent, received or collected index.
+``name``: the kind of number. ``status``: null, or ``reverted`` if a fork reverted the block."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -288,8 +284,8 @@ QUARANTINE_SCHEMA = pa.schema(
         _seen("row", pa.string()),
     ]
 )
-"""One row of the input that could not be read as the mapping says: the name of the ``reason``, the ``field``, its
-``value`` and the whole ``row``, both cut off where they are long."""
+"""One row for each record of the input that the mapping cannot read: the ``reason``, the ``field``, its ``value``
+and the whole ``row``, both truncated."""
 
 TABLES = {
     "ledger": LEDGER_SCHEMA,
@@ -301,5 +297,5 @@ TABLES = {
     "watermarks": WATERMARKS_SCHEMA,
     "quarantine": QUARANTINE_SCHEMA,
 }
-"""The stored tables of a ledger. ``waiting``: rows of ``ledger`` of messages that wait for a lane at the end of what
-was taken: with the next commit they may have one."""
+"""The stored tables of a ledger. ``waiting``: ``ledger`` rows of messages that wait for a lane after the ingested
+heights; the next commit may assign one."""

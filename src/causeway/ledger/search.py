@@ -1,9 +1,7 @@
-"""Messages of a stored ledger, found by what a user knows of them, without reading the whole of it.
+"""Search a stored ledger for messages, related messages, headers and rows.
 
-Of each row group the least and the largest value of a column are in its file: only those that may have what is sought
-are read, and of these only the columns that are compared.
-
-Rows of a stored ledger that fulfil a condition: bucket by bucket, each event once, of files only what may match.
+Only row groups whose column bounds admit a match are read, and of these only the compared columns. Rows are read bucket
+by bucket, each event once.
 """
 
 from __future__ import annotations
@@ -49,32 +47,42 @@ __all__ = [
 ]
 
 MAX_FOUND = 1_000
-"""So many messages are found at most."""
+"""Default maximum number of found messages."""
 
 
 @dataclass(frozen=True)
 class TextPattern:
-    """Texts that begin and end in some way."""
+    """Texts with a given begin and end.
+
+    Attributes:
+        begin: First characters.
+        end: Last characters.
+    """
 
     begin: str
     end: str = ""
 
     def matches(self, text: str | None) -> bool:
-        """Return whether a text is one."""
+        """Return True if a text matches."""
         long_enough = text is not None and len(text) >= len(self.begin) + len(self.end)
         return long_enough and str(text).startswith(self.begin) and str(text).endswith(self.end)
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Numbers or times from ``first`` to ``last``, both included; None: without a bound."""
+    """Numbers or times in a closed range.
+
+    Attributes:
+        first: Lower bound, or None.
+        last: Upper bound, or None.
+    """
 
     first: int | datetime | None = None
     last: int | datetime | None = None
 
 
 Condition = Mapping[str, Collection[str | int | None] | TextPattern | ValueRange]
-"""Columns, and the values of which a row has one in each."""
+"""Columns with allowed values; a row must match in each column."""
 
 _KEY = (*LANE, "index", "message_id")
 _THREADS = 4
@@ -82,8 +90,13 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class MessageKey:
-    """What names a message: its lane (protocol, source, destination, lane) and index, or without index its
-    ``message_id``."""
+    """Identity of a message.
+
+    Attributes:
+        lane: Protocol, source, destination and lane name.
+        index: Index in the lane, or None.
+        message_id: Identifier of a message without index, or None.
+    """
 
     lane: tuple[str | None, ...]
     index: int | None
@@ -91,7 +104,13 @@ class MessageKey:
 
 
 class EventPosition(NamedTuple):
-    """The chain and height of an event, and in a run its tick."""
+    """Position of an event.
+
+    Attributes:
+        chain: Name of the chain.
+        height: Height on the chain.
+        tick: Tick of a run, or None.
+    """
 
     chain: str
     height: int
@@ -99,19 +118,28 @@ class EventPosition(NamedTuple):
 
 
 def find_messages(ledger: Ledger, any_of: Sequence[Condition], most: int = MAX_FOUND) -> list[MessageKey]:
-    """Return the messages of which a row fulfils one of some conditions, in the order of the ledger's files.
+    """Find the messages with a row that matches one of several conditions.
 
-    ``most``: so many at the most. Raises ``LedgerDamaged``.
+    Args:
+        ledger: The ledger.
+        any_of: Conditions; one suffices.
+        most: Maximum number of messages.
+
+    Returns:
+        The messages, in the order of the ledger's files.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
     """
     found: dict[MessageKey, None] = {}
     files = ledger.files("ledger")
 
-    def look(file: StoredFile) -> pa.Table:
+    def search_file(file: StoredFile) -> pa.Table:
         return pa.concat_tables([read_matching(ledger, file, condition, _KEY, most) for condition in any_of])
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS), "causeway-search") as threads:
-        for first in range(0, len(files), _THREADS):  # a few at a time, so that what is found early ends the search
-            for rows in threads.map(look, files[first : first + _THREADS]):
+        for first in range(0, len(files), _THREADS):  # a few at a time, so that early matches end the search
+            for rows in threads.map(search_file, files[first : first + _THREADS]):
                 found |= dict.fromkeys(message_keys(rows))
             if len(found) >= most:
                 break
@@ -119,7 +147,14 @@ def find_messages(ledger: Ledger, any_of: Sequence[Condition], most: int = MAX_F
 
 
 def message_keys(rows: pa.Table) -> list[MessageKey]:
-    """Return the messages that rows of the ledger are about, in their order."""
+    """Return the messages of ledger rows, in order of appearance.
+
+    Args:
+        rows: Rows with the columns of ``LANE``, ``index`` and ``message_id``.
+
+    Returns:
+        The distinct messages.
+    """
     columns = [rows[name].to_pylist() for name in _KEY]
     found: dict[MessageKey, None] = {}
     for *lane, index, ident in zip(*columns, strict=True):
@@ -129,7 +164,18 @@ def message_keys(rows: pa.Table) -> list[MessageKey]:
 
 
 def read_message_rows(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Table:
-    """Return all rows of some messages, in the order of the ledger. Raises ``LedgerDamaged``."""
+    """Read all rows of some messages.
+
+    Args:
+        ledger: The ledger.
+        messages: The messages.
+
+    Returns:
+        Their rows, in ledger order.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
+    """
     parts = [LEDGER_SCHEMA.empty_table()]
     for message in messages:
         condition: dict[str, Collection[str | int | None] | TextPattern | ValueRange] = {
@@ -145,21 +191,31 @@ def read_message_rows(ledger: Ledger, messages: Iterable[MessageKey]) -> pa.Tabl
 
 
 CONTINUATIONS = (("message_id", "continues"), ("continues", "message_id"))
-"""Pairs of columns with one value in messages of which one carries on the other."""
+"""Pairs of columns with equal values if one message continues the other."""
 
 ANSWERS = (("message_id", "answers"), ("answers", "message_id"), ("answers", "answers"))
 
 RELATIONS = (("journey", "journey"), *ANSWERS, *CONTINUATIONS)
-"""The same of messages that belong together: of one journey, requests and answers, answers of one request (one that was
-routed anew has a place in two lanes), those that carry on others."""
+"""Pairs of columns with equal values in related messages: of one journey, requests and answers, answers of one
+request (a rerouted one has positions in two lanes), and continuations."""
 
 
 def find_related(
     ledger: Ledger, rows: pa.Table, most: int = MAX_FOUND, relations: Sequence[tuple[str, str]] = RELATIONS
 ) -> list[MessageKey]:
-    """Return the messages that belong to those of some rows.
+    """Find the messages related to those of some rows.
 
-    Raises ``LedgerDamaged``.
+    Args:
+        ledger: The ledger.
+        rows: Rows of messages.
+        most: Maximum number of messages.
+        relations: Pairs of columns to compare.
+
+    Returns:
+        The related messages.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
     """
     conditions: list[Condition] = []
     for own, other in relations:
@@ -170,19 +226,29 @@ def find_related(
 
 
 def headers_at(ledger: Ledger, places: Collection[EventPosition]) -> dict[EventPosition, list[dict[str, Any]]]:
-    """Return the headers that chains made where something happened, as the ledger has them.
+    """Return the headers of chains at the positions of events.
 
-    Of a run, ``height`` of a place is that of the network, and chains may number their blocks otherwise (a subnet that
-    a split made or that was halted, a parachain): a header belongs to the places of its ``tick``. Where the header or
-    the place has no tick, the heights are compared. Raises ``LedgerDamaged``.
+    In a run the height of a position is that of the network. A chain may number its blocks differently (a subnet after
+    a split or a halt, a parachain). Then a header belongs to the positions of its ``tick``. Heights are compared where
+    the header or the position has no tick.
+
+    Args:
+        ledger: The ledger.
+        places: Positions of events.
+
+    Returns:
+        Headers by position.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
     """
     found: dict[EventPosition, list[dict[str, Any]]] = {}
     for place, row in _headers(ledger, places, by_tick=False):
         if None in (row["tick"], place.tick) or (row["tick"] == place.tick and row["status"] is None):
             found.setdefault(place, []).append(row)
     others: dict[EventPosition, list[dict[str, Any]]] = {}
-    left = [place for place in places if place not in found and place.tick is not None]
-    for place, row in _headers(ledger, left, by_tick=True):
+    remaining = [place for place in places if place not in found and place.tick is not None]
+    for place, row in _headers(ledger, remaining, by_tick=True):
         if row["status"] is None:
             others.setdefault(place, []).append(row)
     for place, rows in others.items():
@@ -194,7 +260,7 @@ def headers_at(ledger: Ledger, places: Collection[EventPosition]) -> dict[EventP
 def _headers(
     ledger: Ledger, places: Collection[EventPosition], *, by_tick: bool
 ) -> Iterator[tuple[EventPosition, dict[str, Any]]]:
-    """Yield the headers of the chains of places that have their heights, or ``by_tick`` those that have their ticks."""
+    """Yield the headers at the heights of positions, or at their ticks (``by_tick``)."""
     if not places or not ledger.files("headers"):
         return
     wanted: dict[int, dict[tuple[str, int | None], list[EventPosition]]] = {}
@@ -219,9 +285,20 @@ def _headers(
 def read_matching(
     ledger: Ledger, file: StoredFile, condition: Condition, names: Sequence[str], most: int | None = None
 ) -> pa.Table:
-    """Return some columns of the rows of a file that fulfil a condition. Raises ``LedgerDamaged``.
+    """Read some columns of the rows of a file that match a condition.
 
-    ``most``: no further row group is looked at once so many are found.
+    Args:
+        ledger: The ledger.
+        file: A file of it.
+        condition: The condition.
+        names: Names of columns.
+        most: Number of matches that ends the read after its row group.
+
+    Returns:
+        The matching rows.
+
+    Raises:
+        LedgerDamaged: The file is damaged.
     """
     parts: list[pa.Table] = []
     count = 0
@@ -244,7 +321,12 @@ def read_matching(
 
 
 def condition_mask(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_]:
-    """Return which rows fulfil a condition."""
+    """Return a mask of rows that match a condition.
+
+    Args:
+        rows: Rows with the columns of the condition.
+        condition: The condition.
+    """
     found = np.ones(rows.num_rows, dtype=bool)
     for name, values in condition.items():
         column = rows[name]
@@ -263,7 +345,7 @@ def condition_mask(rows: pa.Table, condition: Condition) -> npt.NDArray[np.bool_
 
 
 def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Condition) -> bool:
-    """Return whether a row group may have a row that fulfils a condition, by the bounds of its columns."""
+    """Return True if a row group may match a condition, by its column bounds."""
     for name, values in condition.items():
         statistics = group.column(schema.get_field_index(name)).statistics
         if statistics is None:
@@ -276,13 +358,13 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
         try:
             least, most = statistics.min, statistics.max
         except (OverflowError, ValueError):
-            continue  # times that Python does not have
+            continue  # times outside of Python's range
         if isinstance(values, TextPattern):
             if most < values.begin or least[: len(values.begin)] > values.begin:
                 return False
             continue
         if isinstance(least, int) and (least < 0 or most < 0):
-            continue  # unsigned words that were taken for signed ones
+            continue  # unsigned values with signed statistics
         if isinstance(values, ValueRange):
             if (values.first is not None and most < values.first) or (values.last is not None and least > values.last):
                 return False
@@ -294,32 +376,41 @@ def _may_have(group: pq.RowGroupMetaData, schema: pa.Schema, condition: Conditio
 
 
 BUCKETED = ("ledger", "value", "headers", "watermarks")
-"""Tables that lie in buckets: of what several files say one row counts, which reading tells."""
+"""Tables with buckets, whose rows need deduplication across files."""
 
 
 def select_rows(
     ledger: Ledger, table: str = "ledger", condition: Condition | None = None, most: int | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a table that fulfil a condition, of one bucket after the other; no bucket: all at once.
+    """Yield the rows of a table that match a condition, bucket by bucket.
 
-    The order is that of the ledger, and does not depend on how its rows lie in files. ``most``: so many rows at the
-    most. Raises ``InvalidInput`` for a column that the table does not have, ``LedgerDamaged``.
+    The order is the ledger's, independent of its files.
+
+    Args:
+        ledger: The ledger.
+        table: Name of the table.
+        condition: The condition; None: all rows.
+        most: Maximum number of rows.
+
+    Raises:
+        InvalidInput: The table lacks a column of the condition.
+        LedgerDamaged: A file is damaged.
     """
     condition = condition or {}
     schema = table_schema(table)
     for name in condition:
         if name not in schema.names:
             raise InvalidInput(f"{name}: the table {table} has no such column; it has {', '.join(schema.names)}")
-    left = most
+    remaining = most
     for bucket in range(ledger.buckets) if table in BUCKETED else (None,):
-        if left == 0:
+        if remaining == 0:
             return
         rows = ledger.table(table) if bucket is None else _of_bucket(ledger, table, bucket, condition)
         if condition and rows.num_rows:
             rows = rows.filter(pa.array(condition_mask(rows, condition)))
-        rows = rows if left is None else rows.slice(0, left)
-        if left is not None:
-            left -= rows.num_rows
+        rows = rows if remaining is None else rows.slice(0, remaining)
+        if remaining is not None:
+            remaining -= rows.num_rows
         if rows.num_rows:
             yield rows
 
@@ -327,7 +418,7 @@ def select_rows(
 def _of_bucket(ledger: Ledger, table: str, bucket: int, condition: Condition) -> pa.Table:
     """Return rows of a bucket, among them all that fulfil a condition."""
     if not condition or table != "ledger" or any(name in STATEMENT for name in condition):
-        # Who states a row decides which of several like it counts: that one is found among all of them.
+        # The statement of a row decides among duplicates, so all of them are needed.
         return ledger.rows(bucket, table=table)
     names: Sequence[str] = table_schema(table).names
     own = [file for file in ledger.files(table, bucket) if file.bucket is not None]

@@ -1,8 +1,7 @@
-"""Rows into the buckets of a ledger: sorted in two passes over files, so that what is in memory is a batch, however
-many rows there are.
+"""Sort rows into buckets in two passes over files, with memory bounded by a batch.
 
-In the first pass rows are put in the order of their buckets and set aside, a run at a time; in the second the rows of a
-bucket are read from all runs, sorted and written as a file of the ledger. The tasks of either pass may run anywhere.
+The first pass orders rows by bucket and spools them, one run at a time. The second pass reads the rows of a bucket from
+all runs, sorts them and writes files of the ledger. Tasks of both passes may run anywhere.
 """
 
 from __future__ import annotations
@@ -23,28 +22,33 @@ from causeway.storage.files import Storage
 from causeway.storage.object_store import LocalPlace
 
 RUN_BYTES = 160 << 20
-"""Bytes of rows that are set aside together."""
+"""Size of the rows spooled together, in bytes."""
 
 PLAIN_BYTES = 1 << 30
-"""So many bytes are set aside as they are: the system keeps them in memory. What is more is packed."""
+"""Maximum size of uncompressed spooled data, in bytes: it should stay in the page cache."""
 
 SORTED_BYTES = 512 << 20
-"""Bytes of rows of a bucket that are sorted together: with more of them it gets several files."""
+"""Size of a bucket's rows sorted together, in bytes; larger buckets get several files."""
 
 
 BucketSpread = tuple[tuple[int, ...], tuple[int, ...]]
-"""Buckets, ascending, and how many rows each has."""
+"""Buckets, ascending, and their row counts."""
 
 _NEEDED = {*LANE, "index", "message_id", "chain", "height"}
-"""Columns that say in which bucket a row is. Others are left out of a run where nobody saw them."""
+"""Columns that determine the bucket of a row; other columns are omitted from a run if all null."""
 
 
 @dataclass(frozen=True)
 class SpooledRun:
-    """Rows in the order of their buckets: of ``buckets`` (ascending) ``counts`` rows each, which take ``bytes``.
+    """Rows in bucket order.
 
-    ``path``: of the Arrow file that has them, a batch a bucket; None: they are in memory, ``rows``. ``table``: of which
-    they are, ``ledger`` or ``value``.
+    Attributes:
+        buckets: Bucket numbers, ascending.
+        counts: Number of rows of each.
+        bytes: Size of the rows.
+        path: Path of an Arrow file with a batch a bucket; None: in memory.
+        rows: The rows in memory, or None.
+        table: Name of their table.
     """
 
     buckets: tuple[int, ...]
@@ -56,7 +60,18 @@ class SpooledRun:
 
 
 class RunWriter:
-    """Sets rows aside. ``folder``: where, in a storage; ``table``: of which they are."""
+    """Spools rows.
+
+    Args:
+        storage: Storage of the ledger.
+        folder: Folder of the spooled runs.
+        buckets: Number of buckets.
+        run_bytes: Size of the rows spooled together, in bytes.
+        table: Name of the table.
+
+    Attributes:
+        taken: Number of rows.
+    """
 
     def __init__(
         self, storage: Storage, folder: str, buckets: int, run_bytes: int = RUN_BYTES, table: str = "ledger"
@@ -70,7 +85,12 @@ class RunWriter:
         self._aside_bytes = 0
 
     def add(self, rows: pa.Table, buckets: BucketSpread | None = None) -> None:
-        """Take rows of the table. ``buckets``: as of ``spread``, of rows that are in that order."""
+        """Add rows of the table.
+
+        Args:
+            rows: The rows.
+            buckets: As of ``spread_rows``, for rows in bucket order.
+        """
         if rows.num_rows:
             seen = _without_nulls(rows)
             if buckets is None:
@@ -80,7 +100,7 @@ class RunWriter:
             self._bytes += seen.nbytes
             self.taken += rows.num_rows
             if self._bytes >= self._most:
-                self._runs.append(self._aside(self._whole()))
+                self._runs.append(self._spool(self._whole()))
 
     def end(self, *, keep: bool) -> list[SpooledRun]:
         """Return all runs. ``keep``: the last one may stay in memory."""
@@ -88,28 +108,28 @@ class RunWriter:
             return [*self._runs, *self._spread]
         if self._parts or self._spread:
             run = self._whole()
-            self._runs.append(run if keep else self._aside(run))
+            self._runs.append(run if keep else self._spool(run))
         return self._runs
 
     def _whole(self) -> SpooledRun:
-        """Return all rows that were not set aside, as one run."""
+        """Return all unspooled rows as one run."""
         rows, spread = self._parts, self._spread
         self._parts, self._spread, self._bytes = [], [], 0
-        made = [] if not rows else [self._run(pa.concat_tables(rows))]
-        return _joined([*spread, *made]) if spread else made[0]
+        runs = [] if not rows else [self._run(pa.concat_tables(rows))]
+        return _merge_runs([*spread, *runs]) if spread else runs[0]
 
     def _run(self, rows: pa.Table) -> SpooledRun:
         rows, (buckets, counts) = spread_rows(unify_columns(_without_nulls(rows)), self._buckets, self._table)
         return SpooledRun(buckets, counts, rows.nbytes, None, rows, self._table)
 
-    def _aside(self, run: SpooledRun) -> SpooledRun:
+    def _spool(self, run: SpooledRun) -> SpooledRun:
         assert run.rows is not None
         storage = self._storage
         storage.make_folder(self._folder)
         path = f"{self._folder}/{uuid.uuid4().hex}.arrow"
         self._aside_bytes += run.bytes
-        packed = "lz4" if self._aside_bytes > PLAIN_BYTES else None
-        options = pa.ipc.IpcWriteOptions(compression=packed, use_threads=False)
+        compression = "lz4" if self._aside_bytes > PLAIN_BYTES else None
+        options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         with (
             storage.place.writer(path) as file,
             pa.ipc.new_file(pa.PythonFile(file, mode="w"), run.rows.schema, options=options) as sink,
@@ -122,24 +142,24 @@ class RunWriter:
 
 
 def spread_rows(rows: pa.Table, buckets: int, table: str = "ledger") -> tuple[pa.Table, BucketSpread]:
-    """Return rows of a table in the order of their buckets, which those are, ascending, and how many rows each has."""
+    """Order rows by bucket; return them, the buckets and their row counts."""
     if buckets == 1:
         return rows, ((0,), (rows.num_rows,))
-    of_rows = (LAYOUTS[table].buckets_of if table in LAYOUTS else message_buckets)(rows, buckets)
-    counts = np.bincount(of_rows, minlength=buckets)
+    row_buckets = (LAYOUTS[table].buckets_of if table in LAYOUTS else message_buckets)(rows, buckets)
+    counts = np.bincount(row_buckets, minlength=buckets)
     present = np.flatnonzero(counts)
-    rows = take_rows(rows, np.argsort(of_rows, kind="stable"))
+    rows = take_rows(rows, np.argsort(row_buckets, kind="stable"))
     return rows, (tuple(present.tolist()), tuple(counts[present].tolist()))
 
 
 def _without_nulls(rows: pa.Table) -> pa.Table:
-    """Return rows without the columns of which nobody saw anything."""
+    """Return rows without columns that are all null."""
     names = rows.schema.names
     return rows.select([name for name in names if name in _NEEDED or rows[name].null_count < rows.num_rows])
 
 
-def _joined(runs: Sequence[SpooledRun]) -> SpooledRun:
-    """Return runs that are in memory as one, the rows of each bucket in their order."""
+def _merge_runs(runs: Sequence[SpooledRun]) -> SpooledRun:
+    """Merge runs in memory to one, keeping row order in each bucket."""
     counts: Counter[int] = Counter()
     for run in runs:
         counts.update(dict(zip(run.buckets, run.counts, strict=True)))
@@ -156,8 +176,17 @@ def _joined(runs: Sequence[SpooledRun]) -> SpooledRun:
 
 
 def write_bucket(storage: Storage, name: str, bucket: int, runs: Sequence[SpooledRun]) -> list[StoredFile]:
-    """Write the rows of a bucket as files of the ledger, each sorted and without repeats: one, if they are not too
-    many. ``name``: what the files are called, as of ``write_file``."""
+    """Write the rows of a bucket as sorted files without duplicates, mostly one.
+
+    Args:
+        storage: Storage of the ledger.
+        name: Begin of the file names, as of ``write_file``.
+        bucket: Bucket number.
+        runs: Runs of one table.
+
+    Returns:
+        The files.
+    """
     files = []
     for number, parts in enumerate(_batches(storage, bucket, runs)):
         table = runs[0].table
@@ -167,28 +196,27 @@ def write_bucket(storage: Storage, name: str, bucket: int, runs: Sequence[Spoole
 
 
 def sort_bucket_rows(rows: pa.Table, table: str) -> pa.Table:
-    """Return rows of a bucket of a table in its order, events without repeats. Which movements of value are one is seen
-    when all of them are read."""
+    """Sort the rows of a bucket; events are deduplicated here, movements only when read."""
     if table in LAYOUTS:
         return LAYOUTS[table].in_order(rows.unify_dictionaries().combine_chunks())
     return drop_repeats(rows)
 
 
 def _batches(storage: Storage, bucket: int, runs: Sequence[SpooledRun]) -> Iterator[list[pa.Table]]:
-    """Yield the rows of a bucket, as much as is sorted together at a time."""
-    held: list[pa.Table] = []
+    """Yield the rows of a bucket in batches that are sorted together."""
+    pending: list[pa.Table] = []
     size = 0
     for run in runs:
         if bucket not in run.buckets:
             continue
         part = read_run_bucket(storage, run, bucket)
-        if held and size + part.nbytes > SORTED_BYTES:
-            yield held
-            held, size = [], 0
-        held.append(part)
+        if pending and size + part.nbytes > SORTED_BYTES:
+            yield pending
+            pending, size = [], 0
+        pending.append(part)
         size += part.nbytes
-    if held:
-        yield held
+    if pending:
+        yield pending
 
 
 def read_run_bucket(storage: Storage, run: SpooledRun, bucket: int) -> pa.Table:

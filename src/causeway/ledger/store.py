@@ -1,11 +1,10 @@
-"""A ledger on disk or in an object store: sorted files by bucket, and commits that say which of them count.
+"""A ledger on disk or in an object store: sorted files by bucket, and a log of commits.
 
-``ledger.json`` says what the folder is and how many buckets it has. A commit is one file of ``manifests/``, created
-last, whole and only if absent: it names the files that it adds with their seals, those that no longer count, and which
-rows of which input were taken. What no manifest names does not count. After each commit ``ledger.head`` names it: a
-ledger whose last manifests are gone is damaged, and not a shorter one. Now and then a file of ``checkpoints/`` says all
-that counts by then, so that opening a ledger reads that one and the manifests after it (``ledger_upkeep``).
-``docs/ledger.md`` is the page about the layout.
+``ledger.json`` has the format and the bucket count. A commit is one file of ``manifests/``, created atomically and
+last: it names added files with their seals, removed files, and the ingested input. Files without a manifest do not
+count. After each commit ``ledger.head`` names it, so that a ledger with missing last manifests is detected as damaged.
+Checkpoints (``checkpoints/``) list all live files; opening a ledger reads the last one and the manifests after it.
+``docs/ledger.md`` describes the layout.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from causeway.ledger.commits import (
     LEDGER_FILE,
     LEDGER_HEAD,
     MANIFESTS,
-    WHOLE_BUCKET,
+    REWRITTEN_TABLES,
     CommitLost,
     FilesMerged,
     InputFile,
@@ -61,25 +60,34 @@ from causeway.storage.paths import NotRegularFile
 ROW_GROUP = 1 << 18
 
 LOOSE_FOLDER = -1
-"""What the folder of files with rows of all buckets is called like a bucket."""
+"""Bucket number in the folder name of files with rows of all buckets."""
 
 LOOSE_TABLES = ("ledger", "value")
-"""Tables that have such files."""
+"""Tables that may have such files."""
 
-_LOOKS, _LOOKED_AT, _WORTH = 8, 512, 0.9
-"""At so many places of a column so many rows are looked at, and compressed to at most this part of them or not at all.
-"""
+_SAMPLES, _SAMPLE_ROWS, _MAX_RATIO = 8, 512, 0.9
+"""Compression test of a column: number of samples, rows a sample, and the maximum ratio to compress it."""
 
 _INLINE = 256
-"""Inputs of a commit that its manifest names itself; more of them are a file."""
+"""Maximum number of inputs in a manifest; more of them become a file."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """A stored ledger as of a commit. ``buckets``: how many it has; ``format``: of its files; ``number``: of the last
-    commit, -1: none, and ``last``: its digest; ``live``: the files that count; ``counts``: of all commits together.
+    """A stored ledger as of a commit.
 
-    ``recent``: the commits after that of the ``checkpoint`` from which it was read; ``gone``: as of ``Checkpoint``.
+    Attributes:
+        storage: Folder of the ledger.
+        buckets: Number of buckets.
+        digest: Digest of ``ledger.json``.
+        format: Format of the files.
+        number: Number of the last commit, -1: none.
+        last: Digest of the last commit.
+        live: Files that count.
+        counts: Sums over all commits.
+        recent: Commits after the ``checkpoint``.
+        checkpoint: Number of the checkpoint that was read, -1: none.
+        gone: As of ``Checkpoint``.
     """
 
     storage: Storage
@@ -98,24 +106,39 @@ class Ledger:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     def files(self, table: str, bucket: int | None = None) -> list[StoredFile]:
-        """Return the files of a table, of one bucket or all. Those that have rows of all buckets (``bucket`` None, of
-        ``LOOSE_TABLES``) are files of each; the rows of ``waiting`` are rows of ``ledger``, too."""
+        """Return the files of a table.
+
+        Files with rows of all buckets (``bucket`` None, of ``LOOSE_TABLES``) are files of each bucket. The rows of
+        ``waiting`` are rows of ``ledger`` as well.
+
+        Args:
+            table: Name of the table.
+            bucket: Bucket number, or None for all.
+        """
         table_schema(table)
         every = self._by_table.get(table, [])
-        if table in WHOLE_BUCKET:
+        if table in REWRITTEN_TABLES:
             return every[-1:]
         return every if bucket is None else self._by_bucket.get((table, bucket), []) + self._loose_files(table)
 
     def uris(self, table: str) -> list[str]:
-        """Return the files of a table as other engines open them."""
+        """Return the absolute paths or URIs of a table's files, for other engines."""
         return [self.storage.absolute(file.path) for file in self.files(table)]
 
     def rows(self, bucket: int, columns: Sequence[str] | None = None, table: str = "ledger") -> pa.Table:
-        """Return the rows of a bucket in the order of ``ledger.order``, each event once however often it was recorded;
-        of headers, watermarks and movements of value in that of ``ledger.chain_order``.
+        """Return the rows of a bucket in ledger order, without duplicates.
 
-        ``columns``: those wanted, in their order; default: all. Raises ``LedgerDamaged``, ``InvalidInput`` for a column
-        or bucket that is not there, or a ledger whose files were merged meanwhile.
+        Args:
+            bucket: Bucket number.
+            columns: Names of columns, in the order of the result; default: all.
+            table: Name of the table; headers, watermarks and value have their own order (``LAYOUTS``).
+
+        Returns:
+            The sorted rows.
+
+        Raises:
+            InvalidInput: A column or bucket does not exist, or the files were merged meanwhile.
+            LedgerDamaged: A file is damaged.
         """
         schema = table_schema(table)
         for name in columns or ():
@@ -123,25 +146,36 @@ class Ledger:
                 raise InvalidInput(f"column {name}: not in {table}; it has {', '.join(schema.names)}")
         if not 0 <= bucket < self.buckets:
             raise InvalidInput(f"bucket {bucket}: must be from 0 to {self.buckets - 1}")
-        found = self._by_bucket.get((table, bucket), [])
+        files = self._by_bucket.get((table, bucket), [])
         loose = self.loose(bucket, table)
         if table == "value":
-            parts = [*(self.read(file) for file in found), *([] if loose is None else [loose])]
-            layout, whole = LAYOUTS[table], pa.concat_tables([schema.empty_table(), *parts])
-            rows = layout.read(whole) if len(parts) > 1 or loose is not None else layout.deduplicate(whole)
-        elif (len(found) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
-            parts = [self.read(file, columns) for file in found]
+            parts = [*(self.read(file) for file in files), *([] if loose is None else [loose])]
+            layout, merged = LAYOUTS[table], pa.concat_tables([schema.empty_table(), *parts])
+            rows = layout.read(merged) if len(parts) > 1 or loose is not None else layout.deduplicate(merged)
+        elif (len(files) <= 1 and loose is None) or (table != "ledger" and table not in LAYOUTS):
+            parts = [self.read(file, columns) for file in files]
             rows = pa.concat_tables(parts) if parts else schema.empty_table()
         elif table in LAYOUTS:
-            rows = LAYOUTS[table].in_order(pa.concat_tables([self.read(file) for file in found]).unify_dictionaries())
+            rows = LAYOUTS[table].in_order(pa.concat_tables([self.read(file) for file in files]).unify_dictionaries())
         else:
-            parts = [schema.empty_table(), *(self.read(file) for file in found), *([] if loose is None else [loose])]
+            parts = [schema.empty_table(), *(self.read(file) for file in files), *([] if loose is None else [loose])]
             rows = drop_repeats(pa.concat_tables(parts))
         return rows if columns is None else rows.select(list(columns))
 
     def loose(self, bucket: int, table: str = "ledger") -> pa.Table | None:
-        """Return the rows of a bucket that lie in files with rows of all buckets, as they stand there; None: there are
-        none. Raises as ``rows``."""
+        """Return a bucket's rows from files with rows of all buckets.
+
+        Args:
+            bucket: Bucket number.
+            table: Name of the table.
+
+        Returns:
+            The rows in stored order, or None.
+
+        Raises:
+            InvalidInput: The files were merged meanwhile.
+            LedgerDamaged: A file is damaged.
+        """
         if table not in LOOSE_TABLES:
             return None
         if table not in self._loose:
@@ -149,12 +183,23 @@ class Ledger:
         return self._loose[table].get(bucket)
 
     def table(self, table: str) -> pa.Table:
-        """Return all rows of a table that has no buckets. Raises ``LedgerDamaged``."""
+        """Return all rows of a table without buckets.
+
+        Args:
+            table: Name of the table.
+
+        Raises:
+            LedgerDamaged: A file is damaged.
+        """
         parts = [self.read(file) for file in self.files(table)]
         return pa.concat_tables(parts) if parts else table_schema(table).empty_table()
 
     def quarantined(self) -> dict[str, int]:
-        """Return how many records are in quarantine for each reason. Raises ``LedgerDamaged``."""
+        """Return the number of quarantined records by reason.
+
+        Raises:
+            LedgerDamaged: A file is damaged.
+        """
         reasons = pa.chunked_array(
             [
                 self.read(file, ["reason"])["reason"].cast(pa.string()).combine_chunks()
@@ -166,7 +211,11 @@ class Ledger:
         return dict(sorted((str(reason), count) for reason, count in counts))
 
     def taken(self) -> Iterator[InputFile]:
-        """Yield what was taken of which files."""
+        """Yield the ingested part of each input file.
+
+        Raises:
+            LedgerDamaged: A file is damaged.
+        """
         for file in self.files(INPUTS_TABLE):
             rows = self.read(file)
             try:
@@ -177,7 +226,19 @@ class Ledger:
             yield from commit.inputs
 
     def read(self, file: StoredFile, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of one file. Raises as ``rows``."""
+        """Return the rows of one file.
+
+        Args:
+            file: A file of the ledger.
+            columns: Names of columns; default: all.
+
+        Returns:
+            The rows, in stored order.
+
+        Raises:
+            InvalidInput: The file was merged meanwhile.
+            LedgerDamaged: The file is damaged.
+        """
         schema = table_schema(file.table)
         wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
         with self.opened(file, whole=columns is None) as found:
@@ -186,13 +247,30 @@ class Ledger:
 
     @contextlib.contextmanager
     def opened(self, file: StoredFile, *, whole: bool = False) -> Iterator[StoredParquet]:
-        """Open a file; what is found wrong with it in the body of a ``with`` statement is a ``LedgerDamaged``, too.
-        ``whole``: all of it will be read. Raises as ``rows``."""
+        """Open a file for a ``with`` block; its errors in the block become ``LedgerDamaged``.
+
+        Args:
+            file: A file of the ledger.
+            whole: All of it will be read.
+
+        Raises:
+            InvalidInput: The file was merged meanwhile.
+            LedgerDamaged: The file is damaged.
+        """
         with self.reading(file), self.parquet(file, whole=whole) as found:
             yield found
 
     def parquet(self, file: StoredFile, *, whole: bool = False) -> StoredParquet:
-        """Return an open file; whoever opens it closes it. Raises as ``rows``."""
+        """Open a file; the caller closes it.
+
+        Args:
+            file: A file of the ledger.
+            whole: All of it will be read.
+
+        Raises:
+            InvalidInput: The file was merged meanwhile.
+            LedgerDamaged: The file is damaged.
+        """
         with self.reading(file):
             found = self.storage.parquet_file(file.path, file.seal, whole=whole)
             found.require(table_schema(file.table), partly=self.format < FORMAT)
@@ -202,7 +280,12 @@ class Ledger:
 
     @contextlib.contextmanager
     def reading(self, file: StoredFile) -> Iterator[None]:
-        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LedgerDamaged``."""
+        """Convert errors of a file in a ``with`` block to ``LedgerDamaged``.
+
+        Raises:
+            FilesMerged: The file was merged meanwhile.
+            LedgerDamaged: The file is missing or damaged.
+        """
         try:
             with ledger_reading(), convert_arrow_errors(file.path):
                 yield
@@ -215,7 +298,14 @@ class Ledger:
             raise LedgerDamaged(f"{file.path} {error.strerror}") from None
 
     def after(self, commit: LedgerCommit) -> Ledger:
-        """Return the ledger as of a commit that follows on this one's last. Raises ``LedgerDamaged`` for another."""
+        """Return the ledger as of the next commit.
+
+        Args:
+            commit: The next commit.
+
+        Raises:
+            LedgerDamaged: The commit does not follow this ledger's last one.
+        """
         path = commits_of(self.storage).path(commit.number)
         if commit.number != self.number + 1 or commit.before != (self.last or self.digest):
             raise LedgerDamaged(f"{path} does not follow on the commit before it")
@@ -233,7 +323,7 @@ class Ledger:
         )
 
     def _require_buckets(self, path: str, files: Iterable[StoredFile]) -> None:
-        """Raise ``LedgerDamaged`` where what a path says is of a bucket that there is not."""
+        """Raise ``LedgerDamaged`` for a file of a nonexistent bucket."""
         for file in files:
             if file.bucket is not None and file.bucket >= self.buckets:
                 raise LedgerDamaged(f"{path} names a file of bucket {file.bucket}, and there are {self.buckets}")
@@ -264,7 +354,7 @@ class Ledger:
         return {}
 
     def _loose_rows(self, table: str) -> dict[int, pa.Table]:
-        """Return the rows of the files that have rows of all buckets, by bucket."""
+        """Return the rows of files with rows of all buckets, by bucket."""
         parts = [self.read(file) for file in self._loose_files(table)]
         if not parts:
             return {}
@@ -272,20 +362,40 @@ class Ledger:
 
 
 def group_by_bucket(rows: pa.Table, buckets: int, table: str = "ledger") -> dict[int, pa.Table]:
-    """Return rows of a table by their buckets, in the order in which they stand."""
+    """Group rows by bucket, in their order.
+
+    Args:
+        rows: Rows of a table.
+        buckets: Number of buckets.
+        table: Name of the table.
+
+    Returns:
+        Rows by bucket number.
+    """
     if not rows.num_rows:
         return {}
-    of_rows = message_buckets(rows, buckets) if table == "ledger" else LAYOUTS[table].buckets_of(rows, buckets)
-    order = np.argsort(of_rows, kind="stable")
+    row_buckets = message_buckets(rows, buckets) if table == "ledger" else LAYOUTS[table].buckets_of(rows, buckets)
+    order = np.argsort(row_buckets, kind="stable")
     ordered = rows.take(pa.array(order))
-    present, starts = np.unique(of_rows[order], return_index=True)
+    present, starts = np.unique(row_buckets[order], return_index=True)
     ends = [*starts[1:].tolist(), rows.num_rows]
-    each = zip(present.tolist(), starts.tolist(), ends, strict=True)
-    return {bucket: ordered.slice(start, end - start) for bucket, start, end in each}
+    segments = zip(present.tolist(), starts.tolist(), ends, strict=True)
+    return {bucket: ordered.slice(start, end - start) for bucket, start, end in segments}
 
 
 def open_ledger(uri: str) -> Ledger:
-    """Return the ledger at a folder or URI. Raises ``InvalidInput`` where there is none, ``LedgerDamaged``."""
+    """Open the ledger at a folder or URI.
+
+    Args:
+        uri: Path or URI.
+
+    Returns:
+        The ledger as of its last commit.
+
+    Raises:
+        InvalidInput: There is no ledger, or its format is unknown.
+        LedgerDamaged: The ledger is damaged.
+    """
     storage = Storage(uri)
     try:
         with ledger_reading():
@@ -295,7 +405,7 @@ def open_ledger(uri: str) -> Ledger:
     if about.get("format") not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise InvalidInput(f"{uri}: a ledger of format {about.get('format')}: must be one of {known}")
-    head = read_ledger_head(storage)  # before the manifests are listed: by then there are at least as many
+    head = read_ledger_head(storage)  # before listing the manifests: the listing then has at least this one
     if head is None and about["format"] not in HEADLESS:
         raise LedgerDamaged(f"{LEDGER_HEAD} is missing")
     buckets = about.get("buckets")
@@ -317,34 +427,45 @@ def open_ledger(uri: str) -> Ledger:
 
 
 def _from_checkpoint(ledger: Ledger) -> Ledger:
-    """Return a ledger as of its last checkpoint that can be read; the one before it does as well."""
+    """Return a ledger as of its last readable checkpoint."""
     wrong: LedgerDamaged | None = None
     checkpoints = checkpoints_of(ledger.storage)
     for number in reversed(checkpoints.numbers()):
         try:
-            known = read_checkpoint(ledger.storage, number)
-            ledger._require_buckets(checkpoints.path(number), known.files)
+            stored = read_checkpoint(ledger.storage, number)
+            ledger._require_buckets(checkpoints.path(number), stored.files)
         except LedgerDamaged as error:
             wrong = wrong or error
             continue
         except FileNotFoundError:
-            continue  # removed just now: there are later ones
-        ledger = replace(ledger, number=number, last=known.commit, live=known.files, checkpoint=number)
-        return replace(ledger, counts=known.counts, gone=known.gone)
+            continue  # removed concurrently: later ones exist
+        ledger = replace(ledger, number=number, last=stored.commit, live=stored.files, checkpoint=number)
+        return replace(ledger, counts=stored.counts, gone=stored.gone)
     if wrong is not None and not ledger.storage.exists(commits_of(ledger.storage).path(0)):
         raise wrong
     return ledger
 
 
 def create_ledger(uri: str, buckets: int) -> Ledger:
-    """Make a ledger without rows. Raises ``InvalidInput`` where something else is, or another process just did."""
+    """Create an empty ledger.
+
+    Args:
+        uri: Path or URI of a folder.
+        buckets: Number of buckets.
+
+    Returns:
+        The new ledger.
+
+    Raises:
+        InvalidInput: The folder has a lake, or another process creates a ledger there.
+    """
     if not 1 <= buckets <= MAX_BUCKETS:
         raise InvalidInput(f"buckets: {buckets}: must be from 1 to {MAX_BUCKETS}")
     storage = Storage(uri)
     storage.make_folder(MANIFESTS)
     if storage.exists("lake.json"):
         raise InvalidInput(f"{uri}: a lake of a run is there; give ingest a folder of its own")
-    with contextlib.suppress(AlreadyExists):  # another process is making a ledger there
+    with contextlib.suppress(AlreadyExists):  # another process creates a ledger there
         storage.create(LEDGER_HEAD, LedgerHead().content())
     try:
         storage.create(LEDGER_FILE, encoded({"format": FORMAT, "buckets": buckets}, in_lines=True))
@@ -356,8 +477,10 @@ def create_ledger(uri: str, buckets: int) -> Ledger:
 class LedgerWriter:
     """Writes one commit on top of a ledger: files first, then the manifest.
 
-    ``token``: what its files have in their names; files that two processes write for the same commit have different
-    names, and one of the two commits counts.
+    Args:
+        ledger: The ledger as of its last commit.
+        token: Unique part of file names. Two processes that write the same commit use different names, and one of the
+            two commits counts.
     """
 
     def __init__(self, ledger: Ledger, token: str | None = None) -> None:
@@ -369,35 +492,53 @@ class LedgerWriter:
 
     @property
     def prefix(self) -> str:
-        """Return what the names of its files begin with: the number of the commit, and the token."""
+        """Prefix of its file names: the number of the commit, and the token."""
         return f"{self.ledger.number + 1:010}-{self.token}"
 
     def write(self, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None) -> int:
-        """Write rows as one file, as they are sorted, and return how many; from any thread.
+        """Write sorted rows as one file, from any thread.
 
-        ``rows``: a table, or several that follow each other, of which one at a time is in memory; of those only the
-        last may have a length that is not a multiple of ``ROW_GROUP``.
+        Args:
+            table: Name of the table.
+            rows: A table, or consecutive tables, held in memory one at a time. All but the last must have a multiple of
+                ``ROW_GROUP`` rows.
+            bucket: Bucket number, or None.
+
+        Returns:
+            Number of rows.
         """
         file = write_file(self.ledger.storage, f"{self.prefix}-{next(self._numbers):06}", table, rows, bucket)
         self._files.append(file)
         return file.rows
 
     def add(self, file: StoredFile) -> None:
-        """Take a file that was written elsewhere (``write_file``) under a name that begins with ``prefix``."""
+        """Add a file written elsewhere (``write_file``) under a name with ``prefix``."""
         self._files.append(file)
 
     def remove(self, file: StoredFile) -> None:
-        """Let a file of the ledger no longer count."""
+        """Remove a file of the ledger from the next commit on."""
         self._gone.append(file.path)
 
     def commit(self, inputs: Sequence[InputFile], counts: Mapping[str, int]) -> LedgerCommit:
-        """Have the disk keep all files, and name them. Raises ``CommitLost`` when another process committed."""
+        """Sync all files, and create the manifest.
+
+        Args:
+            inputs: Ingested input.
+            counts: Counts of the commit.
+
+        Returns:
+            The commit.
+
+        Raises:
+            CommitLost: Another process committed.
+        """
         storage, ledger = self.ledger.storage, self.ledger
         if len(inputs) > _INLINE:
             self.write(INPUTS_TABLE, inputs_table(inputs))
             inputs = ()
         files, self._files = sorted(self._files, key=lambda file: file.path), []
-        gone = [*self._gone, *(old.path for table in WHOLE_BUCKET for old in ledger.files(table) if _has(files, table))]
+        rewritten = [table for table in REWRITTEN_TABLES if any(file.table == table for file in files)]
+        gone = [*self._gone, *(old.path for table in rewritten for old in ledger.files(table))]
         paths = [file.path for file in files]
         storage.sync([*paths, *sorted({path.rsplit("/", 1)[0] for path in paths})])
         number = ledger.number + 1
@@ -414,7 +555,7 @@ class LedgerWriter:
         return written
 
     def abandon(self) -> None:
-        """Remove what was written and is part of no commit."""
+        """Remove uncommitted files."""
         for file in self._files:
             self.ledger.storage.remove(file.path)
 
@@ -422,8 +563,18 @@ class LedgerWriter:
 def write_file(
     storage: Storage, name: str, table: str, rows: pa.Table | Iterable[pa.Table], bucket: int | None = None
 ) -> StoredFile:
-    """Write rows as a file of a table, which counts when a commit names it. ``name``: begins with the ``prefix`` of
-    that commit's writer; ``rows``: as of ``LedgerWriter.write``."""
+    """Write rows as a file of a table; it counts once a commit names it.
+
+    Args:
+        storage: Folder of the ledger.
+        name: File name without extension; it begins with the writer's ``prefix``.
+        table: Name of the table.
+        rows: As of ``LedgerWriter.write``.
+        bucket: Bucket number, or None.
+
+    Returns:
+        The stored file, with its seal.
+    """
     if bucket is not None:
         folder = f"{table}/bucket={bucket:02}"
     else:
@@ -444,19 +595,15 @@ def write_file(
 
 
 def _is_compressible(column: pa.ChunkedArray) -> bool:
-    """Return whether compressing a column of texts is worth its time: a look at some of them tells. Digests are not."""
+    """Return True if samples of a text column compress well; digests do not."""
     sizes = [0, 0]
-    for begin in range(0, len(column), max(len(column) // _LOOKS, _LOOKED_AT)):
-        some = column.slice(begin, _LOOKED_AT).combine_chunks()
-        data, offsets = text_slices(some)
+    for begin in range(0, len(column), max(len(column) // _SAMPLES, _SAMPLE_ROWS)):
+        sample = column.slice(begin, _SAMPLE_ROWS).combine_chunks()
+        data, offsets = text_slices(sample)
         content = data[offsets[0] : offsets[-1]].tobytes()
         if content:
             sizes = [sizes[0] + len(content), sizes[1] + len(pa.compress(content, "lz4", asbytes=True))]
-    return sizes[1] <= _WORTH * sizes[0]
-
-
-def _has(files: Sequence[StoredFile], table: str) -> bool:
-    return any(file.table == table for file in files)
+    return sizes[1] <= _MAX_RATIO * sizes[0]
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The rows of a stored ledger's buckets as the audit reads them: in parts, of which it asks for columns."""
+"""Rows of a stored ledger's buckets in parts with lazily read columns."""
 
 from __future__ import annotations
 
@@ -21,47 +21,57 @@ from causeway.storage.parquet_files import StoredParquet, convert_arrow_errors
 from causeway.storage.seals import FileDamaged
 
 GROUPS_AT_ONCE = 2
-"""Row groups of which a part consists."""
+"""Number of row groups of a part."""
 
 
 def bucket_parts(ledger: Ledger, bucket: int) -> Iterator[BucketPart]:
-    """Yield the rows of a bucket of the table ``ledger``, as ``Ledger.rows`` gives them, in parts: what is in memory is
-    what was asked for of one part; of a bucket in several files, a row group of each and what they have together.
+    """Yield the rows of a bucket of the table ``ledger`` in parts.
 
-    Raises as ``Ledger.rows``, also when columns are read.
+    The rows are those of ``Ledger.rows``. Memory is bounded by the requested columns of one part; for several files, by
+    a row group of each and their overlap.
+
+    Args:
+        ledger: The ledger.
+        bucket: Bucket number.
+
+    Raises:
+        InvalidInput: The files were merged meanwhile, also while columns are read.
+        LedgerDamaged: A file is damaged, also while columns are read.
     """
-    found = [file for file in ledger.files("ledger", bucket) if file.bucket == bucket]
+    bucket_files = [file for file in ledger.files("ledger", bucket) if file.bucket == bucket]
     loose = ledger.loose(bucket)
     with contextlib.ExitStack() as files:
-        if len(found) == 1 and loose is None:
-            file = files.enter_context(ledger.parquet(found[0]))
+        if len(bucket_files) == 1 and loose is None:
+            file = files.enter_context(ledger.parquet(bucket_files[0]))
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
             for first in range(0, len(counts), GROUPS_AT_ONCE):
                 yield StoredPart(file, first, tuple(counts[first : first + GROUPS_AT_ONCE]))
             return
-        sources = [_groups_of(files.enter_context(ledger.parquet(file))) for file in found]
+        sources = [_groups_of(files.enter_context(ledger.parquet(file))) for file in bucket_files]
         if loose is not None:
             sources.append(iter([drop_repeats(loose)]))
-        held: list[pa.Table] = []
+        pending: list[pa.Table] = []
         for table in merge_sorted(sources):
-            if held and sum(part.num_rows for part in held) + table.num_rows > PART_ROWS:
-                yield TablePart(pa.concat_tables(held))
-                held = []
-            held.append(table)
-        if held:
-            yield TablePart(pa.concat_tables(held))
+            if pending and sum(part.num_rows for part in pending) + table.num_rows > PART_ROWS:
+                yield TablePart(pa.concat_tables(pending))
+                pending = []
+            pending.append(table)
+        if pending:
+            yield TablePart(pa.concat_tables(pending))
 
 
 def ledger_end(ledger: Ledger, known: dict[str, int | None] | None = None) -> int | None:
-    """Return the last time of any row of the table ``ledger``, in microseconds, by what its files state; None: none.
+    """Return the last time of any row of the table ``ledger``, by file statistics.
 
     Args:
-        ledger: as of a commit.
-        known: of files that were asked before, by path; becomes what is known of those that count now, but for those
-            that are damaged, which have no last time then.
+        ledger: The ledger as of a commit.
+        known: Cache by file path. It is updated to the live files; damaged files have no last time then.
+
+    Returns:
+        Microseconds, or None if no row has a time.
 
     Raises:
-        LedgerDamaged: a file is damaged, and ``known`` is None.
+        LedgerDamaged: A file is damaged, and ``known`` is None.
     """
     ends: dict[str, int | None] = {}
     for file in ledger.files("ledger"):
@@ -84,28 +94,40 @@ def _last_time(ledger: Ledger, file: StoredFile) -> int | None:
 
 
 def bucket_value(ledger: Ledger, bucket: int) -> pa.Table | None:
-    """Return the movements of value of a bucket; None: the ledger has none there. Raises as ``Ledger.rows``."""
+    """Return the movements of value of a bucket, or None.
+
+    Args:
+        ledger: The ledger.
+        bucket: Bucket number.
+
+    Raises:
+        InvalidInput: The files were merged meanwhile.
+        LedgerDamaged: A file is damaged.
+    """
     return ledger.rows(bucket, table="value") if ledger.files("value", bucket) else None
 
 
 def merge_sorted(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """Yield the rows of several sorted sources in order, each event once (``order.without_repeats``), a run of whole
-    messages at a time. ``sources``: each its rows, a table after the other."""
+    """Merge sorted sources without duplicates (``drop_repeats``), whole messages at a time.
+
+    Args:
+        sources: Sorted tables of each source.
+    """
     cursors = [cursor for cursor in map(_Cursor, sources) if cursor.more()]
     while cursors:
-        # Of the messages before the end that comes first, all rows are at hand.
+        # All rows of messages before the smallest last key are available.
         bound = min(cursor.last for cursor in cursors)
-        yield from _together([cursor.before(bound) for cursor in cursors])
+        yield from _merge_rows([cursor.before(bound) for cursor in cursors])
         for cursor in cursors:
             if cursor.last == bound:
                 cursor.more()
         if all(cursor.ended for cursor in cursors):
-            yield from _together([cursor.rest for cursor in cursors])
+            yield from _merge_rows([cursor.rest for cursor in cursors])
             return
 
 
-def _together(sources: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of sorted sources in order; what lies before and behind the rows of the others is as it was."""
+def _merge_rows(sources: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Merge the rows of sorted sources; rows outside of the overlap pass unchanged."""
     rows = sorted((part for part in sources if part.num_rows), key=lambda part: part.num_rows)
     if len(rows) > 1:
         most = rows.pop()
@@ -117,7 +139,7 @@ def _together(sources: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class _Cursor:
-    """A sorted source, read so far that ``rest`` is at hand. ``last``: what names the last message of it."""
+    """Read position in a sorted source; ``rest``: unmerged rows; ``last``: their last key."""
 
     def __init__(self, source: Iterator[pa.Table]) -> None:
         self._source = source
@@ -126,7 +148,7 @@ class _Cursor:
         self.last: MergeKey = ()
 
     def more(self) -> bool:
-        """Read on; return whether there is any row at hand."""
+        """Read on; return True if there are unmerged rows."""
         following = next((table for table in self._source if table.num_rows), None)
         if following is None:
             self.ended, self.last = True, END_KEY
@@ -136,24 +158,24 @@ class _Cursor:
         return bool(self.rest.num_rows)
 
     def before(self, bound: MergeKey) -> pa.Table:
-        """Take the messages before a key."""
+        """Remove and return the messages before a key."""
         count = _place(self.rest, bound)
-        taken, self.rest = self.rest.slice(0, count), self.rest.slice(count)
-        return taken
+        removed, self.rest = self.rest.slice(0, count), self.rest.slice(count)
+        return removed
 
 
 MergeKey = tuple[tuple[int, Any], ...]
 END_KEY: MergeKey = ((2, None),)
-"""After all messages."""
+"""Key after all messages."""
 
 
 def _place(rows: pa.Table, key: MergeKey, bisected: Callable[..., int] = bisect.bisect_left) -> int:
-    """Return where a key has its place in sorted rows."""
+    """Return the position of a key in sorted rows."""
     return bisected(range(rows.num_rows), key, key=lambda row: _key(rows, row))
 
 
 def _key(rows: pa.Table, row: int) -> MergeKey:
-    """Return what orders the message of a row among others."""
+    """Return the sort key of the message of a row."""
     names = [rows[name][row].as_py() for name in LANE]
     index = rows["index"][row].as_py()
     lane = [(0, b"") if name is None else (1, name.encode()) for name in names]
@@ -170,7 +192,13 @@ def _groups_of(file: StoredParquet) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Neighbouring row groups of an open file: from number ``first`` on, ``counts`` rows each."""
+    """Consecutive row groups of an open file.
+
+    Attributes:
+        file: The file.
+        first: First row group.
+        counts: Number of rows of each.
+    """
 
     file: StoredParquet
     first: int
@@ -178,7 +206,7 @@ class StoredPart:
 
     @property
     def num_rows(self) -> int:
-        """Return how many rows there are."""
+        """Number of rows."""
         return sum(self.counts)
 
     def read(self, names: Sequence[str]) -> pa.Table:
@@ -186,11 +214,11 @@ class StoredPart:
         return _read(self.file, names, range(self.first, self.first + len(self.counts)))
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether one of the given columns may have a value, by the statistics of the file."""
+        """Return True if one of some columns may have a value, by file statistics."""
         return bool(_with_values(self.file, names, range(self.first, self.first + len(self.counts))))
 
     def take(self, names: Sequence[str], rows: npt.NDArray[Any]) -> pa.Table:
-        """Return some columns of some rows, of whose row groups alone they are read. Raises ``LedgerDamaged``."""
+        """Return some columns of some rows, reading only their row groups. Raises ``LedgerDamaged``."""
         counts = np.array(self.counts, dtype=np.int64)
         ends = np.cumsum(counts)
         groups = np.searchsorted(ends, rows, side="right")
@@ -215,8 +243,10 @@ def _read(file: StoredParquet, names: Sequence[str], groups: Sequence[int]) -> p
 
 
 def _with_values(file: StoredParquet, names: Sequence[str], groups: Sequence[int]) -> list[str]:
-    """Return those columns that have a value in some row groups, by what the file says of them: others need not be
-    read, and a file of an earlier format lacks some."""
+    """Return the columns that have a value in some row groups, by file statistics.
+
+    Other columns need no read, and files of an earlier format lack some.
+    """
     metadata = file.metadata
     places = {metadata.row_group(0).column(number).path_in_schema: number for number in range(metadata.num_columns)}
     found = []

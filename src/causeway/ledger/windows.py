@@ -1,9 +1,8 @@
-"""What the input covers: the windows of each chain, put together, and promises of lanes.
+"""Observed windows of each chain, guarantees of lanes, and detection of restarted chains.
 
-Chains whose heights began anew with no revision that tells, as after an upgrade or a relaunch.
-
-Two blocks of a chain show it: at the latest time a lower height than at the earliest time. They are the same in
-whatever order rows are added, and merge over parts of the rows.
+Windows of a chain are merged where they touch, so that a check can ask if the input covers an event. A chain has
+restarted, as after an upgrade or a relaunch without a new revision, if its latest block is lower than its earliest.
+Both blocks are independent of row order, and merge over parts of the rows.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ Bools = npt.NDArray[np.bool_]
 EVERY_CHAIN_OR_LANE: Lane = (None, None, None, None)
 PROMISE_COLUMNS = ("promise", "number", "detail")
 ARRIVALS = (
-    *(
-        LedgerEvent.RECEIVED,
-        LedgerEvent.EXECUTED,
-        LedgerEvent.FAILED,
-        LedgerEvent.ANSWERED,
-        LedgerEvent.REJECTED,
-        LedgerEvent.DROPPED,
-        LedgerEvent.REDUNDANT,
-    ),
+    LedgerEvent.RECEIVED,
+    LedgerEvent.EXECUTED,
+    LedgerEvent.FAILED,
+    LedgerEvent.ANSWERED,
+    LedgerEvent.REJECTED,
+    LedgerEvent.DROPPED,
+    LedgerEvent.REDUNDANT,
 )
-"""Events with which a chain shows what becomes of messages that come to it."""
+"""Events that show the fate of a message on its destination."""
 
 _MESSAGES = tuple(LedgerEvent)
 _MAX_TOLERANCE = 1 << 60
 _NO_TIME = int(np.iinfo(np.int64).min)
 _GENESIS = 1
-"""A window that begins at this height or before has all of a chain's blocks, unless another one shows that the chain
-has a block 0."""
+"""Height of a chain's first block, unless a window shows block 0. A window from this height on covers all blocks."""
 
 
 @dataclass(frozen=True)
 class ObservedSpans:
-    """Windows of one chain for one lane and event, put together where they touch: firsts and lasts in order.
+    """Merged windows of one chain for one lane and event.
 
-    ``all_until``: until which time, in microseconds, all since the chain's first block is covered; None: nothing is.
-    ``genesis``: the height of that block, as far as windows show it.
+    Attributes:
+        heights: First and last heights of the windows, ascending, uint64.
+        times: First and last times of the windows, ascending, int64 microseconds.
+        all_until: Time up to which everything since genesis is covered, in microseconds, or None.
+        genesis: Height of the first block, as far as the windows show it.
     """
 
     heights: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
@@ -75,38 +74,38 @@ class ObservedSpans:
 
     @property
     def count(self) -> int:
-        """Return how many windows there are."""
+        """Number of windows."""
         return max(len(self.heights[0]), len(self.times[0]))
 
     @property
     def is_one(self) -> bool:
-        """Return whether there is one window in times."""
+        """True if there is exactly one window in time."""
         return len(self.times[0]) == 1
 
     def share_height_window(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Bools:
-        """Return whether one window has both heights."""
-        return _together(self.heights, first, last)
+        """Return a mask of pairs of heights that lie in one window."""
+        return _share_window(self.heights, first, last)
 
     def share_time_window(self, first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Bools:
-        """Return whether one window has both times."""
-        return _together(self.times, first, last)
+        """Return a mask of pairs of times that lie in one window."""
+        return _share_window(self.times, first, last)
 
     def is_in_last_height_window(self, height: npt.NDArray[Any]) -> Bools:
-        """Return whether the last window in heights has each height."""
+        """Return a mask of heights in the last window."""
         return _in_last(self.heights, height)
 
     def is_in_last_time_window(self, time: npt.NDArray[Any]) -> Bools:
-        """Return whether the last window in times has each time."""
+        """Return a mask of times in the last window."""
         return _in_last(self.times, time)
 
     def window_end(self, time: int) -> int | None:
-        """Return the last time of the window that a time is in, None if it is in none."""
+        """Return the last time of the window around a time, or None outside of windows."""
         firsts, lasts = self.times
         at = int(np.searchsorted(firsts, time, side="right")) - 1
         return int(lasts[at]) if at >= 0 and time <= lasts[at] else None
 
     def ends_of(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the last time of the window that each time is in, the least number where it is in none."""
+        """Return the last time of the window around each time; the minimum int64 outside of windows."""
         firsts, lasts = self.times
         if not len(firsts):
             return np.full(len(times), _NO_TIME)
@@ -115,14 +114,14 @@ class ObservedSpans:
         return np.where((at >= 0) & (times <= last), last, _NO_TIME)
 
     def since_genesis(self, height: npt.NDArray[Any]) -> Bools:
-        """Return whether one window has a height and the chain's first block."""
+        """Return a mask of heights in one window with the chain's first block."""
         firsts, lasts = self.heights
         if not len(firsts) or firsts[0] > self.genesis:
             return np.zeros(len(height), dtype=bool)
         return np.asarray(height <= lasts[0])
 
 
-def _together(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], first: Any, last: Any) -> Bools:
+def _share_window(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], first: Any, last: Any) -> Bools:
     firsts, lasts = spans
     if not len(firsts):
         return np.zeros(len(first), dtype=bool)
@@ -138,13 +137,13 @@ def _in_last(spans: tuple[npt.NDArray[Any], npt.NDArray[Any]], values: npt.NDArr
 
 
 class CoverageEnd(NamedTuple):
-    """Until which time the input would show something, of each of some times.
+    """End of the coverage after each of several times.
 
     Attributes:
-        end: int64, in microseconds; the least number: no window has the time.
-        to_the_end: whether the windows have all from then on until they end.
-        recorded: whether the input shows the chain where it would happen.
-        declared: whether the windows are declared.
+        end: Last covered time, int64 microseconds; the minimum int64 outside of windows.
+        to_the_end: Mask: coverage is continuous until the input ends.
+        recorded: The input records the chain of the expected event.
+        declared: The windows are declared, not inferred.
     """
 
     end: npt.NDArray[np.int64]
@@ -154,7 +153,7 @@ class CoverageEnd(NamedTuple):
 
 
 def _until(spans: Sequence[ObservedSpans], times: npt.NDArray[np.int64]) -> CoverageEnd:
-    """Return until which time all of some windows go on."""
+    """Return the end of the joint coverage of several windows."""
     ends = [each.ends_of(times) for each in spans]
     lasts = [each.times[1][-1] if len(each.times[1]) else _NO_TIME for each in spans]
     whole = [(end == last) & (end != _NO_TIME) for end, last in zip(ends, lasts, strict=True)]
@@ -162,14 +161,14 @@ def _until(spans: Sequence[ObservedSpans], times: npt.NDArray[np.int64]) -> Cove
 
 
 class ObservedWindowTable:
-    """The ``observed`` table, asked by chain, lane and event.
+    """The ``observed`` table, indexed by chain, lane and event.
 
     Args:
-        observed: windows that the input covers (``OBSERVED_SCHEMA``).
-        end: the last time of any row of the ledger, in microseconds; None: no row has a time.
+        observed: Windows that the input covers (``OBSERVED_SCHEMA``).
+        end: Last time of any ledger row, in microseconds, or None.
 
     Attributes:
-        last: the last time of any row or declared window, in microseconds; None: nothing has a time.
+        last: Last time of any row or declared window, in microseconds, or None.
     """
 
     def __init__(self, observed: pa.Table, end: int | None = None) -> None:
@@ -188,7 +187,7 @@ class ObservedWindowTable:
                 times.append(row["last_time"])
             if row["first_height"] == 0:
                 self._from_0.add(row["chain"])
-            # The first block of a chain is one of its first revision.
+            # Only a window of the first revision can have a chain's first block.
             row["begins_at"] = None if (row["revision"] or 0) > 1 else row["first_height"]
             if row["revision"]:
                 for name in ("first_height", "last_height"):
@@ -198,22 +197,24 @@ class ObservedWindowTable:
         self._known: dict[tuple[str | None, Lane, tuple[str, ...], bool], ObservedSpans] = {}
 
     def of(self, chain: str | None, lane: Lane, event: str, *, closing: bool = False) -> ObservedSpans:
-        """Return the windows of a chain that have a lane's event; none of a chain that was not seen.
+        """Return the windows of a chain that cover an event of a lane.
 
         Args:
-            chain, lane, event: of which event of which lane, on which chain.
-            closing: whether inferred windows count that have no such event: the input had it if it had happened.
+            chain: Name of the chain; None is covered by no window.
+            lane: The lane.
+            event: The event.
+            closing: Count inferred windows without such an event: the input would have recorded it.
         """
         return self._spans_of(chain, lane, (event,), closing=closing)
 
     def arrivals(self, chain: str | None, lane: Lane) -> ObservedSpans:
-        """Return the windows of a chain that show arrivals of any kind (``ARRIVALS``)."""
+        """Return the windows of a chain that cover arrivals of any kind (``ARRIVALS``)."""
         return self._spans_of(chain, lane, ARRIVALS)
 
     def _spans_of(
         self, chain: str | None, lane: Lane, events: tuple[str, ...], *, closing: bool = False
     ) -> ObservedSpans:
-        # Where no window is the lane's own, all lanes of the chain have the same.
+        # Lanes without windows of their own share those of the chain.
         key = (chain, lane if (chain, lane) in self._of else EVERY_CHAIN_OR_LANE, events, closing)
         if key not in self._known:
             self._known[key] = self._spans(*key)
@@ -222,14 +223,19 @@ class ObservedWindowTable:
     def replies_until(
         self, chain: str | None, lane: Lane, times: npt.NDArray[np.int64], over_lanes: bool
     ) -> CoverageEnd:
-        """Return until which time the input would show replies to requests of a lane, that a chain sent at some times.
+        """Return the end of coverage for replies to requests of a lane.
 
-        Where a window is declared that has replies, or the rows show several windows of the chain, it is the end of the
-        one that has the sending; else the last time that the input has of the chain, or of the ledger.
+        With a declared window for replies, or several inferred windows of the chain, it is the end of the window that
+        has the sending. Otherwise it is the last time of the chain, or of the ledger.
 
         Args:
-            chain, lane, times: of requests.
-            over_lanes: whether responses may come over other lanes.
+            chain: Chain that sent the requests.
+            lane: Lane of the requests.
+            times: Send times, int64 microseconds.
+            over_lanes: Responses may use other lanes.
+
+        Returns:
+            The end of coverage for each request.
         """
         shown_by = [
             (lane, LedgerEvent.ACKNOWLEDGED),
@@ -242,19 +248,22 @@ class ObservedWindowTable:
         return _until([self.of(chain, of, event) for of, event in shown_by], times)
 
     def arrivals_until(self, lane: Lane, times: npt.NDArray[np.int64], limit: int = 0) -> CoverageEnd:
-        """Return until which time the input would show the arrivals of messages of a lane.
+        """Return the end of coverage for arrivals of messages of a lane.
 
-        Where a window of the destination is declared, it is the end of the one that has the sending, and of that of the
-        source for time-outs, if there is one. Else the rows show windows. A message sent in the last one of the
-        destination, or after it, is judged at the end of the window of the source that has the sending, if that is
-        later; one sent in an earlier one at the end of that. Where the destination shows no arrivals at all, its side
-        may not have been recorded, and the source, or else the ledger, says when the input ends.
+        With a declared window of the destination, it is the end of the window that has the sending, and for time-outs
+        also of the source's window. Otherwise windows are inferred from rows. A message sent in an earlier window of
+        the destination ends with that window. One sent in the last window, or after it, ends with the source's window
+        if that is later. If the destination shows no arrivals, its side may be unrecorded: the source, or else the
+        ledger, gives the end.
 
         Args:
-            lane: of messages.
-            times: when they were sent, in microseconds.
-            limit: by how many microseconds a message may be sent before the first of several windows and count as sent
-                in it.
+            lane: Lane of the messages.
+            times: Send times, int64 microseconds.
+            limit: Maximum time of a sending before the first of several windows to count as sent in it, in
+                microseconds.
+
+        Returns:
+            The end of coverage for each message.
         """
         _, source, destination, _ = lane
         if self.declares(destination, lane, LedgerEvent.RECEIVED):
@@ -274,8 +283,10 @@ class ObservedWindowTable:
         return there._replace(recorded=True)
 
     def _inferred_until(self, spans: ObservedSpans, times: npt.NDArray[np.int64], limit: int = 0) -> CoverageEnd | None:
-        """Return until which time a chain would show what follows some times: of several windows to the end of the one
-        that has each, of one to its end. None: nothing says when it was recorded."""
+        """Return the end of coverage from inferred windows, or None without recording times.
+
+        With several windows, it is the end of the window around each time; with one, its end.
+        """
         firsts, lasts = spans.times
         if not len(firsts):
             unknown = np.full(len(times), _NO_TIME)
@@ -288,13 +299,19 @@ class ObservedWindowTable:
         return CoverageEnd(ends, ends == lasts[-1], False)
 
     def _until_end(self, count: int) -> CoverageEnd:
-        """Return until the last time of the ledger."""
+        """Return the last time of the ledger as the end of coverage."""
         end = _NO_TIME if self.end is None else self.end
         return CoverageEnd(np.full(count, end), np.ones(count, bool), False)
 
     def ends(self, lane: Lane) -> tuple[int | None, bool]:
-        """Return the last time by which messages of a lane without declared windows are judged, None: nothing has a
-        time; and whether the rows show several windows of that chain."""
+        """Return the inferred deadline reference of a lane.
+
+        Args:
+            lane: The lane.
+
+        Returns:
+            The last time of the inferred windows in microseconds, or None; and True if its chain has several windows.
+        """
         chosen = self.arrivals(lane[2], lane), self._spans_of(lane[1], lane, _MESSAGES)
         known = [spans for spans in chosen if len(spans.times[0])]
         if not known:
@@ -302,7 +319,13 @@ class ObservedWindowTable:
         return max(int(spans.times[1][-1]) for spans in known), not known[0].is_one
 
     def declares(self, chain: str | None, lane: Lane, event: str | None = None) -> bool:
-        """Return whether a window that was declared, not inferred, has a lane's event; None: any."""
+        """Return True if a declared window covers an event of a lane.
+
+        Args:
+            chain: Name of the chain.
+            lane: The lane.
+            event: The event; None: any.
+        """
         rows = [
             *self._of.get((chain, EVERY_CHAIN_OR_LANE), ()),
             *(self._of.get((chain, lane), ()) if lane != EVERY_CHAIN_OR_LANE else ()),
@@ -313,8 +336,8 @@ class ObservedWindowTable:
         own = self._of.get((chain, lane), []) if lane != EVERY_CHAIN_OR_LANE else []
         every = [*self._of.get((chain, EVERY_CHAIN_OR_LANE), ()), *own] if chain is not None else []
         rows = [row for row in every if _shows(row, *events) or (closing and row["how"] == INFERRED)]
-        heights = _joined([(row["first_height"], row["last_height"]) for row in rows], 1)
-        times = _joined([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
+        heights = _merge_spans([(row["first_height"], row["last_height"]) for row in rows], 1)
+        times = _merge_spans([(row["first_time"], row["last_time"]) for row in rows] + _between(rows), 0)
         until = None
         genesis = 0 if chain in self._from_0 else _GENESIS
         begun = [row for row in rows if row["begins_at"] is not None and row["begins_at"] <= genesis]
@@ -335,8 +358,10 @@ def _shows(row: dict[str, Any], *events: str) -> bool:
 
 
 def _between(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Return in times what windows cover together whose blocks follow each other, one behind the other: there is no
-    block between them, and so no time in which one is missing."""
+    """Merge windows with consecutive blocks into spans of time.
+
+    No block lies between them, so no time between them is uncovered.
+    """
     names = ("first_height", "last_height", "first_time", "last_time")
     whole = sorted(ends for row in rows if None not in (ends := tuple(row[name] for name in names)))
     found: list[tuple[int, int, int]] = []
@@ -350,8 +375,8 @@ def _between(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(begin, end) for _, begin, end in found]
 
 
-def _joined(spans: Sequence[tuple[int | None, int | None]], step: int) -> list[tuple[int, int]]:
-    """Return spans whose two ends are known, in order, as one where they overlap or touch."""
+def _merge_spans(spans: Sequence[tuple[int | None, int | None]], step: int) -> list[tuple[int, int]]:
+    """Merge bounded spans that overlap or touch, in order."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted((a, b) for a, b in spans if a is not None and b is not None and a <= b):
         if joined and first <= joined[-1][1] + step:
@@ -362,55 +387,61 @@ def _joined(spans: Sequence[tuple[int | None, int | None]], step: int) -> list[t
 
 
 class LanePromises:
-    """The ``promises`` table, asked by lane: of several numbers of one promise the strictest counts."""
+    """The ``promises`` table, indexed by lane; the strictest number of each guarantee counts."""
 
     def __init__(self, promises: pa.Table) -> None:
         self._of: dict[Lane, list[dict[str, Any]]] = {}
         self.rows: list[dict[str, Any]] = promises.to_pylist()
         for row in self.rows:
             self._of.setdefault(row_lane(row), []).append(row)
-        # Which of the four names promises give: most name the whole lane, or none.
-        self._given = list(dict.fromkeys(tuple(name is not None for name in names) for names in self._of))
-        self._together: dict[tuple[int, ...], dict[str, int | None]] = {}
+        # Combinations of non-null names: most guarantees name the whole lane, or nothing.
+        self._name_patterns = list(dict.fromkeys(tuple(name is not None for name in names) for names in self._of))
+        self._merged: dict[tuple[int, ...], dict[str, int | None]] = {}
         self._known: dict[Lane, dict[str, int | None]] = {}
         self._same: dict[tuple[tuple[str, int | None], ...], dict[str, int | None]] = {}
 
     def of(self, lane: Lane) -> dict[str, int | None]:
-        """Return what a lane promises, with the number of each."""
+        """Return the guarantees of a lane, with the number of each."""
         found = self._known.get(lane)
         if found is None:
             found = self._found(lane)
-            # Many lanes promise the same, and are told the same object.
+            # Lanes with equal guarantees share one object.
             found = self._known[lane] = self._same.setdefault(tuple(found.items()), found)
         return found
 
     def deadline(self, lane: Lane) -> tuple[int | None, bool]:
-        """Return within how many microseconds messages of a lane arrive, None without a deadline, and whether that is
-        promised, not a default."""
+        """Return the deadline of a lane.
+
+        Args:
+            lane: The lane.
+
+        Returns:
+            Microseconds, or None; and True if the deadline is guaranteed, not a default.
+        """
         promised = self.of(lane)
         if promised.get(RECEIVED_WITHIN) is not None:
             return promised[RECEIVED_WITHIN], True
         return promised.get(EXPECTED_WITHIN), False
 
     def restarts(self, chain: str | None) -> bool:
-        """Return whether the heights of a chain began anew, so that they say nothing where times contradict them."""
+        """Return True if a chain's heights restarted, so that times overrule them."""
         rows = [] if chain is None else self._of.get((None, chain, None, None), ())
         return any(row["promise"] == RESTARTED for row in rows)
 
     def is_anew(self, lane: Lane) -> bool:
-        """Return whether heights of a chain at an end of a lane began anew, or those of any where the end is unseen."""
+        """Return True if an end of a lane restarted, or any chain if an end is unknown."""
         if None in lane[1:3]:
             return any(row["promise"] == RESTARTED for rows in self._of.values() for row in rows)
         return self.restarts(lane[1]) or self.restarts(lane[2])
 
     def tolerance(self, chain: str | None) -> int:
-        """Return by how many microseconds the clock of a chain may be wrong."""
+        """Return the clock tolerance of a chain in microseconds."""
         rows = [row for lane in ((None, chain, None, None), EVERY_CHAIN_OR_LANE) for row in self._of.get(lane, ())]
         numbers = [row["number"] or 0 for row in rows if row["promise"] == CLOCK_TOLERANCE]
         return min(max(numbers, default=0), _MAX_TOLERANCE)
 
     def causes(self, lane: Lane) -> frozenset[str]:
-        """Return the causes for which the protocol of a lane drops messages."""
+        """Return the accepted causes of dropped messages in a lane."""
         found = frozenset[str]()
         for names, rows in self._of.items():
             if all(name in (None, own) for name, own in zip(names, lane, strict=True)):
@@ -419,7 +450,7 @@ class LanePromises:
 
     @cached_property
     def chain_promises(self) -> frozenset[tuple[Any, ...]]:
-        """What ``of`` does not tell: which clocks may be wrong, which heights began anew, what may be dropped."""
+        """Guarantees that ``of`` omits: clock tolerances, restarts and causes of drops."""
         names = (CLOCK_TOLERANCE, RESTARTED, MAY_DROP)
         return frozenset(
             (*row_lane(row), *map(row.get, PROMISE_COLUMNS)) for row in self.rows if row["promise"] in names
@@ -428,14 +459,14 @@ class LanePromises:
     def _found(self, lane: Lane) -> dict[str, int | None]:
         one, two, three, four = lane
         hits = []
-        for a, b, c, d in self._given:
+        for a, b, c, d in self._name_patterns:
             rows = self._of.get((one if a else None, two if b else None, three if c else None, four if d else None))
             if rows is not None:
                 hits.append(rows)
-        key = tuple(map(id, hits))  # the lists stay
-        if key not in self._together:
-            self._together[key] = self._strictest(hits)
-        return self._together[key]
+        key = tuple(map(id, hits))  # safe: ``_of`` keeps the lists alive
+        if key not in self._merged:
+            self._merged[key] = self._strictest(hits)
+        return self._merged[key]
 
     def _strictest(self, given: Sequence[list[dict[str, Any]]]) -> dict[str, int | None]:
         found: dict[str, int | None] = {}
@@ -450,12 +481,23 @@ class LanePromises:
 
 
 def row_lane(row: dict[str, Any]) -> Lane:
-    """Return the lane that a row names."""
+    """Return the lane of a row.
+
+    Args:
+        row: A row with the names of ``LANE``.
+    """
     return row["protocol"], row["source"], row["destination"], row["lane"]
 
 
 def table_lanes(rows: pa.Table) -> list[Lane]:
-    """Return the lane of each row of a table."""
+    """Return the lane of each row of a table.
+
+    Args:
+        rows: A table with the columns of ``LANE``.
+
+    Returns:
+        One lane a row.
+    """
     return [(a, b, c, d) for a, b, c, d in zip(*(rows[name].to_pylist() for name in LANE), strict=True)]
 
 
@@ -463,34 +505,34 @@ Block = tuple[int, int]
 """A block: its time in microseconds since 1970, and its height."""
 
 _NOT_OF_A_BLOCK = (LedgerEvent.OBSERVED.value, LedgerEvent.REVERTED.value)
-"""Events whose time is not that of the block at their height."""
+"""Events whose time is not the time of the block at their height."""
 
 
 class HeightBounds:
-    """The earliest and the latest block of each chain.
+    """Earliest and latest block of each chain.
 
     Args:
-        first: The earliest block by chain; of several at one time the lowest.
-        last: The latest block by chain; of several at one time the highest.
+        first: Earliest block by chain; the lowest at equal times.
+        last: Latest block by chain; the highest at equal times.
     """
 
     def __init__(self, first: Mapping[str, Block] | None = None, last: Mapping[str, Block] | None = None) -> None:
         self.first, self.last = dict(first or {}), dict(last or {})
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows of the ledger; those without chain, time or height, or with a revision, show nothing.
+        """Add rows of the ledger; ignore rows with a revision or without chain, time or height.
 
         Args:
             rows: Columns ``chain``, ``event``, ``revision``, ``height`` and ``time``.
         """
         names = NameCodes()
         codes = names.codes(rows["chain"])
-        shown = (codes >= 0) & (NameCodes(_NOT_OF_A_BLOCK).codes(rows["event"]) >= len(_NOT_OF_A_BLOCK))
+        usable = (codes >= 0) & (NameCodes(_NOT_OF_A_BLOCK).codes(rows["event"]) >= len(_NOT_OF_A_BLOCK))
         height, time = rows["height"].combine_chunks(), rows["time"].combine_chunks()
-        shown &= valid_mask(height) & valid_mask(time) & np.asarray(rows["revision"].is_null())
-        times = time.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)[shown]
-        heights = height.fill_null(0).to_numpy(zero_copy_only=False)[shown]
-        codes = codes[shown]
+        usable &= valid_mask(height) & valid_mask(time) & np.asarray(rows["revision"].is_null())
+        times = time.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)[usable]
+        heights = height.fill_null(0).to_numpy(zero_copy_only=False)[usable]
+        codes = codes[usable]
         if not len(codes):
             return
         earliest = _extremes(np.minimum, codes, times, heights, len(names))
@@ -500,24 +542,27 @@ class HeightBounds:
         self.merge(HeightBounds({known[at]: earliest[at] for at in seen}, {known[at]: latest[at] for at in seen}))
 
     def merge(self, other: HeightBounds) -> None:
-        """Add the blocks of other rows."""
+        """Merge the bounds of other rows."""
         for chain, block in other.first.items():
             self.first[chain] = min(block, self.first.get(chain, block))
         for chain, block in other.last.items():
             self.last[chain] = max(block, self.last.get(chain, block))
 
     def restarted(self) -> list[str]:
-        """Return the chains whose heights began anew, ascending."""
+        """Return the restarted chains, ascending."""
         return sorted(chain for chain, block in self.first.items() if self.last[chain][1] < block[1])
 
 
 def mark_restarts(promises: pa.Table, chains: Iterable[str], stated_by: str) -> pa.Table:
-    """Return what lanes promise, and that the heights of some chains began anew.
+    """Add restarted chains to a table of guarantees.
 
     Args:
-        promises: ``PROMISES_SCHEMA``.
-        chains: As of ``HeightBounds.restarted``.
-        stated_by: Whose statement that is.
+        promises: Guarantees (``PROMISES_SCHEMA``).
+        chains: Names of restarted chains.
+        stated_by: Reporter of the restarts.
+
+    Returns:
+        The extended table.
     """
     rows = [{"source": chain, "promise": RESTARTED, "stated_by": stated_by} for chain in chains]
     if not rows:
@@ -526,7 +571,7 @@ def mark_restarts(promises: pa.Table, chains: Iterable[str], stated_by: str) -> 
 
 
 def find_restarted_chains(rows: pa.Table) -> list[str]:
-    """Return the chains whose heights began anew with no revision that tells.
+    """Return the chains whose heights restarted without a new revision.
 
     Args:
         rows: Rows of the ledger: columns ``chain``, ``event``, ``revision``, ``height`` and ``time``.
@@ -546,9 +591,9 @@ def _extremes(
     heights: npt.NDArray[np.uint64],
     count: int,
 ) -> list[Block]:
-    """Return by code the least or greatest time, and of the rows at that time the least or greatest height."""
+    """Return the extreme time of each code, with the extreme height at that time."""
     time, height = np.zeros(count, np.int64), np.zeros(count, np.uint64)
-    time[codes] = times  # any row of each
+    time[codes] = times  # a start value of each code
     choose.at(time, codes, times)
     at = times == time[codes]
     height[codes[at]] = heights[at]

@@ -1,9 +1,7 @@
-"""The check ``agreement``: the source and the destination of a message report one end of it.
+"""The check ``agreement``: source and destination of a message report the same end.
 
-A message ends once: it is acknowledged because its destination took it, or it times out because its destination did
-not, and never before the limit that it was sent with; a refund follows a failure or a time-out.
-
-Ends of one message that exclude each other, and refunds of more than was sent.
+A message ends once. It is acknowledged because its destination received it, or times out because its destination did
+not, and never before its limit. A refund follows a failure or a time-out, and does not exceed the sent amount.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _UNDOING = (LedgerEvent.FAILED, LedgerEvent.REJECTED, LedgerEvent.TIMED_OUT, Led
 
 
 def find_contradictions(bucket: BucketMessages) -> list[Finding]:
-    """Return the messages with two ends that exclude each other, and those of which more was refunded than sent."""
+    """Return findings about exclusive ends of a message, and about excessive refunds."""
     columns = bucket.columns
     if not len(columns.errors) and not columns.events.intersection(map(event_code, _UNDOING)):
         return []
@@ -48,7 +46,7 @@ def find_contradictions(bucket: BucketMessages) -> list[Finding]:
     run = bucket.has(*EXECUTIONS)
     over = bucket.has(LedgerEvent.TIMED_OUT)
     timed_out = over & ~bucket.has(LedgerEvent.RECEIVED)
-    refund, amount = bucket.first(LedgerEvent.REFUNDED), _refund_beside_amount(bucket)
+    refund, amount = bucket.first(LedgerEvent.REFUNDED), _compare_refunds(bucket)
     returned = (refund >= 0) & (amount >= 0) & ~over & ~bucket.promised(REFUND_MESSAGES)[bucket.lane]
     well = (executed | (known_good & ~known_bad)) & ~failed & ~bad
     failure = np.where(
@@ -71,7 +69,7 @@ def _found(messages: Bools, reason: str, rows: Array) -> Finding:
 
 
 def _has(bucket: BucketMessages, event: LedgerEvent, rows: Bools) -> Bools:
-    """Return a mask of the messages with an event in the given rows (a mask)."""
+    """Return a mask of messages with an event in the rows of a mask."""
     columns, found = bucket.columns, np.zeros(len(bucket.lane), bool)
     if event_code(event) in columns.events:
         found[columns.message[(columns.event == event_code(event)) & (columns.alive > 0) & rows]] = True
@@ -79,7 +77,7 @@ def _has(bucket: BucketMessages, event: LedgerEvent, rows: Bools) -> Bools:
 
 
 def _rejected_there(bucket: BucketMessages) -> Bools:
-    """Return a mask of the messages that one chain both executed and rejected."""
+    """Return a mask of messages both executed and rejected on one chain."""
     columns = bucket.columns
     rejected = bucket.first(LedgerEvent.REJECTED)
     found = np.zeros(len(rejected), bool)
@@ -91,10 +89,10 @@ def _rejected_there(bucket: BucketMessages) -> Bools:
     return found
 
 
-def _refund_beside_amount(bucket: BucketMessages) -> Ints:
-    """Return of each message -1, 0 or 1: whether its refund is of less, as much, or more than was sent.
+def _compare_refunds(bucket: BucketMessages) -> Ints:
+    """Compare the refund of each message with the sent amount: -1, 0 or 1.
 
-    0 where one of the two was not seen, or they are of different assets.
+    0 also stands for unknown amounts and different assets.
     """
     columns, refunds, sends = bucket.columns, bucket.first(LedgerEvent.REFUNDED), bucket.first(LedgerEvent.SENT)
     found = np.zeros(len(refunds), np.int64)
@@ -103,14 +101,14 @@ def _refund_beside_amount(bucket: BucketMessages) -> Ints:
     seen = (columns.has_amount[refund] > 0) & (columns.has_amount[sent] > 0)
     seen &= columns.asset[refund] == columns.asset[sent]
     messages, refund, sent = messages[seen], refund[seen], sent[seen]
-    for limb in columns.limbs:  # the lowest first: what a higher one says counts more
+    for limb in columns.limbs:  # least significant first, so that later limbs override
         differ = limb[refund] != limb[sent]
         found[messages[differ]] = np.where(limb[refund] > limb[sent], 1, -1)[differ]
     return found
 
 
 ENDS = (LedgerEvent.ACKNOWLEDGED, LedgerEvent.TIMED_OUT, LedgerEvent.REFUNDED)
-"""With what the source of a message is told its end."""
+"""Events that report the end of a message to its source."""
 
 RECEIPT_EVENTS = (
     LedgerEvent.RECEIVED,
@@ -120,11 +118,11 @@ RECEIPT_EVENTS = (
     LedgerEvent.REJECTED,
     LedgerEvent.REDUNDANT,
 )
-"""With what a destination shows that it took a message."""
+"""Events that show the reception of a message at its destination."""
 
 
 def check_agreement(bucket: BucketMessages) -> CheckResult:
-    """The two chains of a message report one end of it, and none that its limits forbid."""
+    """Check "agreement": both chains report the same end, within the message's limits."""
     sent = bucket.has(LedgerEvent.SENT)
     limited = sent & ((bucket.timeouts.height != NO_HEIGHT) | (bucket.timeouts.time != NO_TIME))
     ended = sent & bucket.has(*ENDS)
@@ -142,39 +140,38 @@ def check_agreement(bucket: BucketMessages) -> CheckResult:
 
 
 def _unsupported(bucket: BucketMessages, messages: Ints) -> list[Finding]:
-    """Return the acknowledgements of messages that another chain, their destination, did not take, where the input
-    would show it."""
+    """Return findings about acknowledgements without reception on another chain."""
     columns, windows = bucket.columns, bucket.known.windows
     rows = bucket.first(LedgerEvent.ACKNOWLEDGED)[messages].astype(np.int64)
     sent = bucket.first(LedgerEvent.SENT)[messages]
-    abroad, shown, covered = (np.zeros(len(rows), bool) for _ in range(3))
+    remote, covered_chain, covered = (np.zeros(len(rows), bool) for _ in range(3))
     for lane, own in bucket.by_lane(rows):
         if lane[1] == lane[2]:
             continue
         spans = windows.arrivals(lane[2], lane)
-        abroad[own], shown[own] = True, spans.count > 0
+        remote[own], covered_chain[own] = True, spans.count > 0
         times = columns.time[sent[own]], columns.time[rows[own]]
         seen = (times[0] != NO_TIME) & (times[1] != NO_TIME)
         covered[own] = seen & spans.share_time_window(*times)
     return [
         Finding("agreement", VIOLATED, "acknowledged_not_received", rows[covered]),
-        Finding("agreement", UNKNOWN, RECEIPT_NOT_COVERED, rows[shown & ~covered]),
-        Finding("agreement", UNKNOWN, RECEIPT_UNDECIDED, rows[abroad & ~shown]),
+        Finding("agreement", UNKNOWN, RECEIPT_NOT_COVERED, rows[covered_chain & ~covered]),
+        Finding("agreement", UNKNOWN, RECEIPT_UNDECIDED, rows[remote & ~covered_chain]),
     ]
 
 
 def _too_early(bucket: BucketMessages, messages: Ints) -> list[Finding]:
-    """Return the time-outs of messages whose limits, as far as they are known, were not reached."""
+    """Return findings about time-outs before the known limits."""
     columns, limits = bucket.columns, bucket.timeouts
     rows = bucket.first(LedgerEvent.TIMED_OUT)[messages].astype(np.int64)
     at, height, time = columns.time[rows], limits.height[messages], limits.time[messages]
-    # One limit that was reached is enough.
+    # Reaching one of two limits suffices.
     before_time = (at != NO_TIME) & ((time == NO_TIME) | (time_differences(at, time)[0] > bucket.slack(rows)))
     by_height = height != NO_HEIGHT
     early = before_time & ~by_height
-    asked = np.flatnonzero(before_time & by_height)
-    early[asked] = _height_after(bucket, rows[asked]) < height[asked]
-    undecided = asked if bucket.known.reached is None else asked[:0]
+    by_both = np.flatnonzero(before_time & by_height)
+    early[by_both] = _height_after(bucket, rows[by_both]) < height[by_both]
+    undecided = by_both if bucket.known.reached is None else by_both[:0]
     by = np.where(time == NO_TIME, np.nan, time.astype(np.float64) - at)
     return [
         Finding("agreement", VIOLATED, "timed_out_too_early", rows[early], by[early], MICROSECONDS),
@@ -183,9 +180,9 @@ def _too_early(bucket: BucketMessages, messages: Ints) -> list[Finding]:
 
 
 def _height_after(bucket: BucketMessages, rows: Ints) -> Words:
-    """Return the least height at which the destination of each row's lane received anything after the row's time.
+    """Return the least height of a receipt on the destination after the time of each row.
 
-    ``NO_HEIGHT`` where nothing shows one. Times are compared with the tolerance of the chains' clocks.
+    ``NO_HEIGHT`` stands for none. Times are compared within the clock tolerances.
     """
     found = np.full(len(rows), NO_HEIGHT)
     times = bucket.columns.time[rows] + bucket.slack(rows)
@@ -197,14 +194,14 @@ def _height_after(bucket: BucketMessages, rows: Ints) -> Words:
 
 
 def needs_destination_heights(bucket: BucketMessages) -> bool:
-    """Return whether any message of a run with a timeout height timed out; other runs may show lower heights."""
+    """Return True if a message with a height limit timed out; other runs may show lower heights."""
     return bool(
         (bucket.has(LedgerEvent.SENT) & bucket.has(LedgerEvent.TIMED_OUT) & (bucket.timeouts.height != NO_HEIGHT)).any()
     )
 
 
 def _too_late(bucket: BucketMessages, messages: Ints) -> Finding:
-    """Return the receipts of messages that had timed out on their destination."""
+    """Return findings about receipts after the time-out on the destination."""
     columns, limits = bucket.columns, bucket.timeouts
     rows = bucket.first(LedgerEvent.RECEIVED)[messages].astype(np.int64)
     height, time = limits.height[messages], limits.time[messages]
@@ -218,7 +215,7 @@ def _too_late(bucket: BucketMessages, messages: Ints) -> Finding:
 
 
 def _not_refunded(bucket: BucketMessages, ended: Bools) -> list[Finding]:
-    """Return the messages that failed or timed out without a refund, in lanes that record refunds and carry value."""
+    """Return findings about missing refunds of failed messages, in lanes that record refunds."""
     promised = bucket.promised(REFUNDS_RECORDED)
     if not promised.any():
         return []

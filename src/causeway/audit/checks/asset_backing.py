@@ -1,6 +1,7 @@
-"""Between two chains no more of an asset comes in than has left: who has it "abroad" of a chain has at least nothing.
+"""Check asset backing: between two chains, no more of an asset comes back than has left.
 
-A bucket gives sums of each chain, other chain and asset, and the last movements of each; together they are judged.
+A bucket gives the sums of each chain, other chain and asset, and the last movements of each. The sums of all buckets
+are then checked together.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from causeway.ledger.windows import EVERY_CHAIN_OR_LANE, ObservedWindowTable
 CHECK = "conservation"
 
 ABROAD_SCHEMA = pa.schema([(name, pa.string()) for name in ("chain", "other", "asset", "left", "back", "difference")])
-"""What left ``chain`` for the ``other`` one, what came back from it, and ``difference``: what left both, less what came
-to both; as decimal digits."""
+"""Amounts that left ``chain`` for the ``other`` one and came back, and ``difference``: total departures of both minus
+total arrivals of both; as decimal digits."""
 
 ALL, CAME, UNSEEN = "all", "came", "unseen"
-"""Movements between two chains: all of them, those that brought something in, those without amount or asset."""
+"""Kinds of movements between two chains: all, arrivals, those with unknown amount or asset."""
 
 _PLACE = ("height", "position", "stated_by", "source_file", "source_row")
 
 
 def bucket_backing(value: pa.Table) -> pa.Table:
-    """Return what the movements of a bucket (``VALUE_SCHEMA``) say of what is abroad (``BACKING_SCHEMA``)."""
+    """Sum the movements of a bucket (``VALUE_SCHEMA``) between chains (``BACKING_SCHEMA``)."""
     from causeway.audit.value_loops import add_rows
 
-    rows, other, came = _moved(value)
+    rows, other, is_arrival = _cross_chain_movements(value)
     if not rows.num_rows:
         return BACKING_SCHEMA.empty_table()
     keys = [rank_names(rows["chain"]), rank_names(other), rank_names(rows["asset"])]
@@ -51,47 +52,47 @@ def bucket_backing(value: pa.Table) -> pa.Table:
         else:
             places.append(rank_names(column))
     order = stable_order(*keys, *places)
-    rows, other, came = rows.take(pa.array(order)), other.take(pa.array(order)), came[order]
+    rows, other, is_arrival = rows.take(pa.array(order)), other.take(pa.array(order)), is_arrival[order]
     limbs = [to_single_array(rows[name]) for name in LIMBS]
     groups = group_rows(*(key[order] for key in keys))
     group = groups.spread(np.arange(len(groups)))
     amounts = all_valid_rows(limbs) == 1
     sums = [np.zeros((len(groups), WORDS_PER_SUM), np.uint64) for _ in range(2)]
     one, two, three, four = (raw_words(limb) for limb in limbs)
-    add_rows(np.where(amounts, group, -1), came.view(np.uint8), one, two, three, four, *sums)
+    add_rows(np.where(amounts, group, -1), is_arrival.view(np.uint8), one, two, three, four, *sums)
     timeless = np.zeros(len(groups), bool)
     timeless[group[~valid_mask(rows["time"])]] = True
-    tables = [_last(rows, other, group, np.ones(len(group), bool), ALL, (*sums, timeless))]
-    tables.append(_last(rows, other, group, came, CAME, None))
+    tables = [_last_rows(rows, other, group, np.ones(len(group), bool), ALL, (*sums, timeless))]
+    tables.append(_last_rows(rows, other, group, is_arrival, CAME, None))
     unseen = ~amounts | ~valid_mask(rows["asset"])
-    tables.append(_last(rows, other, group, unseen, UNSEEN, None))
+    tables.append(_last_rows(rows, other, group, unseen, UNSEEN, None))
     return pa.concat_tables(tables)
 
 
-def _moved(value: pa.Table) -> tuple[pa.Table, pa.Array, Bools]:
-    """Return movements from and to other chains, the name of the other one and whether it comes from there."""
-    tables, others, came = [value.slice(0, 0)], [pa.array([], pa.string())], [np.zeros(0, bool)]
+def _cross_chain_movements(value: pa.Table) -> tuple[pa.Table, pa.Array, Bools]:
+    """Return movements from and to other chains, the other chain, and a mask of arrivals."""
+    tables, others, is_arrival = [value.slice(0, 0)], [pa.array([], pa.string())], [np.zeros(0, bool)]
     for side, back in (("to", False), ("from", True)):
         holder = value[side].cast(pa.string())
         rows = np.flatnonzero(np.asarray(pc.fill_null(pc.starts_with(holder, ABROAD), False)))
         tables.append(value.take(pa.array(rows)))
         names = pc.utf8_slice_codeunits(holder.take(pa.array(rows)), len(ABROAD))
         others.append(to_single_array(names))
-        came.append(np.full(len(rows), back))
+        is_arrival.append(np.full(len(rows), back))
     rows = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    return rows, pa.concat_arrays(others), np.concatenate(came)
+    return rows, pa.concat_arrays(others), np.concatenate(is_arrival)
 
 
-def _last(rows: pa.Table, other: pa.Array, group: Array, which: Bools, of: str, sums: Any) -> pa.Table:
-    """Return the last of some rows of each group."""
-    chosen = np.flatnonzero(which)
+def _last_rows(rows: pa.Table, other: pa.Array, group: Array, mask: Bools, of: str, sums: Any) -> pa.Table:
+    """Return the last chosen row of each group."""
+    chosen = np.flatnonzero(mask)
     at = chosen[np.flatnonzero(np.diff(group[chosen], append=-1))]
-    taken = rows.take(pa.array(at))
+    last_rows = rows.take(pa.array(at))
     count = len(at)
-    content: dict[str, Any] = {name: taken[name].cast(pa.string()) for name in ("chain", "asset", "stated_by")}
-    content |= {"source_file": taken["source_file"].cast(pa.string()), "other": other.take(pa.array(at))}
-    content |= {"of": pa.array([of] * count, pa.string()), "time": taken["time"].cast(pa.int64())}
-    content |= {name: taken[name] for name in ("height", "position", "source_row")}
+    content: dict[str, Any] = {name: last_rows[name].cast(pa.string()) for name in ("chain", "asset", "stated_by")}
+    content |= {"source_file": last_rows["source_file"].cast(pa.string()), "other": other.take(pa.array(at))}
+    content |= {"of": pa.array([of] * count, pa.string()), "time": last_rows["time"].cast(pa.int64())}
+    content |= {name: last_rows[name] for name in ("height", "position", "source_row")}
     if sums is None:
         content |= {name: pa.nulls(count, pa.binary(8 * WORDS_PER_SUM)) for name in ("left", "back")}
         content["timeless"] = pa.nulls(count, pa.bool_())
@@ -102,7 +103,14 @@ def _last(rows: pa.Table, other: pa.Array, group: Array, which: Bools, of: str, 
 
 @dataclass
 class _Side:
-    """What a chain shows of an asset and another chain. ``last``: of each kind the last movement."""
+    """Movements of an asset between a chain and another one.
+
+    Attributes:
+        left: Departed amount.
+        back: Returned amount.
+        timeless: A time is unknown.
+        last: Last movement of each kind.
+    """
 
     left: int = 0
     back: int = 0
@@ -111,13 +119,19 @@ class _Side:
 
 
 Key = tuple[str | None, str, str | None]
-"""A chain, the other one, and an asset."""
+"""A chain, the other chain, and an asset."""
 
 
 @dataclass(frozen=True)
 class BackingResult:
-    """What the movements of all buckets show together. ``findings``, ``counts``, ``examined``: as of ``Passed``, the
-    two chains being source and destination; ``abroad``: ``ABROAD_SCHEMA``."""
+    """Result of all buckets.
+
+    Attributes:
+        findings: Findings, as of ``RunResult``, with the two chains as source and destination.
+        counts: Number of findings, as of ``RunResult``.
+        examined: Number of examined pairs, as of ``RunResult``.
+        abroad: Amounts abroad (``ABROAD_SCHEMA``).
+    """
 
     findings: pa.Table
     counts: pa.Table
@@ -126,10 +140,18 @@ class BackingResult:
 
 
 def check_backing(parts: pa.Table, windows: ObservedWindowTable) -> BackingResult:
-    """Judge what is abroad. ``parts``: of all buckets (``backing_in``), in any order."""
+    """Check the sums of all buckets.
+
+    Args:
+        parts: Results of ``bucket_backing``, in any order.
+        windows: Windows that the input covers.
+
+    Returns:
+        The result.
+    """
     sides = _sides(parts)
     pairs: dict[tuple[str | None, str, str | None], list[Key]] = {}
-    for key in sorted(sides, key=_shown):
+    for key in sorted(sides, key=_sort_key):
         chain, other, asset = key
         one, two = (chain, other) if chain is None or chain <= other else (other, chain)
         pairs.setdefault((one, two, asset), []).append(key)
@@ -150,13 +172,13 @@ def check_backing(parts: pa.Table, windows: ObservedWindowTable) -> BackingResul
         elif left < 0 and (one, two) in nameless:
             found.append(finding | {"reason": "amount_unseen"} | _place(last[CAME]))
         elif left < 0:
-            shown = not {one, two} & placeless and _covered(own, windows)
+            is_covered = not {one, two} & placeless and _covered(own, windows)
             size = {"magnitude": float(-left), "size": str(-left), "unit": asset} | _place(last[CAME])
-            verdict, reason = (VIOLATED, "more_came_than_left") if shown else (UNKNOWN, "departures_not_covered")
+            verdict, reason = (VIOLATED, "more_came_than_left") if is_covered else (UNKNOWN, "departures_not_covered")
             found.append(finding | {"verdict": verdict, "reason": reason} | size)
     rows = [
         (chain, other, asset, str(sides[key].left), str(sides[key].back), str(rest[key]))
-        for key in sorted(sides, key=_shown)
+        for key in sorted(sides, key=_sort_key)
         for chain, other, asset in [key]
     ]
     columns = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(ABROAD_SCHEMA))]
@@ -181,7 +203,7 @@ def _sides(parts: pa.Table) -> dict[Key, _Side]:
     return sides
 
 
-def _shown(key: Key) -> tuple[Any, ...]:
+def _sort_key(key: Key) -> tuple[Any, ...]:
     return tuple((name is not None, name or "") for name in key)
 
 
@@ -194,7 +216,7 @@ def _place(last: tuple[Any, ...] | None) -> dict[str, Any]:
 
 
 def _covered(sides: dict[Key, _Side], windows: ObservedWindowTable) -> bool:
-    """Return whether the input has all that left each chain until something came from it last on the other one."""
+    """Return True if the input covers all departures up to the last arrival from each chain."""
     for (_, other, _), side in sides.items():
         until = windows.of(other, EVERY_CHAIN_OR_LANE, VALUE).all_until
         seen, last = side.last[ALL][0]
@@ -215,7 +237,7 @@ def _findings(found: Iterable[dict[str, Any]]) -> pa.Table:
 
 
 def _counted(found: list[dict[str, Any]], pairs: Iterable[Key]) -> Iterator[pa.Table]:
-    """Yield the counts of findings, and of pairs and assets that were looked at."""
+    """Yield the counts of findings, and of examined pairs and assets."""
     one = [(row["verdict"], row["reason"], row["source"], row["destination"]) for row in found]
     for rows in (one, [("", "", one, two) for one, two, _ in pairs]):
         names = {"check": [CHECK] * len(rows), "protocol": [None] * len(rows), "lane": [None] * len(rows)}

@@ -1,12 +1,11 @@
-"""The check ``back_pressure``: no lane has more messages in flight than it promises.
+"""The check ``back_pressure``: no lane exceeds its capacity of messages in flight.
 
-In the first look a run says how many of its messages are in flight at most, piece by piece of the order in which they
-are sent and end (``crowds_in``). Where what all runs say together is not more than the lane promises, nothing can be
-over (``crowds``). The messages of the other ranges of lanes give records (``flights``), and those of one range come
-together (``flights_met``): what began before it is told in sums, and what ends in it as stops.
+In the first pass a run bounds the number of its messages in flight by ranges of a lane (``find_dense_ranges``). A lane
+whose summed bounds stay within the capacity is fine. The messages of the other ranges are counted exactly
+(``passes.inflight``).
 
-A message stands in its lane at a place, the height or time at which it was sent, and of those sent at one place in the
-order of the lane (``orders_of``). Ends of flights come before all that is sent at their place.
+The position of a message is the height or time of its sending; messages at one position follow in lane order
+(``message_orders``). Ends of flights precede the sendings at their position.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ FLIGHT_ENDS = (
     LedgerEvent.DROPPED,
     LedgerEvent.REJECTED,
 )
-"""What ends the flight of a message, on the chain that sent it."""
+"""Events on the source that end the flight of a message."""
 
 OVER, UNCOVERED, UNPLACED = "over_capacity", "ends_not_covered", "place_unseen"
-"""Reasons: too many surely are in flight; too many may be; nobody saw when the message was sent."""
+"""Reasons: certainly over the capacity; possibly over it; unknown send position."""
 
 NO_POSITION = np.uint64(2**64 - 1)
-"""The place of what was not seen, as a number: ``NO_HEIGHT``, or ``NO_TIME``."""
+"""Unknown position as a number: ``NO_HEIGHT``, or ``NO_TIME``."""
 
 POINTS, STEP = 64, 64
-"""A run says of a lane at most at so many points how many are in flight, of so many sendings and ends at least."""
+"""Maximum number of points of a lane in a run, and minimum number of sendings and ends a point."""
 
 DENSE_RANGES_SCHEMA = pa.schema(
     [
@@ -53,18 +52,26 @@ DENSE_RANGES_SCHEMA = pa.schema(
         *(("most", pa.list_(pa.int64())), ("begun", pa.list_(pa.int64()))),
     ]
 )
-"""What a run has of a lane that promises a capacity: how many messages were ``sent``, ``unplaced`` of them nobody knows
-where; from each point (``places``, ``orders``) up to the next one ``begun`` are sent, and ``most`` are in flight at
-most. There is one row whose places are times and, where all sendings and ends have a height, one in heights."""
+"""Bounds of a run for a lane with a capacity: number of messages ``sent``, ``unplaced`` of them without a position;
+from each point (``places``, ``orders``) to the next one ``begun`` are sent, and at most ``most`` are in flight.
+There is one row with times as positions and, if all sendings and ends have a height, one with heights."""
 
 _IS_END = np.array([event in {end.value for end in FLIGHT_ENDS} for event in EVENTS])
 
 
 @dataclass(frozen=True)
 class InflightMessages:
-    """Sent messages of some lanes: of each its number, first sending, lane code and, in heights and in times, its place
-    and that of its end (``NOWHERE``: not seen); ``ended``: whether any end was seen, ``ends_placed``: whether all that
-    were have a height."""
+    """Sent messages of some lanes.
+
+    Attributes:
+        messages: Message numbers.
+        rows: First sending of each.
+        lane: Lane code of each.
+        heights: Height of each sending and end; ``NO_POSITION``: unknown.
+        times: Time of each sending and end, order-preserving; ``NO_POSITION``: unknown.
+        ended: Mask of messages with an end.
+        has_end_position: Mask of messages whose known ends all have a height.
+    """
 
     messages: Ints
     rows: Ints
@@ -76,7 +83,7 @@ class InflightMessages:
 
     @classmethod
     def of(cls, bucket: BucketMessages, lanes: Bools) -> InflightMessages:
-        """Return those of some lanes."""
+        """Return the sent messages of a mask of lanes."""
         columns, sent = bucket.columns, bucket.first(LedgerEvent.SENT)
         messages = np.flatnonzero(lanes[bucket.lane] & (sent >= 0)) if lanes.any() else np.zeros(0, np.int64)
         rows = sent[messages].astype(np.int64)
@@ -99,32 +106,35 @@ class InflightMessages:
             *(ended, placed),
         )
 
-    def taken(self, which: Array) -> InflightMessages:
-        """Return some of them."""
-        heights, times = ((own[0][which], own[1][which]) for own in (self.heights, self.times))
-        messages, rows, lane = (each[which] for each in (self.messages, self.rows, self.lane))
-        return InflightMessages(messages, rows, lane, heights, times, self.ended[which], self.has_end_position[which])
+    def taken(self, chosen: Array) -> InflightMessages:
+        """Return chosen messages."""
+        heights, times = ((own[0][chosen], own[1][chosen]) for own in (self.heights, self.times))
+        messages, rows, lane = (each[chosen] for each in (self.messages, self.rows, self.lane))
+        return InflightMessages(messages, rows, lane, heights, times, self.ended[chosen], self.has_end_position[chosen])
 
 
 def _ends(bucket: BucketMessages, messages: Ints) -> tuple[Ints, Ints]:
-    """Return the rows that end flights of some messages, as which of these and row."""
+    """Return the flight ends of some messages: their positions among these, and rows."""
     columns = bucket.columns
     if not len(messages):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     rows = np.flatnonzero(_IS_END[columns.event] & (columns.alive > 0))
-    which = np.full(len(bucket.lane), -1, np.int64)
-    which[messages] = np.arange(len(messages))
-    at = which[columns.message[rows]]
+    position_of = np.full(len(bucket.lane), -1, np.int64)
+    position_of[messages] = np.arange(len(messages))
+    at = position_of[columns.message[rows]]
     codes = {name: code for code, name in enumerate(columns.chains)}
     source = np.array([-2 if lane[1] is None else codes.get(lane[1], -2) for lane in columns.lanes], np.int64)
     own = (columns.chain[rows] < 0) | (columns.chain[rows] == source[columns.lane[rows]])
-    kept = (at >= 0) & own
-    return at[kept], rows[kept]
+    mask = (at >= 0) & own
+    return at[mask], rows[mask]
 
 
 def message_orders(bucket: BucketMessages, rows: Ints) -> Words:
-    """Return the order of messages of a lane, of rows of them, roughly: by index, those without one last, by what their
-    ``message_id`` begins with. Messages that it makes alike lie in one range."""
+    """Return a coarse order of messages in their lanes.
+
+    The key is the index; messages without one follow by the begin of their ``message_id``. Messages with equal keys
+    share a range.
+    """
     columns = bucket.columns
     found: Words = columns.index[rows] >> np.uint64(1)
     unindexed = np.flatnonzero(columns.indexed[rows] == 0)
@@ -135,7 +145,7 @@ def message_orders(bucket: BucketMessages, rows: Ints) -> Words:
 
 
 def find_dense_ranges(bucket: BucketMessages) -> pa.Table:
-    """Return what a run has of lanes that promise a capacity (``CROWDS_SCHEMA``)."""
+    """Bound the messages in flight of a run by ranges (``DENSE_RANGES_SCHEMA``)."""
     lanes = bucket.numbers(CAPACITY)[0]
     own = InflightMessages.of(bucket, lanes)
     if not len(own.rows):
@@ -149,9 +159,11 @@ def find_dense_ranges(bucket: BucketMessages) -> pa.Table:
     for by_height, chosen in ((True, in_heights), (False, sent > 0)):
         places, ends = own.heights if by_height else own.times
         seen = places != NO_POSITION
-        which = np.flatnonzero(seen & chosen[own.lane])
+        chosen_rows = np.flatnonzero(seen & chosen[own.lane])
         rough = np.zeros(count, bool) if by_height else in_heights
-        points = _points(own.lane[which], places[which], orders[which], ends[which], rough, count)
+        points = _points(
+            own.lane[chosen_rows], places[chosen_rows], orders[chosen_rows], ends[chosen_rows], rough, count
+        )
         codes = np.flatnonzero(chosen)
         offsets = np.concatenate(([0], np.cumsum(np.bincount(points[0], minlength=count)[codes]))).astype(np.int32)
         content: dict[str, Any] = lane_columns(bucket.columns, codes)
@@ -167,19 +179,24 @@ def find_dense_ranges(bucket: BucketMessages) -> pa.Table:
 def _points(
     lane: Ints, place: Words, order: Words, end: Words, rough: Bools, lanes: int
 ) -> tuple[Ints, Words, Words, Ints, Ints]:
-    """Return points of lanes: lane, place, order, how many are in flight at most, how many begin up to the next one.
+    """Return the points of lanes.
+
+    They are lane, position, order, maximum in flight, and sendings up to the next point.
 
     Args:
-        lane, place, order, end: of messages; lanes ascend.
-        rough: lanes in which ends do not count.
-        lanes: how many there are.
+        lane: Lane of each message, ascending.
+        place: Position of each message.
+        order: Order of each message.
+        end: End of each message.
+        rough: Mask of lanes without counted ends.
+        lanes: Number of lanes.
     """
     from causeway.audit.checks.lane_loops import write_range_points
 
     sends = _ascending(lane, place, order)
     lane_sent, place, order = lane[sends], place[sends], order[sends]
     closed = np.flatnonzero((end[sends] != NO_POSITION) & (end[sends] > place))
-    # One that ended at the place where it was sent, or before, never flew; of the others all may.
+    # A message that ended at its send position or before never flew; all others may.
     flies = (end[sends] == NO_POSITION) | (end[sends] > place)
     closed = closed[~rough[lane_sent[closed]]]
     ends = _ascending(lane_sent[closed], end[sends][closed])
@@ -187,16 +204,16 @@ def _points(
     bounds = np.searchsorted(lane_sent, np.arange(lanes + 1)), np.searchsorted(end_lane, np.arange(lanes + 1))
     events = np.diff(bounds[0]) + np.diff(bounds[1])
     steps = np.maximum(STEP, -(-events // POINTS))
-    room = int((-(-events // steps) + 1).sum())
-    lanes_out, most, begun = (np.empty(room, np.int64) for _ in range(3))
-    places_out, orders_out = np.empty(room, np.uint64), np.empty(room, np.uint64)
+    max_points = int((-(-events // steps) + 1).sum())
+    lanes_out, most, begun = (np.empty(max_points, np.int64) for _ in range(3))
+    places_out, orders_out = np.empty(max_points, np.uint64), np.empty(max_points, np.uint64)
     found = lanes_out, places_out, orders_out, most, begun
     count = write_range_points(*bounds, steps, place, order, flies.view(np.uint8), end, *found)
     return lanes_out[:count], places_out[:count], orders_out[:count], most[:count], begun[:count]
 
 
 def _ascending(*keys: Array) -> Ints:
-    """Return the order of rows by some keys, the first one first; mostly they ascend already."""
+    """Return the order of rows by some keys, most significant first; mostly they ascend already."""
     ascends = keys[-1][1:] >= keys[-1][:-1]
     for key in keys[-2::-1]:
         ascends = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & ascends)
@@ -204,13 +221,13 @@ def _ascending(*keys: Array) -> Ints:
 
 
 def count_examined(lanes: pa.Table, promises: LanePromises) -> pa.Table:
-    """Return how many messages of each lane are examined, as the counts of a run. ``lanes``: ``Passed.lanes``."""
+    """Count the examined messages of each lane. ``lanes``: ``RunResult.lanes``."""
     sums = lanes.group_by(list(LANE)).aggregate([("sent", "sum")])
     promised = np.array([promises.of(lane).get(CAPACITY) is not None for lane in table_lanes(sums)], bool)
-    kept = sums.filter(pa.array(promised & (sums["sent_sum"].to_numpy() > 0)))
+    examined = sums.filter(pa.array(promised & (sums["sent_sum"].to_numpy() > 0)))
     texts = {"check": CHECK, "verdict": "", "reason": ""}
-    content = {name: pa.array([text] * len(kept), pa.string()) for name, text in texts.items()}
-    return pa.table(content | {name: kept[name] for name in LANE} | {"count": kept["sent_sum"]})
+    content = {name: pa.array([text] * len(examined), pa.string()) for name, text in texts.items()}
+    return pa.table(content | {name: examined[name] for name in LANE} | {"count": examined["sent_sum"]})
 
 
 __all__ = ["CHECK", "FLIGHT_ENDS", "InflightMessages", "count_examined", "find_dense_ranges"]

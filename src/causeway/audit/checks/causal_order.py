@@ -1,7 +1,7 @@
-"""The check ``causal_order``: zones keep the order of causes, over all messages of lanes that promise it.
+"""The check ``causal_order``: zones keep the order of causes over all guaranteed lanes.
 
-The first pass counts the causal links of each run (``CausalLinks.summary``). Those of all runs are compared together
-(``causal_links.compare_links``). A second pass over the runs that have misplaced links names their messages.
+The first pass counts the causal links of each run (``CausalLinks.summary``). The links of all runs are compared
+together (``causal_links.compare_links``). A second pass over runs with misplaced links names their messages.
 
 Reference: IBC reference 1.2, rules C1 to C5.
 """
@@ -42,8 +42,17 @@ REASONS = {
 
 
 class _Links(NamedTuple):
-    """Links of messages of a run, in the order of messages. ``row``: of the effect; ``cause``, ``effect``: the chains
-    at their ends, as codes; ``causes``, ``effects``: heights."""
+    """Links of messages of a run, in message order.
+
+    Attributes:
+        kind: Kind of each link.
+        row: Row of the effect.
+        lane: Lane code.
+        cause: Chain code of the cause.
+        effect: Chain code of the effect.
+        causes: Height of the cause.
+        effects: Height of the effect.
+    """
 
     kind: Ints
     row: Ints
@@ -53,14 +62,14 @@ class _Links(NamedTuple):
     causes: Words
     effects: Words
 
-    def of(self, which: Array) -> _Links:
-        """Return some of them."""
-        kind, row, lane, cause, effect = (column[which] for column in self[:5])
-        return _Links(kind, row, lane, cause, effect, self.causes[which], self.effects[which])
+    def of(self, chosen: Array) -> _Links:
+        """Return chosen links."""
+        kind, row, lane, cause, effect = (column[chosen] for column in self[:5])
+        return _Links(kind, row, lane, cause, effect, self.causes[chosen], self.effects[chosen])
 
 
 class CausalLinks:
-    """The links of one run's messages whose lanes promise ``causal``."""
+    """Causal links of a run's messages in lanes with the guarantee ``causal``."""
 
     def __init__(self, bucket: BucketMessages) -> None:
         self._bucket = bucket
@@ -73,7 +82,7 @@ class CausalLinks:
         self._links = self._placed()
 
     def _placed(self) -> _Links:
-        """Return the links of which both heights are known, and take notice of the others."""
+        """Return the links with known heights, and record the others."""
         bucket, messages = self._bucket, self._messages
         lane = bucket.lane[messages].astype(np.int64)
         if not len(messages):
@@ -83,7 +92,7 @@ class CausalLinks:
         sent, received, acknowledged = (bucket.first(event)[messages] for event in events)
         places = [self._place(rows, lane, end) for rows, end in ((sent, 1), (received, 2), (acknowledged, 1))]
         (begun, begun_at), _, (ended, ended_at) = places
-        # What is acknowledged before it was sent is left to the check ``causality``.
+        # The check ``causality`` covers acknowledgements before their sending.
         sound = ~((sent >= 0) & (acknowledged >= 0) & (begun == ended) & (begun_at != NO_HEIGHT))
         sound |= ended_at >= begun_at
         anew = np.array([bucket.known.promises.restarts(name) for name in (*self._names.known(), None)], bool)
@@ -96,20 +105,20 @@ class CausalLinks:
             restarted = anew[cause] | anew[effect]
             self._unplaced.append(other[linked & unplaced].astype(np.int64))
             self._restarted.append(other[linked & ~unplaced & restarted].astype(np.int64))
-            which = np.flatnonzero(linked & ~unplaced & ~restarted & sound)
+            chosen = np.flatnonzero(linked & ~unplaced & ~restarted & sound)
             links = _Links(np.full(len(lane), kind), other.astype(np.int64), lane, cause, effect, causes, effects)
-            found.append(links.of(which))
+            found.append(links.of(chosen))
         return _Links(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def _place(self, rows: Array, lane: Ints, end: int) -> tuple[Ints, Words]:
-        """Return the chain of rows, that at an end of their lane where it is not seen, and their heights."""
+        """Return the chain of rows, by default that of their lane end, and their heights."""
         columns = self._bucket.columns
         ends = np.array([self._names.code(own[end]) for own in columns.lanes], np.int64)
         chain = columns.chain[rows].astype(np.int64)
         return np.where(chain < 0, ends[lane], chain), columns.height[rows]
 
     def check(self) -> CheckResult:
-        """Return the messages that were examined, and what is found: in a second pass, of misplaced links too."""
+        """Return the findings; misplaced links are known in a second pass only."""
         bucket = self._bucket
         found = [
             *(Finding(CHECK, UNKNOWN, "place_unseen", rows) for rows in self._unplaced),
@@ -123,7 +132,7 @@ class CausalLinks:
         return CheckResult(CHECK, bucket.count(self._examined), found)
 
     def _misplaced(self) -> Bytes:
-        """Return why links are misplaced, 0 for others."""
+        """Return the reason of misplaced links, 0 for others."""
         links, lanes, names = self._links, self._bucket.columns.lanes, self._names.known()
         found = np.zeros(len(links.row), np.uint8)
         order = stable_order(links.lane.astype(np.uint32))
@@ -131,11 +140,11 @@ class CausalLinks:
         for lane, name in enumerate(lanes):
             own, known = order[bounds[lane] : bounds[lane + 1]], self._bucket.known.misplaced.get(name)
             if known is not None and len(own):
-                which = links.of(own)
-                chains, ends = np.unique(np.concatenate((which.cause, which.effect)), return_inverse=True)
+                own_links = links.of(own)
+                chains, ends = np.unique(np.concatenate((own_links.cause, own_links.effect)), return_inverse=True)
                 cause, effect = np.split(ends, 2)
                 of = [names[chain] for chain in chains.tolist()]
-                found[own] = known.of(which.kind, cause, effect, which.causes, which.effects, of)
+                found[own] = known.of(own_links.kind, cause, effect, own_links.causes, own_links.effects, of)
         return found
 
     def summary(self) -> pa.Table:
@@ -167,7 +176,7 @@ class CausalLinks:
 
 
 def undecided_links(compared: LinkComparison) -> tuple[pa.Table, pa.Table]:
-    """Return a finding for each lane of which links are not compared, and counts of them."""
+    """Return a finding for each lane with uncompared links, and their counts."""
     found = [
         {
             **dict(zip(LANE, lane, strict=True)),

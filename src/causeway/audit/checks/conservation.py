@@ -1,6 +1,6 @@
-"""The check ``conservation`` of messages: what is received of an asset, and paid out on the way, is what was sent.
+"""The check ``conservation``: received and paid out amounts equal the sent ones.
 
-What was paid out of messages that no row of the ledger shows as sent or received, once a bucket was passed over.
+Payments of messages without rows in the ledger are checked after the pass over their bucket.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["check_conservation", "find_unattributed_payments"]
 
 
 def check_conservation(bucket: BucketMessages) -> CheckResult:
-    """What is received of an asset is what was sent of it, message by message."""
+    """Check "conservation": received and paid amounts of each message equal the sent ones."""
     value = np.where(bucket.promised("conserved")[bucket.lane], bucket.messages.value, 0)
     rows, by = bucket.messages.value_row.astype(np.int64), bucket.messages.value_by
     found = [Finding("conservation", UNKNOWN, "amount_unseen", rows[value == 1])]
@@ -53,26 +53,34 @@ def check_conservation(bucket: BucketMessages) -> CheckResult:
 
 
 def _partly_without_content(bucket: BucketMessages, messages: Ints, count: int) -> Bools:
-    """Return which messages, of ``count``, have sent or received rows both with and without content: of some of them it
-    is not known whether they say again what another one says. ``messages``: those to look at."""
+    """Return a mask of messages with sent or received rows both with and without content.
+
+    Their duplicates are undecidable. ``messages``: candidates, of ``count`` messages.
+    """
     columns, found = bucket.columns, np.zeros(count, dtype=bool)
     if not len(messages):
         return found
     sizes = columns.starts[messages + 1] - columns.starts[messages]
-    which = np.repeat(np.arange(len(messages)), sizes)
-    rows = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + columns.starts[messages][which]
+    message_of_row = np.repeat(np.arange(len(messages)), sizes)
+    rows = (
+        np.arange(len(message_of_row))
+        - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        + columns.starts[messages][message_of_row]
+    )
     for event in (LedgerEvent.SENT, LedgerEvent.RECEIVED):
         own = (columns.event[rows] == event_code(event)) & (columns.alive[rows] > 0)
         has = columns.has_content[rows] > 0
-        with_it, without = (np.bincount(which[own & side], minlength=len(messages)) for side in (has, ~has))
+        with_it, without = (np.bincount(message_of_row[own & side], minlength=len(messages)) for side in (has, ~has))
         found[messages] |= (with_it > 0) & (without > 0)
     return found
 
 
 def _payments_covered(bucket: BucketMessages, messages: Ints, count: int) -> Bools:
-    """Return which messages have their sending and their receipt in the last window of value of the chain, and that of
-    the sending, which has it in times too, goes on until the receipt, where there are such windows: what was paid out
-    of them is in the input. ``messages``: those to look at, of ``count``."""
+    """Return a mask of messages whose payments the input covers.
+
+    The last value window of the chain must have the sending and the receipt; that of the sending must reach the receipt
+    in time. Chains without value windows are exempt. ``messages``: candidates, of ``count`` messages.
+    """
     columns, covered = bucket.columns, np.ones(count, dtype=bool)
     receipt = bucket.first(LedgerEvent.RECEIVED)[messages]
     for event in (LedgerEvent.SENT, LedgerEvent.RECEIVED) if len(messages) else ():
@@ -84,8 +92,8 @@ def _payments_covered(bucket: BucketMessages, messages: Ints, count: int) -> Boo
                 by_time = (time != NO_TIME) & spans.is_in_last_time_window(time)
                 covered[messages[places]] &= np.where(by_height, spans.is_in_last_height_window(height), by_time)
                 if event is LedgerEvent.SENT:
-                    came, lasts = columns.time[receipt[places]], spans.times[1]
-                    reaches = by_time & (came <= lasts[-1]) & (came != NO_TIME) if len(lasts) else False
+                    arrived, lasts = columns.time[receipt[places]], spans.times[1]
+                    reaches = by_time & (arrived <= lasts[-1]) & (arrived != NO_TIME) if len(lasts) else False
                     covered[messages[places]] &= reaches
     return covered
 
@@ -98,17 +106,24 @@ _NAMED = (*LANE, "index", "message_id", "chain", "height", "time", "stated_by", 
 def find_unattributed_payments(
     paid: PaidAmounts, known: LaneContext, limit: int, waiting: int
 ) -> tuple[PartialCheck, pa.Table, bool]:
-    """Return what is found of messages of which something was paid, and that no run of their bucket has; how many of
-    each lane were looked at (as ``Passed.examined``); and whether more of a lane are undecided than are named.
+    """Check payments of messages without rows in their bucket.
 
-    ``limit``: how many findings of a lane and reason are named, ``waiting``: how many undecided ones.
+    Args:
+        paid: Payments of the bucket, after a pass over its runs.
+        known: Windows and guarantees.
+        limit: Maximum number of named findings of a lane and reason.
+        waiting: Maximum number of undecided findings of a lane.
+
+    Returns:
+        Findings, the number of examined messages by lane, and True if a lane has more undecided findings than the
+        limit.
     """
     conserved = np.array(["conserved" in known.promises.of(lane) for lane in paid.lanes], bool)
-    left = conserved[paid.lane] & ~paid.found
+    unfound = conserved[paid.lane] & ~paid.found
     first = _first_payments(paid)
-    of_messages = np.flatnonzero(left)
+    of_messages = np.flatnonzero(unfound)
     counted = paid.rows.select(_NAMED).take(pa.array(_first_rows(paid)[of_messages]))
-    messages = np.flatnonzero(left & _is_paid(paid) & (first >= 0))
+    messages = np.flatnonzero(unfound & _is_paid(paid) & (first >= 0))
     rows = paid.rows.select(_NAMED).take(pa.array(first[messages]))
     times = rows["time"].cast(pa.int64()).fill_null(int(NO_TIME)).to_numpy()
     early = times < paid.latest[messages]
@@ -120,18 +135,18 @@ def find_unattributed_payments(
             *(known, paid.lanes, paid.lane[messages], paid.indexed[messages], paid.index[messages], times)
         )
         reasons[early] = ""
-        shown = np.array([unsent_verdict(each) for each in reasons.tolist()], object) == VIOLATED
-        found = [AssertionFindings(VIOLATED, PAID_NOT_SENT, numbers[early | shown])]
-        for reason in sorted(set(reasons[~early & ~shown].tolist())):
+        is_violated = np.array([unsent_verdict(each) for each in reasons.tolist()], object) == VIOLATED
+        found = [AssertionFindings(VIOLATED, PAID_NOT_SENT, numbers[early | is_violated])]
+        for reason in sorted(set(reasons[~early & ~is_violated].tolist())):
             found.append(AssertionFindings(UNKNOWN, reason, numbers[reasons == reason]))
-        return _looked(rows, found, [], limit, waiting), count_rows(CHECK, counted), False
+        return _partial_check(rows, found, [], limit, waiting), count_rows(CHECK, counted), False
     if len(others):
         too_many = bool(np.bincount(paid.lane[messages[others]]).max() > waiting)
     undecided = [AssertionFindings(UNKNOWN, UNDECIDED_PAID, others)]
-    return _looked(rows, found, undecided, limit, waiting), count_rows(CHECK, counted), too_many
+    return _partial_check(rows, found, undecided, limit, waiting), count_rows(CHECK, counted), too_many
 
 
-def _looked(
+def _partial_check(
     rows: pa.Table, found: list[AssertionFindings], undecided: list[AssertionFindings], limit: int, waiting: int
 ) -> PartialCheck:
     nothing = rows.slice(0, 0)
@@ -144,7 +159,7 @@ def _looked(
 
 
 def _is_paid(paid: PaidAmounts) -> Bools:
-    """Return of which messages more was paid out than given back, or an amount that was not seen."""
+    """Return a mask of messages with more paid out than given back, or with an unknown payment."""
     found = paid.unseen_paid & ~paid.given_back
     groups = np.repeat(np.arange(paid.count), paid.ends - paid.begins)
     differs = paid.paid != paid.given
@@ -156,21 +171,21 @@ def _is_paid(paid: PaidAmounts) -> Bools:
 
 
 def _first_rows(paid: PaidAmounts) -> Ints:
-    """Return a row of each message."""
+    """Return the first movement of each message."""
     return np.searchsorted(paid.message, np.arange(paid.count)).astype(np.int64)
 
 
 def _first_payments(paid: PaidAmounts) -> Ints:
-    """Return the first row of each message that pays out of it, -1 for none: by height, time and who states it."""
+    """Return the first payment of each message by height, time and reporter, or -1."""
     rows = np.flatnonzero(~paid.reversal)
-    taken = paid.rows.select(_NAMED).take(pa.array(rows))
-    source = taken["source_row"]
-    time = taken["time"].cast(pa.int64()).fill_null(int(NO_TIME)).to_numpy()
+    payments = paid.rows.select(_NAMED).take(pa.array(rows))
+    source = payments["source_row"]
+    time = payments["time"].cast(pa.int64()).fill_null(int(NO_TIME)).to_numpy()
     order = stable_order(
         paid.message[rows].astype(np.uint64),
-        taken["height"].fill_null(int(NO_HEIGHT)).to_numpy(),
+        payments["height"].fill_null(int(NO_HEIGHT)).to_numpy(),
         order_preserving_times(time),
-        *(rank_names(taken[name]) for name in ("stated_by", "source_file")),
+        *(rank_names(payments[name]) for name in ("stated_by", "source_file")),
         *(valid_mask(source).view(np.uint8), source.fill_null(0).to_numpy()),
     )
     found = np.full(paid.count, -1, np.int64)

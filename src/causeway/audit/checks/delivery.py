@@ -1,18 +1,12 @@
-"""The check ``delivery``: every message that was sent arrives, comes back, or is pending within its deadline.
+"""The check ``delivery``: every sent message arrives, returns, or is pending in time.
 
-Messages are judged by their state (``ledger.outcomes``). An open one is lost where nothing more will happen
-(``settled``), and overdue where the input shows its destination for longer than the lane's deadline (``received``, or
-the default ``expected``).
+Messages are checked by their state (``ledger.outcomes``). An open one is lost where nothing more will happen
+(``settled``). It is overdue where the input covers its destination for longer than the lane's deadline (``received``,
+or the default ``expected``).
 
-Messages that others carry on under a new id: what becomes of those becomes of them.
-
-A message that is carried on may lie in another bucket than the one that names it in ``continues``. So the names are
-gathered in the first look, and the runs that have open messages are looked at again where there are any.
-
-How high destinations were, and when, as receipts of messages with a limit by height show it.
-
-The receipts that show that the limit of a time-out was not yet reached may be in other runs and buckets. So the heights
-are gathered in the first look, and the runs with time-outs by height are looked at again where there are any.
+A message may continue under a new id (``continues``), and shares the fate of the new message, possibly in another
+bucket. So the first pass collects the names, and the second one re-checks runs with open messages. In the same way,
+receipts show the heights of destinations over time; they decide time-outs by height in the second pass.
 """
 
 from __future__ import annotations
@@ -36,7 +30,6 @@ from causeway.audit.arrays import (
 )
 from causeway.audit.bucket import BucketMessages, text_digests
 from causeway.audit.columns import CONTROL, NO_HEIGHT, Bools, event_code
-from causeway.audit.columns import NO_TIME as COLUMNS_NO_TIME
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, CheckResult, Finding
 from causeway.audit.lane_context import OVERDUE_UNDECIDED, ContinuedNames, ReachedHeights
 from causeway.ledger.encodings import NameCodes
@@ -58,18 +51,18 @@ __all__ = [
 ]
 
 CONTINUATIONS_SCHEMA = pa.schema([("name", pa.uint64()), ("by", pa.uint64()), ("time", pa.int64())])
-"""Continued messages, one row each and message that carries it on. ``name``, ``by``: of the two, a digest of protocol
-and id, ``by`` null without id; ``time``: when the other one was sent, in microseconds, ``NO_TIME``: not seen. A row
-without name stands for more rows than ``MOST_NAMES``."""
+"""One row for each pair of a continued and a continuing message. ``name``, ``by``: digests of protocol and id,
+``by`` null without id; ``time``: send time of the continuing message in microseconds, ``NO_TIME``: unknown. A row
+without name stands for more than ``MAX_NAMES`` rows."""
 
 MAX_NAMES = 1 << 24
-"""Maximum number of names of a ledger. With more, it is unknown which messages are continued."""
+"""Maximum number of names of a ledger. Above it, continuations are unknown."""
 
 
 def find_continuations(bucket: BucketMessages) -> pa.Table:
-    """Return the messages that those sent in a run carry on (``CARRIED_SCHEMA``).
+    """Return the messages that sendings of a run continue (``CONTINUATIONS_SCHEMA``).
 
-    What nobody judges by its arrival, forged messages and those of the protocol, carries nothing on.
+    Forged messages and protocol messages continue nothing: no check covers their arrival.
     """
     columns = bucket.columns
     if not columns.rows.has("continues"):
@@ -84,19 +77,21 @@ def find_continuations(bucket: BucketMessages) -> pa.Table:
     rows = np.flatnonzero(sent & np.asarray(column.is_valid()))
     names, _ = _names(bucket, rows, "continues")
     by, named = _names(bucket, rows, "message_id")
-    other = ~named | (by != names)  # no message carries itself on
+    other = ~named | (by != names)  # a message cannot continue itself
     content = [names[other], pa.array(by[other], mask=~named[other]), columns.time[rows[other]]]
     return pa.table(content, CONTINUATIONS_SCHEMA)
 
 
 def are_too_many_names(names: int) -> bool:
-    """Return whether the number of names exceeds the maximum."""
+    """Return True if the number of names exceeds the maximum."""
     return names > MAX_NAMES
 
 
 def resolve_continuations(tables: Iterable[pa.Table]) -> ContinuedNames | None:
-    """Return the messages that others carry on, but for those that carry each other on in a circle: none of these
-    arrives. Of several that carry on one message the last counts. None: there are too many."""
+    """Return the continued messages, or None if there are too many.
+
+    Of several continuations of a message the last one counts. Cycles are excluded: none of their messages arrives.
+    """
     every = pa.concat_tables([CONTINUATIONS_SCHEMA.empty_table(), *tables])
     if every["name"].null_count or are_too_many_names(every.num_rows):
         return None
@@ -106,7 +101,7 @@ def resolve_continuations(tables: Iterable[pa.Table]) -> ContinuedNames | None:
     by, ends = every["by"].fill_null(0).to_numpy()[last], np.asarray(every["by"].is_null())[last]
     names, times = names[last], times[last]
     at = np.minimum(np.searchsorted(names, by), max(len(names) - 1, 0))
-    # Each step doubles how far is looked along; the last place stands for an end.
+    # Each step doubles the followed distance; the last position stands for an end.
     following = np.append(np.where(~ends & (names[at] == by), at, len(names)), len(names))
     for _ in range(len(names).bit_length()):
         following = following[following]
@@ -115,24 +110,26 @@ def resolve_continuations(tables: Iterable[pa.Table]) -> ContinuedNames | None:
 
 
 def continued_mask(bucket: BucketMessages, rows: Ints) -> tuple[Bools, bool]:
-    """Return a mask of the messages that a later message continues, and whether all continued names are known.
+    """Return a mask of messages that a later message continues, and True if all names are known.
 
-    ``rows``: with which each message was sent. Times are compared with the tolerance of the chains' clocks.
+    Args:
+        bucket: The run.
+        rows: Row of the sending of each message. Times are compared within the clock tolerances.
     """
     carried, found = bucket.known.carried, np.zeros(len(rows), bool)
     if carried is None or not len(carried.names) or not len(rows):
         return found, carried is not None
     names, named = _names(bucket, rows, "message_id")
     at = np.minimum(np.searchsorted(carried.names, names), len(carried.names) - 1)
-    sent, again = bucket.columns.time[rows], carried.times[at]
-    seen = (sent != NO_TIME) & (again != NO_TIME)
-    before = seen & (time_differences(again, sent)[0] > bucket.slack(rows))
+    sent, continued_at = bucket.columns.time[rows], carried.times[at]
+    seen = (sent != NO_TIME) & (continued_at != NO_TIME)
+    before = seen & (time_differences(continued_at, sent)[0] > bucket.slack(rows))
     found[:] = named & (carried.names[at] == names) & ~before
     return found, True
 
 
 def _names(bucket: BucketMessages, rows: Ints, column: str) -> tuple[Words, Bools]:
-    """Return the names of messages in a column of rows, and which rows have one."""
+    """Return the names of messages in a column of rows, and a mask of rows with a name."""
     digests, named = text_digests(bucket.columns, rows, column)
     words = [np.frombuffer(sha256((lane[0] or "").encode()).digest()[:8], "<u8")[0] for lane in bucket.columns.lanes]
     names: Words = digests[:, 0] ^ np.array(words, np.uint64)[bucket.columns.lane[rows]]
@@ -146,7 +143,7 @@ ARRIVAL = (
     LedgerEvent.REJECTED,
     LedgerEvent.ACKNOWLEDGED,
 )
-"""With what a message is known to have arrived where no receipt was seen, the first that there is."""
+"""Events that prove an arrival without a receipt, in order of preference."""
 
 _ARRIVED = (
     MessageState.DELIVERED,
@@ -159,28 +156,28 @@ _ARRIVED = (
 
 
 def check_delivery(bucket: BucketMessages) -> CheckResult:
-    """Every message that a program sent is executed, answered, refunded, or pending within its deadline."""
+    """Check "delivery": every message is executed, answered, refunded, or pending in time."""
     state = bucket.messages.state
     dropped = is_one_of_codes(state, (MessageState.DROPPED, MessageState.DISCARDED))
-    # What was dropped is lost, whether or not the input has its sending.
+    # A dropped message is lost, even if the input lacks its sending.
     row = bucket.first(LedgerEvent.SENT)
     if dropped.any():
         row = np.where((row < 0) & dropped, bucket.first(LedgerEvent.DROPPED), row)
-    judged = (row >= 0) & ~bucket.forged
-    judged &= bucket.columns.kind[np.maximum(row, 0)] != CONTROL
-    sent = judged & bucket.has(LedgerEvent.SENT)
+    checked = (row >= 0) & ~bucket.forged
+    checked &= bucket.columns.kind[np.maximum(row, 0)] != CONTROL
+    sent = checked & bucket.has(LedgerEvent.SENT)
     found = [
-        *_lost(bucket, np.flatnonzero(judged & dropped)),
+        *_lost(bucket, np.flatnonzero(checked & dropped)),
         *_open(bucket, np.flatnonzero(bucket.is_open & sent)),
         *_late(bucket, np.flatnonzero(sent & is_one_of_codes(state, _ARRIVED))),
         Finding("delivery", NOTED, "failed", _failures(bucket, np.flatnonzero(sent & (state == MessageState.FAILED)))),
         Finding("delivery", VIOLATED, "chain_stopped", bucket.columns.stopped),
     ]
-    return CheckResult("delivery", bucket.count(judged), found)
+    return CheckResult("delivery", bucket.count(checked), found)
 
 
 def _lost(bucket: BucketMessages, messages: Ints) -> list[Finding]:
-    """Return the messages that were dropped: as their protocol declares, or not."""
+    """Return findings about dropped messages, by declared and other causes."""
     rows = bucket.first(LedgerEvent.DROPPED)[messages].astype(np.int64)
     if not len(rows):
         return []
@@ -198,22 +195,22 @@ def _lost(bucket: BucketMessages, messages: Ints) -> list[Finding]:
 
 
 def _open(bucket: BucketMessages, messages: Ints) -> list[Finding]:
-    """Return the messages of which nothing says that they came or will not come."""
+    """Return findings about messages without any final event."""
     rows = bucket.first(LedgerEvent.SENT)[messages].astype(np.int64)
     if not len(rows):
         return []
     columns = bucket.columns
     lane = columns.lane[rows]
-    carried, told = continued_mask(bucket, rows)
+    carried, known = continued_mask(bucket, rows)
     settled = bucket.promised(SETTLED)[lane] & ~columns.expired[rows] & ~carried
     limit = np.where(carried, -1, bucket.deadlines[0][lane])
     end, decided, whole = np.full(len(rows), MIN_DELAY), np.zeros(len(rows), bool), np.zeros(len(rows), bool)
     last = bucket.known.windows.last
     for each, own in bucket.by_lane(rows):
-        within, _ = bucket.known.promises.deadline(each)
-        until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]], within or 0)
+        limit_micros, _ = bucket.known.promises.deadline(each)
+        until = bucket.known.windows.arrivals_until(each, columns.time[rows[own]], limit_micros or 0)
         end[own], decided[own], whole[own] = until.end, until.recorded, until.to_the_end
-        # That nothing more happens says nothing of arrivals that the input does not show.
+        # Settlement says nothing about arrivals outside of the covered windows.
         if until.declared and last is not None:
             whole[own] &= ~settled[own] | (until.end >= last)
     age, timed = time_differences(columns.time[rows], end)
@@ -223,8 +220,8 @@ def _open(bucket: BucketMessages, messages: Ints) -> list[Finding]:
     lost = settled & whole
     uncovered = ~unseen & ~overdue & ~whole & ~carried
     pending = ~(lost | unseen | overdue | uncovered)
-    undecided = (lost | overdue) & (not told)
-    lost, overdue = lost & told, overdue & told
+    undecided = (lost | overdue) & (not known)
+    lost, overdue = lost & known, overdue & known
     return [
         Finding("delivery", UNKNOWN, "not_compared", rows[undecided]),
         Finding("delivery", VIOLATED, "lost", rows[lost]),
@@ -240,7 +237,7 @@ def _open(bucket: BucketMessages, messages: Ints) -> list[Finding]:
 
 
 def _late(bucket: BucketMessages, messages: Ints) -> list[Finding]:
-    """Return the messages that arrived after their deadline: violations where it is promised."""
+    """Return findings about messages that arrived late: violations of guaranteed deadlines."""
     limits, promised = bucket.deadlines
     lane = bucket.lane[messages]
     messages, lane = messages[limits[lane] >= 0], lane[limits[lane] >= 0]
@@ -258,7 +255,7 @@ def _late(bucket: BucketMessages, messages: Ints) -> list[Finding]:
 
 
 def find_arrivals(bucket: BucketMessages) -> Array:
-    """Return the row of each message with which it is known to have arrived, -1: none."""
+    """Return the row that proves the arrival of each message, or -1."""
     found = bucket.first(LedgerEvent.RECEIVED)
     for event in ARRIVAL:
         if event_code(event) in bucket.columns.events:
@@ -267,25 +264,25 @@ def find_arrivals(bucket: BucketMessages) -> Array:
 
 
 def _failures(bucket: BucketMessages, messages: Ints) -> Ints:
-    """Return the row of each of some messages with which it failed."""
+    """Return the row of the failure of each message."""
     failed = bucket.first(LedgerEvent.FAILED)[messages]
     return np.where(failed >= 0, failed, bucket.first(LedgerEvent.EXECUTED)[messages]).astype(np.int64)
 
 
 REACHED_SCHEMA = pa.schema([("chain", pa.string()), ("height", pa.uint64()), ("time", pa.int64())])
-"""The last time, in microseconds, of a receipt at a height of a chain. A row of nulls stands for more rows than
-``MOST_HEIGHTS``."""
+"""Last time of a receipt at a height of a chain, in microseconds. A row of nulls stands for more than ``MAX_HEIGHTS``
+rows."""
 
 MAX_HEIGHTS = 1 << 22
-"""Maximum number of heights of a ledger. With more, no time-out is compared with them."""
+"""Maximum number of heights of a ledger. Above it, no time-out is compared with them."""
 
 
 def find_reached_heights(bucket: BucketMessages) -> pa.Table:
-    """Return the heights at which a run received messages with a limit by height (``REACHED_SCHEMA``)."""
+    """Return the heights of receipts of messages with a height limit (``REACHED_SCHEMA``)."""
     columns = bucket.columns
     rows = bucket.first(LedgerEvent.RECEIVED)[bucket.timeouts.height != NO_HEIGHT].astype(np.int64)
     rows = rows[rows >= 0]
-    rows = rows[(columns.height[rows] != NO_HEIGHT) & (columns.time[rows] != COLUMNS_NO_TIME)]
+    rows = rows[(columns.height[rows] != NO_HEIGHT) & (columns.time[rows] != NO_TIME)]
     rows = np.setdiff1d(rows, columns.elsewhere)
     if not len(rows):
         return REACHED_SCHEMA.empty_table()
@@ -303,12 +300,12 @@ def find_reached_heights(bucket: BucketMessages) -> pa.Table:
 
 
 def are_too_many_heights(heights: int) -> bool:
-    """Return whether these are more heights than are compared."""
+    """Return True if the number of heights exceeds the maximum."""
     return heights > MAX_HEIGHTS
 
 
 def merge_reached_heights(tables: Iterable[pa.Table]) -> Mapping[str, ReachedHeights] | None:
-    """Return the heights of each chain by time, None if there are too many to compare."""
+    """Return the heights of each chain by time, or None if there are too many."""
     every = pa.concat_tables([REACHED_SCHEMA.empty_table(), *tables])
     if every["chain"].null_count or are_too_many_heights(every.num_rows):
         return None

@@ -1,4 +1,4 @@
-"""The check ``headers``: a chain has one header a height, and each follows the one before it."""
+"""The check ``headers``: a chain has one header at each height, linked to the previous one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from causeway.ledger.windows import EVERY_CHAIN_OR_LANE, ObservedWindowTable
 CHECK = "headers"
 
 _NONE = np.iinfo(np.int64).max
-"""No time, and in a minimum no hash."""
+"""Unknown time, and in a minimum an unknown hash."""
 
 
 def headers_as_lanes(headers: pa.Table) -> pa.Table:
-    """Return headers with the columns of a lane, of which the source is the chain."""
+    """Add lane columns to headers, with the chain as source."""
     chain = headers["chain"]
     for name in LANE:
         headers = headers.append_column(name, chain if name == "source" else pa.nulls(headers.num_rows, pa.string()))
@@ -42,13 +42,16 @@ def headers_as_lanes(headers: pa.Table) -> pa.Table:
 def check_headers(
     headers: pa.Table, windows: ObservedWindowTable, limit: int, *, over_cuts: bool = False
 ) -> PartialCheck:
-    """Compare headers with those before them.
+    """Compare headers with their predecessors.
 
     Args:
-        headers: of a bucket (``HEADERS_SCHEMA``), in their order; or ``over_cuts`` the ends of the segments of all.
-        windows: what the input covers.
-        limit: how many findings of a chain and reason are named.
-        over_cuts: compare those that lie in different segments, and only those.
+        headers: Sorted headers of a bucket (``HEADERS_SCHEMA``), or with ``over_cuts`` those at all segment ends.
+        windows: Windows that the input covers.
+        limit: Maximum number of named findings of a chain and reason.
+        over_cuts: Compare only headers of different segments.
+
+    Returns:
+        The result, with the headers at segment ends.
     """
     rows = _in_order(headers)
     blocks = _Blocks.of(rows)
@@ -63,7 +66,7 @@ def check_headers(
 
 
 def has_gaps(headers: pa.Table) -> bool:
-    """Return whether headers of a segment are missing between two others, so that windows have a part in it."""
+    """Return True if headers are missing within a segment, so that windows matter."""
     seen = headers.filter(headers["height"].is_valid())
     chain, height = NameCodes().codes(seen["chain"]), seen["height"].to_numpy()
     order = np.lexsort((height, chain))
@@ -73,7 +76,7 @@ def has_gaps(headers: pa.Table) -> bool:
 
 
 def _in_order(headers: pa.Table) -> pa.Table:
-    """Return the headers that count, by chain and height, else as they stand."""
+    """Return the counted headers by chain and height, stably."""
     seen = np.asarray(headers["height"].is_valid()) & np.asarray(headers["chain"].is_valid())
     if not seen.all():
         headers = headers.filter(pa.array(seen))
@@ -92,8 +95,21 @@ def _in_order(headers: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """One entry a chain and height. ``rows``: the first header; ``hash``: the one that is shown, -1: none; ``several``:
-    more than one hash is; ``two``: two headers that differ; ``time``: the least that is shown."""
+    """Blocks of chains, one entry for each chain and height.
+
+    Attributes:
+        groups: Headers of each block.
+        rows: First header of each block.
+        chain: Chain of each block.
+        height: Height of each block.
+        segment: Segment of each block.
+        hash: Hash of each block, -1: unknown.
+        several: Mask of blocks with several hashes.
+        two: Mask of blocks with two different headers.
+        time: Earliest time of each block.
+        own: Hash of each header.
+        parent: Parent of each header.
+    """
 
     groups: Groups
     rows: Array
@@ -109,7 +125,7 @@ class _Blocks:
 
     @classmethod
     def of(cls, rows: pa.Table) -> _Blocks:
-        """Return the blocks of headers that are in order."""
+        """Build the blocks of sorted headers."""
         chain, height = NameCodes().codes(rows["chain"]), rows["height"].to_numpy()
         groups = group_rows(chain, height)
         own, parent = number_texts(rows["hash"], rows["parent"])
@@ -128,7 +144,7 @@ class _Blocks:
 
 
 def _extent(numbers: Array, groups: Groups) -> tuple[Array, Array]:
-    """Return the largest of the numbers of each group, -1: there is none, and the least."""
+    """Return the maximum of each group, -1: none, and the minimum."""
     if not len(groups):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     least = np.minimum.reduceat(np.where(numbers < 0, _NONE, numbers), groups.starts)
@@ -138,10 +154,13 @@ def _extent(numbers: Array, groups: Groups) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Neighbouring blocks of a chain, that at i + 1 with that at i, of those that are to be compared.
+    """Pairs of consecutive blocks of a chain, i and i + 1.
 
-    ``gap``: heights between the two; ``linked``: the second names the first as its parent; ``other_parent``: it lies at
-    the next height, and names another one.
+    Attributes:
+        compared: Mask of pairs to compare.
+        gap: Number of heights between the two.
+        linked: The second block names the first as parent.
+        other_parent: The second block is at the next height and names another parent.
     """
 
     compared: Bools
@@ -151,7 +170,7 @@ class _Pairs:
 
     @classmethod
     def of(cls, rows: pa.Table, blocks: _Blocks, over_cuts: bool) -> _Pairs:
-        """Return the pairs of blocks that lie in one segment, or ``over_cuts`` those that do not."""
+        """Return the pairs within segments, or with ``over_cuts`` those across segments."""
         compared = blocks.chain[1:] == blocks.chain[:-1]
         compared &= (blocks.segment[1:] == blocks.segment[:-1]) ^ over_cuts
         gap = blocks.height[1:] - blocks.height[:-1] - np.uint64(1)
@@ -161,27 +180,27 @@ class _Pairs:
 
 
 def _parents(blocks: _Blocks) -> tuple[Bools, Bools]:
-    """Return of which blocks a parent is shown that is a hash of the block before, and of which one that is not."""
+    """Return masks of blocks with a parent that matches the previous block, or another one."""
     count = len(blocks.groups)
     of_row = blocks.groups.spread(np.arange(count))
     before = np.maximum(of_row - 1, 0)
-    shown = (blocks.parent >= 0) & (of_row > 0)
-    same = shown & (blocks.parent == blocks.hash[before])
-    unsure = np.flatnonzero(shown & ~same & blocks.several[before])
+    known = (blocks.parent >= 0) & (of_row > 0)
+    same = known & (blocks.parent == blocks.hash[before])
+    unsure = np.flatnonzero(known & ~same & blocks.several[before])
     if len(unsure):
-        many = int(max(blocks.own.max(initial=0), blocks.parent.max(initial=0))) + 1
-        pairs = of_row[blocks.own >= 0] * many + blocks.own[blocks.own >= 0]
-        same[unsure] = np.isin(before[unsure] * many + blocks.parent[unsure], pairs)
+        bound = int(max(blocks.own.max(initial=0), blocks.parent.max(initial=0))) + 1
+        pairs = of_row[blocks.own >= 0] * bound + blocks.own[blocks.own >= 0]
+        same[unsure] = np.isin(before[unsure] * bound + blocks.parent[unsure], pairs)
     if not count:
         return np.zeros(0, bool), np.zeros(0, bool)
     starts = blocks.groups.starts
-    return np.logical_or.reduceat(same, starts), np.logical_or.reduceat(shown & ~same, starts)
+    return np.logical_or.reduceat(same, starts), np.logical_or.reduceat(known & ~same, starts)
 
 
 def _fallen(blocks: _Blocks, over_cuts: bool) -> AssertionFindings:
-    """Return the blocks whose time is lower than that of the block before of which one is shown."""
-    shown = np.flatnonzero(blocks.time != _NONE)
-    one, other = shown[:-1], shown[1:]
+    """Return findings about blocks with a time before that of the previous timed block."""
+    timed = np.flatnonzero(blocks.time != _NONE)
+    one, other = timed[:-1], timed[1:]
     compared = blocks.chain[one] == blocks.chain[other]
     compared &= (blocks.segment[one] == blocks.segment[other]) ^ over_cuts
     fell = compared & (blocks.time[other] < blocks.time[one])
@@ -191,7 +210,7 @@ def _fallen(blocks: _Blocks, over_cuts: bool) -> AssertionFindings:
 
 
 def _missing(rows: pa.Table, blocks: _Blocks, pairs: _Pairs, windows: ObservedWindowTable) -> AssertionFindings:
-    """Return the gaps that lie in one window of their chain."""
+    """Return findings about gaps within one window of their chain."""
     gaps = np.flatnonzero(pairs.compared & (pairs.gap > 0) & ~pairs.linked)
     inside = np.zeros(len(gaps), dtype=bool)
     chains = blocks.chain[gaps]
@@ -214,16 +233,16 @@ def _missing(rows: pa.Table, blocks: _Blocks, pairs: _Pairs, windows: ObservedWi
 
 
 def _ends(rows: pa.Table, blocks: _Blocks) -> pa.Table:
-    """Return all headers of the first and last block of each segment, and of the first and last with a time."""
+    """Return the headers of the first and last blocks of each segment, and of those with a time."""
     segments = group_rows(blocks.chain, blocks.segment)
-    shown = np.flatnonzero(blocks.time != _NONE)
-    timed = group_rows(blocks.chain[shown], blocks.segment[shown])
-    kept = np.zeros(len(blocks.groups), dtype=bool)
-    for groups, places in ((segments, np.arange(len(blocks.groups))), (timed, shown)):
-        kept[places[groups.starts]] = True
-        kept[places[groups.starts + groups.counts - 1]] = True
-    return rows.filter(pa.array(blocks.groups.spread(kept)))
+    with_time = np.flatnonzero(blocks.time != _NONE)
+    timed = group_rows(blocks.chain[with_time], blocks.segment[with_time])
+    chosen = np.zeros(len(blocks.groups), dtype=bool)
+    for groups, places in ((segments, np.arange(len(blocks.groups))), (timed, with_time)):
+        chosen[places[groups.starts]] = True
+        chosen[places[groups.starts + groups.counts - 1]] = True
+    return rows.filter(pa.array(blocks.groups.spread(chosen)))
 
 
 HEADER_ENDS = HEADERS_SCHEMA
-"""Columns of the headers at the ends of segments."""
+"""Columns of the headers at segment ends."""

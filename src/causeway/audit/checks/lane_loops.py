@@ -1,10 +1,8 @@
-"""A loop over the messages of lanes in the order of their indices: order, and what is missing.
+"""Compiled loops over lanes: order, gaps, tallies, and in-flight counts.
 
 A piece is a run of messages of one lane; ``sent``, ``received``, ``acknowledged`` are each message's first rows of
-these events, -1 for none (``message_loops.judge``). What was not seen of a height, position or time is the largest
-value of its type.
-
-Loops over the messages of lanes in the order in which they are sent, and the ends of their flights.
+these events, -1: none (``message_loops.evaluate_messages``). Unknown heights, positions and times are the maximum of
+their type.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from causeway_proofs.jit import BYTES, INT64, NOTHING, ROWS, ROWS_OUT, compile_l
 from causeway.audit.message_loops import CODES, NO_HEIGHT, NO_TIME, RECEIVED, SENT, WORDS
 
 NOTHING_BEFORE = np.int64(-0x8000000000000000)
-"""The time before every time."""
+"""Time before every time."""
 
 
 @compile_loop(allocates=False)
 def is_behind_position(height: Any, time: Any, top: Any, top_at: Any) -> Any:
-    """Return whether a row is before another place of a chain that is of a greater height: unless its time is later."""
+    """Return True if a row precedes a higher position of its chain: its time is not later."""
     return height < top and not (time != NO_TIME and top_at != NO_TIME and time > top_at)
 
 
@@ -99,22 +97,46 @@ def scan_lanes(
     raised: Any,
     raising: Any,
 ) -> None:
-    """Walk along pieces, each the messages from its start up to its stop.
+    """Scan pieces in index order.
 
-    ``is_open``: messages that were sent and of which nothing else is known, ``until``: until which time the input would
-    show it if they had ended (``NOTHING_BEFORE``: it would not). Of a piece and each of sent, received, acknowledged,
-    the last places before it, and then in it or before: ``top`` with ``top_position`` and the time ``top_at``: the
-    greatest height (``has_top``: whether there is any); ``last_at`` with the height ``last``: the latest time of a row
-    with a height; ``top_time``: the latest time of rows without height. Of pieces ``anew`` a row is behind a place of
-    greater height only unless its time is later: then heights began anew in between (``is_behind``). Written are:
-    ``least``, ``least_time``: the first place in it; ``below``: whether a message's event was before that of an earlier
-    message; ``ends``: the first and the last message that was sent; ``gaps``: pairs of sent messages between whose
-    indices some are missing; ``skips``: (the received message before or -1, the next received one, the first of the
-    open ones in between, how many, the least ``until`` of them) where there is one before in the piece; ``lead``: (the
-    first open one, how many, the first received message, the least ``until``) before any is received, ``tail``: the
-    same after the last, with the last received message; ``sizes``: how many gaps and skips. Of a piece with a ``slot``
-    (others: -1) ``raising`` has the first rows of each event that are not before that of an earlier message, ``raised``
-    how many.
+    Entries with three columns are for sent, received and acknowledged. On input ``top`` to ``top_time`` are the last
+    positions before a piece; on output they include the piece. On a restarted chain a row is behind a higher position
+    only if its time is not later (``is_behind_position``).
+
+    Args:
+        starts: First message of each piece.
+        stops: Message after the last one of each piece.
+        index: Index of each message.
+        sent: First sent row of each message, -1: none.
+        received: Receipt of each message, -1: none.
+        acknowledged: First acknowledged row of each message, -1: none.
+        height: Height of each row.
+        position: Position of each row.
+        time: Time of each row.
+        is_open: Messages that were sent, without any final event.
+        until: Time until which the input would show an end of each message; ``NOTHING_BEFORE``: none.
+        top: Greatest height.
+        top_position: Position at that height.
+        top_at: Time at that height.
+        has_top: 1 if there is any height.
+        last_at: Latest time of a row with a height.
+        last: Height at that time.
+        top_time: Latest time of rows without height.
+        least: Output: least height in the piece.
+        least_time: Output: earliest time of rows without height.
+        below: Output: 1 if the event of a message precedes that of an earlier message.
+        ends: Output: first and last sent message.
+        gaps: Output: pairs of consecutive sent messages with missing indices in between.
+        skips: Output: previous received message, next received message, first open one in between, their number, and
+            the least ``until``; only where the piece has a previous one.
+        lead: Output: first open message before the first received one, their number, the first received message, and
+            the least ``until``.
+        tail: Output: the same after the last received message.
+        sizes: Output: number of gaps and skips.
+        anew: Pieces of lanes with a restarted chain.
+        slot: Slot of each piece in ``raising``, -1: none.
+        raised: Output: number of stored rows.
+        raising: Output: first rows of each event that no earlier message's row is after.
     """
     gap_count, skip_count = 0, 0
     for piece in range(len(starts)):
@@ -129,7 +151,7 @@ def scan_lanes(
             )
             latest, latest_height, late = last_at[piece, each], last[piece, each], top_time[piece, each]
             low, early = least[piece, each], least_time[piece, each]
-            kept = 0
+            stored = 0
             for message in range(starts[piece], stops[piece]):
                 row = rows[message]
                 if row < 0:
@@ -164,16 +186,16 @@ def scan_lanes(
                         late = time[row]
                 if behind:
                     below[each, message] = 1
-                elif own >= 0 and kept < raising.shape[2] and (at != NO_HEIGHT or time[row] != NO_TIME):
-                    raising[own, each, kept] = row
-                    kept += 1
+                elif own >= 0 and stored < raising.shape[2] and (at != NO_HEIGHT or time[row] != NO_TIME):
+                    raising[own, each, stored] = row
+                    stored += 1
             if own >= 0:
-                raised[own, each] = kept
+                raised[own, each] = stored
             has_top[piece, each], top[piece, each], top_position[piece, each] = has, high, high_position
             top_at[piece, each], last_at[piece, each], last[piece, each] = high_at, latest, latest_height
             top_time[piece, each], least[piece, each], least_time[piece, each] = late, low, early
         before_sent, last_received = -1, -1
-        waiting, first_waiting, shown = 0, -1, NO_TIME
+        waiting, first_waiting, least_until = 0, -1, NO_TIME
         for message in range(starts[piece], stops[piece]):
             if sent[message] >= 0:
                 if before_sent < 0:
@@ -188,42 +210,42 @@ def scan_lanes(
                     lead[piece, 0] = first_waiting
                     lead[piece, 1] = waiting
                     lead[piece, 2] = message
-                    lead[piece, 3] = shown
+                    lead[piece, 3] = least_until
                 elif waiting > 0:
                     skips[skip_count, 0] = last_received
                     skips[skip_count, 1] = message
                     skips[skip_count, 2] = first_waiting
                     skips[skip_count, 3] = waiting
-                    skips[skip_count, 4] = shown
+                    skips[skip_count, 4] = least_until
                     skip_count += 1
                 last_received = message
-                waiting, first_waiting, shown = 0, -1, NO_TIME
+                waiting, first_waiting, least_until = 0, -1, NO_TIME
             elif is_open[message]:
                 if waiting == 0:
                     first_waiting = message
                 waiting += 1
-                shown = min(shown, until[message])
+                least_until = min(least_until, until[message])
         ends[piece, 1] = before_sent
         if last_received < 0:
             lead[piece, 0] = first_waiting
             lead[piece, 1] = waiting
             lead[piece, 2] = -1
-            lead[piece, 3] = shown
-            waiting, first_waiting, shown = 0, -1, NO_TIME
+            lead[piece, 3] = least_until
+            waiting, first_waiting, least_until = 0, -1, NO_TIME
         tail[piece, 0] = first_waiting
         tail[piece, 1] = waiting
         tail[piece, 2] = last_received
-        tail[piece, 3] = shown
+        tail[piece, 3] = least_until
     sizes[0] = gap_count
     sizes[1] = skip_count
 
 
 SIDES = 3
-"""Rows of a lane by where their event happens: at its source, at its destination, elsewhere."""
+"""Number of sides of a lane: source, destination, elsewhere."""
 
 TALLIED = 9
-"""What is counted of a side: rows, and those without index, name of the message, height, time, content, amount; of
-sent and received rows alone: how many there are, and those of them without content."""
+"""Number of counts of a side: rows, rows without index, name, height, time, content and amount, sent or received
+rows, and those without content."""
 
 _TALLY = [
     *(CODES, CODES, BYTES, CODES, WORDS, read_only_arrays("int64"), BYTES, BYTES),
@@ -245,9 +267,9 @@ def tally_rows(
     heights: Any,
     times: Any,
 ) -> None:
-    """Count rows by lane and side (``TALLIED``), and widen the first and last height and time of each.
+    """Count rows by lane and side (``TALLIED``), and extend the extents of heights and times.
 
-    ``ident``: empty where every row has an index.
+    ``ident`` is empty if every row has an index.
     """
     for row in range(len(lane)):
         kind = event[row]
@@ -276,16 +298,16 @@ def tally_rows(
             times[at, side, 1] = max(times[at, side, 1], time[row])
 
 
-RANGE_WORDS, WORDS_OUT = read_only_arrays("uint64"), writable_arrays("uint64")
+WORDS_OUT = writable_arrays("uint64")
 
 _CROWD = [
     ROWS,
     ROWS,
     ROWS,
-    RANGE_WORDS,
-    RANGE_WORDS,
+    WORDS,
+    WORDS,
     BYTES,
-    RANGE_WORDS,
+    WORDS,
     ROWS_OUT,
     WORDS_OUT,
     WORDS_OUT,
@@ -309,13 +331,21 @@ def write_range_points(
     most: Any,
     begun: Any,
 ) -> Any:
-    """Write a point for every so many sendings and ends of each lane (``steps``), and for its last one; return how many
-    there are.
+    """Write a point for every ``steps`` sendings and ends of each lane; return their number.
 
-    ``starts``, ``end_starts``: where the sendings of each lane begin, by ``place`` and ``order``, and its ends, by
-    place; an end comes before what is sent at its place. ``flies``: which sendings begin a flight. ``lanes``,
-    ``places``, ``orders``: of points; ``most``: how many are in flight at most from there up to the next one;
-    ``begun``: how many are sent.
+    Args:
+        starts: First sending of each lane.
+        end_starts: First end of each lane.
+        steps: Number of sendings and ends a point; the last one of a lane always has a point.
+        place: Position of each sending; sendings are sorted by position and order.
+        order: Order of each sending at its position.
+        flies: Sendings that start a flight.
+        end: Position of each end, ascending; an end precedes the sendings at its position.
+        lanes: Output: lane of each point.
+        places: Output: position of each point.
+        orders: Output: order of each point.
+        most: Output: maximum number in flight from a point to the next one.
+        begun: Output: number of sendings from a point to the next one.
     """
     count = 0
     for lane in range(len(steps)):
@@ -340,9 +370,9 @@ def write_range_points(
     return count
 
 
-@compile_loop(NOTHING, [RANGE_WORDS, RANGE_WORDS, RANGE_WORDS, RANGE_WORDS, ROWS_OUT], allocates=False)
+@compile_loop(NOTHING, [WORDS, WORDS, WORDS, WORDS, ROWS_OUT], allocates=False)
 def count_range_pairs(place: Any, order: Any, places: Any, orders: Any, found: Any) -> None:
-    """Write how many of some ascending pairs (``places``, ``orders``) are at most each pair."""
+    """Write the number of ascending pairs (``places``, ``orders``) up to each pair."""
     for row in range(len(place)):
         low, high = 0, len(places)
         while low < high:
@@ -356,12 +386,12 @@ def count_range_pairs(place: Any, order: Any, places: Any, orders: Any, found: A
 
 _FLIGHTS = [
     ROWS,
-    RANGE_WORDS,
+    WORDS,
     BYTES,
     ROWS,
-    RANGE_WORDS,
+    WORDS,
     ROWS,
-    RANGE_WORDS,
+    WORDS,
     read_only_arrays("int64", 2),
     ROWS_OUT,
     ROWS_OUT,
@@ -381,11 +411,19 @@ def count_inflight(
     certain: Any,
     possible: Any,
 ) -> None:
-    """Write how many messages surely are in flight when each is sent, and how many may be; it is one of them.
+    """Write the certain and the possible number in flight at each sending, inclusive.
 
-    ``starts``: where the messages of each range begin, in their order; ``state``: bits ``back_pressure.FLYING``,
-    ``UNENDED``, ``COVERED``; ``end``, ``until``: ascending in each range, of messages in it or before; ``sums``: how
-    many of each state are in flight where each range begins.
+    Args:
+        starts: First message of each range; messages are in order.
+        place: Position of each message.
+        state: Bits ``FLYING``, ``UNENDED``, ``COVERED`` of each message.
+        end_starts: First end of each range.
+        end: Ends, ascending in each range, of messages in it or before.
+        until_starts: First end of coverage of each range.
+        until: Ends of coverage, ascending in each range.
+        sums: Number of messages of each state in flight at the begin of each range.
+        certain: Output: certain number.
+        possible: Output: possible number.
     """
     for group in range(len(starts) - 1):
         flying, unended, covered = sums[group, 0], sums[group, 1], sums[group, 2]

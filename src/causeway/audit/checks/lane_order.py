@@ -1,17 +1,12 @@
-"""Order and gaps: what is seen along the indices of a lane, a piece at a time, and what a piece leaves open.
+"""Checks "order" and "gaps": scan each lane in index order, one piece at a time.
 
-A lane may lie in many buckets, and in many runs of a bucket. What one run cannot know of a lane is left to ``joining``:
-gaps between two pieces, open messages at a piece's ends, and the places before a piece, which a second look is given as
-``Before``.
+A lane may span many buckets and runs. Results that need other pieces are left to ``lane_merge``: gaps between pieces,
+open messages at their ends, and the positions before a piece. A second pass gets the latter as
+``PrecedingPositions``.
 
-Numbers that a source counts over all its destinations: what one lane does not have, another one may.
-
-A bridge may number what leaves a chain whatever chain it goes to. Then the lanes of one source and name have no index
-in common, and together they have fewer holes than each by itself. Where that is so, an index is missing if none of them
-has it.
-
-Strategy: how many indices each lane sent and how many it lacks is known after the first look. It leaves few candidates;
-the runs that have these lanes are asked for their indices in the second look.
+A bridge may number all messages that leave a chain with one sequence, whatever their destination. Then the lanes of one
+source and name have disjoint indices, and an index is missing only if no lane has it. Candidate groups are found by the
+counts of sent and missing indices after the first pass; the second pass returns the indices of their lanes.
 """
 
 from __future__ import annotations
@@ -45,11 +40,17 @@ __all__ = [
 
 EventTriple = tuple[int, int, int]
 PieceKey = tuple[Lane, int]
-"""A lane and the index of the first message of a piece of it."""
+"""A lane, and the index of the first message of a piece."""
 
 
 def overdue_mask(known: LaneContext, lane: Lane, times: Ints) -> Bools:
-    """Return which messages of a lane, sent at some times, are missing beyond its deadline."""
+    """Return a mask of messages that are missing beyond the deadline of their lane.
+
+    Args:
+        known: Windows and guarantees.
+        lane: The lane.
+        times: Send times, int64 microseconds.
+    """
     limit, _ = known.promises.deadline(lane)
     if limit is None:
         return np.zeros(len(times), bool)
@@ -60,11 +61,18 @@ def overdue_mask(known: LaneContext, lane: Lane, times: Ints) -> Bools:
 
 @dataclass(frozen=True)
 class PrecedingPositions:
-    """The last places before a piece, of sent, received and acknowledged each.
+    """Last positions before a piece, each for sent, received and acknowledged.
 
-    ``height`` with ``position`` and the time ``height_at``: the greatest height (``has_height``: whether there is any);
-    ``last_at`` with the height ``last``: the latest time of a row with a height (``NEVER``: none has a time); ``time``:
-    the latest time of rows without height. ``NO_HEIGHT`` as a position, ``NO_TIME`` as a time: not seen.
+    ``NO_HEIGHT`` as a position and ``NO_TIME`` as a time mean unknown.
+
+    Attributes:
+        height: Greatest height.
+        position: Position at that height.
+        height_at: Time at that height, microseconds.
+        has_height: 1 if there is any height.
+        last_at: Latest time of a row with a height; ``NOTHING_BEFORE``: none.
+        last: Height at that time.
+        time: Latest time of rows without height.
     """
 
     height: EventTriple
@@ -77,21 +85,26 @@ class PrecedingPositions:
 
 
 ROW = ("index", "chain", "height", "time")
-"""What is kept of a row at an end of a piece."""
+"""Fields of a row at an end of a piece."""
 
 SEGMENT_ENDS = ("first_sent", "last_sent", "first_received", "last_received", "lead", "tail")
-"""Rows that are kept of a piece: the ends of what was sent and received, the first open message at each end."""
+"""Rows of a piece's summary: first and last sent and received, first open message at each end."""
 
 PLACES = ("top", "top_position", "top_at", "has_top", "last_at", "last", "top_time", "least", "least_time")
-"""The first and the last places of a piece."""
+"""First and last positions of a piece."""
 
 RAISING = 128
-"""So many rows are kept of a piece that may have others before it: the first that nothing in it is behind. Which of
-them are behind what came before the piece is mostly decided without looking at the piece again."""
+"""Maximum number of rows in the summary of a piece that nothing in it is behind. With them the order check against
+preceding pieces mostly needs no second pass."""
 
 
 class LaneScan:
-    """The pieces of one run, walked along. ``before``: what is known of places before each."""
+    """Scan of the pieces of one run in index order.
+
+    Args:
+        bucket: The run.
+        before: Positions before each piece, in a second pass.
+    """
 
     def __init__(self, bucket: BucketMessages, before: dict[PieceKey, PrecedingPositions]) -> None:
         from causeway.audit.checks.lane_loops import NOTHING_BEFORE, scan_lanes
@@ -124,7 +137,7 @@ class LaneScan:
         self.least_time = np.full((count, 3), NO_TIME, np.int64)
         self.below = np.zeros((3, messages), np.uint8)
         self.ends = np.full((count, 2), -1, np.int64)
-        # A piece of the first segment begins its lane, unless the run begins with it.
+        # A piece of the first segment begins its lane, unless it begins the run.
         inside = (columns.row_segments(first_rows) > 0) | columns.rows.scattered
         inside[:1] = True
         slots = np.where(inside, np.cumsum(inside) - 1, -1)
@@ -149,41 +162,46 @@ class LaneScan:
         self.gaps, self.skips = gaps[: sizes[0]].copy(), skips[: sizes[1]].copy()
 
     def order(self) -> CheckResult:
-        """Lanes keep the order that they promise: no message's event is before that of one with a lower index."""
+        """Check "order": no event precedes that of a lower index in its lane."""
         bucket, columns = self.bucket, self.bucket.columns
         numbered = columns.indexed[columns.starts[:-1]] == 1
         examined = np.zeros(len(columns.lanes), np.int64)
         found = []
         for number, (promise, event) in enumerate(ORDERED.items()):
             rows = bucket.first(event)
-            asked = bucket.promised(promise)[bucket.lane] & (rows >= 0)
-            examined += bucket.count(asked)
-            found.append(Finding("order", UNKNOWN, "index_unseen", rows[asked & ~numbered]))
-            asked &= numbered
+            examined_mask = bucket.promised(promise)[bucket.lane] & (rows >= 0)
+            examined += bucket.count(examined_mask)
+            found.append(Finding("order", UNKNOWN, "index_unseen", rows[examined_mask & ~numbered]))
+            examined_mask &= numbered
             found.append(
-                Finding("order", VIOLATED, f"{event.value}_out_of_order", rows[asked & (self.below[number] == 1)])
+                Finding(
+                    "order", VIOLATED, f"{event.value}_out_of_order", rows[examined_mask & (self.below[number] == 1)]
+                )
             )
             if not columns.all_have_position:
-                placed = rows[asked]
+                placed = rows[examined_mask]
                 unseen = (columns.height[placed] == NO_HEIGHT) & (columns.time[placed] == NO_TIME)
                 found.append(Finding("order", UNKNOWN, "place_unseen", placed[unseen]))
         return CheckResult("order", examined, found)
 
     def out_of_order(self, number: int) -> Bools:
-        """Return which messages' event (by its place in ``ORDERED``) is before that of one with a lower index."""
+        """Return a mask of messages out of order, for an event by its index in ``ORDERED``."""
         columns = self.bucket.columns
         return np.asarray((self.below[number] == 1) & (columns.indexed[columns.starts[:-1]] == 1))
 
     def gap_rows(self) -> tuple[Array, Array, Array]:
-        """Return, of gaps between sent messages of one piece in numbered lanes: the rows before and after, and how many
-        are missing."""
+        """Return the gaps between sent messages of one piece in numbered lanes.
+
+        Returns:
+            Rows before and after each gap, and the number of missing indices.
+        """
         sent = self.bucket.first(LedgerEvent.SENT)
         gaps = self.gaps[self.bucket.promised("numbered")[self.bucket.lane[self.gaps[:, 0]]]]
         one, other = sent[gaps[:, 0]], sent[gaps[:, 1]]
         return one, other, self.bucket.columns.index[other] - self.bucket.columns.index[one] - np.uint64(1)
 
     def gap_check(self) -> CheckResult:
-        """Numbered lanes show every index between the first and the last, and ordered ones skip no message."""
+        """Check "gaps": numbered lanes show every index, and ordered ones skip no message."""
         bucket, columns = self.bucket, self.bucket.columns
         sent, received = bucket.first(LedgerEvent.SENT), bucket.first(LedgerEvent.RECEIVED)
         one, other, missing = self.gap_rows()
@@ -204,20 +222,20 @@ class LaneScan:
         for verdict, reason, chosen in ((VIOLATED, "skipped", covered), (UNKNOWN, "skipped_not_covered", ~covered)):
             first = columns.index[rows[chosen]]
             found.append(Finding("gaps", verdict, reason, rows[chosen], many[chosen], "messages", first, False))
-        asked = bucket.promised("numbered") | ordered
+        checked = bucket.promised("numbered") | ordered
         return CheckResult(
-            "gaps", np.where(asked, bucket.count(bucket.has(LedgerEvent.SENT, LedgerEvent.RECEIVED)), 0), found
+            "gaps", np.where(checked, bucket.count(bucket.has(LedgerEvent.SENT, LedgerEvent.RECEIVED)), 0), found
         )
 
     def _overdue(self, rows: Ints) -> Bools:
-        """Return which sent messages are missing beyond the deadline of their lane."""
+        """Return a mask of sent messages that are missing beyond the deadline of their lane."""
         columns, known, found = self.bucket.columns, self.bucket.known, np.zeros(len(rows), bool)
         for lane, own in self.bucket.by_lane(rows):
             found[own] = overdue_mask(known, lane, columns.time[rows[own]])
         return found
 
     def summary(self) -> pa.Table:
-        """Return one row a piece: what the other pieces of its lane need to know of it."""
+        """Return the summary of each piece for the merge with other pieces of its lane."""
         columns, bucket = self.bucket.columns, self.bucket
         sent, received = bucket.first(LedgerEvent.SENT), bucket.first(LedgerEvent.RECEIVED)
         table = lane_columns(columns, self.lane)
@@ -238,23 +256,22 @@ class LaneScan:
         for number, promise in enumerate(ORDERED):
             for name in PLACES:
                 table[f"{name}_{promise}"] = pa.array(np.ascontiguousarray(getattr(self, name)[:, number]))
-            kept, offsets = self._raising(number)
+            raising, offsets = self._raising(number)
             for name in ("height", "position", "time"):
-                values = pa.array(getattr(columns, name)[kept])
+                values = pa.array(getattr(columns, name)[raising])
                 table[f"raising_{name}_{promise}"] = pa.ListArray.from_arrays(offsets, values)
         return pa.table(table)
 
     def _raising(self, number: int) -> tuple[Array, pa.Array]:
-        """Return the rows of an event (by its place in ``ORDERED``) that nothing in their piece is behind, as far as
-        they are kept, and where those of each piece begin."""
+        """Return the stored rows of an event that nothing in their piece is behind, with offsets."""
         many = np.where(self._slots >= 0, self.raised[:, number][self._slots] if len(self.raised) else 0, 0)
         offsets = np.concatenate(([0], np.cumsum(many))).astype(np.int32)
-        kept = np.arange(RAISING) < self.raised[:, number, None]
-        return self.raising[:, number][kept], pa.array(offsets)
+        stored = np.arange(RAISING) < self.raised[:, number, None]
+        return self.raising[:, number][stored], pa.array(offsets)
 
 
 def _latest(columns: RowColumns, rows: Array, starts: Array, stops: Array) -> Array:
-    """Return the latest time of the rows of each piece's messages (-1: none)."""
+    """Return the latest time of the rows of each piece, or ``MIN_DELAY``."""
     seen = (rows >= 0) & (columns.time[rows] != NO_TIME)
     times = np.append(np.where(seen, columns.time[rows], MIN_DELAY), MIN_DELAY)
     bounds = np.stack((starts, stops), axis=1).reshape(-1)
@@ -268,7 +285,7 @@ def lane_columns(columns: RowColumns, codes: Array) -> dict[str, pa.Array]:
 
 
 def _row_columns(columns: RowColumns, name: str, rows: Array) -> dict[str, pa.Array]:
-    """Return ``ROW`` of rows as columns, null for row -1 and what was not seen."""
+    """Return the fields ``ROW`` of rows as columns, null for row -1 and unknown values."""
     none = rows < 0
     at = np.where(none, 0, rows)
     chain = columns.chain[at]
@@ -282,23 +299,28 @@ def _row_columns(columns: RowColumns, name: str, rows: Array) -> dict[str, pa.Ar
 
 
 LaneGroup = tuple[str | None, str | None, str | None]
-"""Lanes of one protocol, source and name, whatever their destination."""
+"""Lanes of one protocol, source and name, regardless of their destination."""
 
 MAX_INDICES = 1 << 24
-"""Of more messages in one group every lane is looked at by itself."""
+"""Maximum number of messages of a group; lanes of larger groups are checked separately."""
 
 REASON = "missing_on_all_lanes"
 REPLACED_REASONS = ("missing_inside_window", "missing_outside_windows")
-"""Reasons of what is missing on one lane, which say nothing where a number is shared."""
+"""Reasons of gaps on one lane; they are invalid for shared numbers."""
 
 NUMBERS_SCHEMA = pa.schema(
     [*(pa.field(name, pa.string()) for name in LANE if name != "destination"), ("indices", pa.list_(pa.uint64()))]
 )
-"""One row a lane of a run: its group, and which indices were sent."""
+"""One row for each lane of a run: its group, and the sent indices."""
 
 
 class MissingIndices(NamedTuple):
-    """Runs of indices that a group lacks: the first index of each, and how many it has."""
+    """Missing indices of a group.
+
+    Attributes:
+        first: First index of each range.
+        size: Length of each range.
+    """
 
     first: Words
     size: Words
@@ -306,13 +328,18 @@ class MissingIndices(NamedTuple):
 
 @dataclass(frozen=True)
 class SharedNumbers:
-    """What is missing in groups of lanes that share their numbers. ``lanes``: all lanes of these groups."""
+    """Missing indices of groups of lanes with shared numbers.
+
+    Attributes:
+        missing: Missing indices by group.
+        lanes: All lanes of these groups.
+    """
 
     missing: Mapping[LaneGroup, MissingIndices]
     lanes: frozenset[Lane]
 
     def findings(self) -> pa.Table:
-        """Return what is missing as findings of a lane without a destination."""
+        """Return missing indices as findings of a lane without destination."""
         content: dict[str, list[object]] = {name: [] for name in VIOLATIONS_SCHEMA.names[:-1]}
         for (protocol, source, lane), missing in self.missing.items():
             for first, size in zip(missing.first.tolist(), missing.size.tolist(), strict=True):
@@ -334,12 +361,12 @@ def lane_group(lane: Lane) -> LaneGroup:
 def candidate_groups(
     sent: Mapping[Lane, SentEnds], missing: Mapping[Lane, int], promises: LanePromises
 ) -> dict[LaneGroup, set[Lane]]:
-    """Return the groups that may share their numbers: together they lack fewer indices than each lane by itself.
+    """Return groups that may share numbers: together they lack fewer indices than separately.
 
     Args:
-        sent: The first and last index that each lane sent.
-        missing: How many indices each lane lacks in between.
-        promises: Only lanes that are numbered count.
+        sent: First and last sent index of each lane.
+        missing: Number of missing indices of each lane.
+        promises: Guarantees; only numbered lanes count.
     """
     groups: dict[LaneGroup, set[Lane]] = {}
     for lane in sent:
@@ -356,16 +383,16 @@ def candidate_groups(
 
 
 def sent_indices(bucket: BucketMessages) -> pa.Table:
-    """Return which indices the lanes of a run sent, of groups that are asked for (``NUMBERS_SCHEMA``)."""
-    asked = bucket.known.shared
-    if not asked:
+    """Return the sent indices of the lanes of candidate groups in a run (``NUMBERS_SCHEMA``)."""
+    groups = bucket.known.shared
+    if not groups:
         return NUMBERS_SCHEMA.empty_table()
     columns, sent = bucket.columns, bucket.first(LedgerEvent.SENT)
     numbered = (sent >= 0) & (columns.indexed[columns.starts[:-1]] == 1)
     bounds = np.append(columns.lane_starts, len(sent))
     rows = []
     for code, lane in enumerate(columns.lanes):
-        if lane_group(lane) in asked:
+        if lane_group(lane) in groups:
             own = np.flatnonzero(numbered[bounds[code] : bounds[code + 1]]) + bounds[code]
             protocol, source, name = lane_group(lane)
             indices = columns.index[columns.starts[own]]
@@ -374,11 +401,11 @@ def sent_indices(bucket: BucketMessages) -> pa.Table:
 
 
 def find_shared_numbers(asked: Mapping[LaneGroup, set[Lane]], numbers: Iterable[pa.Table]) -> SharedNumbers:
-    """Return which groups share their numbers, and what they lack.
+    """Return the groups that share their numbers, and their missing indices.
 
     Args:
-        asked: The candidates.
-        numbers: What runs show of them (``numbers_in``).
+        asked: The candidate groups.
+        numbers: Sent indices of runs (``sent_indices``).
     """
     indices: dict[LaneGroup, list[Words]] = {group: [] for group in asked}
     for table in numbers:

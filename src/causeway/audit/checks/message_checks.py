@@ -1,8 +1,6 @@
-"""Receipts of a message in parts: several receipts whose amounts add up to what was sent are no double delivery.
+"""The checks of single messages: exactly once, authenticity, causality, finality, answers.
 
-The checks of messages: what the messages of one bucket show, as rows that are named and counts.
-
-docs/audit has a page for each; what needs to know more of a lane than one bucket has is asked of ``Known``.
+``docs/audit`` has a page for each. Facts beyond one bucket come from ``LaneContext``.
 """
 
 from __future__ import annotations
@@ -23,14 +21,16 @@ __all__ = ["find_partial_receipts"]
 
 
 def find_partial_receipts(bucket: BucketMessages, again: Ints) -> Bools:
-    """Return which repeated rows are receipts of parts: of messages whose receipts, none of them of nothing, add up to
-    the sent amount of one asset, or to less."""
+    """Return a mask of repeated rows that are partial receipts.
+
+    The receipts of their message, all nonzero, add up to at most the sent amount of one asset.
+    """
     columns, messages = bucket.columns, bucket.messages
     message, receipt = columns.message_of(again), columns.event[again] == event_code(LedgerEvent.RECEIVED)
-    asked = np.zeros(len(bucket.lane), bool)
-    asked[message[receipt]] = True
-    asked &= bucket.has(LedgerEvent.SENT) & (messages.undone == 0)
-    chosen = np.flatnonzero(asked)
+    candidates = np.zeros(len(bucket.lane), bool)
+    candidates[message[receipt]] = True
+    candidates &= bucket.has(LedgerEvent.SENT) & (messages.undone == 0)
+    chosen = np.flatnonzero(candidates)
     if not len(chosen):
         return np.zeros(len(again), bool)
     first = bucket.first(LedgerEvent.SENT)
@@ -39,7 +39,7 @@ def find_partial_receipts(bucket: BucketMessages, again: Ints) -> Bools:
     for event in (LedgerEvent.SENT, LedgerEvent.RECEIVED):
         rows = every[columns.event[every] == event_code(event)]
         if event is LedgerEvent.SENT:
-            rows = rows[messages.again[rows] == 0]  # each content that it was sent with, once
+            rows = rows[messages.again[rows] == 0]  # once for each sent content
         own = np.searchsorted(chosen, columns.message_of(rows))
         amounts = sum(limb[rows].astype(object) << 64 * at for at, limb in enumerate(columns.limbs))
         asset = columns.asset[rows]
@@ -52,24 +52,22 @@ def find_partial_receipts(bucket: BucketMessages, again: Ints) -> Bools:
         totals.append(total)
     sent, received = totals
     refunded = bucket.refunds[chosen] >= 0
-    asked[chosen] = fits & (received <= sent).astype(bool) & ~(refunded & (received == sent).astype(bool))
-    found: Bools = asked[message] & receipt
+    candidates[chosen] = fits & (received <= sent).astype(bool) & ~(refunded & (received == sent).astype(bool))
+    found: Bools = candidates[message] & receipt
     return found
 
 
 ONCE = (
-    *(
-        LedgerEvent.SENT,
-        LedgerEvent.RECEIVED,
-        LedgerEvent.EXECUTED,
-        LedgerEvent.FAILED,
-        LedgerEvent.ANSWERED,
-        LedgerEvent.ACKNOWLEDGED,
-        LedgerEvent.TIMED_OUT,
-    ),
+    LedgerEvent.SENT,
+    LedgerEvent.RECEIVED,
+    LedgerEvent.EXECUTED,
+    LedgerEvent.FAILED,
+    LedgerEvent.ANSWERED,
+    LedgerEvent.ACKNOWLEDGED,
+    LedgerEvent.TIMED_OUT,
     LedgerEvent.REFUNDED,
 )
-"""What happens to a message at most once."""
+"""Events that happen to a message at most once."""
 
 BEFORE = (
     (LedgerEvent.SENT, LedgerEvent.COMMITTED),
@@ -82,11 +80,11 @@ BEFORE = (
     (LedgerEvent.RECEIVED, LedgerEvent.ANSWERED),
     (LedgerEvent.RECEIVED, LedgerEvent.ACKNOWLEDGED),
 )
-"""What cannot happen before what."""
+"""Pairs of cause and effect."""
 
 
 def check_exactly_once(bucket: BucketMessages) -> CheckResult:
-    """Every message is received once, and nothing happens to it twice."""
+    """Check "exactly_once": a message is received once, and no event happens twice."""
     columns, messages = bucket.columns, bucket.messages
     found = []
     again = np.flatnonzero(messages.again)
@@ -103,13 +101,13 @@ def check_exactly_once(bucket: BucketMessages) -> CheckResult:
     observed = (messages.flags & 2) > 0
     late = bucket.first(LedgerEvent.RECEIVED)[received & observed]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed_and_received", late))
-    waiting = bucket.first(LedgerEvent.SENT)[bucket.is_open]
-    seen, _ = continued_mask(bucket, waiting)
-    for lane, own in bucket.by_lane(waiting):
-        until = bucket.known.windows.arrivals_until(lane, columns.time[waiting[own]])
+    pending = bucket.first(LedgerEvent.SENT)[bucket.is_open]
+    seen, _ = continued_mask(bucket, pending)
+    for lane, own in bucket.by_lane(pending):
+        until = bucket.known.windows.arrivals_until(lane, columns.time[pending[own]])
         seen[own] |= until.to_the_end & until.declared
-    found.append(Finding("exactly_once", UNKNOWN, "not_received", waiting[~seen]))
-    found.append(Finding("exactly_once", NOTED, "not_arrived", waiting[seen]))
+    found.append(Finding("exactly_once", UNKNOWN, "not_received", pending[~seen]))
+    found.append(Finding("exactly_once", NOTED, "not_arrived", pending[seen]))
     happened = bucket.has(*ONCE)
     given_up = bucket.first(LedgerEvent.OBSERVED)[observed & ~happened]
     found.append(Finding("exactly_once", UNKNOWN, "timeout_observed", given_up))
@@ -117,7 +115,7 @@ def check_exactly_once(bucket: BucketMessages) -> CheckResult:
 
 
 def check_authenticity(bucket: BucketMessages) -> CheckResult:
-    """What is received was sent, with this content, to this chain, and no number stands for two contents."""
+    """Check "authenticity": received messages were sent, with this content, to this chain."""
     status = bucket.messages.status
     reused = (bucket.messages.flags & 1) > 0
     sent, received = bucket.first(LedgerEvent.SENT), bucket.first(LedgerEvent.RECEIVED)
@@ -136,10 +134,10 @@ def check_authenticity(bucket: BucketMessages) -> CheckResult:
 
 
 def _without_moved(bucket: BucketMessages, rows: Array) -> Array:
-    """Return rows on another chain than their lane's destination, without those of programs that moved.
+    """Exclude rows of moved programs from rows outside of their lane's destination.
 
-    A program takes its inputs along when it moves: what its lane's destination received may be executed, fail or be
-    answered on another chain.
+    A program takes its inputs along: messages received at the destination may be executed, fail or be answered on
+    another chain.
     """
     if len(rows) == 0:
         return rows
@@ -151,7 +149,7 @@ def _without_moved(bucket: BucketMessages, rows: Array) -> Array:
 
 
 def check_causality(bucket: BucketMessages) -> CheckResult:
-    """Nothing happens before what it needs: by height on one chain, else by time."""
+    """Check "causality": no effect precedes its cause, by height on one chain, else by time."""
     from causeway.audit.message_loops import NO_PLACE, TOO_SOON, compare_pairs
 
     columns = bucket.columns
@@ -179,7 +177,7 @@ def check_causality(bucket: BucketMessages) -> CheckResult:
 
 
 def check_finality(bucket: BucketMessages) -> CheckResult:
-    """A message is received no sooner after it was sent than its lane promises."""
+    """Check "finality": no message is received sooner after its sending than guaranteed."""
     has_number, least = bucket.numbers("final_after")
     both = has_number[bucket.lane] & bucket.has(LedgerEvent.SENT) & bucket.has(LedgerEvent.RECEIVED)
     one, other = bucket.first(LedgerEvent.SENT)[both], bucket.first(LedgerEvent.RECEIVED)[both]
@@ -187,7 +185,7 @@ def check_finality(bucket: BucketMessages) -> CheckResult:
     promised = least[bucket.lane[both]]
     early = seen & (delay < promised)
     missing = time_differences(delay[early], promised[early])[0].astype(np.float64)
-    # Of numbers that are more than can be told apart.
+    # Add the part of the guarantee beyond the exact range.
     missing += (bucket.floats("final_after") - least.astype(np.float64))[bucket.lane[both]][early]
     found = [
         Finding("finality", VIOLATED, "too_early", other[early], missing, MICROSECONDS),
@@ -197,7 +195,7 @@ def check_finality(bucket: BucketMessages) -> CheckResult:
 
 
 def check_answers(bucket: BucketMessages) -> CheckResult:
-    """Every request of a lane that promises it gets its answer, within the time promised."""
+    """Check "answers": each request of a lane with guaranteed answers gets one in time."""
     own = find_lane_replies(bucket)
     found = []
     for code, (verdict, reason) in OUTCOMES.items():
@@ -208,7 +206,7 @@ def check_answers(bucket: BucketMessages) -> CheckResult:
 
 
 def check_unrequested_answers(bucket: BucketMessages) -> CheckResult:
-    """What is answered, acknowledged or timed out was sent."""
+    """Check "answers_without_request": replies belong to sent messages."""
     replies = (LedgerEvent.ACKNOWLEDGED, LedgerEvent.TIMED_OUT, LedgerEvent.ANSWERED)
     has = bucket.has(*replies)
     rows = bucket.first(replies[2])
@@ -226,4 +224,4 @@ MESSAGE_CHECKS: tuple[Callable[[BucketMessages], CheckResult], ...] = (
     check_answers,
     check_unrequested_answers,
 )
-"""Checks of messages by themselves; order and gaps are in ``along``, conservation has its own file."""
+"""Checks of single messages; order, gaps and conservation are in their own modules."""

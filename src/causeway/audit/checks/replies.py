@@ -1,10 +1,8 @@
-"""What came of requests in their own lanes: of each its reply there, or for how long there was none.
+"""Replies to requests: in the request's own lane, or as responses on other lanes.
 
-Answers that travel over lanes of their own: a response names its request in ``answers``, wherever that one lies.
-
-In the first look a run says of which chains it has responses (``replies_in``). Where there are any, the requests of
-those chains and the responses to them give records (``records_of``), of which those of one name come together in one
-part (``meeting``): there it is found out what answers what (``answers_met``).
+A response on another lane names its request in ``answers``. In the first pass a run reports the chains that receive
+such responses (``find_calling_chains``). Requests of these chains and their responses then give records
+(``reply_records``), and the records of one name are joined in one part (``passes.cross_bucket_join``).
 """
 
 from __future__ import annotations
@@ -28,8 +26,15 @@ from causeway.ledger.windows import EVERY_CHAIN_OR_LANE, Lane, ObservedWindowTab
 
 
 class LaneReplies(NamedTuple):
-    """What came of each message as a request: whether its lane promises an answer (``asked``), the row of its own lane
-    that is its ``reply`` (-1: none), one of ``OUTCOMES`` with the ``row`` that it names and its ``magnitude``."""
+    """Result of each message as a request in its own lane.
+
+    Attributes:
+        asked: Mask of messages whose lane guarantees an answer.
+        reply: Row of the reply, or -1.
+        outcome: One of ``OUTCOMES``, or ``NO_FINDING``.
+        row: Row that a finding names.
+        magnitude: Delay or age, in microseconds.
+    """
 
     asked: Bools
     reply: Array
@@ -46,15 +51,22 @@ OUTCOMES = {
     OPEN: (UNKNOWN, "open"),
     PENDING: (NOTED, "pending"),
 }
-"""What may be found of a request: verdict and reason."""
+"""Verdict and reason by outcome of a request."""
 
 
 NO_LIMIT = -1
 
 
 def find_lane_replies(bucket: BucketMessages, over_lanes: Bools | None = None) -> LaneReplies:
-    """Return what came of requests in their own lanes. ``over_lanes``: to which messages responses may come over other
-    lanes; None: to none."""
+    """Find the replies to requests in their own lanes.
+
+    Args:
+        bucket: The run.
+        over_lanes: Mask of messages whose response may come on another lane; None: none.
+
+    Returns:
+        The result of each message.
+    """
     from causeway.audit.message_loops import judge_replies
 
     columns = bucket.columns
@@ -78,19 +90,21 @@ def find_lane_replies(bucket: BucketMessages, over_lanes: Bools | None = None) -
 
 
 def pending_outcome(age: Ints, limit: Ints, declared: Bools) -> Array:
-    """Return what is found of requests without reply.
+    """Return the outcome of requests without reply.
 
     Args:
-        age: of each, in microseconds; -1: not known.
-        limit: within which each is answered, in microseconds; ``NO_LIMIT``.
-        declared: whether declared windows show that each waits at their end.
+        age: Age of each, in microseconds; -1: unknown.
+        limit: Deadline of each, in microseconds; ``NO_LIMIT``: none.
+        declared: Mask: declared windows cover the wait until their end.
     """
     return np.where((limit != NO_LIMIT) & (age > limit), UNANSWERED, np.where(declared & (age >= 0), PENDING, OPEN))
 
 
 def _age(bucket: BucketMessages, rows: Array, over_lanes: Bools | None) -> tuple[Ints, Bools]:
-    """Return how old requests without reply are, at the end of what the input would show of replies to them
-    (microseconds, -1 for one whose reply may have been missed), and whether declared windows show each until then."""
+    """Return the age of open requests at the end of coverage, and a mask of declared coverage.
+
+    Ages are in microseconds; -1 if a reply may have been missed.
+    """
     columns = bucket.columns
     times, ends = columns.time[rows], np.full(len(rows), NO_TIME)
     declared = np.zeros(len(rows), bool)
@@ -108,32 +122,32 @@ def _age(bucket: BucketMessages, rows: Array, over_lanes: Bools | None) -> tuple
 
 
 def age_at_window_end(times: Ints, ends: Ints) -> Ints:
-    """Return how old requests of some times are at the ends of windows: microseconds, -1 where that is not known."""
+    """Return the age of requests at the ends of windows, in microseconds; -1: unknown."""
     return np.where((times == NO_TIME) | (ends < times), -1, time_differences(times, ends)[0])
 
 
 ResponseCaller = tuple[str, str]
-"""A protocol, and a chain that asks."""
+"""A protocol, and a chain that sends requests."""
 
 CALLERS_SCHEMA = pa.schema([("protocol", pa.string()), ("chain", pa.string()), ("count", pa.int64())])
-"""How many rows a run has that may be responses to a chain."""
+"""Number of rows of a run that may be responses to a chain."""
 
 IS_RESPONSE = np.isin(
     np.arange(len(KINDS)), [KINDS.index(kind) for kind in (LedgerKind.RESPONSE, LedgerKind.REJECT, LedgerKind.REFUND)]
 )
 _HERE = [event_code(event) for event in (LedgerEvent.RECEIVED, LedgerEvent.ANSWERED)]
-"""With what a response is seen on the chain that asked."""
+"""Events of a response on the requesting chain."""
 
 _IS_HERE = np.isin(np.arange(len(EVENTS)), _HERE)
 
 _SHOWN_TO_SOURCE = [event_code(event) for event in (LedgerEvent.ACKNOWLEDGED, LedgerEvent.TIMED_OUT)]
-"""With what the end of a request is shown to who asked."""
+"""Events that show the end of a request to its sender."""
 
 _FORGED = 3
-"""The status of a received row whose content no sending has (``message_loops.DIFFERS``)."""
+"""Status of a received row whose content differs from every sending (``message_loops.DIFFERS``)."""
 
 HAS_REPLY = np.uint8(16)
-"""What is added to the outcome of a request that has a reply in its own lane."""
+"""Flag in the outcome of a request with a reply in its own lane."""
 
 _KEY = [("id_0", pa.uint64()), ("id_1", pa.uint64()), ("caller", pa.int32())]
 _ROW = [
@@ -144,24 +158,28 @@ _ROW = [
 REQUESTS_SCHEMA = pa.schema(
     [*_KEY, *_ROW, ("sent", pa.int64()), ("limit", pa.int64()), ("outcome", pa.uint8()), ("magnitude", pa.float64())]
 )
-"""A request. ``id_0``, ``id_1``: the digest of its ``message_id``; ``caller``: the number of who asks; ``lane``: that
-of its lane; ``row``: of its bucket, which the outcome in its own lane names (``replies.own_replies``); ``height``,
-``time``: of the reply in its own lane; ``sent``: when; ``limit``: microseconds that its lane promises, -1: none."""
+"""A request. ``id_0``, ``id_1``: digest of its ``message_id``; ``caller``: number of the requesting chain; ``lane``:
+number of its lane; ``row``: row of its bucket that the outcome names (``find_lane_replies``); ``height``,
+``time``: of the reply in its own lane; ``sent``: send time; ``limit``: deadline of its lane in microseconds, -1:
+none."""
 
 RESPONSES_SCHEMA = pa.schema(
     [*_KEY, *_ROW, ("begin", pa.uint64()), ("own_0", pa.uint64()), ("own_1", pa.uint64()), ("covered", pa.uint8())]
 )
-"""A response as the chain that asked saw it first; ``id_0``, ``id_1``: the digest of what it answers; of a message
+"""A response, as the requesting chain saw it first. ``id_0``, ``id_1``: digest of the request's id; for a message
 without index ``begin``: the first bytes of its own ``message_id``, ``own_0``, ``own_1``: the digest; ``covered``:
-whether the input has all that the chain ever sent before."""
+1 if the input covers all earlier sendings of the chain."""
 
 
 @dataclass(frozen=True)
 class ReplyContext:
-    """What the records of requests and responses need.
+    """Context of the records of requests and responses.
 
-    ``callers``: who asks, by number; ``lanes``: the lanes of requests and of responses, by number; ``asking``: those of
-    requests; ``parts``: how many parts there are.
+    Attributes:
+        callers: Number of each requesting chain.
+        lanes: Number of each lane of requests and responses.
+        asking: Lanes of requests.
+        parts: Number of parts.
     """
 
     callers: Mapping[ResponseCaller, int]
@@ -171,7 +189,7 @@ class ReplyContext:
 
 
 def find_calling_chains(bucket: BucketMessages) -> pa.Table:
-    """Return of which chains a run may have responses that name what they answer (``CALLERS_SCHEMA``)."""
+    """Return the chains with possible responses that name a request (``CALLERS_SCHEMA``)."""
     columns = bucket.columns
     rows = response_rows(bucket)
     if len(rows):
@@ -189,7 +207,16 @@ def find_calling_chains(bucket: BucketMessages) -> pa.Table:
 
 
 def response_rows(bucket: BucketMessages) -> Ints:
-    """Return the rows with which responses, rejects and refunds came to the chain that asked; none that is forged."""
+    """Return the rows of responses, rejects and refunds on the requesting chain.
+
+    Forged ones are excluded.
+
+    Args:
+        bucket: The run.
+
+    Returns:
+        Row numbers, int64.
+    """
     columns = bucket.columns
     if not columns.events.intersection(_HERE):
         return np.zeros(0, np.int64)
@@ -206,28 +233,30 @@ def response_rows(bucket: BucketMessages) -> Ints:
 def reply_records(
     bucket: BucketMessages, places: Ints, number: int, state: ReplyContext
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield a run's requests and responses.
+    """Yield the records of a run's requests and responses, by kind.
 
     Args:
-        bucket: the run.
-        places: where each of its rows stands in its bucket.
-        number: of the bucket.
-        state: what is asked for.
+        bucket: The run.
+        places: Position of each of its rows in the bucket.
+        number: Number of the bucket.
+        state: Context of the records.
     """
     lanes = bucket.columns.lanes
     numbers = np.array([state.lanes.get(lane, -1) for lane in lanes], np.int32)
-    asked = np.array([state.callers.get((lane[0] or "", lane[2] or ""), -1) for lane in lanes], np.int32)
+    callers = np.array([state.callers.get((lane[0] or "", lane[2] or ""), -1) for lane in lanes], np.int32)
     asking = np.array([lane in state.asking for lane in lanes], bool)
     if asking.any():
         own = _requests(bucket, places, number, numbers, asking, _callers(bucket, state))
-        yield "requests", pa.concat_tables([own, _moved(bucket, places, number, numbers, asking, state)])
-    if (asked >= 0).any():
-        yield "responses", _responses(bucket, places, number, numbers, asked)
+        yield "requests", pa.concat_tables([own, _moved_requests(bucket, places, number, numbers, asking, state)])
+    if (callers >= 0).any():
+        yield "responses", _responses(bucket, places, number, numbers, callers)
 
 
 def _callers(bucket: BucketMessages, state: ReplyContext) -> Array:
-    """Return the number of the chain that asks by each message, that its lane comes from or, where that was not seen,
-    on which it was sent first; -1: no response to it was seen."""
+    """Return the number of the requesting chain of each message, -1: no response to it is known.
+
+    It is the source of its lane or, if unknown, the chain of its first sending.
+    """
     columns = bucket.columns
     of_lanes = [state.callers.get((lane[0] or "", lane[1] or ""), -1) for lane in columns.lanes]
     found = np.array(of_lanes, np.int32)[bucket.lane]
@@ -273,11 +302,13 @@ def _requests(
     return pa.table({name: content[name] for name in REQUESTS_SCHEMA.names}).cast(REQUESTS_SCHEMA)
 
 
-def _moved(
+def _moved_requests(
     bucket: BucketMessages, places: Ints, number: int, lanes: Array, asking: Array, state: ReplyContext
 ) -> pa.Table:
-    """Return requests once more, as those of the chains on which their end was shown: who asked had moved there, and
-    there comes the answer. Nothing is found of these."""
+    """Return records of requests whose end was shown on another chain.
+
+    The caller had moved there, and its answer arrives there. These records give no findings.
+    """
     columns = bucket.columns
     ended = np.isin(columns.event, _SHOWN_TO_SOURCE) & (columns.alive == 1) & (columns.chain >= 0)
     rows = np.flatnonzero(ended & asking[columns.lane])
@@ -296,23 +327,23 @@ def _moved(
         numbers = np.array([state.callers.get((protocol, chain), -1) for chain in columns.chains], np.int32)
         callers[lane == code] = numbers[columns.chain[rows[lane == code]]]
     digests, named = text_digests(columns, at, "message_id")
-    which = np.flatnonzero(named & (callers >= 0))
-    rows, at = rows[which], at[which]
+    chosen = np.flatnonzero(named & (callers >= 0))
+    rows, at = rows[chosen], at[chosen]
     content = {
-        "id_0": digests[which, 0],
-        "id_1": digests[which, 1],
-        "caller": callers[which],
-        "lane": lanes[lane[which]],
-        "bucket": np.full(len(which), number, np.int32),
+        "id_0": digests[chosen, 0],
+        "id_1": digests[chosen, 1],
+        "caller": callers[chosen],
+        "lane": lanes[lane[chosen]],
+        "bucket": np.full(len(chosen), number, np.int32),
         "row": places[rows],
         "index": columns.index[at],
         "indexed": columns.indexed[at],
-        "height": np.full(len(which), NO_HEIGHT),
-        "time": np.full(len(which), NO_TIME),
+        "height": np.full(len(chosen), NO_HEIGHT),
+        "time": np.full(len(chosen), NO_TIME),
         "sent": columns.time[at],
-        "limit": np.full(len(which), -1, np.int64),
-        "outcome": np.full(len(which), NO_FINDING + HAS_REPLY, np.uint8),
-        "magnitude": np.full(len(which), np.nan),
+        "limit": np.full(len(chosen), -1, np.int64),
+        "outcome": np.full(len(chosen), NO_FINDING + HAS_REPLY, np.uint8),
+        "magnitude": np.full(len(chosen), np.nan),
     }
     return pa.table({name: content[name] for name in REQUESTS_SCHEMA.names}).cast(REQUESTS_SCHEMA)
 
@@ -323,7 +354,7 @@ def _responses(bucket: BucketMessages, places: Ints, number: int, lanes: Array, 
     rows = rows[callers[columns.lane[rows]] >= 0]
     digests, named = text_digests(columns, rows, "answers")
     rows, digests = rows[named], digests[named]
-    # Of each message and request the first row, by place.
+    # Keep the first row by position of each message and request.
     keys = (columns.message[rows], digests[:, 0], digests[:, 1])
     order = np.lexsort((rows, columns.time[rows], columns.height[rows], *keys[::-1]))
     order = order[group_rows(*(key[order] for key in keys)).starts]
@@ -353,8 +384,18 @@ def update_reply_windows(
     callers: Mapping[ResponseCaller, int],
     windows: ObservedWindowTable,
 ) -> tuple[pa.Table, pa.Table]:
-    """Return records as they are with other windows. ``requests``: of messages that their own source says were sent;
-    ``lanes``, ``callers``: what the numbers in them stand for."""
+    """Update records to other windows.
+
+    Args:
+        requests: Requests sent by the source of their lane.
+        responses: Responses.
+        lanes: Lanes by number.
+        callers: Number of each requesting chain.
+        windows: The new windows.
+
+    Returns:
+        The updated requests and responses.
+    """
     limit, outcome = requests["limit"].to_numpy(), requests["outcome"].to_numpy().copy()
     waiting = np.flatnonzero((outcome != NO_FINDING) & (outcome < HAS_REPLY))
     if len(waiting):
@@ -383,7 +424,7 @@ def update_reply_windows(
 
 
 def _all_covered(bucket: BucketMessages, rows: Ints) -> npt.NDArray[np.uint8]:
-    """Return whether the input has everything that the chains to which responses came ever sent before."""
+    """Return 1 for rows where the input covers all earlier sendings of the responding chain."""
     columns, windows = bucket.columns, bucket.known.windows
     found = np.zeros(len(rows), np.uint8)
     lane = columns.lane[rows]
@@ -394,7 +435,7 @@ def _all_covered(bucket: BucketMessages, rows: Ints) -> npt.NDArray[np.uint8]:
 
 
 def _covers(windows: ObservedWindowTable, lane: Lane, height: Words, time: Ints) -> Bools:
-    """Return whether the input has everything that the destination of a lane ever sent before heights and times."""
+    """Return a mask of positions with all earlier sendings of a lane's destination covered."""
     spans = windows.of(lane[2], EVERY_CHAIN_OR_LANE, LedgerEvent.SENT.value)
     covered = (height != NO_HEIGHT) & spans.since_genesis(height)
     if spans.all_until is not None:

@@ -1,4 +1,4 @@
-"""The check ``watermarks``: a number of a lane that never falls does not."""
+"""The check ``watermarks``: monotonic numbers of lanes never fall."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ CHECK = "watermarks"
 
 
 def check_watermarks(watermarks: pa.Table, limit: int) -> PartialCheck:
-    """Compare the watermarks of a bucket (``WATERMARKS_SCHEMA``, in their order) with those before them.
+    """Compare the sorted watermarks of a bucket (``WATERMARKS_SCHEMA``) with their predecessors.
 
-    ``limit``: how many findings of a lane and reason are named.
+    Args:
+        watermarks: The watermarks.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        The result, with the watermarks at segment ends.
     """
     rows = _in_order(watermarks)
     series = _series(rows)
     placed = np.asarray(rows["height"].is_valid())
     timed = ~placed & np.asarray(rows["time"].is_valid())
     found = [AssertionFindings(UNKNOWN, "place_unseen", np.flatnonzero(~placed & ~timed))]
-    by_height = _by_height(rows, series, np.flatnonzero(placed))
+    by_height = _sort_by_height(rows, series, np.flatnonzero(placed))
     segment = height_segments(rows["height"])
     found.append(_fallen(rows, series, by_height, segment))
-    found.append(_fallen(rows, series, _by_time(rows, series, np.flatnonzero(timed)), np.zeros_like(segment)))
+    found.append(_fallen(rows, series, _sort_by_time(rows, series, np.flatnonzero(timed)), np.zeros_like(segment)))
     found.append(_two_values(rows, series, np.flatnonzero(placed & np.asarray(rows["position"].is_valid()))))
     groups = group_rows(series[by_height], segment[by_height])
     edges = np.stack((by_height[groups.starts], by_height[groups.starts + groups.counts - 1]), axis=1).reshape(-1)
@@ -47,7 +52,7 @@ def check_watermarks(watermarks: pa.Table, limit: int) -> PartialCheck:
 
 
 def compare_segment_ends(ends: pa.Table, limit: int) -> PartialCheck:
-    """Compare the last watermark of each segment (``ends`` of all buckets) with the first of the one after it."""
+    """Compare the last watermark of each segment with the first of the next one."""
     segment, side = height_segments(ends["height"]), ends["side"].to_numpy()
     series = _series(ends)
     order = stable_order(series.astype(np.uint64), segment, side)
@@ -58,7 +63,7 @@ def compare_segment_ends(ends: pa.Table, limit: int) -> PartialCheck:
 
 
 def _in_order(watermarks: pa.Table) -> pa.Table:
-    """Return the watermarks that count, by lane, chain and name, else as they stand."""
+    """Return the counted watermarks by lane, chain and name, stably."""
     series = _series(watermarks)
     about = [series, watermarks["value"].to_numpy()]
     seen = np.asarray(watermarks["height"].is_valid())
@@ -73,7 +78,7 @@ def _in_order(watermarks: pa.Table) -> pa.Table:
 
 
 def _series(rows: pa.Table) -> Array:
-    """Return a number for the lane, chain and name of each row; lanes ascend."""
+    """Assign numbers to the lane, chain and name of each row; lanes ascend."""
     keys: list[Array] = [number_lanes(rows)[1].astype(np.uint64), rank_names(rows["chain"]), rank_names(rows["name"])]
     order = stable_order(*keys)
     groups = group_rows(*(key[order] for key in keys))
@@ -82,9 +87,8 @@ def _series(rows: pa.Table) -> Array:
     return series
 
 
-def _by_height(rows: pa.Table, series: Array, chosen: Array) -> Array:
-    """Return ``chosen`` rows, which have a height, in order: of each height by position, or by value where a position
-    was not seen of one of them."""
+def _sort_by_height(rows: pa.Table, series: Array, chosen: Array) -> Array:
+    """Sort rows by height and position, or by value if a position at the height is unknown."""
     own = series[chosen].astype(np.uint64)
     height, position = (rows[name].fill_null(0).to_numpy()[chosen] for name in ("height", "position"))
     unseen = ~np.asarray(rows["position"].is_valid())[chosen]
@@ -97,7 +101,7 @@ def _by_height(rows: pa.Table, series: Array, chosen: Array) -> Array:
     return chosen[stable_order(own, height, position, rows["value"].to_numpy()[chosen])]
 
 
-def _by_time(rows: pa.Table, series: Array, chosen: Array) -> Array:
+def _sort_by_time(rows: pa.Table, series: Array, chosen: Array) -> Array:
     time = rows["time"].cast(pa.int64()).fill_null(0).to_numpy()[chosen]
     return chosen[
         stable_order(series[chosen].astype(np.uint64), order_preserving_times(time), rows["value"].to_numpy()[chosen])
@@ -111,7 +115,7 @@ def _fallen(rows: pa.Table, series: Array, order: Array, segment: U64) -> Assert
 
 
 def _found_fallen(rows: pa.Table, one: Array, other: Array) -> AssertionFindings:
-    """Return of which rows the value is lower than that of the row before them."""
+    """Return findings about values below that of the preceding row."""
     values = rows["value"].to_numpy()
     fell = values[other] < values[one]
     by = (values[one] - values[other])[fell]
@@ -119,7 +123,7 @@ def _found_fallen(rows: pa.Table, one: Array, other: Array) -> AssertionFindings
 
 
 def _two_values(rows: pa.Table, series: Array, chosen: Array) -> AssertionFindings:
-    """Return which rows say another value of one place than the row before them, in the order of values."""
+    """Return findings about different values at one position."""
     keys = [series[chosen].astype(np.uint64)]
     keys += [rows[name].fill_null(0).to_numpy()[chosen] for name in ("height", "position", "value")]
     order = stable_order(*keys)
@@ -131,9 +135,9 @@ def _two_values(rows: pa.Table, series: Array, chosen: Array) -> AssertionFindin
 
 
 def _named(rows: pa.Table) -> pa.Table:
-    """Return rows with the columns of findings: a watermark's value is their index, its name their event."""
+    """Return rows with columns of findings: the value as index, the name as event."""
     return rows.append_column("index", rows["value"]).append_column("event", rows["name"])
 
 
 WATERMARK_ENDS = WATERMARKS_SCHEMA.append(pa.field("side", pa.uint8()))
-"""Columns of the watermarks at the ends of segments: of each the first (``side`` 0) and the last."""
+"""Columns of watermarks at segment ends: the first (``side`` 0) and the last (1) of each."""

@@ -1,7 +1,7 @@
-"""Results of the buckets of a growing ledger. Only buckets whose rows changed are scanned again.
+"""Cached results of the buckets of a growing ledger.
 
-Other windows can change what some buckets show: these are scanned again a few rows at a time, until none is behind. A
-bucket that cannot be read counts as it was last read, and is tried again at longer and longer intervals.
+Only buckets with changed rows are re-scanned. Other windows may change some results: these buckets are re-scanned a few
+at a time until none is behind. An unreadable bucket keeps its last result, and is retried at growing intervals.
 """
 
 from __future__ import annotations
@@ -18,38 +18,55 @@ from causeway.ledger.store import Ledger
 
 MAX_RECHECK_ROWS = 2_000_000
 MAX_RECHECK_SHARE = 16
-"""Because of windows alone so many rows are scanned again at a time, or this part of all if that is more."""
+"""Rows re-scanned at a time due to windows alone: a maximum number, or this part of all if larger."""
 
 LONGEST_PAUSE = 64
-"""A bucket that cannot be read is tried again at every look, every second one, ... every so many."""
+"""Maximum number of audits between two retries of an unreadable bucket; the pause doubles."""
 
 Result = TypeVar("Result")
 
 Parallel = Callable[[Callable[[int], Result], Iterable[int]], list[tuple[int, Result | CausewayError]]]
-"""Does something for some buckets at once; returns of each the result, or the error with which it cannot be read."""
+"""Runs a function for some buckets in parallel; returns each result, or the read error."""
 
 
 def rows_digest(ledger: Ledger, bucket: int, tables: Iterable[str]) -> bytes:
-    """Return a digest of what the rows of a bucket depend on: its files, and its rows in files of all buckets; empty
-    if it has none. Raises ``LedgerDamaged``."""
+    """Return a digest of a bucket's input: its files, and its rows in files of all buckets.
+
+    Args:
+        ledger: The ledger.
+        bucket: Bucket number.
+        tables: Names of tables.
+
+    Returns:
+        The digest; empty if the bucket has no rows.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
+    """
     found = xxhash.xxh3_128()
-    some = False
+    is_nonempty = False
     for table in tables:
         own = [file.path for file in ledger.files(table, bucket) if file.bucket is not None]
         loose = ledger.loose(bucket, table)
-        some = some or bool(own) or loose is not None
+        is_nonempty = is_nonempty or bool(own) or loose is not None
         found.update(repr((table, own)).encode())
         if loose is not None:
-            # A row is its statement: who says it, in which file and row.
+            # The statement of a row (reporter, file and row) identifies it.
             for name in ("stated_by", "source_file", "source_row", "chain", "height", "message_id"):
                 found.update(repr(loose[name].to_pylist()).encode())
-    return found.digest() if some else b""
+    return found.digest() if is_nonempty else b""
 
 
 @dataclass
 class FailedBucket:
-    """A bucket that cannot be read, with the digest of its rows. It is tried again when ``left`` of ``pause`` looks
-    have passed."""
+    """An unreadable bucket.
+
+    Attributes:
+        digest: Digest of its rows.
+        text: The error.
+        pause: Number of audits between retries.
+        left: Number of audits until the next retry.
+    """
 
     digest: bytes
     text: str
@@ -59,8 +76,16 @@ class FailedBucket:
 
 @dataclass(frozen=True)
 class Scanned(Generic[Result]):
-    """The result of a bucket. ``stamp``: of the scan; ``serial``: of the windows; ``is_open``: whether other windows
-    could change it."""
+    """Cached result of a bucket.
+
+    Attributes:
+        digest: Digest of its rows.
+        stamp: Stamp of the scan.
+        serial: Serial number of the windows.
+        rows: Number of rows.
+        is_open: Other windows may change the result.
+        result: The result.
+    """
 
     digest: bytes
     stamp: int
@@ -72,33 +97,33 @@ class Scanned(Generic[Result]):
 
 @dataclass
 class IncrementalBuckets(Generic[Result]):
-    """Results of the buckets of a growing ledger.
+    """Cached results of the buckets of a growing ledger.
 
     Args:
-        tables: of which rows are scanned.
-        is_open: returns whether other windows could change a result.
+        tables: Names of the scanned tables.
+        is_open: Returns True if other windows may change a result.
     """
 
     tables: tuple[str, ...]
     is_open: Callable[[Result], bool]
     scanned: dict[int, Scanned[Result]] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
-    """How many rows the buckets have that are to be scanned."""
+    """Number of rows of the buckets to scan."""
     _failed: dict[int, FailedBucket] = field(default_factory=dict)
     _digests: dict[int, bytes] = field(default_factory=dict)
     _serial: int = 0
     _stamps: Iterator[int] = field(default_factory=itertools.count)
 
     def begin(self, ledger: Ledger, serial: int, changed: Callable[[Result], bool] = lambda _: False) -> None:
-        """Choose the buckets to scan: those with other rows, and some that other windows could change.
+        """Choose the buckets to scan: those with other rows, and some that other windows may change.
 
         Args:
-            ledger: as of a commit.
-            serial: of its windows.
-            changed: returns whether a result is outdated for another reason.
+            ledger: The ledger as of a commit.
+            serial: Serial number of its windows.
+            changed: Returns True if a result is outdated for another reason.
 
         Raises:
-            LedgerDamaged: a file with rows of all buckets cannot be read.
+            LedgerDamaged: A file with rows of all buckets is damaged.
         """
         self._serial, self.rows = serial, {}
         self._digests = {bucket: rows_digest(ledger, bucket, self.tables) for bucket in range(ledger.buckets)}
@@ -119,7 +144,7 @@ class IncrementalBuckets(Generic[Result]):
             self.rows[bucket] = sum(file.rows for table in self.tables for file in ledger.files(table, bucket))
 
     def run(self, parallel: Parallel[Result], scan: Callable[[int], Result]) -> None:
-        """Scan the chosen buckets, those with most rows first."""
+        """Scan the chosen buckets, the largest first."""
         for bucket, result in parallel(scan, sorted(self.rows, key=lambda bucket: (-self.rows[bucket], bucket))):
             if isinstance(result, CausewayError):
                 self.fail(bucket, result)
@@ -129,23 +154,23 @@ class IncrementalBuckets(Generic[Result]):
             self.scanned[bucket] = Scanned(digest, stamp, self._serial, rows, self.is_open(result), result)
 
     def fail(self, bucket: int, error: CausewayError) -> None:
-        """Record that a bucket cannot be read."""
+        """Record an unreadable bucket."""
         before = self._failed.get(bucket)
         pause = 1 if before is None else min(2 * before.pause, LONGEST_PAUSE)
         self._failed[bucket] = FailedBucket(self._digests.get(bucket, b""), str(error), pause, pause)
 
     def reopen(self) -> None:
-        """Determine of all buckets again whether other windows could change what they show."""
+        """Re-evaluate for all results if other windows may change them."""
         self.scanned = {
             bucket: replace(known, is_open=self.is_open(known.result)) for bucket, known in self.scanned.items()
         }
 
     def is_readable(self, bucket: int) -> bool:
-        """Return whether a bucket was read, and can still be."""
+        """Return True if a bucket was read and is still readable."""
         return bucket in self.scanned and bucket not in self._failed
 
     def behind(self) -> list[int]:
-        """Return the buckets that other windows could change, those with the oldest windows first."""
+        """Return the buckets that other windows may change, oldest windows first."""
         found = [
             (known.serial, bucket)
             for bucket, known in self.scanned.items()
@@ -154,11 +179,11 @@ class IncrementalBuckets(Generic[Result]):
         return [bucket for _, bucket in sorted(found)]
 
     def unread(self) -> dict[int, str]:
-        """Return the buckets that cannot be read, and why."""
+        """Return the error of each unreadable bucket."""
         return {bucket: failed.text for bucket, failed in sorted(self._failed.items())}
 
     def is_due(self) -> bool:
-        """Count a look; return whether there is something to scan though nothing is new."""
+        """Count an audit; return True if a scan is due without new commits."""
         for failed in self._failed.values():
             failed.left -= 1
         return any(failed.left <= 0 for failed in self._failed.values()) or bool(self.behind())

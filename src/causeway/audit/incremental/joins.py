@@ -1,6 +1,6 @@
-"""Joins across the buckets of a growing ledger (``audit.meeting``).
+"""Cross-bucket joins of a growing ledger (``passes.cross_bucket_join``).
 
-The records of requests and responses that a bucket gives are kept in a temporary file until its rows change.
+The request and response records of a bucket are cached in a temporary file until its rows change.
 """
 
 from __future__ import annotations
@@ -36,18 +36,24 @@ from causeway.ledger.stored_parts import bucket_parts
 from causeway.ledger.windows import Lane
 
 Parallel = Callable[[Callable[[int], Any], Iterable[int]], list[tuple[int, Any]]]
-"""Does something for some numbers at once; returns of each the result, or the error of a bucket."""
+"""Runs a function for some numbers in parallel; returns each result, or the error of a bucket."""
 
 SCHEMAS = {"requests": REQUESTS_SCHEMA, "responses": RESPONSES_SCHEMA}
 
 
 class BucketLost(CausewayError):
-    """A bucket that was read before can no longer be read."""
+    """A bucket read before is now unreadable."""
 
 
 class _Records(NamedTuple):
-    """The records of a bucket. ``stamp``: of its scan; ``serial``: of the windows; ``is_plain``: whether they can be
-    brought to other windows without its rows."""
+    """Records of a bucket.
+
+    Attributes:
+        stamp: Stamp of its scan.
+        serial: Serial number of the windows.
+        is_plain: The records can be updated to other windows without the bucket's rows.
+        tables: Records by kind.
+    """
 
     stamp: int
     serial: int
@@ -57,7 +63,7 @@ class _Records(NamedTuple):
 
 @dataclass
 class _Named:
-    """Rows of a bucket that findings named, and their places, ascending."""
+    """Cached named rows of a bucket, and their positions, ascending."""
 
     stamp: int
     places: Ints
@@ -65,11 +71,14 @@ class _Named:
 
 
 class IncrementalJoins:
-    """Joins rows of different buckets of a growing ledger. ``asking``: the lanes of requests.
+    """Joins rows of different buckets of a growing ledger.
 
     Args:
-        buckets: what the buckets show.
-        parallel: does something for some buckets or parts at once.
+        buckets: Results of the buckets.
+        parallel: Runs a function for buckets or parts in parallel.
+
+    Attributes:
+        asking: Lanes of requests.
     """
 
     def __init__(self, buckets: IncrementalBuckets[list[RunResult]], parallel: Parallel) -> None:
@@ -84,7 +93,7 @@ class IncrementalJoins:
         self._folder = tempfile.TemporaryDirectory(prefix="causeway-audit-")
 
     def begin(self, ledger: Ledger, serial: int) -> None:
-        """Join rows of a ledger from now on. ``serial``: of its windows."""
+        """Set the ledger and the serial number of its windows."""
         self._ledger, self._serial = ledger, serial
 
     def close(self) -> None:
@@ -93,7 +102,7 @@ class IncrementalJoins:
         self._folder.cleanup()
 
     def met(self, meeting: JoinPlan) -> list[JoinResult]:
-        """Return what the parts show. Raises ``BucketLost``."""
+        """Return the results of all parts. Raises ``BucketLost``."""
         runs = {bucket: each for bucket, each in meeting.runs.items() if self._buckets.is_readable(bucket)}
         meeting, flights = replace(meeting, runs=runs), replace(meeting, runs=runs, answering=None)
         answering = meeting.answering
@@ -104,12 +113,12 @@ class IncrementalJoins:
                 self._lanes.setdefault(lane, len(self._lanes))
             self.asking = answering.asking
         self._records = {bucket: each for bucket, each in self._records.items() if bucket in runs}
-        # Numbers of lanes are in the order of their names: of what came at one place the first one counts.
+        # Lane numbers must follow the order of names: of records at one position the first one counts.
         numbers = {lane: number for number, lane in enumerate(meeting.lanes)}
         places = np.array([*(numbers.get(lane, -1) for lane in self._lanes), -1], np.int32)
-        with PendingPieces() as waiting:
+        with PendingPieces() as pending:
 
-            def give(bucket: int) -> None:
+            def add_pieces(bucket: int) -> None:
                 pieces: list[Iterable[JoinPiece]] = []
                 if answering is not None:
                     for kind, records in self._records_in(bucket, meeting, answering).items():
@@ -120,13 +129,13 @@ class IncrementalJoins:
                     pieces.append(flights.pieces(bucket, bucket_parts(self._opened(), bucket)))
                 for each in pieces:
                     for piece in each:
-                        waiting.add(piece)
+                        pending.add(piece)
 
-            self._all(give, runs)
-            return [met for _, met in self._parallel(lambda part: meeting.met(waiting.of(part)), range(meeting.parts))]
+            self._all(add_pieces, runs)
+            return [met for _, met in self._parallel(lambda part: meeting.met(pending.of(part)), range(meeting.parts))]
 
     def rows(self, wanted: Mapping[int, Ints]) -> Mapping[int, pa.Table]:
-        """Return rows of buckets (``NAMED``) by their places, ascending. Raises ``BucketLost``."""
+        """Return rows of buckets (``NAMED``) at ascending positions. Raises ``BucketLost``."""
 
         def read(bucket: int) -> pa.Table:
             stamp, places = self._buckets.scanned[bucket].stamp, wanted[bucket]
@@ -139,7 +148,7 @@ class IncrementalJoins:
         return dict(self._all(read, [*wanted]))
 
     def _records_in(self, bucket: int, meeting: JoinPlan, answering: ReplyContext) -> dict[str, pa.Table]:
-        """Return the records of a bucket, as they are with the windows that there are."""
+        """Return the records of a bucket, updated to the current windows."""
         stamp, known = self._buckets.scanned[bucket].stamp, self._records.get(bucket)
         if known is None or known.stamp != stamp or (known.serial != self._serial and not known.is_plain):
             state = replace(answering, lanes=self._lanes)
@@ -149,7 +158,9 @@ class IncrementalJoins:
                 is_plain = is_plain and _is_plain(own)
                 for kind, table in reply_records(own, rows, bucket, state):
                     found[kind].append(_needed(table) if kind == "requests" else table)
-            tables = {kind: self._stored(f"{bucket}-{kind}", pa.concat_tables(each)) for kind, each in found.items()}
+            tables = {
+                kind: self._memory_map(f"{bucket}-{kind}", pa.concat_tables(each)) for kind, each in found.items()
+            }
             known = self._records[bucket] = _Records(stamp, self._serial, is_plain, tables)
         if known.serial == self._serial:
             return known.tables
@@ -157,12 +168,12 @@ class IncrementalJoins:
         records = update_reply_windows(requests, responses, [*self._lanes], self._callers, meeting.known.windows)
         return dict(zip(SCHEMAS, records, strict=True))
 
-    def _stored(self, name: str, table: pa.Table) -> pa.Table:
-        """Return a table as it lies in a temporary file, whose pages the system may drop."""
+    def _memory_map(self, name: str, table: pa.Table) -> pa.Table:
+        """Store a table in a temporary file and memory-map it."""
         path = f"{self._folder.name}/{name}.arrow"
         with open(f"{path}.new", "wb") as file, pa.ipc.new_file(file, table.schema) as sink:
             sink.write_table(table.combine_chunks())
-        os.replace(f"{path}.new", path)  # what was there is still mapped
+        os.replace(f"{path}.new", path)  # the previous file is still mapped
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
     def _opened(self) -> Ledger:
@@ -179,13 +190,13 @@ class IncrementalJoins:
 
 
 def _needed(requests: pa.Table) -> pa.Table:
-    """Return requests but for those that nothing can name, and of which nothing is found."""
+    """Drop requests without a caller and without a finding."""
     idle = (requests["caller"].to_numpy() < 0) & ((requests["outcome"].to_numpy() & 15) == NO_FINDING)
     return requests.filter(pa.array(~idle))
 
 
 def _is_plain(own: BucketMessages) -> bool:
-    """Return whether all requests say that the source of their lane is the chain that sent them."""
+    """Return True if all requests were sent by the source of their lane."""
     columns = own.columns
     rows = own.first(LedgerEvent.SENT)
     rows = rows[rows >= 0]

@@ -1,10 +1,10 @@
-"""A ledger as it grows: of a stored one its next commits, of a lake that Causeway runs the heights that are new.
+"""Incremental audit of a growing ledger or lake.
 
-The incremental audit of a growing ledger: buckets whose rows changed are audited again, by the batch audit's passes.
+The ledger of a lake is derived height by height.
 
-What a bucket shows is kept until its rows change (``incremental_buckets``). Beside its rows only windows and promises
-are known: other promises change everything, but windows only tell "violated" from "unknown" where something is missing.
-So a bucket in which nothing is missing stays as it is when windows grow, and the others are scanned again a few at a
+Results of a bucket are cached until its rows change (``incremental.buckets``). Besides its rows a result depends on
+windows and guarantees. Other guarantees change everything; windows only decide between "violated" and "unknown" where
+something is missing. So a complete bucket stays valid when windows grow, and the others are re-scanned, a few at a
 time.
 """
 
@@ -31,7 +31,7 @@ from causeway.audit.incremental.joins import BucketLost, IncrementalJoins
 from causeway.audit.lane_context import UNDECIDED, UNDECIDED_PAID, LaneContext
 from causeway.audit.passes.bucket_pass import PassLimits, RunResult, check_bucket
 from causeway.audit.passes.results import ChainAssertions, check_chain_assertions
-from causeway.audit.stored import STATED
+from causeway.audit.stored import ASSERTION_TABLES
 from causeway.ledger.commits import LedgerDamaged, commits_of, read_commit
 from causeway.ledger.lake.derivation import DeriveProgress
 from causeway.ledger.lake.ingest import ingest_lake, is_lake
@@ -46,36 +46,54 @@ from causeway.storage.lake import Lake
 __all__ = ["NAMED_FINDINGS", "LedgerTail", "LedgerWatch", "Stopped", "WatchResult", "tail_ledger"]
 
 _COMMITS = 1_000
-"""After so many commits the ledger is read from its last checkpoint anew."""
+"""Maximum number of commits since a checkpoint before the ledger is reopened."""
 
 
 class LedgerTail(Protocol):
-    """A ledger of which more is read each time that it is asked. ``height``: the last one of a lake that it has; None:
-    it is none of a lake, or has none yet."""
+    """A growing ledger.
+
+    Attributes:
+        height: Last ingested height of a lake; None for a stored ledger, or before the first height.
+    """
 
     height: int | None
 
     def newest(self, progress: DeriveProgress | None = None) -> Ledger:
-        """Return the ledger as it is now; the same object where nothing is new, which one listing tells.
+        """Return the current ledger; the same object if nothing is new, at the cost of one listing.
 
-        ``progress``: is told of heights of a lake that are derived. Raises ``CausewayError``, ``OSError``; what was
-        read before stays, and it may be asked again.
+        Args:
+            progress: Called with the progress of derived heights.
+
+        Raises:
+            CausewayError: The ledger or lake is unreadable. Earlier state stays, and a retry is possible.
+            OSError: The storage is unreachable. Earlier state stays, and a retry is possible.
         """
         ...
 
     def close(self) -> None:
-        """Remove what was made for it."""
+        """Remove temporary files."""
         ...
 
 
 def tail_ledger(uri: str) -> LedgerTail:
-    """Return what follows the ledger, or the lake, at a path or URI. Raises ``InvalidInput`` where there is none,
-    ``LedgerDamaged``, ``LakeError``."""
-    return _Heights(uri) if is_lake(uri) else _Commits(uri)
+    """Follow the ledger or lake at a path or URI.
+
+    Args:
+        uri: Path or URI.
+
+    Returns:
+        The growing ledger.
+
+    Raises:
+        InvalidInput: There is neither a ledger nor a lake.
+        LedgerDamaged: The ledger is damaged.
+        LakeError: The lake is unreadable.
+    """
+    return _LakeTail(uri) if is_lake(uri) else _StoredTail(uri)
 
 
-class _Commits:
-    """A stored ledger."""
+class _StoredTail:
+    """A stored ledger that receives commits."""
 
     height: int | None
 
@@ -85,7 +103,7 @@ class _Commits:
         self.height = None
 
     def newest(self, progress: DeriveProgress | None = None) -> Ledger:
-        """Return the ledger with the commits that are there now."""
+        """Return the ledger with the present commits."""
         last = max(commits_of(self._ledger.storage).numbers(), default=-1)
         if last == self._ledger.number and (last < 0 or self._is_last(last)):
             return self._ledger
@@ -93,15 +111,17 @@ class _Commits:
         return self._ledger
 
     def _is_last(self, number: int) -> bool:
-        """Return whether the last commit is still the same one; else another ledger is there now."""
+        """Return True if the last commit is unchanged; otherwise the ledger was replaced."""
         try:
             return read_commit(self._ledger.storage, number).digest == self._ledger.last
         except FileNotFoundError:
             return False
 
     def _later(self, last: int) -> Ledger | None:
-        """Return the ledger as of a later commit; None where it is to be opened anew: its manifests were removed
-        since, another ledger is there now, or there are many commits since the last checkpoint that is known."""
+        """Return the ledger as of a later commit, or None if it must be reopened.
+
+        Reasons are removed manifests, a replaced ledger, or many commits since the known checkpoint.
+        """
         ledger = self._ledger
         if last <= ledger.number or last - ledger.checkpoint > _COMMITS:
             return None
@@ -113,18 +133,18 @@ class _Commits:
         return ledger
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Do nothing: there are no temporary files."""
 
 
-class _Heights:
-    """A lake that Causeway runs, or ran, whose ledger is derived into a temporary folder."""
+class _LakeTail:
+    """A lake whose ledger is derived into a temporary folder."""
 
     def __init__(self, uri: str) -> None:
         self._lake = Lake.at(uri)
         self._stack = ExitStack()
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._stack.close()
         self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="causeway-ledger-"))
         self._ledger: Ledger | None = None
@@ -132,37 +152,38 @@ class _Heights:
         self._identity = Lake.at(self._lake.storage.uri).with_identity().identity
 
     def newest(self, progress: DeriveProgress | None = None) -> Ledger:
-        """Return the ledger with the heights that are committed now."""
+        """Return the ledger with the committed heights."""
         lake = Lake.at(self._lake.storage.uri)
         height, known = lake.last_height(), -1 if self.height is None else self.height
         other = height < known or lake.with_identity().identity != self._identity
         if self._ledger is not None and height == known and not other:
             return self._ledger
         if other:
-            self._begin()
-        taken = ingest_lake(lake.storage.uri, self._folder, progress=progress)
-        if self._ledger is None or taken.commit is not None:
-            # Nobody else reads it, so what was merged goes at once.
+            self._reset()
+        ingested = ingest_lake(lake.storage.uri, self._folder, progress=progress)
+        if self._ledger is None or ingested.commit is not None:
+            # There are no other readers, so merged files are removed at once.
             self._ledger = maintain_ledger(open_ledger(self._folder), kept=0.0)
-        end = taken.first + taken.heights
+        end = ingested.first + ingested.heights
         self.height = end - 1 if end else None
         return self._ledger
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Remove the temporary folder."""
         self._stack.close()
 
 
 NAMED_FINDINGS = 100
-"""So many findings of one lane, check and reason are named, unless asked otherwise: all are counted."""
+"""Default maximum number of named findings of one lane, check and reason; all are counted."""
 
 CROSS_BUCKET_CHECKS = (
     *(("answers", "unanswered"), ("answers_without_request", "no_request")),
     ("conservation", "more_came_than_left"),
 )
-"""What is violated because of rows that may be in another bucket: unknown, while one cannot be read."""
+"""Violations that depend on rows of another bucket: unknown while a bucket is unreadable."""
 
 ROW_CHECKS = ("causality", "causal_order", "finality", "order")
+"""Checks that are independent of windows."""
 LOCAL_ROW_CHECKS = (
     *("content_differs", "content_unseen", "number_reused", "timed_out_and_received", "timeout_observed_and_received"),
     *("wrong_chain", "wrong_source", "redundant_relay", "partial_receipt", "dropped", "dropped_as_declared"),
@@ -173,7 +194,7 @@ LOCAL_ROW_CHECKS = (
     *("asset_differs", "more_received", "more_paid", "received_and_refunded", "amount_unseen"),
     *("time_unseen", "place_unseen", "index_unseen", UNDECIDED, UNDECIDED_PAID),
 )
-"""Checks and reasons in which windows have no part, and what is decided when all buckets were seen."""
+"""Reasons that are independent of windows, and those decided after all buckets."""
 
 _THREADS = 8
 _TRIES = 4
@@ -184,16 +205,22 @@ WatchedFigures = TypeVar("WatchedFigures")
 
 
 class Stopped(CausewayError):
-    """A look was told to stop."""
+    """An audit was stopped on request."""
 
 
 @dataclass(frozen=True)
 class WatchResult:
-    """What a look shows.
+    """Result of one incremental audit.
 
-    ``audit``: as of the commit number ``commit``, of a lake the height ``height``; ``observed``: the windows that the
-    input covers; ``promises``: what lanes promise; ``unread``: buckets that cannot be read, and why; ``behind``: how
-    many buckets are judged with earlier windows; ``counts``: of the ledger, such as ``quarantined``.
+    Attributes:
+        commit: Number of the audited commit.
+        height: Height of the lake, or None.
+        audit: Result of the audit.
+        observed: Windows that the input covers.
+        promises: Guarantees of lanes.
+        unread: Error text of each unreadable bucket.
+        behind: Number of buckets whose result uses earlier windows.
+        counts: Counts of the ledger, such as ``quarantined``.
     """
 
     commit: int
@@ -207,16 +234,17 @@ class WatchResult:
 
 
 class LedgerWatch:
-    """A ledger, or a lake that Causeway runs, looked at again and again.
+    """Incremental audit of a ledger or lake.
 
     Args:
-        uri: where it is.
-        limit: how many findings of one lane, check and reason are named.
-        stop: set by whoever wants a look to end.
+        uri: Path or URI.
+        limit: Maximum number of named findings of one lane, check and reason.
+        stop: Set by another thread to end an audit.
 
     Raises:
-        InvalidInput: there is none.
-        LedgerDamaged, LakeError: it cannot be opened.
+        InvalidInput: There is neither a ledger nor a lake.
+        LedgerDamaged: The ledger is damaged.
+        LakeError: The lake is unreadable.
     """
 
     def __init__(self, uri: str, limit: int = NAMED_FINDINGS, stop: Flag | None = None) -> None:
@@ -234,31 +262,38 @@ class LedgerWatch:
         )
         self._joins = IncrementalJoins(self._rows, self._parallel)
         self._asking = self._joins.asking
-        self._stated = IncrementalBuckets[tuple[ChainAssertions, bool]](STATED, lambda result: result[1])
+        self._stated = IncrementalBuckets[tuple[ChainAssertions, bool]](ASSERTION_TABLES, lambda result: result[1])
         self._again: dict[tuple[int, int], tuple[Any, RunResult]] = {}
 
     def look(self, deriving: WatchProgress | None = None, checking: WatchProgress | None = None) -> WatchResult | None:
-        """Return what the ledger shows now, None if nothing is new: that costs one listing.
+        """Audit the current ledger; return None, at the cost of one listing, if nothing is new.
 
-        ``deriving``: is told how many heights of a lake are derived, ``checking``: how many rows are looked at; and of
-        how many. Raises ``Stopped``, ``InvalidInput``, ``LedgerDamaged``, ``LakeError``, ``OSError``; what was seen
-        before stays, and the next look goes on from there.
+        Args:
+            deriving: Called with the number of derived heights, and their total.
+            checking: Called with the number of checked rows, and their total.
+
+        Raises:
+            Stopped: The audit was stopped. Earlier state stays.
+            InvalidInput: The ledger is unreadable. Earlier state stays.
+            LedgerDamaged: The ledger is damaged. Earlier state stays.
+            LakeError: The lake is unreadable. Earlier state stays.
+            OSError: The storage is unreachable. Earlier state stays.
         """
-        waits, deriving = self._rows.is_due() | self._stated.is_due(), self._until_stopped(deriving)
-        for tried in range(_TRIES):
+        due, deriving = self._rows.is_due() | self._stated.is_due(), self._until_stopped(deriving)
+        for attempt in range(_TRIES):
             ledger = self._following.newest(deriving)
-            if ledger is self._ledger and not waits:
+            if ledger is self._ledger and not due:
                 return None
             try:
-                watched = self._watched(ledger, checking)
+                watched = self._audit(ledger, checking)
             except BucketLost:
-                # It was damaged since it was read first, and from now on counts among those that cannot be read.
-                if tried == _TRIES - 1:
+                # The bucket was damaged after its first scan; now it counts as unreadable.
+                if attempt == _TRIES - 1:
                     raise
                 continue
             except (LedgerDamaged, InvalidInput):
-                # What all buckets need cannot be read: because files were merged meanwhile?
-                if tried == _TRIES - 1 or self._following.newest(deriving) is ledger:
+                # A common table is unreadable, perhaps because files were merged meanwhile.
+                if attempt == _TRIES - 1 or self._following.newest(deriving) is ledger:
                     raise
                 continue
             if not watched.unread or self._following.newest(deriving) is ledger:
@@ -268,11 +303,11 @@ class LedgerWatch:
 
     @property
     def ledger(self) -> Ledger | None:
-        """Return the ledger as of the last look that showed something, None before it."""
+        """Ledger of the last audit, or None."""
         return self._ledger
 
     def close(self) -> None:
-        """Remove what was made for it."""
+        """Remove temporary files."""
         self._following.close()
         self._joins.close()
 
@@ -283,15 +318,15 @@ class LedgerWatch:
         self.close()
 
     def _until_stopped(self, progress: WatchProgress | None) -> WatchProgress:
-        def told(done: int, of: int) -> None:
+        def check_stop(done: int, of: int) -> None:
             if self._stop.is_set():
                 raise Stopped("stopped")
             if progress is not None:
                 progress(done, of)
 
-        return told
+        return check_stop
 
-    def _watched(self, ledger: Ledger, progress: WatchProgress | None) -> WatchResult:
+    def _audit(self, ledger: Ledger, progress: WatchProgress | None) -> WatchResult:
         observed, promises = ledger.table("observed"), ledger.table("promises")
         before, every = self._promises, False
         if not promises.equals(self._promised):
@@ -315,7 +350,7 @@ class LedgerWatch:
         self._rows.begin(ledger, self._serial, changed)
         self._stated.begin(ledger, self._serial)
         self._joins.begin(ledger, self._serial)
-        told = _Told(progress, sum(self._rows.rows.values()))
+        progress_counter = _ProgressCounter(progress, sum(self._rows.rows.values()))
 
         def scan(
             bucket: int, known: LaneContext, before: dict[PieceKey, PrecedingPositions], only: set[int] | None
@@ -323,38 +358,38 @@ class LedgerWatch:
             value = bucket_value(ledger, bucket)
             return check_bucket(bucket_parts(ledger, bucket), known, before, self._limit, only, value)
 
-        def look(
+        def check_buckets(
             known: LaneContext, before: dict[PieceKey, PrecedingPositions], only: RunResults | None
         ) -> Mapping[tuple[int, int], RunResult]:
             if only is not None:
-                return self._second_look(known, before, only, scan)
+                return self._second_pass(known, before, only, scan)
 
             def first(bucket: int) -> list[RunResult]:
                 found = scan(bucket, known, {}, None)
-                told.add(self._rows.rows[bucket])
+                progress_counter.add(self._rows.rows[bucket])
                 return found
 
             self._rows.run(self._parallel, first)
             return self._limited()
 
-        def look_at_chains(windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
+        def check_chains(windows: ObservedWindowTable) -> Iterable[ChainAssertions]:
             def check(bucket: int) -> tuple[ChainAssertions, bool]:
-                headers, watermarks = (ledger.rows(bucket, table=table) for table in STATED)
+                headers, watermarks = (ledger.rows(bucket, table=table) for table in ASSERTION_TABLES)
                 return check_chain_assertions(headers, watermarks, windows, self._limit), has_gaps(headers)
 
             self._stated.run(self._parallel, check)
             return [known.result[0] for _, known in sorted(self._stated.scanned.items())]
 
-        audit = audit_with(look, observed, promises, self._limit, look_at_chains, self._joins, end)
+        audit = audit_with(check_buckets, observed, promises, self._limit, check_chains, self._joins, end)
         unread = {**self._stated.unread(), **self._rows.unread()}
         behind = len({*self._rows.behind(), *self._stated.behind()})
-        found = _careful(audit) if unread else audit
+        found = _downgrade_cross_bucket(audit) if unread else audit
         return WatchResult(
             ledger.number, self._following.height, found, observed, promises, unread, behind, dict(ledger.counts)
         )
 
     def _limited(self) -> dict[tuple[int, int], RunResult]:
-        """Return what all runs show, within the limits of what they keep together."""
+        """Return the results of all runs, within the common limits of ``PassLimits``."""
         limits, runs = PassLimits(), dict[tuple[int, int], RunResult]()
         for bucket, known in sorted(self._rows.scanned.items()):
             for number, passed in enumerate(known.result):
@@ -365,11 +400,11 @@ class LedgerWatch:
         return runs
 
     def _is_open(self, run: RunResult) -> bool:
-        """Return whether windows could change what a run shows: something in it is missing, or not over."""
+        """Return True if windows could change a result: something is missing or pending."""
         names = ("check", "reason", *LANE)
         for check, reason, *lane in zip(*(run.counts[name].to_pylist() for name in names), strict=True):
-            # Of requests that are answered over lanes that is judged where they meet their responses.
-            if _of_windows(check, reason) and (check != "answers" or tuple(lane) not in self._joins.asking):
+            # Requests with answers on other lanes are checked in the join with their responses.
+            if _depends_on_windows(check, reason) and (check != "answers" or tuple(lane) not in self._joins.asking):
                 return True
         if run.asks:
             return True
@@ -377,24 +412,24 @@ class LedgerWatch:
         lanes = _lanes_of(run)
         return any("capacity" in self._promises.of(lanes[at]) for at in waiting.tolist())
 
-    def _second_look(
+    def _second_pass(
         self,
         known: LaneContext,
         before: dict[PieceKey, PrecedingPositions],
         only: RunResults,
         scan: Callable[[int, LaneContext, dict[PieceKey, PrecedingPositions], set[int] | None], list[RunResult]],
     ) -> dict[tuple[int, int], RunResult]:
-        """Scan runs again that ask for it, but for those of which nothing is new since they were."""
+        """Re-check runs that need context, unless their input is unchanged since."""
         keys: dict[tuple[int, int], Any] = {}
         for bucket, numbers in only.items():
             first = self._rows.scanned[bucket]
             for number in numbers:
                 passed = first.result[number]
-                # What is beside the messages of a bucket may be of any lane.
+                # Movements outside of the bucket's messages may belong to any lane.
                 lanes = _lanes_of(passed) or sorted(known.sent, key=repr)
                 places = tuple((key, before[key]) for key in _pieces_of(passed) if key in before)
                 keys[bucket, number] = (first.stamp, known.second_pass_input(lanes), places)
-        self._again = {at: kept for at, kept in self._again.items() if at in keys and kept[0] == keys[at]}
+        self._again = {at: cached for at, cached in self._again.items() if at in keys and cached[0] == keys[at]}
         missing: dict[int, set[int]] = {}
         for bucket, number in keys.keys() - self._again.keys():
             if self._rows.is_readable(bucket):
@@ -409,25 +444,25 @@ class LedgerWatch:
         return {at: each for at, (_, each) in self._again.items()}
 
     def _parallel(
-        self, judge: Callable[[int], WatchedFigures], buckets: Iterable[int]
+        self, compute: Callable[[int], WatchedFigures], buckets: Iterable[int]
     ) -> list[tuple[int, WatchedFigures | CausewayError]]:
-        """Return what buckets show, some looked at at once, or the error with which one cannot be read."""
+        """Return the result of each bucket, computed in parallel, or its read error."""
 
-        def one(bucket: int) -> WatchedFigures | CausewayError:
+        def check(bucket: int) -> WatchedFigures | CausewayError:
             if self._stop.is_set():
                 raise Stopped("stopped")
             try:
-                return judge(bucket)
+                return compute(bucket)
             except (LedgerDamaged, InvalidInput) as error:
                 return error
 
         numbers = [*buckets]
         with ThreadPoolExecutor(min(available_cores(), _THREADS), "causeway-audit") as threads:
-            return [*zip(numbers, threads.map(one, numbers), strict=True)]
+            return [*zip(numbers, threads.map(check, numbers), strict=True)]
 
 
-class _Told:
-    """How far a look is."""
+class _ProgressCounter:
+    """Progress of an audit."""
 
     def __init__(self, progress: WatchProgress | None, total: int) -> None:
         self._progress, self._total, self._done = progress, total, 0
@@ -439,22 +474,22 @@ class _Told:
             self._progress(min(self._done, self._total), self._total)
 
 
-def _of_windows(check: str, reason: str) -> bool:
-    """Return whether windows may have a part in a finding."""
+def _depends_on_windows(check: str, reason: str) -> bool:
+    """Return True if a finding may depend on windows."""
     return check not in ROW_CHECKS and reason not in LOCAL_ROW_CHECKS and not reason.endswith("_again")
 
 
-def _careful(audit: AuditResult) -> AuditResult:
-    """Return an audit in which nothing is violated because of rows that may be in a bucket that cannot be read."""
+def _downgrade_cross_bucket(audit: AuditResult) -> AuditResult:
+    """Downgrade violations that may be due to an unreadable bucket to "unknown"."""
     checks = dict(audit.checks)
     for name, reason in CROSS_BUCKET_CHECKS:
         check = checks[name]
         count = check.reasons.get((VIOLATED, reason), 0)
         if count:
-            reasons = {key: many for key, many in check.reasons.items() if key != (VIOLATED, reason)}
+            reasons = {key: number for key, number in check.reasons.items() if key != (VIOLATED, reason)}
             reasons[UNKNOWN, reason] = reasons.get((UNKNOWN, reason), 0) + count
-            left, known = check.violated - count, check.unknown + count
-            checks[name] = replace(check, violated=left, unknown=known, reasons=reasons, first=None, worst=None)
+            violated, known = check.violated - count, check.unknown + count
+            checks[name] = replace(check, violated=violated, unknown=known, reasons=reasons, first=None, worst=None)
     return replace(audit, checks=checks)
 
 

@@ -1,1 +1,1 @@
-"""Passes over ledger buckets, and the join of their results."""
+"""Passes over ledger buckets, and the merge of their results."""

@@ -1,5 +1,7 @@
-"""The pass over one bucket: from its sorted rows, a run of messages at a time, to what they show, as tables that are
-put together with others'."""
+"""The pass over one bucket: check one run of messages at a time.
+
+A run gives tables that merge with those of other runs.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +55,14 @@ from causeway.ledger.parts import READ_COLUMNS, BucketPart, MessageRun, TablePar
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, LedgerEvent
 
 LIMIT = 10_000
-"""So many findings of one lane, check and reason are named, from the first on, and as many of the worst."""
+"""Default maximum number of first and of worst named findings of one lane, check and reason."""
 
 PENDING_COLUMNS = 1_000
-"""So many rows of one lane, check and run that can be judged when all buckets were seen are kept until then; a run that
-has more is looked at again."""
+"""Maximum number of undecided rows of one lane, check and run that wait until all buckets are read. A run with more is
+checked again."""
 
-MESSAGE_CHECKS_BY_KIND = (*LANE, "index", "message_id")
-ROW_CHECKS = ("event", "chain", "height", "time", "transaction", "detail", "stated_by", "source_file", "source_row")
+MESSAGE_COLUMNS = (*LANE, "index", "message_id")
+EVENT_COLUMNS = ("event", "chain", "height", "time", "transaction", "detail", "stated_by", "source_file", "source_row")
 
 FIGURES = (
     *("messages", "sent", "received", "acknowledged", "matched", "open", "unacknowledged"),
@@ -70,13 +72,13 @@ FIGURES = (
 """Figures of a lane."""
 
 OLDEST = ("oldest_open", "oldest_unacknowledged")
-"""When the first message of a lane was sent that is open, or not acknowledged, of those whose sending has a time."""
+"""Send time of the first open and the first unacknowledged message of a lane, where known."""
 
 TALLIES = (
     *("rows", "without_index", "unnamed", "without_height", "without_time", "without_content", "without_amount"),
     *("sent_or_received", "sent_or_received_without_content"),
 )
-"""What is counted of each side of a lane (``lane_loops.tally``)."""
+"""Counts of each side of a lane (``lane_loops.tally_rows``)."""
 
 SIDES = ("source", "destination", "elsewhere")
 
@@ -85,13 +87,26 @@ RunKey = TypeVar("RunKey")
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run shows. ``findings``: as ``VIOLATIONS_SCHEMA`` without ``example``; ``counts``: how many there are
-    of a check, verdict, reason and lane; ``examined``: messages of a check and lane; ``lanes``: ``FIGURES`` and
-    ``OLDEST``; ``sides``: ``TALLIES`` and extents; ``sums``: of value, as hexadecimal words; ``pieces``: see ``Along``.
-    ``crowds``: see ``back_pressure``; ``replies``: see ``answering``; ``fees``: see ``value``; ``abroad``: see
-    ``backing``; ``numbers``: see ``numbering``; ``links``: see ``causal_links``; ``carried``: see ``carrying``;
-    ``reached``: see ``reached``. ``waits``: whether time-outs wait for ``reached`` of all runs; ``asks``: whether
-    something can be judged only in a second look, when all buckets were seen.
+    """Result of one run.
+
+    Attributes:
+        findings: Findings, as ``VIOLATIONS_SCHEMA`` without ``example``.
+        counts: Number of findings by check, verdict, reason and lane.
+        examined: Number of messages by check and lane.
+        lanes: ``FIGURES`` and ``OLDEST`` by lane.
+        sides: ``TALLIES`` and extents by lane and side.
+        sums: Amounts by lane and asset, as words.
+        pieces: Summary of each piece of a lane (``LaneScan.summary``).
+        crowds: Dense ranges (``back_pressure.find_dense_ranges``).
+        replies: Chains with responses (``replies.find_calling_chains``).
+        fees: Payments (``payments``).
+        abroad: Asset backing (``asset_backing``).
+        numbers: Sent indices of candidate groups (``lane_order.sent_indices``).
+        links: Causal links (``causal_links``).
+        carried: Continued messages (``delivery.find_continuations``).
+        reached: Heights of destinations (``delivery.find_reached_heights``).
+        waits: Time-outs depend on ``reached`` of all runs.
+        asks: A finding needs a second pass, after all buckets.
     """
 
     findings: pa.Table
@@ -114,9 +129,9 @@ class RunResult:
 
 
 class PassLimits:
-    """Bounds the causal links, the names of continued messages and the heights that the runs of a ledger keep together.
+    """Bounds on the causal links, continued names and heights of all runs of a ledger together.
 
-    If there are more than the audit compares, all runs lose them.
+    Above the bounds of the audit, all runs lose them.
     """
 
     def __init__(self) -> None:
@@ -132,7 +147,7 @@ class PassLimits:
 
 
 def _row_of_nulls(table: pa.Table) -> pa.Table:
-    """Return one row of nulls in the place of rows, nothing in the place of none."""
+    """Return one row of nulls in place of any rows, none in place of none."""
     return pa.table([pa.nulls(min(table.num_rows, 1), field.type) for field in table.schema], table.schema)
 
 
@@ -141,7 +156,7 @@ _LIMITED: dict[str, tuple[Callable[[pa.Table], int], Callable[[int], bool], Call
     "carried": (attrgetter("num_rows"), are_too_many_names, _row_of_nulls),
     "reached": (attrgetter("num_rows"), are_too_many_heights, _row_of_nulls),
 }
-"""By table of ``Passed``: how many entries it has, whether so many are too many, and the table without them."""
+"""By table of ``RunResult``: its number of entries, the test for too many, and the reduced table."""
 
 
 def check_bucket(
@@ -152,40 +167,51 @@ def check_bucket(
     only: Collection[int] | None = None,
     value: pa.Table | None = None,
 ) -> list[RunResult]:
-    """Check one bucket, and return what each run of its messages (``parts.runs_of``) shows, and after them what its
-    movements of value show beside, if there are any.
+    """Check one bucket.
 
     Args:
-        bucket: rows of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that it has any of. In parts,
-            of which one at a time is in memory, or a whole table.
-        known: windows and promises; in a second look also what each lane sent.
-        before: in a second look, the places before pieces.
-        limit: how many findings of a lane and reason are named.
-        only: in a second look, the numbers of the runs that are looked at; the result has these alone.
-        value: movements of the bucket (``VALUE_SCHEMA``), in any order.
+        bucket: Rows of a ledger (``LEDGER_SCHEMA``) in its order, complete for each message: a table, or parts held in
+            memory one at a time.
+        known: Windows and guarantees; in a second pass also the sendings of each lane.
+        before: Positions before pieces, in a second pass.
+        limit: Maximum number of named findings of a lane and reason.
+        only: Numbers of the runs to check, in a second pass.
+        value: Movements of the bucket (``VALUE_SCHEMA``), in any order.
+
+    Returns:
+        The result of each run (``parts.split_runs``), and at the end that of movements outside of runs, if any.
 
     Raises:
-        InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
+        InvalidInput: An event or kind is unknown, or rows are out of ledger order.
     """
     parts = split_table(bucket) if isinstance(bucket, pa.Table) else bucket
     paid = None if value is None or not value.num_rows else collect_payments(value)
-    passed: dict[int, RunResult] = {}
+    results: dict[int, RunResult] = {}
     runs, limits = 0, PassLimits()
     for number, run in enumerate(split_runs(parts)):
         if only is None or number in only:
-            passed[number] = check_run(run, known, before, limit, paid)
-            limits.add(passed, number)
+            results[number] = check_run(run, known, before, limit, paid)
+            limits.add(results, number)
         elif paid is not None and number < max(only):
             find_paid_messages(BucketMessages(RowColumns.of(run), known), paid)
         runs = number + 1
     if value is not None and value.num_rows and (only is None or runs in only):
-        passed[runs] = check_unattributed(value, paid, known, limit)
-    return [*passed.values()]
+        results[runs] = check_unattributed(value, paid, known, limit)
+    return [*results.values()]
 
 
 def check_unattributed(value: pa.Table, paid: PaidAmounts | None, known: LaneContext, limit: int = LIMIT) -> RunResult:
-    """Return what movements of value show beside the messages of the runs that they are of. ``paid``: what they pay out
-    of messages (``paid_in``), once these runs were passed over with it."""
+    """Check the movements of value outside of the messages of runs.
+
+    Args:
+        value: Movements of the bucket (``VALUE_SCHEMA``).
+        paid: Payments of the bucket, after a pass over its runs.
+        known: Windows and guarantees.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        A result without rows of messages.
+    """
     from causeway.audit.checks.asset_backing import bucket_backing
     from causeway.audit.checks.conservation import find_unattributed_payments
 
@@ -199,7 +225,7 @@ def check_unattributed(value: pa.Table, paid: PaidAmounts | None, known: LaneCon
 
 
 def empty_result(known: LaneContext) -> RunResult:
-    """Return what no rows show."""
+    """Return the result of a run without rows."""
     nothing = pa.table({name: pa.array([], LEDGER_SCHEMA.field(name).type) for name in LEDGER_SCHEMA.names})
     return check_run(MessageRun(nothing.select(READ_COLUMNS), ((TablePart(nothing), 0, 0),)), known, {}, LIMIT, None)
 
@@ -211,23 +237,33 @@ def check_run(
     limit: int,
     paid: PaidAmounts | None,
 ) -> RunResult:
-    """Check one run, and return what it shows. ``paid``: what was paid out of messages, of which it is told which are
-    in the run; otherwise as ``pass_over``."""
+    """Check one run.
+
+    Args:
+        rows: The run.
+        known: Windows and guarantees.
+        before: Positions before pieces, in a second pass.
+        limit: Maximum number of named findings of a lane and reason.
+        paid: Payments of the bucket; those of this run's messages are marked.
+
+    Returns:
+        The result of the run.
+    """
     bucket = BucketMessages(RowColumns.of(rows), known)
     columns = bucket.columns
     fees = FEES_SCHEMA.empty_table() if paid is None else settle_payments(bucket, paid)
-    along, causal = LaneScan(bucket, before), CausalLinks(bucket)
-    checked = [check(bucket) for check in (*MESSAGE_CHECKS, check_conservation, check_delivery, check_agreement)]
-    checked += [along.order(), along.gap_check(), causal.check()]
-    found = [finding for each in checked for finding in each.found if len(finding.rows)]
+    scan, causal = LaneScan(bucket, before), CausalLinks(bucket)
+    results = [check(bucket) for check in (*MESSAGE_CHECKS, check_conservation, check_delivery, check_agreement)]
+    results += [scan.order(), scan.gap_check(), causal.check()]
+    found = [finding for each in results for finding in each.found if len(finding.rows)]
     return RunResult(
-        findings=_named(columns, found, limit),
+        findings=_named_findings(columns, found, limit),
         counts=_counts(columns, found),
-        examined=_examined(columns, checked),
-        lanes=_figures(bucket, along),
+        examined=_examined(columns, results),
+        lanes=_figures(bucket, scan),
         sides=_sides(columns),
         sums=_sums(bucket),
-        pieces=along.summary(),
+        pieces=scan.summary(),
         crowds=find_dense_ranges(bucket),
         replies=find_calling_chains(bucket),
         fees=fees,
@@ -237,19 +273,19 @@ def check_run(
         carried=find_continuations(bucket),
         reached=find_reached_heights(bucket),
         waits=needs_destination_heights(bucket),
-        asks=any(_too_many(columns, finding) for finding in found if finding.reason == UNDECIDED),
+        asks=any(_has_many_undecided(columns, finding) for finding in found if finding.reason == UNDECIDED),
     )
 
 
-def _too_many(columns: RowColumns, finding: Finding) -> bool:
-    """Return whether more rows wait for a decision than are named of a lane."""
+def _has_many_undecided(columns: RowColumns, finding: Finding) -> bool:
+    """Return True if a lane has more undecided rows than the limit."""
     return bool(np.bincount(columns.lane[finding.rows]).max() > PENDING_COLUMNS)
 
 
-def _named(columns: RowColumns, found: list[Finding], limit: int) -> pa.Table:
-    """Return findings as a table, so many of each lane and reason."""
+def _named_findings(columns: RowColumns, found: list[Finding], limit: int) -> pa.Table:
+    """Return findings as a table, limited by lane and reason."""
     picked = []
-    found = [_as_shown(columns, finding, limit) for finding in found]
+    found = [_sort_evidence(columns, finding, limit) for finding in found]
     for finding in found:
         most = PENDING_COLUMNS if finding.reason == UNDECIDED else limit
         first, worst = select_top_findings(columns.lane[finding.rows], finding.magnitude, most)
@@ -257,28 +293,30 @@ def _named(columns: RowColumns, found: list[Finding], limit: int) -> pa.Table:
     tables = [to_findings_table(None)]
     if not found:
         return tables[0]
-    every = [finding.rows[which] for finding, which in zip(found, picked, strict=True)]
-    rows = columns.rows.take((*MESSAGE_CHECKS_BY_KIND, *ROW_CHECKS), np.concatenate(every))
+    every = [finding.rows[chosen] for finding, chosen in zip(found, picked, strict=True)]
+    rows = columns.rows.take((*MESSAGE_COLUMNS, *EVENT_COLUMNS), np.concatenate(every))
     begin = 0
-    for finding, which in zip(found, picked, strict=True):
-        count = len(which)
+    for finding, chosen in zip(found, picked, strict=True):
+        count = len(chosen)
         content: dict[str, Any] = {name: rows[name].slice(begin, count) for name in rows.column_names}
         begin += count
         content |= {name: pa.array([getattr(finding, name)] * count) for name in ("check", "verdict", "reason")}
         if not finding.placed:
-            content |= dict.fromkeys(ROW_CHECKS, pa.nulls(count))
+            content |= dict.fromkeys(EVENT_COLUMNS, pa.nulls(count))
         if finding.from_index is not None:
-            content["index"] = pa.array(finding.from_index[which])
+            content["index"] = pa.array(finding.from_index[chosen])
             content["message_id"] = pa.nulls(count)
-        content |= format_magnitudes(np.full(count, np.nan) if finding.magnitude is None else finding.magnitude[which])
+        content |= format_magnitudes(np.full(count, np.nan) if finding.magnitude is None else finding.magnitude[chosen])
         content["unit"] = pa.array([finding.unit] * count, pa.string())
         tables.append(to_findings_table(content))
     return pa.concat_tables(tables)
 
 
-def _as_shown(columns: RowColumns, finding: Finding, limit: int) -> Finding:
-    """Return a finding of more rows than may be named with those of one message in the order in which they are shown
-    (``SHOWN_BY``), so that the first are the same however a ledger is cut into runs."""
+def _sort_evidence(columns: RowColumns, finding: Finding, limit: int) -> Finding:
+    """Return a finding with the rows of one message in evidence order (``EVIDENCE_COLUMNS``).
+
+    Only findings above the limit are sorted, so that the first ones are the same for every partition into runs.
+    """
     rows, lane = finding.rows, columns.lane[finding.rows]
     if finding.from_index is not None or np.bincount(lane).max() <= limit:
         return finding
@@ -302,8 +340,8 @@ def _as_shown(columns: RowColumns, finding: Finding, limit: int) -> Finding:
 def _counts(columns: RowColumns, found: list[Finding]) -> pa.Table:
     tables = [_counted(columns, None)]
     for finding in found:
-        many = np.bincount(columns.lane[finding.rows], minlength=len(columns.lanes))
-        tables.append(_counted(columns, many, finding.check, finding.verdict, finding.reason))
+        lane_counts = np.bincount(columns.lane[finding.rows], minlength=len(columns.lanes))
+        tables.append(_counted(columns, lane_counts, finding.check, finding.verdict, finding.reason))
     return pa.concat_tables(tables)
 
 
@@ -315,22 +353,22 @@ def _counted(
     columns: RowColumns, counts: Array | None, check: str = "", verdict: str = "", reason: str = ""
 ) -> pa.Table:
     codes = np.zeros(0, np.int64) if counts is None else np.flatnonzero(counts)
-    many = np.zeros(0, np.int64) if counts is None else counts[codes].astype(np.int64)
+    values = np.zeros(0, np.int64) if counts is None else counts[codes].astype(np.int64)
     names = {"check": check, "verdict": verdict, "reason": reason}
     content = {name: pa.array([text] * len(codes), pa.string()) for name, text in names.items()}
-    return pa.table(content | lane_columns(columns, codes) | {"count": pa.array(many)})
+    return pa.table(content | lane_columns(columns, codes) | {"count": pa.array(values)})
 
 
-def _figures(bucket: BucketMessages, along: LaneScan) -> pa.Table:
+def _figures(bucket: BucketMessages, scan: LaneScan) -> pa.Table:
     columns = bucket.columns
     lanes = len(columns.lanes)
-    one, other, missing = along.gap_rows()
+    one, other, missing = scan.gap_rows()
     inside = bucket.together(one, other, LedgerEvent.SENT)
     named = columns.indexed[columns.starts[:-1]] == 1
     if len(columns.ident):
         named |= columns.ident[columns.starts[:-1]] >= 0
-    many = np.zeros(lanes, np.uint64)
-    np.add.at(many, columns.lane[one], missing)
+    missing_counts = np.zeros(lanes, np.uint64)
+    np.add.at(missing_counts, columns.lane[one], missing)
     figures = (
         bucket.count(named),
         bucket.count(bucket.has(LedgerEvent.SENT)),
@@ -339,14 +377,14 @@ def _figures(bucket: BucketMessages, along: LaneScan) -> pa.Table:
         bucket.count(bucket.has(LedgerEvent.SENT) & bucket.has(LedgerEvent.RECEIVED)),
         bucket.count(bucket.is_open),
         bucket.count(bucket.is_unacknowledged),
-        *(bucket.count(along.out_of_order(number)) for number in range(3)),
-        many,
+        *(bucket.count(scan.out_of_order(number)) for number in range(3)),
+        missing_counts,
         np.bincount(columns.lane[one], minlength=lanes),
         np.bincount(columns.lane[one[inside]], minlength=lanes),
     )
     content = {name: pa.array(np.asarray(values)) for name, values in zip(FIGURES, figures, strict=True)}
-    for name, waiting in zip(OLDEST, (bucket.is_open, bucket.is_unacknowledged), strict=True):
-        times = bucket.first_sent(waiting)
+    for name, open_messages in zip(OLDEST, (bucket.is_open, bucket.is_unacknowledged), strict=True):
+        times = bucket.first_sent(open_messages)
         content[name] = pa.array(times, pa.timestamp("us", "UTC"), mask=times == NO_TIME)
     return pa.table(lane_columns(columns, np.arange(lanes)) | content)
 

@@ -1,10 +1,9 @@
-"""What answers what: requests and responses of one name, out of whatever buckets they came.
+"""Join rows of different buckets.
 
-Where rows of different buckets meet: each run gives records, and those of one part come together.
-
-Requests and the responses to them come together by the name of the request (``answering``), messages of lanes with a
-capacity by ranges of their lane (``flights``). Nothing is asked of a ledger in which no response names what it answers,
-and in whose lanes there is room.
+The joins are requests with responses on other lanes, and in-flight messages of a lane. Each run gives records, and the
+records of one part come together. Requests and their responses are partitioned by the name of the request
+(``checks.replies``). Messages of lanes with a capacity are partitioned by ranges of their lane (``inflight``). No join
+takes place without responses that name their request and without suspect ranges.
 """
 
 from __future__ import annotations
@@ -66,39 +65,47 @@ from causeway.ledger.windows import Lane
 ReplyRecords = Mapping[str, Array]
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-"""So that requests of one name and different chains lie apart."""
+"""Multiplier that separates requests of one name and different chains."""
 
 
 def join_replies(requests: pa.Table, responses: pa.Table, limit: int) -> JoinResult:
-    """Return what requests (``REQUESTS_SCHEMA``) and responses (``RESPONSES_SCHEMA``) of one part show, which has all
-    of each name that it has any of. ``limit``: how many findings of a lane and reason may be named."""
+    """Join the requests and responses of one part.
+
+    Args:
+        requests: Requests (``REQUESTS_SCHEMA``), complete for each name.
+        responses: Responses (``RESPONSES_SCHEMA``), complete for each name.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        Findings of the part.
+    """
     asked = {name: requests[name].to_numpy() for name in REQUESTS_SCHEMA.names}
     asked |= {"own_0": asked["id_0"], "own_1": asked["id_1"]}
-    given = {name: responses[name].to_numpy() for name in RESPONSES_SCHEMA.names}
-    number = _names(asked, given)
+    answers = {name: responses[name].to_numpy() for name in RESPONSES_SCHEMA.names}
+    number = _number_names(asked, answers)
     of_request, of_response = number[: len(requests)], number[len(requests) :]
-    first, later = _first_of_each(given, of_response, int(number.max(initial=-1)) + 1)
+    first, later = _first_of_each(answers, of_response, int(number.max(initial=-1)) + 1)
     has_request = np.zeros(len(first), dtype=bool)
     has_request[of_request] = True
     unasked = ~has_request[of_response]
-    covered = given["covered"] == 1
+    covered = answers["covered"] == 1
     groups = [
-        FindingGroup("exactly_once", "answered_twice", given, np.flatnonzero(later)),
-        FindingGroup("answers_without_request", "no_request", given, np.flatnonzero(unasked & covered)),
-        FindingGroup("answers_without_request", "request_not_covered", given, np.flatnonzero(unasked & ~covered)),
-        *_replies(asked, given, first[of_request]),
+        FindingGroup("exactly_once", "answered_twice", answers, np.flatnonzero(later)),
+        FindingGroup("answers_without_request", "no_request", answers, np.flatnonzero(unasked & covered)),
+        FindingGroup("answers_without_request", "request_not_covered", answers, np.flatnonzero(unasked & ~covered)),
+        *_replies(asked, answers, first[of_request]),
     ]
-    return to_tables(groups, {"answers_without_request": given["lane"]}, limit)
+    return to_tables(groups, {"answers_without_request": answers["lane"]}, limit)
 
 
-def _names(asked: ReplyRecords, given: ReplyRecords) -> Ints:
-    """Return a number for the name of each request, and behind them of each response; equal where the names are."""
+def _number_names(asked: ReplyRecords, given: ReplyRecords) -> Ints:
+    """Assign numbers to names of requests, then of responses; equal names share a number."""
     words = [np.concatenate((asked[name], given[name])) for name in ("id_0", "id_1", "caller")]
     mixed = words[0] ^ (words[2].astype(np.uint64) * _SPREAD)
     order = np.argsort(mixed, kind="stable")
     groups = group_rows(*(word[order] for word in words))
     if len(groups) != len(group_rows(mixed[order])):
-        # Names that are alike in this word only: whoever made them may have meant them to be.
+        # Different names with equal mixed words may be adversarial, so compare all words.
         order = np.lexsort(words)
         groups = group_rows(*(word[order] for word in words))
     number = np.empty(len(order), dtype=np.int64)
@@ -107,7 +114,7 @@ def _names(asked: ReplyRecords, given: ReplyRecords) -> Ints:
 
 
 def _first_of_each(given: ReplyRecords, number: Ints, names: int) -> tuple[Ints, Bools]:
-    """Return of each name its first response by place (-1: none), and which responses are later ones."""
+    """Return the first response of each name by position (-1: none), and a mask of later ones."""
     first = np.full(names, -1, dtype=np.int64)
     first[number] = np.arange(len(number))
     later = np.zeros(len(number), dtype=bool)
@@ -129,22 +136,24 @@ def _replies(asked: ReplyRecords, given: ReplyRecords, response: Ints) -> list[F
     over_lanes = (response >= 0) & (~has_own | _earlier(given, response, asked))
     groups = []
     for code, (_, reason) in OUTCOMES.items():
-        which = np.flatnonzero(~over_lanes & (outcome == code))
+        rows = np.flatnonzero(~over_lanes & (outcome == code))
         sized = code in (LATE, UNANSWERED)
-        groups.append(FindingGroup("answers", reason, asked, which, asked["magnitude"][which] if sized else None))
+        groups.append(FindingGroup("answers", reason, asked, rows, asked["magnitude"][rows] if sized else None))
     limited = np.flatnonzero(over_lanes & (asked["limit"] >= 0))
-    came = response[limited]
-    sent, time = asked["sent"][limited], given["time"][came]
+    arrivals = response[limited]
+    sent, time = asked["sent"][limited], given["time"][arrivals]
     delay, seen = time_differences(sent, time)
     late = seen & (delay > asked["limit"][limited])
-    groups.append(FindingGroup("answers", OUTCOMES[LATE][1], given, came[late], delay[late].astype(np.float64)))
-    groups.append(FindingGroup("answers", OUTCOMES[WITHOUT_TIME][1], given, came[~seen]))
+    groups.append(FindingGroup("answers", OUTCOMES[LATE][1], given, arrivals[late], delay[late].astype(np.float64)))
+    groups.append(FindingGroup("answers", OUTCOMES[WITHOUT_TIME][1], given, arrivals[~seen]))
     return groups
 
 
 def _earlier(given: ReplyRecords, response: Ints, asked: ReplyRecords) -> Bools:
-    """Return which responses come before the reply in the request's own lane, by height if both have one, else by
-    time."""
+    """Return a mask of responses before the reply in the request's own lane.
+
+    Heights decide if both are known, else times.
+    """
     if not len(given["row"]):
         return np.zeros(len(response), dtype=bool)
     height, time = given["height"][response], given["time"][response]
@@ -154,27 +163,31 @@ def _earlier(given: ReplyRecords, response: Ints, asked: ReplyRecords) -> Bools:
 
 
 RECORDS = {"requests": REQUESTS_SCHEMA, "responses": RESPONSES_SCHEMA, **FLIGHT_RECORDS}
-"""Kinds of records, and their columns."""
+"""Schemas by kind of record."""
 
 PART_RECORDS = 1 << 19
-"""About so many records come together in a part."""
+"""Approximate number of records a part."""
 
 MEMORY_BYTES = 1 << 27
-"""So much of records is held in memory; what is more waits in a temporary file."""
+"""Size of records in memory before they spill to a temporary file, in bytes."""
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 JoinPiece = tuple[int, str, pa.Table]
-"""Records of one kind for one part."""
+"""Records of one kind for one part: part, kind, records."""
 
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """What meets, and how.
+    """Plan of a cross-bucket join.
 
-    ``known``: windows and promises; ``runs``: of each bucket those that have records; ``lanes``: the lanes of records,
-    by number; ``answering``, ``pressure``: what records need, None: there are none; ``limit``: how many findings of a
-    lane and reason are named.
+    Attributes:
+        known: Windows and guarantees.
+        runs: Runs with records, by bucket.
+        lanes: Lanes of records, by number.
+        answering: Context of replies, or None.
+        pressure: Suspect ranges, or None.
+        limit: Maximum number of named findings of a lane and reason.
     """
 
     known: LaneContext
@@ -186,12 +199,12 @@ class JoinPlan:
 
     @property
     def parts(self) -> int:
-        """Return how many parts there are."""
+        """Number of parts."""
         of_answers = 0 if self.answering is None else self.answering.parts
         return of_answers + (0 if self.pressure is None else self.pressure.count)
 
     def pieces(self, bucket: int, rows: pa.Table | Iterable[BucketPart]) -> Iterator[JoinPiece]:
-        """Yield the records of a bucket. ``rows``: as of ``pass_over``."""
+        """Yield the records of a bucket, given its rows as for ``check_bucket``."""
         for own, places in self.chosen(bucket, rows):
             if self.answering is not None:
                 for kind, records in reply_records(own, places, bucket, self.answering):
@@ -200,7 +213,7 @@ class JoinPlan:
                 yield from inflight_records(own, places, bucket, self.pressure)
 
     def chosen(self, bucket: int, rows: pa.Table | Iterable[BucketPart]) -> Iterator[tuple[BucketMessages, Ints]]:
-        """Yield the runs of a bucket that have records, and where their rows stand in it."""
+        """Yield the runs of a bucket with records, and the positions of their rows in it."""
         parts = split_table(rows) if isinstance(rows, pa.Table) else rows
         chosen = set(self.runs[bucket])
         for number, run in enumerate(split_runs(_placed(parts))):
@@ -208,14 +221,14 @@ class JoinPlan:
                 yield BucketMessages(RowColumns.of(run), self.known), _places(run)
 
     def by_name(self, kind: str, records: pa.Table) -> Iterator[JoinPiece]:
-        """Yield the records of requests or responses by the parts of their names."""
+        """Yield requests or responses by the part of their name."""
         assert self.answering is not None, "there are requests and responses"
         unnamed = records["caller"].to_numpy() < 0
         word = np.where(unnamed, np.arange(len(unnamed), dtype=np.uint64), records["id_0"].to_numpy())
         yield from split_by_part(kind, records, (word % np.uint64(self.answering.parts)).astype(np.int64))
 
     def met(self, pieces: Iterable[tuple[str, pa.Table]]) -> JoinResult:
-        """Return what the records of a part show, in whatever order they come."""
+        """Join the records of a part, in any order."""
         given: dict[str, list[pa.Table]] = {kind: [schema.empty_table()] for kind, schema in RECORDS.items()}
         for kind, records in pieces:
             given[kind].append(records)
@@ -227,7 +240,7 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class _PlacedPart:
-    """A part of a bucket, and where it begins there."""
+    """A part of a bucket, and its first row there."""
 
     part: BucketPart
     begin: int
@@ -254,7 +267,7 @@ def _placed(parts: Iterable[BucketPart]) -> Iterator[BucketPart]:
 
 
 def _places(run: MessageRun) -> Ints:
-    """Return where the rows of a run of placed parts stand in their bucket."""
+    """Return the positions of a run's rows in its bucket."""
     found = [np.zeros(0, np.int64)]
     for part, first, count in run.of:
         begin = part.begin if isinstance(part, _PlacedPart) else 0
@@ -263,7 +276,7 @@ def _places(run: MessageRun) -> Ints:
 
 
 def read_named_rows(rows: pa.Table | Iterable[BucketPart], places: Ints) -> pa.Table:
-    """Return rows of a bucket (``NAMED``) by where they stand in it, ascending."""
+    """Return the rows of a bucket (``NAMED``) at ascending positions."""
     found: list[pa.Table] = []
     begin = 0
     for part in split_table(rows) if isinstance(rows, pa.Table) else rows:
@@ -277,18 +290,27 @@ def read_named_rows(rows: pa.Table | Iterable[BucketPart], places: Ints) -> pa.T
 
 
 def plan_joins(passed: Mapping[tuple[int, int], RunResult], known: LaneContext, limit: int) -> JoinPlan | None:
-    """Return what meets, from what all runs show; None: nothing does."""
+    """Plan the joins from the results of all runs.
+
+    Args:
+        passed: Results by bucket and run.
+        known: Windows and guarantees.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        The plan, or None if there is nothing to join.
+    """
     replies = pa.concat_tables([each.replies for each in passed.values()])
     counts = replies.group_by(["protocol", "chain"]).aggregate([("count", "sum")]).to_pylist()
     named = sorted((row["protocol"], row["chain"], row["count_sum"]) for row in counts)
     callers = {(protocol, chain): number for number, (protocol, chain, _) in enumerate(named)}
     protocols = {protocol for protocol, _ in callers}
-    shown = pa.concat_tables([each.lanes for each in passed.values()])
-    names, codes = number_lanes(shown)
+    lane_figures = pa.concat_tables([each.lanes for each in passed.values()])
+    names, codes = number_lanes(lane_figures)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
-    # Who asked may have moved to another chain before the answer came: any lane of such a protocol may have asked.
+    # A caller may have moved to another chain before its answer came: any lane of the protocol may have the request.
     asking = np.array([lane[0] in protocols for lane in lanes], bool)
-    records = shown["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
+    records = lane_figures["sent"].to_numpy()[asking[codes]].sum() + sum(count for *_, count in named)
     parts = 1 + int(records) // PART_RECORDS if callers else 0
     crowds = pa.concat_tables([each.crowds for each in passed.values()])
     pressure = find_suspect_ranges(crowds, known.promises, parts, PART_RECORDS, limit)
@@ -304,24 +326,24 @@ def plan_joins(passed: Mapping[tuple[int, int], RunResult], known: LaneContext, 
     keys = list(passed)
     for place in np.unique(run[joined[codes]]).tolist():
         runs.setdefault(keys[place][0], []).append(keys[place][1])
-    frozen = frozenset(lanes[code] for code in np.flatnonzero(asking).tolist())
+    asking_lanes = frozenset(lanes[code] for code in np.flatnonzero(asking).tolist())
     return JoinPlan(
         LaneContext(known.windows, known.promises),
         {bucket: tuple(sorted(each)) for bucket, each in sorted(runs.items())},
         tuple(numbers),
-        ReplyContext(callers, numbers, frozen, parts) if callers else None,
+        ReplyContext(callers, numbers, asking_lanes, parts) if callers else None,
         pressure,
         limit,
     )
 
 
 class PendingPieces:
-    """Pieces that wait until all are there: in memory, and what is more in a temporary file."""
+    """Records that wait for the end of the pass: in memory, then in a temporary file."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._held: dict[int, list[tuple[str, pa.Table]]] = defaultdict(list)
-        self._kept: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
+        self._in_memory: dict[int, list[tuple[str, pa.Table]]] = defaultdict(list)
+        self._on_disk: dict[int, list[tuple[str, int, int]]] = defaultdict(list)
         self._bytes = 0
         self._file: Any = None
         self._stack = ExitStack()
@@ -333,10 +355,10 @@ class PendingPieces:
         self._stack.close()
 
     def add(self, piece: JoinPiece) -> None:
-        """Keep a piece; from any thread."""
+        """Add a piece, from any thread."""
         part, kind, records = piece
         with self._lock:
-            self._held[part].append((kind, records))
+            self._in_memory[part].append((kind, records))
             self._bytes += records.nbytes
             if self._bytes > MEMORY_BYTES:
                 self._write()
@@ -345,71 +367,75 @@ class PendingPieces:
         if self._file is None:
             self._file = self._stack.enter_context(tempfile.TemporaryFile(prefix="causeway-audit-"))  # noqa: SIM115
         end = self._file.seek(0, 2)
-        for part, pieces in self._held.items():
+        for part, pieces in self._in_memory.items():
             for kind, records in pieces:
                 sink = pa.BufferOutputStream()
                 with pa.ipc.new_stream(sink, records.schema, options=_COMPRESSED) as stream:
                     stream.write_table(records)
                 content = sink.getvalue()
                 self._file.write(content)
-                self._kept[part].append((kind, end, content.size))
+                self._on_disk[part].append((kind, end, content.size))
                 end += content.size
-        self._held.clear()
+        self._in_memory.clear()
         self._bytes = 0
 
     def of(self, part: int) -> Iterator[tuple[str, pa.Table]]:
-        """Yield the pieces of a part; from any thread."""
-        for kind, begin, size in self._kept.get(part, ()):
+        """Yield the pieces of a part, from any thread."""
+        for kind, begin, size in self._on_disk.get(part, ()):
             with self._lock:
                 self._file.seek(begin)
                 content = self._file.read(size)
             yield kind, pa.ipc.open_stream(content).read_all()
-        yield from self._held.get(part, ())
+        yield from self._in_memory.get(part, ())
 
 
 ReadBucket = Callable[[int], pa.Table | Iterable[BucketPart]]
-"""What reads a bucket."""
+"""Reads a bucket."""
 
 MakeThreads = Callable[[], ThreadPoolExecutor]
-"""What makes threads, each of which looks at a bucket or part at a time."""
+"""Creates a thread pool."""
 
 
 class BucketJoiner(Protocol):
-    """Lets rows of buckets meet, wherever these are."""
+    """Joins rows of buckets, wherever they are."""
 
     def met(self, meeting: JoinPlan) -> list[JoinResult]:
-        """Return what meets, a part each."""
+        """Return the results of all parts."""
         ...
 
     def rows(self, wanted: Mapping[int, Ints]) -> Mapping[int, pa.Table]:
-        """Return rows of buckets (``NAMED``) by where they stand there, ascending."""
+        """Return rows of buckets (``NAMED``) at ascending positions."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalJoiner:
-    """Lets rows meet in this process. ``read``: what reads a bucket; ``threads``: makes threads, each of which looks at
-    a bucket or part at a time."""
+    """Joins rows in this process.
 
-    read: Callable[[int], pa.Table | Iterable[BucketPart]]
-    threads: Callable[[], ThreadPoolExecutor]
+    Attributes:
+        read: Reads a bucket.
+        threads: Creates a thread pool.
+    """
+
+    read: ReadBucket
+    threads: MakeThreads
 
     def met(self, meeting: JoinPlan) -> list[JoinResult]:
-        """Return what meets, a part each."""
-        with PendingPieces() as waiting:
+        """Return the results of all parts."""
+        with PendingPieces() as pending:
 
-            def give(bucket: int) -> None:
+            def add_pieces(bucket: int) -> None:
                 for piece in meeting.pieces(bucket, self.read(bucket)):
-                    waiting.add(piece)
+                    pending.add(piece)
 
             with self.threads() as pool:
-                for _ in pool.map(give, meeting.runs):
+                for _ in pool.map(add_pieces, meeting.runs):
                     pass
-                parts = pool.map(lambda part: meeting.met(waiting.of(part)), range(meeting.parts))
+                parts = pool.map(lambda part: meeting.met(pending.of(part)), range(meeting.parts))
                 return [merge_results(parts, meeting.limit)]
 
     def rows(self, wanted: Mapping[int, Ints]) -> Mapping[int, pa.Table]:
-        """Return rows of buckets (``NAMED``) by where they stand there, ascending."""
+        """Return rows of buckets (``NAMED``) at ascending positions."""
         buckets = [*wanted]
         with self.threads() as pool:
             found = pool.map(lambda bucket: read_named_rows(self.read(bucket), wanted[bucket]), buckets)
@@ -418,8 +444,14 @@ class LocalJoiner:
 
 @dataclass(frozen=True)
 class MergedResult:
-    """What came together: findings, counts and how much was looked at, as of ``Passed``. ``asking``: the lanes of whose
-    requests this is all that the check ``answers`` says."""
+    """Merged result of a join.
+
+    Attributes:
+        findings: Findings, as of ``RunResult``.
+        counts: Number of findings, as of ``RunResult``.
+        examined: Number of examined messages, as of ``RunResult``.
+        asking: Lanes whose requests are checked only by this join.
+    """
 
     findings: pa.Table
     counts: pa.Table
@@ -428,20 +460,20 @@ class MergedResult:
 
     @classmethod
     def nothing(cls) -> MergedResult:
-        """Return what comes together where nothing meets."""
+        """Return the result without any join."""
         return cls(build_findings(CANDIDATES_SCHEMA.empty_table(), {}), *count_findings([], []), frozenset())
 
     @classmethod
     def of(cls, meeting: JoinPlan, meet: BucketJoiner, limit: int) -> MergedResult:
-        """Let what meets meet."""
-        met = meet.met(meeting)
-        candidates = top_findings(pa.concat_tables([each.candidates for each in met]).combine_chunks(), limit)
+        """Run the joins of a plan."""
+        results = meet.met(meeting)
+        candidates = top_findings(pa.concat_tables([each.candidates for each in results]).combine_chunks(), limit)
         asking = frozenset[Lane]() if meeting.answering is None else meeting.answering.asking
         findings = build_findings(candidates, meet.rows(named_rows(candidates)))
-        return cls(findings, *count_findings(met, meeting.lanes), asking)
+        return cls(findings, *count_findings(results, meeting.lanes), asking)
 
     def without(self, found: pa.Table) -> pa.Table:
-        """Return findings or counts without those of the check ``answers`` that are replaced by these."""
+        """Drop findings or counts of the check ``answers`` that this join replaces."""
         if not self.asking or not found.num_rows:
             return found
         lanes, codes = number_lanes(found)

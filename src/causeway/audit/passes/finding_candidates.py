@@ -1,5 +1,7 @@
-"""Findings of what came together out of many buckets: first as numbers of rows, of which those that are shown are then
-read."""
+"""Findings of cross-bucket joins.
+
+Candidates are row numbers first; only named rows are read afterwards.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from causeway_proofs.order import group_rows
 from causeway.audit.arrays import MICROSECONDS, Array, select_top_findings
 from causeway.audit.checks import back_pressure
 from causeway.audit.findings import NOTED, UNKNOWN, VIOLATED, to_findings_table
-from causeway.audit.passes.bucket_pass import MESSAGE_CHECKS_BY_KIND, ROW_CHECKS
+from causeway.audit.passes.bucket_pass import EVENT_COLUMNS, MESSAGE_COLUMNS
 from causeway.ledger.schema import LANE
 from causeway.ledger.windows import Lane
 
@@ -31,7 +33,7 @@ REASONS = (
     (back_pressure.CHECK, UNKNOWN, back_pressure.UNCOVERED, "messages"),
     (back_pressure.CHECK, UNKNOWN, back_pressure.UNPLACED, None),
 )
-"""What can be found where records meet: check, verdict, reason, unit of the magnitude."""
+"""Findings of joins: check, verdict, reason, unit of the magnitude."""
 
 CANDIDATES_SCHEMA = pa.schema(
     [
@@ -40,8 +42,8 @@ CANDIDATES_SCHEMA = pa.schema(
         ("magnitude", pa.float64()),
     ]
 )
-"""A row that a finding names. ``reason``: its number; ``index``, ``indexed``, ``own_0``, ``own_1``: by what those of a
-lane and reason are ordered."""
+"""A row that a finding names. ``reason``: position in ``REASONS``; ``index``, ``indexed``, ``own_0``, ``own_1``:
+sort keys within a lane and reason."""
 
 TALLY_SCHEMA = pa.schema([("reason", pa.int16()), ("lane", pa.int32()), ("count", pa.int64())])
 
@@ -49,11 +51,19 @@ EXAMINED_SCHEMA = pa.schema([("check", pa.string()), ("lane", pa.int32()), ("cou
 
 
 MAX_CANDIDATES = 1 << 18
-"""So many candidates come together before those that cannot be named are left out."""
+"""Number of candidates before the excess over the limits is dropped."""
 
 
 class FindingGroup(NamedTuple):
-    """Findings of one reason: ``which`` of some records (columns by name) they name, and how bad each is."""
+    """Findings of one reason.
+
+    Attributes:
+        check: Name of the check.
+        reason: Name of the reason.
+        records: Columns of records.
+        which: Positions of the named records.
+        magnitude: Size of each finding, or None.
+    """
 
     check: str
     reason: str
@@ -64,8 +74,13 @@ class FindingGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinResult:
-    """What the records of one part show: rows that may be named, how many findings there are of each reason and lane,
-    and how much was looked at."""
+    """Result of the records of one part.
+
+    Attributes:
+        candidates: Rows that may be named.
+        tally: Number of findings by reason and lane.
+        examined: Number of examined records by check and lane.
+    """
 
     candidates: pa.Table
     tally: pa.Table
@@ -73,20 +88,30 @@ class JoinResult:
 
 
 def to_tables(groups: Sequence[FindingGroup], examined: Mapping[str, Array], limit: int) -> JoinResult:
-    """Return findings as tables. ``examined``: of each check the lane of everything that it looked at; ``limit``: how
-    many of each lane and reason may be named."""
+    """Convert findings to tables.
+
+    Args:
+        groups: Findings.
+        examined: Lane of each examined record, by check.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        The result of a part.
+    """
     found = [_candidates(group) for group in groups if len(group.which)]
     every = pa.concat_tables([CANDIDATES_SCHEMA.empty_table(), *found]).combine_chunks()
-    looked = [EXAMINED_SCHEMA.empty_table()]
+    examined_tables = [EXAMINED_SCHEMA.empty_table()]
     for check, lanes in examined.items():
         numbers, counts = np.unique(lanes, return_counts=True)
-        looked.append(_table(EXAMINED_SCHEMA, check=np.full(len(numbers), check, object), lane=numbers, count=counts))
+        examined_tables.append(
+            _table(EXAMINED_SCHEMA, check=np.full(len(numbers), check, object), lane=numbers, count=counts)
+        )
     reason, lane = every["reason"].to_numpy(), every["lane"].to_numpy()
     order = np.lexsort((lane, reason))
     runs = group_rows(reason[order], lane[order])
     starts = order[runs.starts]
     tally = _table(TALLY_SCHEMA, reason=reason[starts], lane=lane[starts], count=runs.counts)
-    return JoinResult(top_findings(every, limit), tally, pa.concat_tables(looked))
+    return JoinResult(top_findings(every, limit), tally, pa.concat_tables(examined_tables))
 
 
 def _candidates(group: FindingGroup) -> pa.Table:
@@ -99,7 +124,7 @@ def _candidates(group: FindingGroup) -> pa.Table:
 
 
 def reason_number(check: str, reason: str) -> int:
-    """Return which of ``REASONS`` it is."""
+    """Return the position of a finding in ``REASONS``."""
     return next(at for at, each in enumerate(REASONS) if (each[0], each[2]) == (check, reason))
 
 
@@ -108,7 +133,7 @@ def _table(schema: pa.Schema, **columns: Array) -> pa.Table:
 
 
 def top_findings(candidates: pa.Table, limit: int) -> pa.Table:
-    """Return of each lane and reason so many rows, from the first on, and as many of the worst."""
+    """Return the first and the worst candidates of each lane and reason."""
     columns = {name: candidates[name].to_numpy() for name in CANDIDATES_SCHEMA.names}
     keys = ("reason", "lane", "indexed", "index", "own_0", "own_1", "bucket", "row")
     sorts = [1 - columns[key].astype(np.int8) if key == "indexed" else columns[key] for key in keys]
@@ -120,7 +145,7 @@ def top_findings(candidates: pa.Table, limit: int) -> pa.Table:
 
 
 def merge_results(met: Iterable[JoinResult], limit: int) -> JoinResult:
-    """Return what several parts show as one, with no more candidates than may be named and some."""
+    """Merge the results of parts, dropping excess candidates."""
     candidates = CANDIDATES_SCHEMA.empty_table()
     tally, examined = [TALLY_SCHEMA.empty_table()], [EXAMINED_SCHEMA.empty_table()]
     most = MAX_CANDIDATES
@@ -135,13 +160,13 @@ def merge_results(met: Iterable[JoinResult], limit: int) -> JoinResult:
 
 
 def named_rows(candidates: pa.Table) -> dict[int, Array]:
-    """Return of each bucket the rows that are named, ascending."""
+    """Return the named rows of each bucket, ascending."""
     bucket, row = candidates["bucket"].to_numpy(), candidates["row"].to_numpy()
     return {each: np.unique(row[bucket == each]) for each in np.unique(bucket).tolist()}
 
 
 def build_findings(candidates: pa.Table, rows: Mapping[int, pa.Table]) -> pa.Table:
-    """Return findings about rows. ``rows``: of each bucket those that ``rows_wanted`` asks for, with ``NAMED``."""
+    """Build findings from candidates and the named rows of each bucket (``NAMED``)."""
     tables = [to_findings_table(None)]
     bucket, row = candidates["bucket"].to_numpy(), candidates["row"].to_numpy()
     wanted = named_rows(candidates)
@@ -150,9 +175,9 @@ def build_findings(candidates: pa.Table, rows: Mapping[int, pa.Table]) -> pa.Tab
         for each in np.unique(bucket[own]).tolist():
             chosen_ones = own[bucket[own] == each]
             at = np.searchsorted(wanted[each], row[chosen_ones])
-            taken = rows[each].take(pa.array(at))
+            named = rows[each].take(pa.array(at))
             count = len(chosen_ones)
-            content: dict[str, Any] = {name: taken[name] for name in NAMED}
+            content: dict[str, Any] = {name: named[name] for name in NAMED}
             texts = {"check": check, "verdict": verdict, "reason": reason, "unit": unit}
             content |= {name: pa.array([text] * count, pa.string()) for name, text in texts.items()}
             size = candidates["magnitude"].to_numpy()[chosen_ones]
@@ -161,23 +186,23 @@ def build_findings(candidates: pa.Table, rows: Mapping[int, pa.Table]) -> pa.Tab
     return pa.concat_tables(tables)
 
 
-NAMED = (*MESSAGE_CHECKS_BY_KIND, *ROW_CHECKS)
-"""Columns of the ledger that a finding shows."""
+NAMED = (*MESSAGE_COLUMNS, *EVENT_COLUMNS)
+"""Columns of the ledger in a finding."""
 
 
 def count_findings(met: Sequence[JoinResult], lanes: Sequence[Lane]) -> tuple[pa.Table, pa.Table]:
-    """Return how many findings there are, and how much was looked at, by the names of lanes."""
+    """Return the counts of findings and of examined records, by lane names."""
     tally = pa.concat_tables([TALLY_SCHEMA.empty_table(), *(each.tally for each in met)])
-    looked = pa.concat_tables([EXAMINED_SCHEMA.empty_table(), *(each.examined for each in met)])
+    examined_records = pa.concat_tables([EXAMINED_SCHEMA.empty_table(), *(each.examined for each in met)])
     names = [REASONS[number] for number in tally["reason"].to_pylist()]
     texts = {"check": [name[0] for name in names], "verdict": [name[1] for name in names]}
     texts["reason"] = [name[2] for name in names]
     counts = {name: pa.array(values, pa.string()) for name, values in texts.items()}
-    nothing = pa.array([""] * looked.num_rows, pa.string())
-    examined = {"check": looked["check"], "verdict": nothing, "reason": nothing}
+    nothing = pa.array([""] * examined_records.num_rows, pa.string())
+    examined = {"check": examined_records["check"], "verdict": nothing, "reason": nothing}
     return (
         pa.table({**counts, **_lane_names(tally["lane"], lanes), "count": tally["count"]}),
-        pa.table({**examined, **_lane_names(looked["lane"], lanes), "count": looked["count"]}),
+        pa.table({**examined, **_lane_names(examined_records["lane"], lanes), "count": examined_records["count"]}),
     )
 
 

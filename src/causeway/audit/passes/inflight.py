@@ -1,8 +1,8 @@
-"""The records of ``back_pressure``: messages of the ranges of lanes that are looked at closely, in their ranges.
+"""Count in-flight messages exactly in ranges of lanes that may exceed their capacity.
 
-How many messages of a lane are in flight: those of one range of it, out of whatever buckets they came.
-
-In which ranges of lanes more messages may be in flight than promised: what runs say of them, put together.
+Strategy: dense ranges reported by the runs of all buckets are merged to suspect ranges (``find_suspect_ranges``). The
+runs then give records of the messages in these ranges (``inflight_records``). The records of one range come together in
+one part, and are counted there in order (``join_inflight``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from causeway.ledger.windows import Lane, LanePromises
 __all__ = ["RECORDS", "LaneRanges", "SuspectRanges", "inflight_records"]
 
 LAST_RANGE = np.uint64(2**64 - 1)
-"""The order of what comes after everything that is sent at its place."""
+"""Order after all messages sent at the same position."""
 
 _KEYS = [("lane", pa.int32()), ("bucket", pa.int32()), ("row", pa.int64()), ("index", pa.uint64())]
 INFLIGHT_SCHEMA = pa.schema(
@@ -55,20 +55,19 @@ INFLIGHT_SCHEMA = pa.schema(
         *(("place", pa.uint64()), ("end", pa.uint64()), ("until", pa.uint64()), ("state", pa.uint8())),
     ]
 )
-"""A message in the range that is ``group``. ``lane``: its number; ``row``: of its bucket, the first sending, at
-``place``; ``message_id``: of one without index; ``state``: ``FLYING`` to its ``end``, ``UNENDED``, or ``COVERED``:
-without end, though up to ``until`` the input would show one."""
+"""A message in the range ``group``. ``lane``: number of its lane; ``row``: its first sending in the bucket, at
+``place``; ``message_id``: of a message without index; ``state``: ``FLYING`` until its ``end``, ``UNENDED``, or
+``COVERED``: without end, though the input would show one up to ``until``."""
 
 FLYING, UNENDED, COVERED = 1, 2, 4
 
 STOPS_SCHEMA = pa.schema([("group", pa.int32()), ("place", pa.uint64()), ("state", pa.uint8())])
-"""Where a message that was sent before a range ends in it (``FLYING``), or until where the input would show it
-(``COVERED``)."""
+"""End in a range of a message sent before it (``FLYING``), or the end of its coverage (``COVERED``)."""
 
 SUMS_SCHEMA = pa.schema(
     [("group", pa.int32()), ("flying", pa.int64()), ("unended", pa.int64()), ("covered", pa.int64())]
 )
-"""How many messages that were sent before a range are in flight where it begins."""
+"""Number of messages in flight at the begin of a range."""
 
 RECORDS = {
     "flights": INFLIGHT_SCHEMA,
@@ -77,13 +76,20 @@ RECORDS = {
     "unplaced": CANDIDATES_SCHEMA,
     "unplaced_many": TALLY_SCHEMA,
 }
-"""Kinds of records, and their columns. ``unplaced``: messages that may be named, of so many."""
+"""Schemas by kind of record. ``unplaced``: findings that may be named; ``unplaced_many``: their number."""
 
 
 class LaneRanges(NamedTuple):
-    """The ranges of a lane. ``number``: of the lane; ``by_height``: whether places are heights, else times; ``places``,
-    ``orders``: where the ranges but the first begin; ``groups``: the number of each, -1: nothing can be over there;
-    ``unplaced``: the part in which messages come whose places were not seen."""
+    """The ranges of a lane.
+
+    Attributes:
+        number: Number of the lane.
+        by_height: Positions are heights, else times.
+        places: Begin of each range but the first.
+        orders: Order at the begin of each range but the first.
+        groups: Number of each range, -1: it cannot exceed the capacity.
+        unplaced: Part for messages with an unknown position.
+    """
 
     number: int
     by_height: bool
@@ -95,9 +101,15 @@ class LaneRanges(NamedTuple):
 
 @dataclass(frozen=True)
 class SuspectRanges:
-    """What is looked at closely. ``cuts``: lanes; ``parts``: of each group the part in which it comes; ``capacities``:
-    of each group what its lane promises; ``count``: of parts; ``limit``: how many findings of a lane and reason are
-    named."""
+    """Ranges to count exactly.
+
+    Attributes:
+        cuts: Ranges by lane.
+        parts: Part of each group.
+        capacities: Capacity of each group.
+        count: Number of parts.
+        limit: Maximum number of named findings of a lane and reason.
+    """
 
     cuts: Mapping[Lane, LaneRanges]
     parts: Ints
@@ -109,13 +121,13 @@ class SuspectRanges:
 def inflight_records(
     bucket: BucketMessages, places: Ints, number: int, state: SuspectRanges
 ) -> Iterator[tuple[int, str, pa.Table]]:
-    """Yield what a run's messages are in the ranges that are looked at closely: part, kind of record, records.
+    """Yield the records of a run's messages in suspect ranges: part, kind, records.
 
     Args:
-        bucket: the run.
-        places: where each of its rows stands in its bucket.
-        number: of the bucket.
-        state: what is looked at.
+        bucket: The run.
+        places: Position of each of its rows in the bucket.
+        number: Number of the bucket.
+        state: The suspect ranges.
     """
     cuts = [state.cuts.get(lane) for lane in bucket.columns.lanes]
     own = InflightMessages.of(bucket, np.array([cut is not None for cut in cuts], bool))
@@ -125,11 +137,11 @@ def inflight_records(
     place = np.where(by_height, own.heights[0], own.times[0])
     end = np.where(by_height, own.heights[1], own.times[1])
     yield from _unplaced(bucket, own.taken(np.flatnonzero(place == NO_POSITION)), cuts, places, number, state)
-    which = np.flatnonzero(place != NO_POSITION)
-    own, place, end = own.taken(which), place[which], end[which]
+    placed = np.flatnonzero(place != NO_POSITION)
+    own, place, end = own.taken(placed), place[placed], end[placed]
     until = _until(bucket, own, place, end, cuts)
     flying, unended = (end != NO_POSITION) & (end > place), end == NO_POSITION
-    # Of one that ended nobody knows where, nothing is sure.
+    # An end at an unknown position allows no certain count.
     covered = unended & ~own.ended & (until != NO_POSITION)
     group = np.array([cut.groups[0] if cut and len(cut.groups) == 1 else -1 for cut in cuts], np.int64)[own.lane]
     stops, sums = [STOPS_SCHEMA.empty_table()], [SUMS_SCHEMA.empty_table()]
@@ -140,24 +152,24 @@ def inflight_records(
         if cut is None or len(cut.groups) < 2 or begin == stop:
             continue
         orders = message_orders(bucket, own.rows) if orders is None else orders
-        some = slice(begin, stop)
+        segment = slice(begin, stop)
         ranges = [
-            _range_of(place[some], orders[some], cut),
-            _range_of(end[some], np.zeros(stop - begin, np.uint64), cut),
-            _range_of(until[some], np.full(stop - begin, LAST_RANGE), cut),
+            _range_of(place[segment], orders[segment], cut),
+            _range_of(end[segment], np.zeros(stop - begin, np.uint64), cut),
+            _range_of(until[segment], np.full(stop - begin, LAST_RANGE), cut),
         ]
-        group[some] = cut.groups[ranges[0]]
-        stops += _stops(cut, ranges, (end[some], until[some]), (flying[some], covered[some]))
-        sums.append(_sums(cut, ranges, flying[some], unended[some], covered[some]))
-    kept = np.flatnonzero(group >= 0)
-    rows = own.rows[kept]
+        group[segment] = cut.groups[ranges[0]]
+        stops += _stops(cut, ranges, (end[segment], until[segment]), (flying[segment], covered[segment]))
+        sums.append(_sums(cut, ranges, flying[segment], unended[segment], covered[segment]))
+    chosen = np.flatnonzero(group >= 0)
+    rows = own.rows[chosen]
     columns = bucket.columns
     texts = columns.rows.take(("message_id",), rows)["message_id"] if len(columns.ident) else None
     indexed = columns.indexed[rows]
     words = id_prefixes(columns, rows)
     content = {
-        "group": group[kept],
-        "lane": np.array([-1 if cut is None else cut.number for cut in cuts], np.int32)[own.lane[kept]],
+        "group": group[chosen],
+        "lane": np.array([-1 if cut is None else cut.number for cut in cuts], np.int32)[own.lane[chosen]],
         "bucket": np.full(len(rows), number, np.int32),
         "row": places[rows],
         "index": columns.index[rows],
@@ -167,10 +179,10 @@ def inflight_records(
         else pc.if_else(pa.array(indexed == 1), pa.scalar(None, pa.string()), texts),
         "own_0": words[0],
         "own_1": words[1],
-        "place": place[kept],
-        "end": end[kept],
-        "until": until[kept],
-        "state": (flying * FLYING + unended * UNENDED + covered * COVERED)[kept].astype(np.uint8),
+        "place": place[chosen],
+        "end": end[chosen],
+        "until": until[chosen],
+        "state": (flying * FLYING + unended * UNENDED + covered * COVERED)[chosen].astype(np.uint8),
     }
     flights = pa.table({name: content[name] for name in INFLIGHT_SCHEMA.names}).cast(INFLIGHT_SCHEMA)
     for kind, records in (("flights", flights), ("stops", pa.concat_tables(stops)), ("sums", pa.concat_tables(sums))):
@@ -178,7 +190,7 @@ def inflight_records(
 
 
 def split_by_part(kind: str, records: pa.Table, part: Ints) -> Iterator[tuple[int, str, pa.Table]]:
-    """Yield records by the part in which each comes."""
+    """Yield records grouped by part."""
     order = np.argsort(part, kind="stable")
     groups = group_rows(part[order])
     records = records.take(pa.array(order))
@@ -194,9 +206,9 @@ def _unplaced(
     number: int,
     state: SuspectRanges,
 ) -> Iterator[tuple[int, str, pa.Table]]:
-    """Yield messages of which nobody saw when they were sent: of each lane the first ones, and how many there are."""
+    """Yield the first messages of each lane with an unknown send position, and their number."""
     columns, reason = bucket.columns, reason_number(CHECK, UNPLACED)
-    for code, begin, count in _runs(own.lane):
+    for code, begin, count in _lane_runs(own.lane):
         cut = cuts[code]
         assert cut is not None, "only lanes with ranges have flights"
         rows = own.rows[begin : begin + min(count, state.limit)]
@@ -217,7 +229,7 @@ def _unplaced(
         yield cut.unplaced, "unplaced_many", _table(TALLY_SCHEMA, tally)
 
 
-def _runs(codes: Ints) -> Iterator[tuple[int, int, int]]:
+def _lane_runs(codes: Ints) -> Iterator[tuple[int, int, int]]:
     groups = group_rows(codes)
     for begin, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         yield int(codes[begin]), begin, count
@@ -226,32 +238,34 @@ def _runs(codes: Ints) -> Iterator[tuple[int, int, int]]:
 def _until(
     bucket: BucketMessages, own: InflightMessages, place: Words, end: Words, cuts: list[LaneRanges | None]
 ) -> Words:
-    """Return until which place the windows that have the sending of messages would show an end of them, ``NOWHERE``
-    where no such window has it, and where an end was seen."""
+    """Return the end of the windows around each open message's sending that would show its end.
+
+    ``NO_POSITION`` stands for no such window, and for messages with an end.
+    """
     found = np.full(len(place), NO_POSITION)
     open_ones = np.flatnonzero(end == NO_POSITION)
-    for code, begin, count in _runs(own.lane[open_ones]):
-        which = open_ones[begin : begin + count]
+    for code, begin, count in _lane_runs(own.lane[open_ones]):
+        chosen = open_ones[begin : begin + count]
         lane, cut = bucket.columns.lanes[code], cuts[code]
-        last, sure = np.full(count, NO_POSITION), np.ones(count, bool)
+        last, covered = np.full(count, NO_POSITION), np.ones(count, bool)
         for event in FLIGHT_ENDS:
             spans = bucket.known.windows.of(lane[1], lane, event.value)
             firsts, lasts = spans.heights
             if cut is not None and not cut.by_height:
                 firsts, lasts = (order_preserving_times(each) for each in spans.times)
             if not len(firsts):
-                sure[:] = False
+                covered[:] = False
                 break
-            at = np.searchsorted(firsts, place[which], side="right") - 1
+            at = np.searchsorted(firsts, place[chosen], side="right") - 1
             ends = lasts[np.maximum(at, 0)]
-            sure &= (at >= 0) & (place[which] <= ends)
+            covered &= (at >= 0) & (place[chosen] <= ends)
             last = np.minimum(last, ends)
-        found[which] = np.where(sure, np.minimum(last, NO_POSITION - np.uint64(1)), NO_POSITION)
+        found[chosen] = np.where(covered, np.minimum(last, NO_POSITION - np.uint64(1)), NO_POSITION)
     return found
 
 
 def _range_of(place: Words, order: Words, cut: LaneRanges) -> Ints:
-    """Return in which range of a lane each place and order is."""
+    """Return the range of each position and order in a lane."""
     from causeway.audit.checks.lane_loops import count_range_pairs
 
     found = np.empty(len(place), np.int64)
@@ -260,9 +274,9 @@ def _range_of(place: Words, order: Words, cut: LaneRanges) -> Ints:
 
 
 def _stops(
-    cut: LaneRanges, ranges: list[Ints], places: tuple[Words, Words], which: tuple[Bools, Bools]
+    cut: LaneRanges, ranges: list[Ints], places: tuple[Words, Words], masks: tuple[Bools, Bools]
 ) -> Iterator[pa.Table]:
-    for state, at, place, chosen in zip((FLYING, COVERED), ranges[1:], places, which, strict=True):
+    for state, at, place, chosen in zip((FLYING, COVERED), ranges[1:], places, masks, strict=True):
         rows = np.flatnonzero(chosen & (at > ranges[0]))
         rows = rows[cut.groups[at[rows]] >= 0]
         content = {"group": cut.groups[at[rows]], "place": place[rows], "state": np.full(len(rows), state)}
@@ -272,16 +286,16 @@ def _stops(
 def _sums(cut: LaneRanges, ranges: list[Ints], flying: Bools, unended: Bools, covered: Bools) -> pa.Table:
     count = len(cut.groups)
     content: dict[str, Array] = {"group": cut.groups}
-    for name, which, stop in (
+    for name, mask, stop in (
         ("flying", flying, ranges[1]),
         ("unended", unended, None),
         ("covered", covered, ranges[2]),
     ):
-        begun = np.bincount(ranges[0][which] + 1, minlength=count + 1)
-        over = 0 if stop is None else np.bincount(stop[which] + 1, minlength=count + 1)
+        begun = np.bincount(ranges[0][mask] + 1, minlength=count + 1)
+        over = 0 if stop is None else np.bincount(stop[mask] + 1, minlength=count + 1)
         content[name] = np.cumsum(begun - over)[:count]
-    some = (cut.groups >= 0) & ((content["flying"] != 0) | (content["unended"] != 0))
-    return _table(SUMS_SCHEMA, {name: values[some] for name, values in content.items()})
+    suspect = (cut.groups >= 0) & ((content["flying"] != 0) | (content["unended"] != 0))
+    return _table(SUMS_SCHEMA, {name: values[suspect] for name, values in content.items()})
 
 
 def _table(schema: pa.Schema, content: Mapping[str, Array]) -> pa.Table:
@@ -289,8 +303,15 @@ def _table(schema: pa.Schema, content: Mapping[str, Array]) -> pa.Table:
 
 
 def join_inflight(records: Mapping[str, pa.Table], state: SuspectRanges) -> JoinResult:
-    """Return what the records of one part show (``flights.RECORDS``), which has all of each range that it has any
-    of."""
+    """Count the in-flight messages of one part.
+
+    Args:
+        records: Records by kind (``RECORDS``), complete for each of their ranges.
+        state: The suspect ranges.
+
+    Returns:
+        Findings of the part.
+    """
     every = _in_order(records["flights"])
     groups, number = np.unique(every["group"], return_inverse=True)
     number = number.reshape(-1).astype(np.int64)
@@ -307,7 +328,7 @@ def join_inflight(records: Mapping[str, pa.Table], state: SuspectRanges) -> Join
                 np.concatenate((every[name][chosen], others["place"].to_numpy())),
             )
         )
-    certain, possible = _counted(groups, number, every, closings, _flights_met_sums(records["sums"], groups))
+    certain, possible = _count_groups(groups, number, every, closings, _initial_counts(records["sums"], groups))
     capacity = state.capacities[every["group"]]
     over = certain > capacity
     unsure = ~over & (possible > capacity)
@@ -315,18 +336,18 @@ def join_inflight(records: Mapping[str, pa.Table], state: SuspectRanges) -> Join
         FindingGroup(CHECK, OVER, every, np.flatnonzero(over), (certain - capacity)[over].astype(np.float64)),
         FindingGroup(CHECK, UNCOVERED, every, np.flatnonzero(unsure), (possible - capacity)[unsure].astype(np.float64)),
     ]
-    met = to_tables(found, {}, state.limit)
+    tables = to_tables(found, {}, state.limit)
     unplaced = records["unplaced_many"].group_by(["reason", "lane"]).aggregate([("count", "sum")])
     tally = unplaced.rename_columns({"count_sum": "count"}).select(TALLY_SCHEMA.names).cast(TALLY_SCHEMA)
     return JoinResult(
-        pa.concat_tables([met.candidates, top_findings(records["unplaced"].combine_chunks(), state.limit)]),
-        pa.concat_tables([met.tally, tally]),
-        met.examined,
+        pa.concat_tables([tables.candidates, top_findings(records["unplaced"].combine_chunks(), state.limit)]),
+        pa.concat_tables([tables.tally, tally]),
+        tables.examined,
     )
 
 
 def _in_order(flights: pa.Table) -> dict[str, Array]:
-    """Return messages by range and place, those of one place in the order of their lane."""
+    """Return messages sorted by range and position, then in lane order."""
     names = [name for name in INFLIGHT_SCHEMA.names if name != "message_id"]
     own = {name: flights[name].to_numpy() for name in names}
     keys: list[Array] = [own["index"], 1 - own["indexed"].astype(np.int8), own["place"], own["group"]]
@@ -334,7 +355,7 @@ def _in_order(flights: pa.Table) -> dict[str, Array]:
         order = pc.sort_indices(flights["message_id"]).to_numpy()
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        # All with an index have none, and are alike in this.
+        # Messages with an index sort by it alone.
         rank[own["indexed"] == 1] = -1
         keys.insert(0, np.where(own["indexed"] == 1, 0, rank))
     order = np.lexsort(keys)
@@ -342,7 +363,7 @@ def _in_order(flights: pa.Table) -> dict[str, Array]:
 
 
 def _closings(groups: Ints, group: Ints, place: Words) -> tuple[Ints, Words]:
-    """Return where those of each range begin, and places, ascending in each range."""
+    """Return the begin of each range's positions, and the positions, ascending in each range."""
     own = np.isin(group, groups)
     group, place = group[own], place[own]
     order = np.lexsort((place, group))
@@ -350,8 +371,8 @@ def _closings(groups: Ints, group: Ints, place: Words) -> tuple[Ints, Words]:
     return np.append(starts, len(order)).astype(np.int64), np.ascontiguousarray(place[order])
 
 
-def _flights_met_sums(sums: pa.Table, groups: Ints) -> Ints:
-    """Return how many are in flight of each state where each range begins."""
+def _initial_counts(sums: pa.Table, groups: Ints) -> Ints:
+    """Return the number of messages in flight by state at the begin of each range."""
     found = np.zeros((len(groups), 3), np.int64)
     at = np.searchsorted(groups, sums["group"].to_numpy())
     inside = at < len(groups)
@@ -361,7 +382,7 @@ def _flights_met_sums(sums: pa.Table, groups: Ints) -> Ints:
     return found
 
 
-def _counted(
+def _count_groups(
     groups: Ints, number: Ints, every: Mapping[str, Array], closings: list[tuple[Ints, Words]], sums: Ints
 ) -> tuple[Ints, Ints]:
     from causeway.audit.checks.lane_loops import count_inflight
@@ -376,7 +397,7 @@ def _counted(
 
 
 RANGE_COLUMNS = 1 << 17
-"""About so many messages of a large lane make a range."""
+"""Approximate number of messages in a range of a large lane."""
 
 _MAXIMUM = 2**63 - 1
 """More than any lane can have in flight."""
@@ -385,14 +406,17 @@ _MAXIMUM = 2**63 - 1
 def find_suspect_ranges(
     crowds: pa.Table, promises: LanePromises, begin: int, most: int, limit: int
 ) -> SuspectRanges | None:
-    """Return the ranges of lanes that are looked at closely; None: in no lane can be anything to find.
+    """Merge the dense ranges of all runs, and return those that may exceed a capacity, or None.
 
     Args:
-        crowds: what all runs say (``CROWDS_SCHEMA``).
-        promises: of lanes.
-        begin: the first part that is free.
-        most: about so many messages come together in a part.
-        limit: how many findings of a lane and reason are named.
+        crowds: Dense ranges of all runs (``DENSE_RANGES_SCHEMA``).
+        promises: Guarantees of lanes.
+        begin: First free part.
+        most: Approximate number of messages a part.
+        limit: Maximum number of named findings of a lane and reason.
+
+    Returns:
+        The suspect ranges, or None.
     """
     names, code = number_lanes(crowds)
     lanes: list[Lane] = [(a, b, c, d) for a, b, c, d in names]
@@ -411,7 +435,7 @@ def find_suspect_ranges(
         np.asarray(own[name].combine_chunks().flatten().to_numpy()) for name in ("places", "orders", "most", "begun")
     )
     lane = lane_of_row[row]
-    # From how many are in flight to how many more than at the point before.
+    # Convert levels to changes since the previous point.
     change = level.astype(np.int64).copy()
     change[1:] -= np.where(row[1:] == row[:-1], level[:-1], 0)
     by = np.lexsort((order, place, lane))
@@ -429,8 +453,11 @@ def find_suspect_ranges(
     wanted = unplaced.copy()
     wanted[range_lane[full]] = True
     for number in np.flatnonzero(wanted).tolist():
-        some = slice(bounds[number], bounds[number + 1])
-        firsts, own_groups = starts[some][1:], groups[some] if bounds[number] < bounds[number + 1] else np.array([-1])
+        segment = slice(bounds[number], bounds[number + 1])
+        firsts, own_groups = (
+            starts[segment][1:],
+            groups[segment] if bounds[number] < bounds[number + 1] else np.array([-1]),
+        )
         cuts[lanes[number]] = LaneRanges(
             *(number, bool(in_heights[number]), place[firsts], order[firsts], own_groups, begin + number % count)
         )
@@ -438,15 +465,17 @@ def find_suspect_ranges(
 
 
 def _since_lane(lane: Ints, numbers: Ints) -> Ints:
-    """Return the sum of numbers up to each in its lane."""
+    """Return the cumulative sum in each lane."""
     sums = np.cumsum(numbers)
     first = group_rows(lane)
     return sums - first.spread((sums - numbers)[first.starts])
 
 
 def _range_starts(lane: Ints, place: Ints, order: Ints, number: Ints) -> Ints:
-    """Return where ranges begin: where the number of the point is another one than where the last range began, and no
-    point before stands at the same place."""
+    """Return the first point of each range.
+
+    A range starts where the number changes, and never between points at the same position.
+    """
     alike = group_rows(lane, place, order)
     number = alike.spread(number[alike.starts])
     new = np.ones(len(lane), bool)

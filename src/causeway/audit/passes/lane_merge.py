@@ -1,4 +1,4 @@
-"""What pieces show together: a lane that lies in many buckets and runs is one lane again."""
+"""Merge the pieces of each lane across runs: gaps, skipped messages, and order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ from causeway.ledger.windows import Lane, ObservedSpans
 
 
 class MergedLanes(NamedTuple):
-    """What pieces show together. ``findings``: gaps and skipped messages over cuts; ``missing``: of each lane the
-    messages missing between pieces, in how many runs, and how many of these inside a window; ``before``: the places
-    before each piece that has any; ``behind``: by the row of the table of pieces its lane, and how many of its messages
-    are out of order only because of earlier pieces, of sent, received and acknowledged each; ``again``: rows of the
-    table of pieces whose order needs a second look."""
+    """Result of the merge.
+
+    Attributes:
+        findings: Gaps and skipped messages between pieces.
+        missing: By lane: messages missing between pieces, the number of gaps, and of gaps inside a window.
+        sent: First and last sent index by lane.
+        before: Positions before each piece, if any.
+        behind: By row of the table of pieces: the lane, and the number of messages out of order only because of earlier
+            pieces, each for sent, received and acknowledged.
+        again: Rows of the table of pieces whose order needs a second pass.
+    """
 
     findings: pa.Table
     missing: dict[Lane, tuple[int, int, int]]
@@ -36,24 +42,32 @@ class MergedLanes(NamedTuple):
 
 
 def merge_lanes(pieces: pa.Table, known: LaneContext) -> MergedLanes:
-    """Join the pieces of all buckets (``Along.summary``), in any order."""
+    """Merge the pieces of all buckets.
+
+    Args:
+        pieces: Summaries of pieces (``LaneScan.summary``), in any order.
+        known: Windows and guarantees.
+
+    Returns:
+        The merged lanes.
+    """
     lists = [name for name in pieces.column_names if name.startswith("raising_")]
-    narrow, kept = pieces.drop_columns(lists).combine_chunks(), pieces.select(lists).combine_chunks()
+    narrow, raising = pieces.drop_columns(lists).combine_chunks(), pieces.select(lists).combine_chunks()
     names, codes = number_lanes(pieces)
     order = np.lexsort((pieces["first"].to_numpy(), codes))
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    alone = np.diff(bounds) == 1
-    quiet = (pieces["lead_count"].to_numpy() == 0) | np.asarray(pieces["first_received_index"].is_null())
-    alone &= quiet[order[bounds[:-1]]]
+    single = np.diff(bounds) == 1
+    no_skips = (pieces["lead_count"].to_numpy() == 0) | np.asarray(pieces["first_received_index"].is_null())
+    single &= no_skips[order[bounds[:-1]]]
     ends = [pieces[f"{name}_sent_{part}"].to_pylist() for name, part in _ENDS]
     joined = MergedLanes(to_findings_table(None), {}, {}, {}, {}, [])
     found: list[dict[str, Any]] = []
-    others = _rows_of(narrow, order[np.repeat(~alone, np.diff(bounds))])
+    others = _iterate_rows(narrow, order[np.repeat(~single, np.diff(bounds))])
     for number, lane in enumerate(names):
         own: Lane = (lane[0], lane[1], lane[2], lane[3])
         rows = order[bounds[number] : bounds[number + 1]].tolist()
-        if not alone[number]:
-            found += _one_lane(own, list(islice(others, len(rows))), rows, known, joined, kept)
+        if not single[number]:
+            found += _merge_lane(own, list(islice(others, len(rows))), rows, known, joined, raising)
             continue
         first, last, time = (column[rows[0]] for column in ends)
         if first is not None:
@@ -68,24 +82,29 @@ _NAMES = VIOLATIONS_SCHEMA.names[:-1]
 _ENDS = (("first", "index"), ("last", "index"), ("last", "time"))
 
 
-def _rows_of(table: pa.Table, places: Ints) -> Iterator[dict[str, Any]]:
-    """Yield rows of a table, some thousands in memory at once."""
-    for begin in range(0, len(places), _AT_ONCE):
-        yield from table.take(pa.array(places[begin : begin + _AT_ONCE])).to_pylist()
+def _iterate_rows(table: pa.Table, positions: Ints) -> Iterator[dict[str, Any]]:
+    """Yield rows of a table, with a bounded number in memory."""
+    for begin in range(0, len(positions), _AT_ONCE):
+        yield from table.take(pa.array(positions[begin : begin + _AT_ONCE])).to_pylist()
 
 
 _AT_ONCE = 1 << 14
 
 
-def _one_lane(
-    lane: Lane, pieces: list[dict[str, Any]], rows: list[int], known: LaneContext, joined: MergedLanes, kept: pa.Table
+def _merge_lane(
+    lane: Lane,
+    pieces: list[dict[str, Any]],
+    rows: list[int],
+    known: LaneContext,
+    joined: MergedLanes,
+    raising: pa.Table,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the findings over the cuts of one lane, whose pieces are in their order."""
+    """Yield the findings between the ordered pieces of one lane."""
     promised = known.promises.of(lane)
     last_sent: dict[str, Any] | None = None
     last_received: dict[str, Any] | None = None
-    waiting: dict[str, Any] | None = None
-    many, until = 0, int(NO_TIME)
+    first_open: dict[str, Any] | None = None
+    open_count, until = 0, int(NO_TIME)
     missing = [0, 0, 0]
     unseen, never = (int(NO_HEIGHT),) * 3, (int(MIN_DELAY),) * 3
     top = PrecedingPositions((0, 0, 0), unseen, (int(NO_TIME),) * 3, (0, 0, 0), never, (0, 0, 0), never)
@@ -94,18 +113,20 @@ def _one_lane(
         key = (lane, piece["first"])
         if any(top.has_height) or any(time > MIN_DELAY for time in top.time):
             joined.before[key] = top
-            behind = _behind(top, piece, kept, row, known.promises.is_anew(lane))
-            if behind is None or any(many and name in promised for many, name in zip(behind, ORDERED, strict=True)):
+            behind = _count_behind(top, piece, raising, row, known.promises.is_anew(lane))
+            if behind is None or any(
+                open_count and name in promised for open_count, name in zip(behind, ORDERED, strict=True)
+            ):
                 joined.again.append(row)
             elif any(behind):
                 joined.behind[row] = lane, behind
-        top = _after(top, piece)
+        top = _advance(top, piece)
         before_pieces.append((piece["first"], latest))
         latest = max(latest, piece["latest_sent"])
         ends = _end(piece, "first_sent"), _end(piece, "last_sent")
         if ends[0] is not None and ends[1] is not None:
             if last_sent is not None and ends[0]["index"] - last_sent["index"] > 1 and "numbered" in promised:
-                inside = _together(known, lane, last_sent, ends[0], LedgerEvent.SENT)
+                inside = _share_window(known, lane, last_sent, ends[0], LedgerEvent.SENT)
                 size = ends[0]["index"] - last_sent["index"] - 1
                 missing = [missing[0] + size, missing[1] + 1, missing[2] + inside]
                 reason = "missing_inside_window" if inside else "missing_outside_windows"
@@ -115,24 +136,24 @@ def _one_lane(
             time = int(NO_TIME) if ends[1]["time"] is None else ends[1]["time"]
             joined.sent[lane] = SentEnds(before.first if before else ends[0]["index"], ends[1]["index"], time)
         if piece["lead_count"]:
-            waiting = waiting or _end(piece, "lead")
-            many, until = many + piece["lead_count"], min(until, piece["lead_until"])
+            first_open = first_open or _end(piece, "lead")
+            open_count, until = open_count + piece["lead_count"], min(until, piece["lead_until"])
         received = _end(piece, "first_received")
         if received is not None:
-            if many and waiting is not None and "ordered_receives" in promised:
-                came = received["time"]
-                covered = until == int(MAX_DELAY) or (came is not None and int(MIN_DELAY) < until >= came)
+            if open_count and first_open is not None and "ordered_receives" in promised:
+                received_at = received["time"]
+                covered = until == int(MAX_DELAY) or (received_at is not None and int(MIN_DELAY) < until >= received_at)
                 covered &= all(
-                    _together(known, lane, last_received, received, event, closing=True)
+                    _share_window(known, lane, last_received, received, event, closing=True)
                     for event in ENDED_AT_DESTINATION
                 )
-                sent_at = int(NO_TIME) if waiting["time"] is None else waiting["time"]
+                sent_at = int(NO_TIME) if first_open["time"] is None else first_open["time"]
                 covered |= bool(overdue_mask(known, lane, np.array([sent_at]))[0])
                 reason = "skipped" if covered else "skipped_not_covered"
-                yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, waiting["index"], many)
+                yield _gap(lane, VIOLATED if covered else UNKNOWN, reason, first_open["index"], open_count)
             last_received = _end(piece, "last_received")
-            waiting = _end(piece, "tail")
-            many, until = piece["tail_count"], piece["tail_until"]
+            first_open = _end(piece, "tail")
+            open_count, until = piece["tail_count"], piece["tail_until"]
     if lane in joined.sent:
         joined.sent[lane] = joined.sent[lane]._replace(before=tuple(before_pieces))
     if missing[1]:
@@ -150,7 +171,7 @@ def _end(piece: dict[str, Any], name: str) -> dict[str, Any] | None:
     return {part: piece[f"{name}_{part}"] for part in ("index", "chain", "height", "time")}
 
 
-def _together(
+def _share_window(
     known: LaneContext,
     lane: Lane,
     one: dict[str, Any] | None,
@@ -159,7 +180,7 @@ def _together(
     *,
     closing: bool = False,
 ) -> bool:
-    """Return whether one window has two rows, in heights or in times, or one and the first block of its chain."""
+    """Return True if one window has both rows, or with one row only the genesis and that row."""
     spans: ObservedSpans = known.windows.of(other["chain"], lane, event.value, closing=closing)
     if one is None:
         return other["height"] is not None and bool(spans.since_genesis(np.array([other["height"]], np.uint64))[0])
@@ -174,14 +195,18 @@ def _together(
     return False
 
 
-def _behind(top: PrecedingPositions, piece: dict[str, Any], kept: pa.Table, row: int, anew: bool) -> EventTriple | None:
-    """Return how many messages of a piece, in order among themselves, are behind what was before it, of sent, received
-    and acknowledged each; None where the rows that are kept of the piece do not decide it, as where heights began
-    ``anew``."""
+def _count_behind(
+    top: PrecedingPositions, piece: dict[str, Any], raising: pa.Table, row: int, anew: bool
+) -> EventTriple | None:
+    """Count the messages of a piece, ordered among themselves, that are behind earlier pieces.
+
+    The counts are for sent, received and acknowledged. None means that the stored rows do not decide it, as on
+    restarted chains.
+    """
     found = []
     for number, promise in enumerate(ORDERED):
         high, position, has = top.height[number], top.position[number], top.has_height[number]
-        late, unseen, many = top.time[number], int(NO_HEIGHT), 0
+        late, unseen, behind_count = top.time[number], int(NO_HEIGHT), 0
         open_height = bool(has) and piece[f"least_{promise}"] <= high
         open_time = piece[f"least_time_{promise}"] < late
         if not open_height and not open_time:
@@ -189,28 +214,28 @@ def _behind(top: PrecedingPositions, piece: dict[str, Any], kept: pa.Table, row:
             continue
         if anew:
             return None
-        rows = [kept[f"raising_{name}_{promise}"][row].as_py() for name in ("height", "position", "time")]
+        rows = [raising[f"raising_{name}_{promise}"][row].as_py() for name in ("height", "position", "time")]
         for at, place, time in zip(*rows, strict=True):
             if at != unseen:
                 if not has or at > high:
                     has, high, position, open_height = 1, at, place, False
                 elif at < high:
-                    many += 1
+                    behind_count += 1
                 elif place != unseen:
-                    many += position != unseen and place < position
+                    behind_count += position != unseen and place < position
                     position = place if position == unseen else max(position, place)
             elif time < late:
-                many += 1
+                behind_count += 1
             else:
                 late, open_time = time, False
         if (open_height or open_time) and len(rows[0]) in (0, RAISING):
             return None
-        found.append(many)
+        found.append(behind_count)
     return _three(found)
 
 
-def _after(top: PrecedingPositions, piece: dict[str, Any]) -> PrecedingPositions:
-    """Return the last places in a piece or before."""
+def _advance(top: PrecedingPositions, piece: dict[str, Any]) -> PrecedingPositions:
+    """Return the last positions after a piece."""
     heights, has, lasts, times = [], [], [], []
     for number, promise in enumerate(ORDERED):
         before = (top.height[number], top.position[number], top.height_at[number])
@@ -227,12 +252,12 @@ def _after(top: PrecedingPositions, piece: dict[str, Any]) -> PrecedingPositions
 
 
 def _highest(places: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the greatest height with the last position seen there, and the time of that row."""
+    """Return the greatest height with its last known position, and the time of that row."""
     if not places:
         return (0, int(NO_HEIGHT), int(NO_TIME))
     top = max(height for height, _, _ in places)
     found = [place for place in places if place[0] == top]
-    # An unseen position is the least, and of equal ones the first row stays.
+    # An unknown position sorts first, and of equal ones the first row wins.
     return max(found, key=lambda place: -1 if place[1] == int(NO_HEIGHT) else place[1])
 
 

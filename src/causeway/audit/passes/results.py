@@ -1,16 +1,8 @@
-"""What all runs of a ledger show, with no more of their findings than may be named.
+"""Merge the results of all runs: findings, verdicts, completeness and chain assertions.
 
-Findings that are decided after all buckets were read: a single run does not show their verdict.
-
-Each waits under a reason of its own (``known``). Whether a message was sent is decided of each row, whether a side of a
-lane was recorded at all, of the lane.
-
-Completeness: what the input shows of each lane, at its source, at its destination and elsewhere.
-
-What chains state of themselves: headers that follow each other, and watermarks that never fall.
-
-A bucket has whole segments of chains and lanes (``ledger.chain_order``). In each the neighbours in one segment are
-compared; the rows at the ends of segments go on, and together those of all buckets are compared over the cuts.
+Some findings are undecided until all buckets are read, and have a reason of their own (``lane_context``). A message's
+sending is decided by row; the recording of a lane's side is decided by lane. Headers and watermarks are compared within
+segments by bucket; rows at segment ends are then compared across buckets. Only findings within the limits are kept.
 """
 
 from __future__ import annotations
@@ -60,20 +52,22 @@ CHECK_NAMES = (
     *("delivery", "exactly_once", "authenticity", "agreement", "order", "gaps", "causality", "causal_order"),
     *("finality", "answers", "answers_without_request", "conservation", "back_pressure", "watermarks", "headers"),
 )
-"""The checks, in the order in which they are shown."""
+"""The checks, in display order."""
 
 VERDICTS = (VIOLATED, UNKNOWN, NOTED)
-"""The verdicts of findings, in the order in which they are shown."""
+"""The verdicts of findings, in display order."""
 
 MIN_GATHERED = 1 << 18
-"""So many findings are gathered before those that cannot be named are left out."""
+"""Number of findings before the excess over the limits is dropped."""
 
 
 @dataclass
 class PartialResults:
-    """What runs show, by bucket and run. ``limit``: how many findings of one lane, check and reason are named.
+    """Results by bucket and run; undecided findings are all kept.
 
-    What waits for a decision is kept: with the others it will be among those of its reason.
+    Attributes:
+        limit: Maximum number of named findings of one lane, check and reason.
+        runs: Results by (bucket, run).
     """
 
     limit: int = LIMIT
@@ -83,43 +77,49 @@ class PartialResults:
     _limits: PassLimits = field(default_factory=PassLimits)
 
     def add(self, key: tuple[int, int], passed: RunResult) -> None:
-        """Add what a run shows."""
+        """Add the result of a run."""
         self.runs[key] = passed
         self._rows += passed.findings.num_rows
         if self._rows > self._most:
-            self._leave_out()
+            self._drop_excess()
         self._limits.add(self.runs, key)
 
-    def _leave_out(self) -> None:
+    def _drop_excess(self) -> None:
         keys = [key for key, passed in self.runs.items() if passed.findings.num_rows]
         every = pa.concat_tables([self.runs[key].findings for key in keys])
-        kept = np.asarray(pc.is_in(every["reason"], value_set=pa.array([UNDECIDED, UNDECIDED_PAID]))).copy()
+        retained = np.asarray(pc.is_in(every["reason"], value_set=pa.array([UNDECIDED, UNDECIDED_PAID]))).copy()
         order, first, worst = _first_and_worst(every, self.limit)
-        kept[order[first | worst]] = True
+        retained[order[first | worst]] = True
         ends = np.cumsum([self.runs[key].findings.num_rows for key in keys])
         for key, begin, end in zip(keys, [0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-            own = np.flatnonzero(kept[begin:end])
+            own = np.flatnonzero(retained[begin:end])
             if len(own) < end - begin:
                 passed = self.runs[key]
                 self.runs[key] = replace(passed, findings=passed.findings.take(pa.array(own)))
-        self._rows = int(kept.sum())
+        self._rows = int(retained.sum())
         self._most = max(MIN_GATHERED, 2 * self._rows)
 
 
 def select_findings(findings: pa.Table, limit: int) -> pa.Table:
-    """Return findings in order (``VIOLATIONS_SCHEMA``), so many of each lane, check and reason, and as which they are
-    there."""
+    """Sort findings and select the first and the worst of each lane, check and reason.
+
+    Args:
+        findings: Findings, as ``VIOLATIONS_SCHEMA`` without ``example``.
+        limit: Maximum number of first and of worst findings.
+
+    Returns:
+        Findings (``VIOLATIONS_SCHEMA``); ``example`` says "first", "worst" or "both".
+    """
     order, first, worst = _first_and_worst(findings, limit)
     names = np.array(["", "first", "worst", "both"], dtype=object)[first + 2 * worst]
-    kept = np.flatnonzero(first | worst)
-    found = findings.take(pa.array(order[kept]))
-    example = pa.array(names[kept], pa.string())
+    chosen = np.flatnonzero(first | worst)
+    found = findings.take(pa.array(order[chosen]))
+    example = pa.array(names[chosen], pa.string())
     return found.append_column(VIOLATIONS_SCHEMA.field("example"), example).cast(VIOLATIONS_SCHEMA)
 
 
 def _first_and_worst(findings: pa.Table, limit: int) -> tuple[Ints, Bools, Bools]:
-    """Return the order of findings, and in it which ones are among the first of their lane, check and reason, and which
-    among the worst."""
+    """Return the order of findings, and masks in it of the first and the worst of each group."""
     check = NameCodes(CHECK_NAMES).codes(findings["check"]).astype(np.int64)
     _, lanes = number_lanes(findings)
     reason = rank_names(findings["reason"]).astype(np.int64)
@@ -146,79 +146,87 @@ def _first_and_worst(findings: pa.Table, limit: int) -> tuple[Ints, Bools, Bools
 def decide_findings(
     findings: pa.Table, counts: pa.Table, lanes: pa.Table, known: LaneContext
 ) -> tuple[pa.Table, pa.Table]:
-    """Return findings and counts in which everything is decided.
+    """Decide the undecided findings and counts.
 
     Args:
-        findings, counts: of all runs (``Passed``).
-        lanes: the figures of lanes of each run, which show what was recorded of a lane.
-        known: what lanes sent, too.
+        findings: Findings of all runs.
+        counts: Counts of all runs.
+        lanes: Figures of lanes of all runs, to tell unrecorded sides.
+        known: Windows, guarantees and the sendings of lanes.
+
+    Returns:
+        The decided findings and counts.
     """
-    findings, counts = _sendings(findings, counts, known)
-    findings, counts = (_overdue(found, lanes) for found in (findings, counts))
-    findings, counts = (_receipts(found, lanes) for found in (findings, counts))
+    findings, counts = _decide_unsent(findings, counts, known)
+    findings, counts = (_decide_overdue(found, lanes) for found in (findings, counts))
+    findings, counts = (_decide_receipts(found, lanes) for found in (findings, counts))
     return findings, counts
 
 
-def _sendings(findings: pa.Table, counts: pa.Table, known: LaneContext) -> tuple[pa.Table, pa.Table]:
-    """Return findings and counts in which it is decided of messages that no row shows as sent why none does."""
+def _decide_unsent(findings: pa.Table, counts: pa.Table, known: LaneContext) -> tuple[pa.Table, pa.Table]:
+    """Decide the reason of messages without any sent row."""
     undecided = pa.array([UNDECIDED, UNDECIDED_PAID])
-    waits = pc.is_in(findings["reason"], value_set=undecided)
-    waiting = findings.filter(waits)
-    if not waiting.num_rows:
+    is_undecided = pc.is_in(findings["reason"], value_set=undecided)
+    pending = findings.filter(is_undecided)
+    if not pending.num_rows:
         return findings, counts
-    lanes, lane = number_lanes(waiting)
-    index, time = waiting["index"], waiting["time"].cast(pa.int64())
+    lanes, lane = number_lanes(pending)
+    index, time = pending["index"], pending["time"].cast(pa.int64())
     reasons = unsent_reason(
         *(known, [(a, b, c, d) for a, b, c, d in lanes], lane, np.asarray(index.is_valid())),
         *(index.fill_null(0).to_numpy(), time.fill_null(int(NO_TIME)).to_numpy()),
     )
     verdicts = np.array([unsent_verdict(reason) for reason in reasons.tolist()], object)
-    paid = np.asarray(pc.equal(waiting["reason"], UNDECIDED_PAID))
+    paid = np.asarray(pc.equal(pending["reason"], UNDECIDED_PAID))
     reasons[paid & (verdicts == VIOLATED)] = PAID_NOT_SENT
-    every = np.ones(waiting.num_rows, bool)
-    waiting = _replaced(waiting, every, reason=reasons, verdict=verdicts)
-    found = waiting.group_by(["check", "verdict", "reason", *LANE]).aggregate([([], "count_all")])
+    every = np.ones(pending.num_rows, bool)
+    pending = _replace_texts(pending, every, reason=reasons, verdict=verdicts)
+    found = pending.group_by(["check", "verdict", "reason", *LANE]).aggregate([([], "count_all")])
     found = found.rename_columns({"count_all": "count"}).select(counts.column_names).cast(counts.schema)
     counted = counts.filter(pc.invert(pc.is_in(counts["reason"], value_set=undecided)))
-    return pa.concat_tables([findings.filter(pc.invert(waits)), waiting]), pa.concat_tables([counted, found])
+    return pa.concat_tables([findings.filter(pc.invert(is_undecided)), pending]), pa.concat_tables([counted, found])
 
 
-def _overdue(found: pa.Table, lanes: pa.Table) -> pa.Table:
-    """Return findings or counts in which it is decided of overdue messages whether their lane has any end at all:
-    without one, its other side was not recorded."""
-    waits = _waits(found, OVERDUE_UNDECIDED)
-    if not waits.any():
+def _decide_overdue(found: pa.Table, lanes: pa.Table) -> pa.Table:
+    """Decide overdue messages.
+
+    A lane without any end means that its other side was not recorded.
+    """
+    undecided = _has_reason(found, OVERDUE_UNDECIDED)
+    if not undecided.any():
         return found
-    ends = _of_lanes(found, lanes, "received", "acknowledged")[waits]
+    ends = _lanes_with(found, lanes, "received", "acknowledged")[undecided]
     reasons, verdicts = np.where(ends, "overdue", "ends_not_recorded"), np.where(ends, VIOLATED, UNKNOWN)
-    return _replaced(found, waits, reason=reasons, verdict=verdicts)
+    return _replace_texts(found, undecided, reason=reasons, verdict=verdicts)
 
 
-def _receipts(found: pa.Table, lanes: pa.Table) -> pa.Table:
-    """Return findings or counts in which it is decided of acknowledged messages without arrival, of which no window
-    has arrivals, whether their lane has any: without one, its destination was not recorded."""
-    waits = _waits(found, RECEIPT_UNDECIDED)
-    if not waits.any():
+def _decide_receipts(found: pa.Table, lanes: pa.Table) -> pa.Table:
+    """Decide acknowledged messages without arrival outside of arrival windows.
+
+    A lane without any arrival means that its destination was not recorded.
+    """
+    undecided = _has_reason(found, RECEIPT_UNDECIDED)
+    if not undecided.any():
         return found
-    arrives = _of_lanes(found, lanes, "received")
-    named = _replaced(found, waits, reason=np.full(int(waits.sum()), RECEIPT_NOT_COVERED))
-    return named.filter(pa.array(~waits | arrives))
+    arrives = _lanes_with(found, lanes, "received")
+    named = _replace_texts(found, undecided, reason=np.full(int(undecided.sum()), RECEIPT_NOT_COVERED))
+    return named.filter(pa.array(~undecided | arrives))
 
 
-def _waits(found: pa.Table, reason: str) -> Bools:
-    """Return a mask of the findings or counts with a reason."""
+def _has_reason(found: pa.Table, reason: str) -> Bools:
+    """Return a mask of findings or counts with a reason."""
     return np.asarray(pc.equal(found["reason"], reason))
 
 
-def _of_lanes(found: pa.Table, lanes: pa.Table, *figures: str) -> Bools:
-    """Return a mask of the findings or counts whose lane has a nonzero value in one of these figures."""
+def _lanes_with(found: pa.Table, lanes: pa.Table, *figures: str) -> Bools:
+    """Return a mask of findings or counts whose lane has a nonzero value in one of some figures."""
     shown = {lane for name in figures for lane in table_lanes(lanes.filter(pc.greater(lanes[name], 0)))}
     names, codes = number_lanes(found)
     return np.array([lane in shown for lane in names], bool)[codes]
 
 
-def _replaced(found: pa.Table, rows: Bools, **values: np.ndarray) -> pa.Table:
-    """Return findings or counts with other texts in some rows of columns."""
+def _replace_texts(found: pa.Table, rows: Bools, **values: np.ndarray) -> pa.Table:
+    """Replace texts of columns in some rows."""
     for name, texts in values.items():
         column = np.array(found[name].to_pylist(), object)
         column[rows] = texts
@@ -246,31 +254,35 @@ COMPLETENESS_SCHEMA = pa.schema(
         pa.field("one_sided", pa.bool_(), nullable=False),
     ]
 )
-"""One row a lane and ``side``: ``source`` (sent, committed, acknowledged, timed out, collected), ``destination``
+"""One row for each lane and ``side``: ``source`` (sent, committed, acknowledged, timed out, collected), ``destination``
 (received, executed, answered, rejected), or ``elsewhere``; a side without rows has none.
 
-``chain``: the chain on that side; ``windows``: how many windows of it there are, put together where they touch.
-``rows``, and of them those ``without_...``; ``unnamed``: with neither index nor ``message_id``; ``sent_or_received``:
-rows that are compared by content. ``missing``, in so many ``missing_runs``: indices of a numbered lane that were not
-seen as sent between the first and the last one that was. ``one_sided``: the other end of the lane has no rows. What is
-in no lane (source, destination and lane are null) has no ends."""
+``chain``: chain of that side; ``windows``: number of its merged windows. ``rows``, and of these the ``without_...``
+ones; ``unnamed``: without index and ``message_id``; ``sent_or_received``: rows compared by content. ``missing``, in
+``missing_runs``: unsent indices of a numbered lane between the first and the last sent one. ``one_sided``: the other
+side of the lane has no rows. Rows outside of lanes (source, destination and lane are null) have no sides."""
 
 _MISSING = ("missing", "missing_runs", "missing_runs_inside_windows")
 
 
 def build_completeness(sides: pa.Table, lanes: pa.Table, windows: ObservedWindowTable) -> pa.Table:
-    """Return the table ``completeness``.
+    """Build the table ``completeness``.
 
     Args:
-        sides: counts and extents of each lane and side, of each bucket.
-        lanes: figures of each lane.
-        windows: what the input covers.
+        sides: Counts and extents of each lane and side, of all runs.
+        lanes: Figures of each lane.
+        windows: Windows that the input covers.
+
+    Returns:
+        One row for each lane and side (``COMPLETENESS_SCHEMA``).
     """
     extents = [
-        (f"{end}_{what}", how) for end, how in (("first", "min"), ("last", "max")) for what in ("height", "time")
+        (f"{end}_{extent}", function)
+        for end, function in (("first", "min"), ("last", "max"))
+        for extent in ("height", "time")
     ]
     found = sides.group_by([*LANE, "side"]).aggregate([*((name, "sum") for name in TALLIES), *extents])
-    # Lanes have numbers in the order of their names.
+    # Lane numbers are in the order of lane names.
     names, codes = number_lanes(pa.concat_tables([found.select(LANE), lanes.select(LANE)]))
     lane, of_figures = codes[: len(found)], codes[len(found) :]
     side = NameCodes(SIDES).codes(found["side"])
@@ -278,7 +290,7 @@ def build_completeness(sides: pa.Table, lanes: pa.Table, windows: ObservedWindow
     found, lane, side = found.take(pa.array(order)), lane[order], side[order]
     content: dict[str, Any] = {name: found[name] for name in (*LANE, "side")}
     content |= {name: found[f"{name}_sum"] for name in TALLIES}
-    content |= {name: found[f"{name}_{how}"] for name, how in extents}
+    content |= {name: found[f"{name}_{function}"] for name, function in extents}
     nobody = pa.nulls(len(found), pa.string())
     at_source, at_destination = (pa.array(side == SIDES.index(name)) for name in SIDES[:2])
     content["chain"] = pc.if_else(at_source, found["source"], pc.if_else(at_destination, found["destination"], nobody))
@@ -310,8 +322,15 @@ def build_completeness(sides: pa.Table, lanes: pa.Table, windows: ObservedWindow
 
 @dataclass(frozen=True)
 class ChainAssertions:
-    """What headers and watermarks show. ``findings``, ``counts``, ``examined``: as of ``Passed``, the source of a
-    chain's headers being the chain; ``headers``, ``watermarks``: those at the ends of segments."""
+    """Results of headers and watermarks.
+
+    Attributes:
+        findings: Findings, as of ``RunResult``; the source of a chain's headers is the chain.
+        counts: Number of findings, as of ``RunResult``.
+        examined: Number of examined rows, as of ``RunResult``.
+        headers: Headers at segment ends.
+        watermarks: Watermarks at segment ends.
+    """
 
     findings: pa.Table
     counts: pa.Table
@@ -327,15 +346,22 @@ NO_ASSERTIONS = ChainAssertions(
     HEADER_ENDS.empty_table(),
     WATERMARK_ENDS.empty_table(),
 )
-"""Of no headers and no watermarks."""
+"""Result without headers and watermarks."""
 
 
 def check_chain_assertions(
     headers: pa.Table, watermarks: pa.Table, windows: ObservedWindowTable, limit: int = LIMIT
 ) -> ChainAssertions:
-    """Check what one bucket has (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
+    """Check the headers and watermarks of one bucket.
 
-    ``windows``: what the input covers; ``limit``: how many findings of a chain or lane and reason are named.
+    Args:
+        headers: Headers (``HEADERS_SCHEMA``).
+        watermarks: Watermarks (``WATERMARKS_SCHEMA``).
+        windows: Windows that the input covers.
+        limit: Maximum number of named findings of a chain or lane and reason.
+
+    Returns:
+        The results, with the rows at segment ends.
     """
     headers, watermarks = sort_headers(headers), sort_watermarks(watermarks)
     one, other = check_headers(headers, windows, limit), check_watermarks(watermarks, limit)
@@ -351,7 +377,7 @@ def check_chain_assertions(
 def merge_assertions(
     parts: Sequence[ChainAssertions], windows: ObservedWindowTable, limit: int = LIMIT
 ) -> ChainAssertions:
-    """Return what all buckets show, in whatever order they are given, and what lies over the cuts between segments."""
+    """Merge the results of all buckets in any order, and compare rows across segment ends."""
     every = [NO_ASSERTIONS, *parts]
     headers = sort_headers(_joined([part.headers for part in every]))
     over = [check_headers(headers, windows, limit, over_cuts=True)]

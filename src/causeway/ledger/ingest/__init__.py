@@ -1,8 +1,6 @@
-"""From recorded traffic of any kind to rows of the ledger: mappings, readers, and the quarantine for broken rows.
+"""Ingest of recorded traffic: mappings, readers, and the quarantine of broken records.
 
-Nothing here knows Spark.
-
-The mappings that are built in, by name.
+``mappings`` has the built-in mappings, found by name.
 """
 
 from __future__ import annotations
@@ -14,12 +12,20 @@ __all__ = ["mapping_names", "mappings_folder"]
 
 
 def mappings_folder() -> Traversable:
-    """Return where they are: ``NAME.toml`` each."""
+    """Return the folder of the built-in mappings, one ``NAME.toml`` each.
+
+    Returns:
+        The folder.
+    """
     return files("causeway.ledger.ingest") / "mappings"
 
 
 def mapping_names() -> list[str]:
-    """Return their names."""
+    """Return the names of the built-in mappings.
+
+    Returns:
+        The names, ascending.
+    """
     return sorted(
-        found.name.removesuffix(".toml") for found in mappings_folder().iterdir() if found.name.endswith(".toml")
+        entry.name.removesuffix(".toml") for entry in mappings_folder().iterdir() if entry.name.endswith(".toml")
     )

@@ -1,7 +1,7 @@
-"""Pieces of files: whole records of CSV or lines, a few megabytes at a time, whatever the file holds.
+"""Split files into pieces of whole CSV records or lines, a few megabytes each.
 
-Bounded before anything is parsed: a record that is longer than ``MOST_RECORD`` is set aside, a packed file that becomes
-much larger than it was is refused.
+Input is bounded before parsing: a record longer than ``MAX_RECORD`` is rejected, and a compressed file that expands too
+much is refused.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
 
 CHUNK = 8 << 20
-"""Bytes of a piece, or one record more."""
+"""Size of a piece, in bytes; it may exceed it by one record."""
 
 MAX_RECORD = 1 << 20
-"""Bytes of a line or record."""
+"""Maximum size of a line or record, in bytes."""
 
 MAX_RECORDS = 1 << 16
-"""Records of a piece: short ones take much more room as rows than as bytes."""
+"""Maximum number of records of a piece: short ones need more memory as rows than as bytes."""
 
 MAX_TIMES = 300
-"""So many times its size a packed file becomes at most, and the texts of Parquet, beyond ``FREE_BYTES``."""
+"""Maximum expansion factor of compressed files and of Parquet texts, beyond ``FREE_BYTES``."""
 
 FREE_BYTES = 32 << 20
 MAX_EXCERPT = 1000
@@ -37,20 +37,24 @@ _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class ByteStream(Protocol):
-    """Bytes that are read from their beginning on."""
+    """A stream of bytes."""
 
     def read(self, size: int = ..., /) -> bytes:
-        """Return at most so many bytes, none at the end."""
+        """Read at most ``size`` bytes; none at the end."""
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read."""
 
     def seek(self, offset: int, whence: int = ..., /) -> int:
-        """Go to a place."""
+        """Move to a position."""
 
 
 class BadFile(InvalidInput):
-    """A file that cannot be read at all. ``reason``: its name."""
+    """An unreadable file.
+
+    Attributes:
+        reason: Name of the reason.
+    """
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
@@ -59,8 +63,14 @@ class BadFile(InvalidInput):
 
 @dataclass(frozen=True)
 class RecordPiece:
-    """Whole records. ``broken``: the name of a reason: it is the beginning of one record, which is set aside.
-    ``end``: where it ends in its file; ``ends``: where each record ends in it, if that is known."""
+    """Whole records of a file.
+
+    Attributes:
+        content: Their bytes.
+        broken: Reason of rejection; then ``content`` is the begin of one record.
+        end: End of the piece in its file, in bytes.
+        ends: End of each record in ``content``, or None.
+    """
 
     content: bytes
     broken: str | None = None
@@ -69,20 +79,29 @@ class RecordPiece:
 
 
 def decompressed_name(name: str) -> str:
-    """Return the name of what is in a packed file."""
+    """Return a file name without the ending of its compression."""
     ending = next((ending for ending in _PACKED if name.endswith(ending)), "")
     return name.removesuffix(ending)
 
 
 def open_decompressed(stream: ByteStream, name: str, size: int) -> ByteStream:
-    """Return what is in a file that is packed, by its name, or the file itself. ``size``: of the file."""
+    """Open a file for decompression according to its name; other files are returned unchanged.
+
+    Args:
+        stream: The file.
+        name: Its name.
+        size: Its length in bytes.
+
+    Returns:
+        A stream of the decompressed bytes.
+    """
     for ending, codec in _PACKED.items():
         if name.endswith(ending):
-            return _Bounded(pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec), name, size)
+            return _BoundedStream(pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), codec), name, size)
     return stream
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedStream(io.RawIOBase):
     def __init__(self, stream: Any, name: str, size: int) -> None:
         super().__init__()
         self._stream, self._name, self._left = stream, name, size * MAX_TIMES + FREE_BYTES
@@ -105,18 +124,18 @@ def read_pieces(
     """Yield the records of a stream in pieces.
 
     Args:
-        stream: of which everything is read.
-        separator: of the fields of CSV, whose quoted fields may hold ends of lines; None: a record is a line.
-        chunk: how many bytes are read at once.
-        at: where the stream begins in its file.
-        final: whether its end is the end of a record. If not, what stands behind the last end is left out.
+        stream: The stream, read to its end.
+        separator: Field separator of CSV, whose quoted fields may hold line ends; None: a record is a line.
+        chunk: Number of bytes to read at once.
+        at: Position of the stream in its file.
+        final: The end of the stream is the end of a record. Otherwise the remainder after the last end is dropped.
     """
     for piece in _pieces(stream, separator, chunk, at, final=final):
         yield from _cut(piece, separator)
 
 
 def _cut(piece: RecordPiece, separator: bytes | None) -> Iterator[RecordPiece]:
-    """Yield a piece in pieces of at most ``MOST_RECORDS``."""
+    """Split a piece into pieces of at most ``MAX_RECORDS`` records."""
     content = piece.content
     if piece.broken is not None:
         yield piece
@@ -147,22 +166,22 @@ def _pieces(stream: ByteStream, separator: bytes | None, chunk: int, at: int, *,
         yield from found
         rest, at = rest[used:], at + used
         while len(rest) > MAX_RECORD or (ended and final and rest):
-            # A record that has no end, or a quote that nobody closed: its first line goes, and what follows is read
-            # anew. The last record needs no end, but for a quote.
+            # The record has no end, or an unclosed quote: reject its first line, and read on after it. The last record
+            # needs no line end, but must close its quotes.
             line, before = _line_end(rest, 0, separator, ended=ended), at
             if len(rest) <= MAX_RECORD and not (line and _is_open(rest, separator)):
                 yield RecordPiece(rest, None, at + len(rest))
                 return
             shown = _shown(rest, 0, line or len(rest))
             while not line:
-                kept = rest[-1:] if rest.endswith(b"\r") else b""  # perhaps a line feed follows
-                at += len(rest) - len(kept)
+                pending_return = rest[-1:] if rest.endswith(b"\r") else b""  # a line feed may follow
+                at += len(rest) - len(pending_return)
                 rest = stream.read(chunk)
                 if not rest:
                     if final:
-                        yield RecordPiece(shown, "too_long", at + len(kept))
+                        yield RecordPiece(shown, "too_long", at + len(pending_return))
                     return
-                rest = kept + rest
+                rest = pending_return + rest
                 line = _line_end(rest, 0, separator)
             rest, at = rest[line:], at + line
             yield RecordPiece(shown, _reason(at - before), at)
@@ -172,8 +191,10 @@ def _pieces(stream: ByteStream, separator: bytes | None, chunk: int, at: int, *,
 
 
 def _plain_end(rest: bytes, read: bytes, separator: bytes | None) -> int:
-    """Return where the last record ends of what was read, where ``rest`` stands before it and records end where lines
-    do and are short; 0: perhaps they are not so."""
+    """Return the end of the last record in new data, if all records are short lines.
+
+    ``rest`` precedes the data. 0 means that a full scan is needed.
+    """
     whole = read.rfind(b"\n") + 1
     first, left = len(rest) + read.find(b"\n") + 1, len(read) - whole
     if not whole or max(first, left) > MAX_RECORD or _has_long(read):
@@ -182,9 +203,9 @@ def _plain_end(rest: bytes, read: bytes, separator: bytes | None) -> int:
 
 
 def _split(content: bytes, separator: bytes | None, at: int) -> tuple[list[RecordPiece], int]:
-    """Return the whole records at the beginning, those that are too long as such, and how many bytes they are.
+    """Split off complete records; return pieces and their total size.
 
-    Of a record that is too long its first line is one, and what follows is read anew: perhaps nobody closed a quote.
+    Of an overlong record only the first line is rejected: the cause may be an unclosed quote.
     """
     found: list[RecordPiece] = []
     begin = 0
@@ -197,7 +218,7 @@ def _split(content: bytes, separator: bytes | None, at: int) -> tuple[list[Recor
             return found, begin + whole
         ends = find_record_ends(part, separator)
         if len(ends) and part[ends[-1] - 1] == _RETURN and ends[-1] == len(part):
-            ends = ends[:-1]  # perhaps a line feed follows
+            ends = ends[:-1]  # a line feed may follow
         long = np.flatnonzero(np.diff(ends, prepend=0) > MAX_RECORD)
         if not len(long):
             whole = int(ends[-1]) if len(ends) else 0
@@ -213,14 +234,14 @@ def _split(content: bytes, separator: bytes | None, at: int) -> tuple[list[Recor
 
 
 def _line_end(content: bytes, start: int, separator: bytes | None, *, ended: bool = False) -> int:
-    """Return where the line that begins at ``start`` ends, 0: nowhere. ``ended``: nothing follows on the content."""
+    """Return the end of the line at ``start``, 0: none. ``ended``: no data follows."""
     if separator is None:
         return content.find(b"\n", start) + 1
     return find_line_end(content, start, ended=ended)
 
 
 def find_line_end(content: bytes, start: int = 0, *, ended: bool = False) -> int:
-    """Return where a line of CSV ends that begins at ``start``, 0: nowhere. ``ended``: nothing follows on it."""
+    """Return the end of the CSV line at ``start``, 0: none. ``ended``: no data follows."""
     found = (_LAST_LINE_END if ended else _LINE_END).search(content, start)
     return 0 if found is None else found.end()
 
@@ -230,25 +251,27 @@ def _shown(content: bytes, start: int, end: int) -> bytes:
 
 
 def _reason(line: int) -> str:
-    """Return why a record is set aside whose first line has so many bytes."""
+    """Return the reason to reject a record, given the length of its first line."""
     return "too_long" if line > MAX_RECORD else "open_quote"
 
 
 def _is_open(content: bytes, separator: bytes | None) -> bool:
-    """Return whether a quote is open at the end."""
+    """Return True if a quote is open at the end."""
     return separator is not None and b'"' in content and bool(_places(content, separator)[1])
 
 
 def _is_plain(content: bytes, separator: bytes | None) -> bool:
-    """Return whether records end where lines do, with a line feed."""
+    """Return True if records end with lines and line feeds."""
     if separator is None:
         return True
     return b'"' not in content and (b"\r" not in content or content.count(b"\r") == content.count(b"\r\n"))
 
 
 def find_record_ends(content: bytes, separator: bytes | None) -> npt.NDArray[np.int64]:
-    """Return where each record ends, behind its end of line; ``separator`` as of ``pieces``. In CSV a carriage return
-    alone is an end of line, too."""
+    """Return the end of each record, after its line end.
+
+    In CSV a lone carriage return is a line end as well. ``separator``: as of ``read_pieces``.
+    """
     if separator is None or _is_plain(content, separator):
         return np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == _FEED) + 1
     return _places(content, separator)[0]
@@ -265,7 +288,7 @@ def _places(content: bytes, separator: bytes) -> tuple[npt.NDArray[np.int64], in
 
 
 def count_records(piece: RecordPiece, separator: bytes | None) -> int:
-    """Return how many records a piece has; ``separator`` as of ``pieces``."""
+    """Return the number of records of a piece; ``separator``: as of ``read_pieces``."""
     content = piece.content
     if piece.broken is not None:
         return 1
@@ -276,7 +299,7 @@ def count_records(piece: RecordPiece, separator: bytes | None) -> int:
 
 
 def _has_long(content: bytes) -> bool:
-    """Return whether a line that has an end is too long."""
+    """Return True if a terminated line is too long."""
     begin = 0
     while len(content) - begin > MAX_RECORD:
         begin = content.rfind(b"\n", begin, begin + MAX_RECORD) + 1

@@ -1,9 +1,7 @@
-"""Records of a file as columns of texts: CSV, lines of JSON, Parquet.
+"""Parse records of CSV and JSON lines to columns of texts.
 
-What a record says is kept to the letter: numbers stay digits until somebody reads them exactly. What is no record as
-its format has it is set aside with a reason.
-
-Names of columns as a mapping knows them, however a file spells them.
+Values keep their exact text: numbers stay digits until a field reads them. Invalid records get a reason. Column names
+are matched to those of a mapping, exactly or loosely.
 """
 
 from __future__ import annotations
@@ -40,15 +38,25 @@ _IGNORED = str.maketrans("", "", " _-")
 
 
 def fold_name(name: str) -> str:
-    """Return a name without what does not count where names are compared loosely: case, spaces, ``-`` and ``_``."""
+    """Return a name for loose comparison: lower case, without spaces, ``-`` and ``_``."""
     return name.translate(_IGNORED).lower()
 
 
 def match_names(names: Sequence[str], mapping: MappingDocument, where: str) -> list[str]:
-    """Return the names of a file's columns as the mapping has them; those that it does not know are as they were.
+    """Map the column names of a file to the names of a mapping; unknown names stay.
 
-    Of names that are compared loosely one that is spelt the same is that column; of others at most one may be. Raises
-    ``BadFile``.
+    In a loose comparison an exact match wins; otherwise only one column may match a name.
+
+    Args:
+        names: Column names of the file.
+        mapping: The mapping.
+        where: Name of the file.
+
+    Returns:
+        The matched names.
+
+    Raises:
+        BadFile: Two columns match one name.
     """
     if mapping.names == "exact":
         return list(names)
@@ -70,12 +78,12 @@ def match_names(names: Sequence[str], mapping: MappingDocument, where: str) -> l
 
 MAX_COLUMNS = 4096
 NAMED = pa.dictionary(pa.int32(), pa.string())
-"""The type of columns of few different values."""
+"""Type of columns with few distinct values."""
 
 
 @dataclass(frozen=True)
 class BrokenRecord:
-    """A record that is set aside: its number from 1, why, and its text, cut off."""
+    """A rejected record: its number from 1, the reason, and its truncated text."""
 
     row: int
     reason: str
@@ -86,9 +94,15 @@ class BrokenRecord:
 
 @dataclass
 class RecordColumns:
-    """Records as columns. ``rows``: the number of each in its file (or piece), from 1; ``records``: how many were
-    looked at, also broken ones and ``blank`` lines, which count in the numbers; ``values``: by name, texts or what
-    Parquet has."""
+    """Records as columns.
+
+    Attributes:
+        rows: Number of each record in its file or piece, from 1, uint64.
+        values: Columns by name: texts, or types of Parquet.
+        records: Number of records, including broken ones and blank lines.
+        broken: Rejected records.
+        blank: Number of blank lines.
+    """
 
     rows: npt.NDArray[np.uint64]
     values: dict[str, pa.Array]
@@ -97,7 +111,7 @@ class RecordColumns:
     blank: int = 0
 
     def moved(self, first: int) -> RecordColumns:
-        """Return the same of records before which ``first`` others stand."""
+        """Return the records with their numbers shifted by ``first``."""
         if not first:
             return self
         broken = [replace(each, row=each.row + first) for each in self.broken]
@@ -105,7 +119,11 @@ class RecordColumns:
 
 
 def read_csv_header(line: bytes, delimiter: str, where: str) -> list[str]:
-    """Return the names of the columns of CSV. Raises ``BadFile``."""
+    """Return the column names of CSV.
+
+    Raises:
+        BadFile: The header is invalid.
+    """
     import csv
 
     try:
@@ -120,10 +138,10 @@ def read_csv_header(line: bytes, delimiter: str, where: str) -> list[str]:
         raise BadFile(f"{where}: its first line has no names of columns", "no_columns")
     if len(names) > MAX_COLUMNS:
         raise BadFile(f"{where}: {len(names):,} columns; a file has {MAX_COLUMNS:,} at most", "too_large")
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
+    duplicate = next((name for name, count in Counter(names).items() if count > 1), None)
+    if duplicate is not None:
         raise BadFile(
-            f"{where}: column {format_value(twice)} is there twice; each needs a name of its own", "column_twice"
+            f"{where}: column {format_value(duplicate)} is there twice; each needs a name of its own", "column_twice"
         )
     return names
 
@@ -131,9 +149,9 @@ def read_csv_header(line: bytes, delimiter: str, where: str) -> list[str]:
 def parse_csv(
     piece: RecordPiece, names: Sequence[str], wanted: Collection[str], delimiter: str, named: Collection[str] = ()
 ) -> RecordColumns:
-    """Return the records of a piece of CSV. ``named``: columns of few different values, which become dictionaries."""
+    """Parse a piece of CSV. ``named``: columns with few distinct values, read as dictionaries."""
     if piece.broken is not None:
-        return _set_aside(piece)
+        return _reject_piece(piece)
     content = piece.content
     ends = find_record_ends(content, delimiter.encode()) if piece.ends is None else piece.ends
     if not len(ends) or ends[-1] < len(content):
@@ -149,20 +167,22 @@ def _csv_records(
     delimiter: str,
     named: Collection[str],
 ) -> RecordColumns:
-    """Return records that end at ``ends``. Where Arrow does not find just these, each half is read by itself, so that
-    only some are set aside."""
+    """Parse records that end at ``ends``.
+
+    If Arrow finds other records, each half is parsed separately, so that few records are rejected.
+    """
     try:
         found = _csv_table(content, ends, names, wanted, delimiter, named)
     except pa.ArrowInvalid as error:
-        found, why = None, str(error)
+        found, reason_text = None, str(error)
     else:
-        why = "not one record"
+        reason_text = "not one record"
     if found is not None and found.records == len(ends):
         return found
     if len(ends) == 1:
         if not content.strip():
             return RecordColumns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [], 1)
-        reason = "columns" if "Expected" in why else "not_csv"
+        reason = "columns" if "Expected" in reason_text else "not_csv"
         broken = BrokenRecord(1, reason, _text_of(content, ends, 1))
         return RecordColumns(np.zeros(0, dtype=np.uint64), _empty(names, wanted), 1, [broken])
     half = len(ends) // 2
@@ -182,21 +202,21 @@ def _csv_table(
     wrong: list[int] = []
     blank: list[int] = []
 
-    def refuse(row: Any) -> str:
-        # A line without anything is a record of one empty field.
+    def reject(row: Any) -> str:
+        # An empty line is a record of one empty field.
         (blank if not row.text.strip() else wrong).append(row.number)
         return "skip"
 
     chosen = [name for name in names if name in wanted]
-    # Arrow hands the handler texts, and prints a trace where it cannot make one of a record's bytes.
+    # Arrow passes records as text to the handler, and prints a trace for invalid UTF-8.
     utf8 = _is_utf8(content)
-    handler = refuse if utf8 else None
+    handler = reject if utf8 else None
 
     def read(kinds: dict[str, pa.DataType]) -> pa.Table:
         wrong.clear()
         blank.clear()
         return pa_csv.read_csv(
-            # Arrow leaves out a mark where what it is given begins; the one of the file went with its header.
+            # Arrow drops a leading byte order mark; that of the file went with its header, so this one is content.
             pa.BufferReader(codecs.BOM_UTF8 + content if content.startswith(codecs.BOM_UTF8) else content),
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=list(names)),
             parse_options=pa_csv.ParseOptions(
@@ -217,18 +237,18 @@ def _csv_table(
 
     try:
         table = read({name: NAMED if name in named else pa.string() for name in chosen})
-    except pa.ArrowInvalid:  # perhaps only some text that is no UTF-8
+    except pa.ArrowInvalid:  # perhaps some text is invalid UTF-8
         table = read(dict.fromkeys(chosen, pa.binary()))
-    away = sorted(wrong + blank)
-    records = table.num_rows + len(away)
+    skipped = sorted(wrong + blank)
+    records = table.num_rows + len(skipped)
     if records != len(ends):
         return RecordColumns(np.zeros(0, dtype=np.uint64), {}, records)
-    rows = np.delete(np.arange(1, records + 1, dtype=np.uint64), np.array(away, dtype=np.int64) - 1)
+    rows = np.delete(np.arange(1, records + 1, dtype=np.uint64), np.array(skipped, dtype=np.int64) - 1)
     if len(names) > 1 and (empty := _empty_lines(content, ends)).size:
-        # Arrow takes a line without anything for a record of empty fields.
-        kept = ~np.isin(rows, empty)
-        blank += rows[~kept].tolist()
-        rows, table = rows[kept], table.filter(pa.array(kept))
+        # Arrow reads an empty line as a record of empty fields.
+        nonempty = ~np.isin(rows, empty)
+        blank += rows[~nonempty].tolist()
+        rows, table = rows[nonempty], table.filter(pa.array(nonempty))
     broken = [BrokenRecord(row, "columns", _text_of(content, ends, row)) for row in wrong]
     values = {name: table[name].combine_chunks() for name in chosen}
     found = RecordColumns(rows, values, records, broken, len(blank))
@@ -236,7 +256,7 @@ def _csv_table(
 
 
 def _text_of(content: bytes, ends: npt.NDArray[np.int64], row: int) -> str:
-    """Return a record, cut off."""
+    """Return the truncated text of a record."""
     begin = int(ends[row - 2]) if row > 1 else 0
     return content[begin : min(int(ends[row - 1]), begin + MAX_EXCERPT)].rstrip(b"\r\n").decode(errors="replace")
 
@@ -252,7 +272,7 @@ def _is_utf8(content: bytes) -> bool:
 
 
 def _empty_lines(content: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Return the numbers of records, from 1, that are empty lines."""
+    """Return the numbers of empty lines, from 1."""
     lengths = np.diff(ends, prepend=0)
     short = np.flatnonzero(lengths <= 2)
     if not len(short):
@@ -270,7 +290,7 @@ def _empty(names: Sequence[str], wanted: Collection[str]) -> dict[str, pa.Array]
 
 
 def merge_columns(parts: Iterator[RecordColumns]) -> RecordColumns:
-    """Return pieces one after the other as one."""
+    """Concatenate consecutive pieces."""
     every = list(parts)
     before = np.cumsum([0, *(part.records for part in every)])
     every = [part.moved(first) for part, first in zip(every, before.tolist(), strict=False)]
@@ -281,12 +301,22 @@ def merge_columns(parts: Iterator[RecordColumns]) -> RecordColumns:
 
 
 def parse_json_lines(piece: RecordPiece, wanted: Collection[str], *, loose: bool = False) -> RecordColumns:
-    """Return the lines of a piece, a JSON object each. A column is a path of keys, ``origin.chainId``; what is not
-    there, or null, is null. ``loose``: keys are compared without case, spaces, ``-`` and ``_``."""
+    """Parse a piece of JSON lines, one object a line.
+
+    A column is a path of keys, ``origin.chainId``; missing values are null.
+
+    Args:
+        piece: The piece.
+        wanted: Names of columns.
+        loose: Compare keys without case, spaces, ``-`` and ``_``.
+
+    Returns:
+        The records.
+    """
     from causeway.ledger.ingest.text_loops import ABSENT, ESCAPED, FINE, NULL, read_lines
 
     if piece.broken is not None:
-        return _set_aside(piece)
+        return _reject_piece(piece)
     ends = find_record_ends(piece.content, None) if piece.ends is None else piece.ends
     if not len(ends) or ends[-1] < len(piece.content):
         ends = np.append(ends, len(piece.content))
@@ -312,10 +342,10 @@ def parse_json_lines(piece: RecordPiece, wanted: Collection[str], *, loose: bool
     for slot, path in enumerate(paths):
         kind = kinds[good, slot]
         missing = (kind == ABSENT) | (kind == NULL)
-        column = _gathered(data, starts[good, slot], stops[good, slot], missing)
+        column = _gather_slices(data, starts[good, slot], stops[good, slot], missing)
         escaped = np.flatnonzero(kind == ESCAPED)
         if len(escaped):
-            texts = [_unescaped(value) for value in column.take(pa.array(escaped)).to_pylist()]
+            texts = [_unescape(value) for value in column.take(pa.array(escaped)).to_pylist()]
             mask = np.zeros(len(good), dtype=bool)
             mask[escaped] = True
             column = pa.compute.replace_with_mask(column, pa.array(mask), pa.array(texts, pa.binary()))
@@ -323,18 +353,17 @@ def parse_json_lines(piece: RecordPiece, wanted: Collection[str], *, loose: bool
     return decode_text(found, binary)
 
 
-def _unescaped(value: bytes) -> bytes:
-    """Return a text of JSON as bytes; half of a pair that stands for one letter is left as something that is no
-    UTF-8."""
+def _unescape(value: bytes) -> bytes:
+    """Unescape a JSON text to bytes; an unpaired surrogate becomes invalid UTF-8."""
     try:
         text: str = json.loads(value)
-    except ValueError:  # no UTF-8
+    except ValueError:  # invalid UTF-8
         return value
     return text.encode("utf-8", "surrogatepass")
 
 
 def build_path_tree(paths: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return the steps of paths as ``read_lines`` takes them."""
+    """Build the tree of path steps that ``read_lines`` needs."""
     below: list[dict[str, int]] = [{}]
     slots = [-1]
     names = [""]
@@ -348,7 +377,7 @@ def build_path_tree(paths: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.ND
                 names.append(step)
             node = below[node][step]
         slots[node] = slot
-    # Children of a node are neighbours: breadth first.
+    # Breadth first, so that the children of a node are adjacent.
     order, places = [0], {0: 0}
     for node in order:
         for child in below[node].values():
@@ -365,8 +394,8 @@ def build_path_tree(paths: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.ND
     return tree, np.frombuffer(keys or b"\0", dtype=np.uint8)
 
 
-def _gathered(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array:
-    """Return slices of bytes as a column."""
+def _gather_slices(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array:
+    """Gather slices of bytes to a column."""
     lengths = np.where(missing, 0, stops - starts)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
     total = int(offsets[-1])
@@ -377,7 +406,7 @@ def _gathered(data: Any, starts: Any, stops: Any, missing: Any) -> pa.Array:
 
 
 def decode_text(found: RecordColumns, binary: dict[str, pa.Array]) -> RecordColumns:
-    """Return records with texts for bytes; those that are no UTF-8 are set aside."""
+    """Decode columns of bytes to texts; reject records with invalid UTF-8."""
     bad = np.zeros(len(found.rows), dtype=bool)
     reasons: dict[int, str] = {}
     for name, column in binary.items():
@@ -400,6 +429,6 @@ def decode_text(found: RecordColumns, binary: dict[str, pa.Array]) -> RecordColu
     return found
 
 
-def _set_aside(piece: RecordPiece) -> RecordColumns:
+def _reject_piece(piece: RecordPiece) -> RecordColumns:
     text = piece.content.decode(errors="replace")
     return RecordColumns(np.zeros(0, dtype=np.uint64), {}, 1, [BrokenRecord(1, str(piece.broken), text)])

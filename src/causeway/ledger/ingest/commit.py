@@ -1,11 +1,8 @@
-"""What a commit of recorded traffic has to know of earlier ones: a small table of the ledger, ``state``.
+"""Commit new input files to a ledger, and suggest a fix if no record could be ingested.
 
-Why nothing of a file could be taken: a hint of one line, from a look at its beginning.
-
-Strategy: a file of JSON is parsed as one document first, then line by line. Names in the mapping that no record has
-are compared with the names that records have.
-
-What is new in files becomes one commit of a ledger, whoever runs the tasks.
+One call of ``commit_files`` is one commit, regardless of the task runner. The table ``state`` carries facts from
+earlier commits: block bounds and lane counterparties. ``suggest_fix`` inspects the beginning of a JSON file: it is
+parsed as one document first, then line by line, and the mapping's names are compared with those of the records.
 """
 
 from __future__ import annotations
@@ -45,14 +42,18 @@ __all__ = ["CommitResult", "IngestState", "NothingTaken", "commit_files", "sugge
 
 @dataclass(frozen=True)
 class IngestState:
-    """What later commits have to know of earlier ones: the earliest and the latest block of each chain, and the chains
-    at the other ends of lanes."""
+    """Facts from earlier commits that later ones need.
+
+    Attributes:
+        bounds: Earliest and latest block of each chain.
+        counterparties: Chain at the other end of each lane end.
+    """
 
     bounds: HeightBounds = field(default_factory=HeightBounds)
     counterparties: Mapping[LaneEnd, str | None] = field(default_factory=dict)
 
     def table(self) -> pa.Table:
-        """Return it as rows (``STATE_SCHEMA``)."""
+        """Return the state as rows (``STATE_SCHEMA``)."""
         rows: list[tuple[Any, ...]] = []
         for what, blocks in (("first_block", self.bounds.first), ("last_block", self.bounds.last)):
             rows += [(what, chain, *blocks[chain], None) for chain in sorted(blocks)]
@@ -62,7 +63,7 @@ class IngestState:
 
     @classmethod
     def of(cls, table: pa.Table) -> IngestState:
-        """Return what rows say."""
+        """Read the state from rows."""
         blocks: dict[str, dict[str, tuple[int, int]]] = {"first_block": {}, "last_block": {}}
         counterparties: dict[LaneEnd, str | None] = {}
         for row in table.to_pylist():
@@ -75,48 +76,48 @@ class IngestState:
 
 
 MAX_DOCUMENT = 64 << 20
-"""Bytes of a file that are parsed as one JSON document."""
+"""Maximum size of a file parsed as one JSON document, in bytes."""
 
 _LINES, _DEPTH, _NAMED = 200, 6, 3
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def suggest_fix(stream: ByteStream, file: str, size: int, mapping: MappingDocument) -> str | None:
-    """Return what may be wrong with a file of which no record could be taken.
+    """Suggest a fix for a file without any usable record.
 
     Args:
-        stream: Its bytes, from the beginning on.
+        stream: Its bytes, from the beginning.
         file: Its name.
         size: Its length in bytes.
-        mapping: How its records were read.
+        mapping: The mapping that was applied.
 
     Returns:
-        A hint of one line, or None if nothing was found. Only files of JSON are looked at.
+        A hint of one line, or None. Only JSON files are inspected.
     """
     if mapping.file_format(file) != "jsonl":
         return None
-    content = _beginning(open_decompressed(stream, file, size))
+    content = _read_beginning(open_decompressed(stream, file, size))
     lines = [line for line in content.split(b"\n")[:_LINES] if line.strip()]
-    records = [found for line in lines if isinstance(found := _parsed(line), dict)]
-    document = _parsed(content)
+    records = [found for line in lines if isinstance(found := _parse_json(line), dict)]
+    document = _parse_json(content)
     if document is not None and (len(lines) > 1 or not _is_record(document, mapping)):
-        return _of_document(document, file)
+        return _document_hint(document, file)
     if records:
-        return _of_names(records, file, mapping)
-    if lines and b"{" in lines[0] and isinstance(_parsed(lines[0][lines[0].index(b"{") :]), dict):
+        return _names_hint(records, file, mapping)
+    if lines and b"{" in lines[0] and isinstance(_parse_json(lines[0][lines[0].index(b"{") :]), dict):
         return f"{file} has text before the JSON object of each line; cut it off"
     return f"{file} is read as JSON lines: one object a line"
 
 
-def _beginning(stream: ByteStream) -> bytes:
-    parts, left = [], MAX_DOCUMENT
-    while left and (part := stream.read(min(left, 1 << 20))):
+def _read_beginning(stream: ByteStream) -> bytes:
+    parts, remaining = [], MAX_DOCUMENT
+    while remaining and (part := stream.read(min(remaining, 1 << 20))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)
 
 
-def _parsed(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -124,14 +125,16 @@ def _parsed(content: bytes) -> Any:
 
 
 def _is_record(document: Any, mapping: MappingDocument) -> bool:
-    """Return whether a document may be a record: it has a column of the mapping, or no arrays of objects."""
+    """Return True if a document has a column of the mapping, or no arrays of objects."""
     if not isinstance(document, dict):
         return False
-    return any(_at(document, column) is not None for column in mapping.columns()) or not list(_arrays(document))
+    return any(_nested_value(document, column) is not None for column in mapping.columns()) or not list(
+        _arrays(document)
+    )
 
 
-def _of_document(document: Any, file: str) -> str:
-    """Return the hint about a file that is one JSON document: the arrays of objects in it."""
+def _document_hint(document: Any, file: str) -> str:
+    """Return the hint for a file that is one JSON document, with its arrays of objects."""
     text = f"{file} is one JSON document; JSON lines have one object a line"
     arrays = sorted(_arrays(document), key=lambda each: -each[1])[:_NAMED]
     if not arrays:
@@ -141,7 +144,7 @@ def _of_document(document: Any, file: str) -> str:
 
 
 def _arrays(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield the arrays of objects in a document: their paths, as jq has them, and how many objects each has."""
+    """Yield the jq path and the length of each array of objects in a document."""
     if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
         yield path or ".", len(value)
     elif isinstance(value, dict) and depth < _DEPTH:
@@ -150,24 +153,24 @@ def _arrays(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, i
             yield from _arrays(inner, path + step, depth + 1)
 
 
-def _of_names(records: list[dict[str, Any]], file: str, mapping: MappingDocument) -> str | None:
-    """Return the hint about names of the mapping that no record has, or values that no event wants."""
+def _names_hint(records: list[dict[str, Any]], file: str, mapping: MappingDocument) -> str | None:
+    """Return the hint for names of the mapping that no record has, or unmatched event values."""
     known = sorted({path for record in records for path in _paths(record)})
-    spelt = {fold_name(path) for path in known} if mapping.names == "loose" else {*known}
+    available = {fold_name(path) for path in known} if mapping.names == "loose" else {*known}
     for event in map(mapping.of, mapping.rows):
-        for use, columns in _columns(event):
-            if not any((fold_name(each) if mapping.names == "loose" else each) in spelt for each in columns):
+        for use, columns in _required_columns(event):
+            if not any((fold_name(each) if mapping.names == "loose" else each) in available for each in columns):
                 return f"no record of {file} has {columns[0]} ({use}); {_nearest(columns[0], known)}"
     for event in mapping.events:
         for column, allowed in event.where.items():
-            values = list(dict.fromkeys(format_value(_at(record, column)) for record in records))[:_NAMED]
-            if not any(str(_at(record, column)) in allowed for record in records):
+            values = list(dict.fromkeys(format_value(_nested_value(record, column)) for record in records))[:_NAMED]
+            if not any(str(_nested_value(record, column)) in allowed for record in records):
                 return f"events of the mapping want {column} = {', '.join(allowed)}; {file} has {', '.join(values)}"
     return None
 
 
-def _columns(event: EventSection) -> Iterator[tuple[str, list[str]]]:
-    """Yield the columns that an event cannot do without, of several the first that is there, and what for."""
+def _required_columns(event: EventSection) -> Iterator[tuple[str, list[str]]]:
+    """Yield the required columns of an event with their use; any one of a list suffices."""
     for column in event.where:
         yield "where", [column]
     for name, parts in iterate_fields(event):
@@ -191,26 +194,26 @@ def _paths(value: dict[str, Any], before: str = "") -> Iterable[str]:
             yield from _paths(inner, f"{before}{key}.")
 
 
-def _at(record: Any, path: str) -> Any:
+def _nested_value(record: Any, path: str) -> Any:
     for step in path.split("."):
         record = record.get(step) if isinstance(record, dict) else None
     return record
 
 
 COUNT_NAMES = {"value": "movements", "headers": "headers", "watermarks": "watermarks"}
-"""The names by which rows of the tables beside ``ledger`` are counted in commits."""
+"""Names of the row counts of the tables beside ``ledger`` in commits."""
 
 LOOSE_ROWS = 1 << 10
-"""A commit of fewer rows a bucket writes one file for all buckets."""
+"""Minimum number of rows a bucket for one file a bucket; smaller commits write one file for all."""
 
 
 class NothingTaken(InvalidInput):
-    """No record of the input could be taken; nothing is committed.
+    """No record of the input could be ingested; nothing is committed.
 
     Args:
-        text: The first record with the commonest reason.
-        hint: What may be wrong with its file, if that is known.
-        reasons: How many records were refused for each reason.
+        text: The first record with the most frequent reason.
+        hint: A suggested fix, or None.
+        reasons: Number of refused records by reason.
     """
 
     def __init__(self, text: str, hint: str | None, reasons: Mapping[str, int]) -> None:
@@ -219,16 +222,27 @@ class NothingTaken(InvalidInput):
 
 
 CHANGED_FILE = ("changed", "gone")
-"""Reasons that a file is not read as it was: nothing is known of what it holds."""
+"""Reasons of a file that changed while it was read, so that its content is unknown."""
 
 CommitProgress = Callable[[int, int], None]
-"""Told how many bytes were read, and of how many."""
+"""Callback with the number of bytes read, and their total."""
 
 
 @dataclass
 class CommitResult:
-    """What a commit has of files. ``beside``: how many rows of the tables beside ``ledger``; ``failed``: by file that
-    cannot be read, the reason and a text."""
+    """Result of a commit of files.
+
+    Attributes:
+        commit: The commit, or None if nothing was new.
+        files: Number of ingested files.
+        rows: Number of rows of ``ledger``.
+        repeated: Number of duplicate rows that were dropped.
+        beside: Number of rows of each other table.
+        counts: Number of records by outcome.
+        reasons: Number of refused records by reason.
+        failed: Reason and text of each unreadable file.
+        inputs: Inputs of the commit.
+    """
 
     commit: LedgerCommit | None
     files: int = 0
@@ -253,26 +267,31 @@ def commit_files(
     progress: CommitProgress | None = None,
     digest: Callable[[PendingInput, int], str] | None = None,
 ) -> CommitResult:
-    """Take what is new in files into a ledger, as one commit.
+    """Ingest pending input into a ledger, as one commit.
 
     Args:
-        ledger: as of its last commit.
-        takes: what is new in which files.
-        mapping: what their records mean; ``known``: its identity.
-        runner: runs the tasks.
-        strict: whether a file that cannot be read ends it; if not, it is set aside in the table ``quarantine``, and the
-            others are taken.
-        patient: names of files that may be whole later: they are not set aside.
-        progress: is told how far it is, from any thread.
-        digest: returns the SHA-256 of a file up to a place, for files of which not all is taken.
+        ledger: The ledger as of its last commit.
+        takes: Pending input of each file.
+        mapping: Meaning of the records.
+        known: Identity of the mapping.
+        runner: Runs the tasks.
+        strict: Raise for an unreadable file. Otherwise it goes to the table ``quarantine``.
+        patient: Names of files that may still be incomplete; they are not quarantined.
+        progress: Called with the progress, from any thread.
+        digest: Returns the SHA-256 of a file up to a position, for files that are ingested in part.
 
-    Without anything new there is no commit. Raises ``InvalidInput``, ``LedgerDamaged``: nothing is committed then, and
-    ``CommitLost`` when another process committed.
+    Returns:
+        The result; without anything new there is no commit.
+
+    Raises:
+        InvalidInput: A file is unreadable, or no record could be ingested. Nothing is committed.
+        LedgerDamaged: The ledger is damaged. Nothing is committed.
+        CommitLost: Another process committed.
     """
     writer = LedgerWriter(ledger)
     job = IngestJob(ledger.storage, mapping, ledger.buckets, writer.prefix)
     try:
-        return _Committing(writer, job, known, runner, frozenset(patient), progress, digest).run(list(takes), strict)
+        return _Committer(writer, job, known, runner, frozenset(patient), progress, digest).run(list(takes), strict)
     except BaseException:
         writer.abandon()
         raise
@@ -282,7 +301,7 @@ def commit_files(
 
 
 @dataclass
-class _Committing:
+class _Committer:
     writer: LedgerWriter
     job: IngestJob
     known: str
@@ -296,7 +315,7 @@ class _Committing:
         failed: dict[str, tuple[str, str]] = {}
         while True:
             left = [take for take in takes if take.source.name not in failed]
-            staged, digests, wrong = self._staged(left)
+            staged, digests, wrong = self._stage(left)
             if not wrong:
                 break
             for part in staged:
@@ -304,7 +323,7 @@ class _Committing:
                     self.job.lake.remove(file.path)
             if strict:
                 raise InvalidInput(wrong[min(wrong)][1])
-            failed |= wrong  # once more, without them: some of their rows may be among the others
+            failed |= wrong  # retry without them: their rows may be among the staged ones
         bad = {name: why for name, why in failed.items() if why[0] not in CHANGED_FILE and name not in self.patient}
         inputs = [each for take in left if (each := self._input(take, staged, digests)) is not None]
         inputs += [each for take in takes if (each := self._bad_input(take, bad)) is not None]
@@ -312,10 +331,10 @@ class _Committing:
             return CommitResult(None, 0, failed=failed)
         if strict:
             self._require_taken(staged, left)
-        return self._committed(staged, inputs, failed, bad)
+        return self._commit(staged, inputs, failed, bad)
 
     def _require_taken(self, staged: list[StagedRows], takes: list[PendingInput]) -> None:
-        """Raise ``NothingTaken`` if records were refused, and none was taken."""
+        """Raise ``NothingTaken`` if all records were refused."""
         counts, reasons = Counter[str](), Counter[str]()
         for part in staged:
             counts.update(part.counts)
@@ -330,10 +349,14 @@ class _Committing:
             self.job.lake.remove(file.path)
         rows = [row for table in aside for row in table.filter(pc.equal(table["reason"], reason)).to_pylist()]
         first = min(rows, key=lambda row: (row["source_file"], row["source_row"]))
-        where = [first["source_file"], f"record {first['source_row']}", *([first["field"]] if first["field"] else [])]
+        location = [
+            first["source_file"],
+            f"record {first['source_row']}",
+            *([first["field"]] if first["field"] else []),
+        ]
         value = "" if first["value"] is None else f" {format_value(first['value'])}"
         counted = ", ".join(f"{each} {count:,}" for each, count in sorted(reasons.items()))
-        text = f"{': '.join(where)}: {reason}{value}; 0 of {counts['records']:,} records taken ({counted})"
+        text = f"{': '.join(location)}: {reason}{value}; 0 of {counts['records']:,} records taken ({counted})"
         source = next(take.source for take in takes if take.source.name == first["source_file"])
         hint = READINGS.get(reason)
         if hint is None:
@@ -341,8 +364,8 @@ class _Committing:
                 hint = suggest_fix(stream, source.name, source.size, self.job.mapping)
         raise NothingTaken(text, hint, reasons)
 
-    def _staged(self, takes: list[PendingInput]) -> tuple[list[StagedRows], dict[str, str], dict[str, tuple[str, str]]]:
-        """Return what was made of files, their digests, and those that cannot be read."""
+    def _stage(self, takes: list[PendingInput]) -> tuple[list[StagedRows], dict[str, str], dict[str, tuple[str, str]]]:
+        """Stage the rows of files; return them, the files' digests and the unreadable files."""
         mapping, wrong = self.job.mapping, dict[str, tuple[str, str]]()
         slices: list[FileSlice] = []
         cut = [take for take in takes if not take.begin and take.final and self._is_cut(take.source)]
@@ -354,9 +377,9 @@ class _Committing:
                     part = FilePart()
                 slices.append(FileSlice(take.source, part, take.source.size - take.begin))
         wanted = [take.source for take in takes if take.digest is None and (take.final or self.digest is None)]
-        staged, found = self.runner.staged(self._linked(slices), slices, wanted, self._told(slices))
-        for made in staged:
-            wrong.update({name: (reason, text) for name, reason, text in sorted(made.failed)})
+        staged, found = self.runner.staged(self._link(slices), slices, wanted, self._progress_counter(slices))
+        for output in staged:
+            wrong.update({name: (reason, text) for name, reason, text in sorted(output.failed)})
         digests = {}
         for source, digest in zip(wanted, found, strict=True):
             if isinstance(digest, str):
@@ -370,8 +393,8 @@ class _Committing:
                 wrong.setdefault(take.source.name, (error.reason, str(error)))
         return staged, digests, wrong
 
-    def _linked(self, slices: list[FileSlice]) -> IngestJob:
-        """Return the job with what the records of all slices tell of each other, if the mapping asks for it."""
+    def _link(self, slices: list[FileSlice]) -> IngestJob:
+        """Return the job with links between records, if the mapping needs them."""
         before = self.counterparties = IngestState.of(self.writer.ledger.table(STATE_TABLE)).counterparties
         wanted = self.job.mapping.links
         if not wanted:
@@ -383,21 +406,21 @@ class _Committing:
     def _is_cut(self, source: SourceFile) -> bool:
         return source.size > self.job.part_bytes and is_divisible(source.path)
 
-    def _told(self, slices: list[FileSlice]) -> Callable[[int], None] | None:
+    def _progress_counter(self, slices: list[FileSlice]) -> Callable[[int], None] | None:
         progress = self.progress
         if progress is None:
             return None
         total, done = sum(each.bytes for each in slices), 0
 
-        def told(count: int) -> None:
+        def advance(count: int) -> None:
             nonlocal done
             done += count
             progress(min(done, total), total)
 
-        return told
+        return advance
 
     def _input(self, take: PendingInput, staged: list[StagedRows], digests: dict[str, str]) -> InputFile | None:
-        """Return what was taken of a file, None: nothing yet."""
+        """Return the ingested part of a file as an input, or None if there is none yet."""
         source, name = take.source, take.source.name
         records = take.first + sum(part.records.get(name, 0) for part in staged)
         text = is_appendable_text(source.path, self.job.mapping)
@@ -411,7 +434,7 @@ class _Committing:
         return InputFile(name, size, digest, records, self.known, whole, source.modified, take.begin)
 
     def _bad_input(self, take: PendingInput, bad: dict[str, tuple[str, str]]) -> InputFile | None:
-        """Return what is known of a file that cannot be read, so that it is not tried again as it is."""
+        """Return an unreadable file as an input, so that it is not retried unchanged."""
         if take.source.name not in bad:
             return None
         try:
@@ -420,7 +443,7 @@ class _Committing:
             return None
         return InputFile(take.source.name, take.source.size, digest, 0, self.known, False, take.source.modified, 0)
 
-    def _committed(
+    def _commit(
         self,
         staged: list[StagedRows],
         inputs: list[InputFile],
@@ -429,14 +452,14 @@ class _Committing:
     ) -> CommitResult:
         writer, ledger = self.writer, self.writer.ledger
         files = len(inputs) - len({each.file for each in inputs} & {*bad})
-        done = CommitResult(None, files, failed=failed, inputs=inputs)
+        result = CommitResult(None, files, failed=failed, inputs=inputs)
         runs = [run for part in staged for run in part.runs]
         taken = sum(part.rows for part in staged)
-        done.rows = self._sorted(runs, taken)
-        done.repeated = taken - done.rows
+        result.rows = self._write_sorted(runs, taken)
+        result.repeated = taken - result.rows
         for table in SIDE_TABLES:
             own = [run for part in staged for run in part.beside if run.table == table]
-            done.beside[table] = self._sorted(own, sum(part.beside_rows[table] for part in staged))
+            result.beside[table] = self._write_sorted(own, sum(part.beside_rows[table] for part in staged))
         seen = ObservedWindows(self.job.mapping)
         observed, promised = ledger.table("observed"), ledger.table("promises")
         seen.resume(observed)
@@ -445,8 +468,8 @@ class _Committing:
         aside = [table for part in staged for table in part.aside]
         for part in staged:
             seen.merge_observed(part.seen)
-            done.counts.update(part.counts)
-            done.reasons.update(part.reasons)
+            result.counts.update(part.counts)
+            result.reasons.update(part.reasons)
             for file in part.quarantine:
                 writer.add(file)
         if aside or bad:
@@ -462,34 +485,34 @@ class _Committing:
         if not now.equals(before):
             writer.write(STATE_TABLE, now)
         counts = {
-            **done.counts,
-            "rows": done.rows,
-            **{COUNT_NAMES[table]: rows for table, rows in done.beside.items()},
-            "repeated": done.repeated,
+            **result.counts,
+            "rows": result.rows,
+            **{COUNT_NAMES[table]: rows for table, rows in result.beside.items()},
+            "repeated": result.repeated,
             "files": files,
             "failed": len(bad),
         }
-        done.commit = writer.commit(inputs, {name: count for name, count in counts.items() if count})
-        return done
+        result.commit = writer.commit(inputs, {name: count for name, count in counts.items() if count})
+        return result
 
-    def _sorted(self, runs: list[SpooledRun], rows: int) -> int:
-        """Write the rows of runs as files of the ledger; return how many they are without repeats."""
+    def _write_sorted(self, runs: list[SpooledRun], rows: int) -> int:
+        """Write sorted rows as files of the ledger; return their number without duplicates."""
         return write_runs(self.writer, runs, rows, lambda buckets: self.runner.sorted(self.job, buckets, runs))
 
 
 def write_runs(
     writer: LedgerWriter, runs: list[SpooledRun], rows: int, sort: Callable[[list[int]], Iterable[StoredFile]]
 ) -> int:
-    """Write the rows of runs as files of the ledger, few rows as one file for all buckets.
+    """Write sorted runs as files of the ledger; few rows become one file for all buckets.
 
     Args:
-        writer: Writes the commit.
-        runs: Rows of one table.
-        rows: How many they are.
+        writer: Writer of the commit.
+        runs: Runs of one table.
+        rows: Number of rows.
         sort: Writes the rows of buckets, the largest first, and returns the files.
 
     Returns:
-        How many rows there are without repeats.
+        Number of rows without duplicates.
     """
     storage, buckets = writer.ledger.storage, writer.ledger.buckets
     if not rows:
@@ -509,7 +532,7 @@ def write_runs(
 
 
 def _ends_line(source: SourceFile) -> bool:
-    """Return whether a text ends with the end of a line."""
+    """Return True if a text file ends with a line end."""
     if not source.size:
         return False
     with source.open() as stream, source.said():
@@ -518,7 +541,7 @@ def _ends_line(source: SourceFile) -> bool:
 
 
 def _bad_files(bad: dict[str, tuple[str, str]]) -> pa.Table:
-    """Return files that cannot be read as rows of the quarantine."""
+    """Return unreadable files as rows of the quarantine."""
     rows = [
         {"source_file": name, "source_row": None, "reason": reason, "field": None, "value": None, "row": text}
         for name, (reason, text) in sorted(bad.items())

@@ -1,7 +1,9 @@
-"""Fields of a ledger's row from columns of a source: each reads a column whole, and says which rows it cannot.
+"""Read ledger fields from columns of a source.
 
-Times of recorded traffic in UTC: numbers since 1970, of a unit or of the one that their size tells, texts as ISO
-8601 writes them, and what Parquet has. What lies outside the years 1 to 9999 is no time.
+They are texts, numbers, heights, amounts, times and payload hashes.
+
+Each field is read as a whole column; unreadable rows get a reason. Times are UTC: numbers since 1970 in a given unit
+or one inferred from their size, ISO 8601 texts, and Parquet timestamps. Times outside the years 1 to 9999 are refused.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from causeway.ledger.ingest.row_sections import AmountSection, FieldSection, Tim
 
 __all__ = ["FieldRows", "constant_column", "is_one_of", "parse_times"]
 
-TimeMask = npt.NDArray[np.bool_]
-RefuseRows = Callable[[TimeMask, str], None]
-"""Says of which rows the time cannot be read, and the reason."""
+RowMask = npt.NDArray[np.bool_]
+RefuseRows = Callable[[RowMask, str], None]
+"""Callback with a mask of rows whose time is unreadable, and the reason."""
 
 UTC_MICROS = pa.timestamp("us", "UTC")
 _UNITS = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0}
@@ -38,23 +40,33 @@ _LAST = 253_402_300_800 * 1_000_000 - 1
 _FRACTION = r"^[ \t]*\+?(?P<whole>[0-9]{1,20})\.(?P<part>[0-9]{1,30})[ \t]*$"
 
 SIZES = ((0, 10**10, 1_000_000), (10**12, 10**13, 1000), (10**15, 10**16, 1), (10**18, 1 << 63, 0))
-"""Numbers of which unit: from, to (excluded), microseconds of one (0: a thousandth). Up to 10 digits are seconds, 13
-milliseconds, 16 microseconds, 19 nanoseconds, all of them after 2001 but the seconds; others are ambiguous."""
+"""Unit of a number by its size: from, to (exclusive), microseconds a unit (0: a thousandth). Numbers of up to 10 digits
+are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds: times after 2001, except seconds. Others are ambiguous.
+"""
 
 
 def parse_times(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
-    """Return a column as times in UTC, null where there is none. ``column``: texts, whole numbers or times."""
+    """Parse a column as times in UTC, null where there is none.
+
+    Args:
+        column: Texts, integers or timestamps.
+        field: Unit and time zone of the column.
+        refuse: Called with unreadable rows.
+
+    Returns:
+        Timestamps in microseconds, UTC.
+    """
     if pa.types.is_timestamp(column.type):
-        times = _of_parquet(column, field, refuse)
+        times = _timestamps_to_utc(column, field, refuse)
     elif field.unit == "iso":
-        times = _written(_texts(column), field, refuse)
+        times = _parse_iso_times(_texts(column), field, refuse)
     else:
-        times = _numbers(column, field, refuse)
+        times = _parse_numeric_times(column, field, refuse)
     micros = times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    beyond = (micros < _FIRST) | (micros > _LAST)
-    if beyond.any():
-        refuse(beyond, "not_a_time")
-        times = pc.if_else(pa.array(beyond), pa.scalar(None, UTC_MICROS), times)
+    out_of_range = (micros < _FIRST) | (micros > _LAST)
+    if out_of_range.any():
+        refuse(out_of_range, "not_a_time")
+        times = pc.if_else(pa.array(out_of_range), pa.scalar(None, UTC_MICROS), times)
     return times
 
 
@@ -62,22 +74,22 @@ def _texts(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
-def _of_parquet(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
+def _timestamps_to_utc(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
     valid = valid_mask(column)
     values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     factor = _UNITS[column.type.unit]
     if factor:
-        beyond = (values > _LAST // factor) | (values < _FIRST // factor)
-        if beyond.any():
-            refuse(beyond & valid, "not_a_time")
-            valid, values = valid & ~beyond, np.where(beyond, 0, values)
+        out_of_range = (values > _LAST // factor) | (values < _FIRST // factor)
+        if out_of_range.any():
+            refuse(out_of_range & valid, "not_a_time")
+            valid, values = valid & ~out_of_range, np.where(out_of_range, 0, values)
     micros = values * factor if factor else values // 1000
     times = pa.array(micros, pa.timestamp("us"), mask=None if valid.all() else ~valid)
     return _in_utc(times, valid, field, refuse) if column.type.tz is None else times.cast(pa.int64()).cast(UTC_MICROS)
 
 
-def _numbers(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
-    """Return times that are numbers; of any unit, they may also be written."""
+def _parse_numeric_times(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
+    """Parse numeric times; with unit "any", ISO texts are accepted as well."""
     whole = pa.types.is_integer(column.type)
     texts = pa.nulls(len(column), pa.string()) if whole else _texts(column)
     if whole:
@@ -92,12 +104,12 @@ def _numbers(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Arr
     parts = np.zeros(len(column), dtype=np.uint64)
     if others.any():
         split = pc.extract_regex(pc.if_else(pa.array(others), texts, pa.scalar(None, pa.string())), _FRACTION)
-        begun, kind = parse_numbers(split.field(0)).u64()
-        broken = valid_mask(split) & (kind == DigitsStatus.GOOD)
-        six = pc.utf8_slice_codeunits(pc.utf8_rpad(split.field(1), 6, "0"), 0, 6)
-        parts[broken] = parse_numbers(six).u64()[0][broken]
-        words, good, others = np.where(broken, begun, words), good | broken, others & ~broken
-    micros, fits = _scaled(words, parts, field.unit)
+        whole_words, kind = parse_numbers(split.field(0)).u64()
+        fractional = valid_mask(split) & (kind == DigitsStatus.GOOD)
+        micro_digits = pc.utf8_slice_codeunits(pc.utf8_rpad(split.field(1), 6, "0"), 0, 6)
+        parts[fractional] = parse_numbers(micro_digits).u64()[0][fractional]
+        words, good, others = np.where(fractional, whole_words, words), good | fractional, others & ~fractional
+    micros, fits = _scale_to_micros(words, parts, field.unit)
     refuse(good & ~fits, "ambiguous_time" if field.unit == "any" else "not_a_time")
     good &= fits
     times = pa.array(np.where(good, micros, 0), pa.int64(), mask=~good).cast(UTC_MICROS)
@@ -107,28 +119,28 @@ def _numbers(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Arr
         refuse(others, "not_a_time")
         return times
     rest = pc.if_else(pa.array(others), texts, pa.scalar(None, pa.string()))
-    return pc.coalesce(times, _written(rest, field, refuse))
+    return pc.coalesce(times, _parse_iso_times(rest, field, refuse))
 
 
-def _scaled(
+def _scale_to_micros(
     words: npt.NDArray[np.uint64], parts: npt.NDArray[np.uint64], unit: str
-) -> tuple[npt.NDArray[np.int64], TimeMask]:
-    """Return numbers of a unit, and millionths of one, in microseconds, and which of them are times."""
+) -> tuple[npt.NDArray[np.int64], RowMask]:
+    """Scale numbers and millionths to microseconds; return them with a mask of valid times."""
     micros, fits = np.zeros(len(words), dtype=np.int64), np.zeros(len(words), dtype=bool)
     sizes = (
         SIZES if unit == "any" else ((0, _LAST // (_UNITS[unit] or 1) + 1 if unit != "ns" else 1 << 63, _UNITS[unit]),)
     )
     for begin, end, factor in sizes:
-        mine = (words >= np.uint64(begin)) & (words < np.uint64(end))
-        if not mine.any():
+        in_unit = (words >= np.uint64(begin)) & (words < np.uint64(end))
+        if not in_unit.any():
             continue
-        whole, part = words[mine].astype(np.int64), parts[mine].astype(np.int64)
-        micros[mine] = whole * factor + part * factor // 1_000_000 if factor else whole // 1000
-        fits |= mine
+        whole, part = words[in_unit].astype(np.int64), parts[in_unit].astype(np.int64)
+        micros[in_unit] = whole * factor + part * factor // 1_000_000 if factor else whole // 1000
+        fits |= in_unit
     return micros, fits
 
 
-def _written(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
+def _parse_iso_times(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Array:
     from causeway.ledger.ingest.text_loops import parse_time_slices
 
     data, offsets = text_slices(column)
@@ -144,29 +156,27 @@ def _written(column: pa.Array, field: TimeSection, refuse: RefuseRows) -> pa.Arr
     return pc.if_else(pa.array(local), in_utc, times.cast(UTC_MICROS))
 
 
-def _in_utc(times: pa.Array, local: TimeMask, field: TimeSection, refuse: RefuseRows) -> pa.Array:
-    """Return times by the clock of the mapping's zone in UTC. What that clock shows twice or never is refused."""
+def _in_utc(times: pa.Array, local: RowMask, field: TimeSection, refuse: RefuseRows) -> pa.Array:
+    """Convert local times of the mapping's zone to UTC; refuse ambiguous and nonexistent ones."""
     if field.timezone == "UTC":
         return times.cast(UTC_MICROS)
     one, other = (
-        pc.assume_timezone(times, field.timezone, ambiguous=which, nonexistent=which).cast(UTC_MICROS)
-        for which in ("earliest", "latest")
+        pc.assume_timezone(times, field.timezone, ambiguous=side, nonexistent=side).cast(UTC_MICROS)
+        for side in ("earliest", "latest")
     )
     differ = pc.not_equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
     refuse(np.asarray(differ, dtype=bool) & local, "ambiguous_time")
     return one
 
 
-RowMask = npt.NDArray[np.bool_]
-
 MAX_TEXT = 4096
-"""Bytes of a text of the ledger."""
+"""Maximum length of a text of the ledger, in bytes."""
 
 _MANY = 1 << 12
-"""So many rows at once: more of them are to come."""
+"""Minimum number of rows to load the compiled hash engine."""
 
 _AT_ONCE = 32 << 20
-"""Approximate number of bytes that are hashed in one pass."""
+"""Approximate number of bytes hashed in one pass."""
 
 _DIGITS = {
     DigitsStatus.NEGATIVE: "negative",
@@ -177,9 +187,14 @@ _DIGITS = {
 
 @dataclass
 class FieldRows:
-    """The columns of some records, and which of them cannot be read: ``why`` has a reason's number for each, 0: none.
+    """Columns of some records, and a reason for each unreadable row.
 
-    ``reasons``: (reason, field, column) by number. ``nulls``: texts that say of a number or a time that none is there.
+    Attributes:
+        values: Columns by name.
+        count: Number of records.
+        why: Number of the reason of each row, uint16; 0: readable.
+        reasons: (reason, field, column) by number, from 1.
+        nulls: Texts that mean "no value" in a number or a time.
     """
 
     values: dict[str, pa.Array]
@@ -189,43 +204,45 @@ class FieldRows:
     nulls: Sequence[str] = ()
 
     def refuse(self, bad: RowMask, reason: str, name: str, column: str) -> None:
-        """Say that rows cannot be read; the first reason of a row stays."""
+        """Mark rows as unreadable; the first reason of a row stays."""
         if bad.any():
             self.reasons.append((reason, name, column))
             self.why[bad & (self.why == 0)] = len(self.reasons)
 
     def column(self, field: FieldSection) -> tuple[str, pa.Array]:
-        """Return the name of the column that a field reads, and the column: of several that are there, in each row the
-        first that has a value; nulls where there is none."""
+        """Return the name and the values of a field's column.
+
+        If several of the field's columns are present, each row has the first value. Without any, all values are null.
+        """
         return self._first_of(field.column)
 
     def _first_of(self, names: Sequence[str]) -> tuple[str, pa.Array]:
-        there = [name for name in names if name in self.values]
-        if not there:
+        present = [name for name in names if name in self.values]
+        if not present:
             return (names or ["text"])[0], pa.nulls(self.count, pa.string())
-        columns = [self.values[name] for name in there]
-        if len(there) > 1:
+        columns = [self.values[name] for name in present]
+        if len(present) > 1:
             columns = [_without_empty(column) if _is_text(column.type) else column for column in columns]
-        if len(there) == 1 or not columns[0].null_count:
-            return there[0], columns[0]
+        if len(present) == 1 or not columns[0].null_count:
+            return present[0], columns[0]
         if any(column.type != columns[0].type or pa.types.is_dictionary(column.type) for column in columns):
             columns = [format_column(column) for column in columns]
-        return there[0], pc.coalesce(*columns)
+        return present[0], pc.coalesce(*columns)
 
     def texts(self, name: str, field: FieldSection, *, needed: bool = False) -> pa.Array:
-        """Return a field as texts: in a dictionary where there are rules of what becomes of values."""
+        """Return a field as texts: dictionary-encoded if the field maps values."""
         if field.text is not None:
             return constant_column(field.text, self.count)
         origin, column = self.column(field)
         column = _without_empty(column if _is_text(column.type) else format_column(column))
         if field.join:
             column = pc.coalesce(column.cast(pa.string()), self._joined(name, field))
-        found = self._ruled(column, name, origin, field) if field.has_rules else column
+        found = self._apply_rules(column, name, origin, field) if field.has_rules else column
         self._check(found, name, origin, needed)
         return found
 
     def _joined(self, name: str, field: FieldSection) -> pa.Array:
-        """Return the parts of a field as one text each, null where one that is not optional is missing."""
+        """Join the parts of a field; null where a required part is missing."""
         parts = [self.texts(name, part).cast(pa.string()) for part in field.join]
         if all(part.null_count == len(part) for part in parts):  # Arrow joins such columns to no rows at all
             return pa.nulls(self.count, pa.string())
@@ -234,17 +251,17 @@ class FieldRows:
         missing = ~np.logical_and.reduce(needed) if needed else _mask(pc.equal(whole, ""))
         return pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), whole) if missing.any() else whole
 
-    def _ruled(self, column: pa.Array, name: str, origin: str, field: FieldSection) -> pa.DictionaryArray:
-        """Apply the rules of a field to texts; rows with a value that it may not have are refused."""
+    def _apply_rules(self, column: pa.Array, name: str, origin: str, field: FieldSection) -> pa.DictionaryArray:
+        """Map texts by the rules of a field; refuse values that it does not allow."""
         coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         codes: dict[str, int] = {}
         other = -1 if field.otherwise is None else codes.setdefault(field.otherwise, 0)
         of_value, refused = [], []
-        for place, value in enumerate(coded.dictionary.to_pylist()):
-            text, good = _ruled(value, field)
+        for code, value in enumerate(coded.dictionary.to_pylist()):
+            text, good = _map_value(value, field)
             of_value.append(other if text is None else codes.setdefault(text, len(codes)))
             if not good:
-                refused.append(place)
+                refused.append(code)
         if refused:
             self.refuse(np.isin(_indices(coded), refused), "not_allowed", name, origin)
         rows = np.array([*of_value, other], dtype=np.int32)[_indices(coded)]
@@ -260,23 +277,23 @@ class FieldRows:
             self.refuse(~valid_mask(column), "missing", name, origin)
 
     def _values(self, name: str, field: FieldSection) -> tuple[str, pa.Array]:
-        """Return the name of the column that a number or a time reads, and its values by the rules of the field."""
+        """Return the column name and the mapped values of a number or a time."""
         if field.text is not None:
             return "text", pa.array([field.text] * self.count, pa.string())
         origin, column = self.column(field)
         if not field.has_rules:
             return origin, column
         texts = column if _is_text(column.type) else format_column(column)
-        return origin, self._ruled(self._without_nulls(texts), name, origin, field).cast(pa.string())
+        return origin, self._apply_rules(self._without_nulls(texts), name, origin, field).cast(pa.string())
 
     def _without_nulls(self, column: pa.Array) -> pa.Array:
-        """Return texts with nulls for those that say that nothing is there."""
+        """Replace texts that mean "no value" with nulls."""
         empty = is_one_of(column, ["", *self.nulls])
         if not empty.any():
             return column
         return pc.if_else(pa.array(empty), pa.scalar(None, pa.string()), column.cast(pa.string()))
 
-    def _numbers(self, origin: str, column: pa.Array, name: str) -> ParsedNumbers:
+    def _parse_digits(self, origin: str, column: pa.Array, name: str) -> ParsedNumbers:
         found = _numbers_of(column)
         if self.nulls and (found.found == DigitsStatus.NO_NUMBER).any():
             found.found[(found.found == DigitsStatus.NO_NUMBER) & is_one_of(column, self.nulls)] = DigitsStatus.EMPTY
@@ -285,26 +302,26 @@ class FieldRows:
         return found
 
     def u64(self, name: str, field: FieldSection) -> pa.Array:
-        """Return a field as whole numbers of 64 bits."""
+        """Return a field as 64-bit unsigned integers."""
         return self._u64(*self._values(name, field), name)
 
     def _u64(self, origin: str, column: pa.Array, name: str) -> pa.Array:
         if pa.types.is_integer(column.type):
             return self._whole(column, name, origin)
-        words, found = self._numbers(origin, column, name).u64()
+        words, found = self._parse_digits(origin, column, name).u64()
         self.refuse(found == DigitsStatus.TOO_LARGE, "too_large", name, origin)
         missing = found != DigitsStatus.GOOD
         return pa.array(words, mask=missing if missing.any() else None)
 
     def heights(self, name: str, field: FieldSection) -> tuple[pa.Array, pa.Array | None]:
-        """Read a field as heights of blocks.
+        """Read a field as block heights.
 
         Args:
-            name: The column of the ledger.
-            field: Where its values come from: a number, or a revision, ``-`` and a number (``1-2241421``).
+            name: Column of the ledger.
+            field: Source of the values: a number, or a revision, ``-`` and a number (``1-2241421``).
 
         Returns:
-            The heights and the revisions that stand before them, uint64; None if no height has one.
+            Heights and revisions, uint64; the revisions are None if no height has one.
         """
         origin, column = self._values(name, field)
         if not _is_text(column.type):
@@ -321,7 +338,7 @@ class FieldRows:
         return self._u64(origin, height, name), self._u64(origin, revision, name.replace("height", "revision"))
 
     def _whole(self, column: pa.Array, name: str, origin: str) -> pa.Array:
-        """Return whole numbers of at most 64 bits as those without a sign."""
+        """Cast integers of at most 64 bits to unsigned ones; refuse negative values."""
         if pa.types.is_signed_integer(column.type) and column.null_count < len(column) and pc.min(column).as_py() < 0:
             negative = _mask(pc.less(column, 0))
             self.refuse(negative, "negative", name, origin)
@@ -329,21 +346,21 @@ class FieldRows:
         return column.cast(pa.uint64())
 
     def code(self, name: str, field: FieldSection) -> pa.Array:
-        """Return a field as whole numbers of 63 bits: a code of an answer."""
+        """Return a field as 63-bit integers: the code of an answer."""
         numbers = self.u64(name, field)
         large = _mask(pc.greater(numbers, pa.scalar(2**63 - 1, pa.uint64())))
         self.refuse(large, "too_large", name, (field.column or ["text"])[0])
         return pc.if_else(pa.array(large), pa.scalar(None, pa.uint64()), numbers).cast(pa.int64())
 
     def amount(self, field: AmountSection) -> list[pa.Array]:
-        """Return a field as the four columns of an amount."""
+        """Return a field as the four limb columns of an amount."""
         origin, column = self._values("amount", field)
         if _is_text(column.type):
             column = column.cast(pa.string())
             if field.base is None:
                 self.refuse(_mask(has_leading_zero(column)), "ambiguous_number", "amount", origin)
             column = rewrite_base(column, field.base, self.nulls)
-        return limb_columns(self._numbers(origin, column, "amount"))
+        return limb_columns(self._parse_digits(origin, column, "amount"))
 
     def time(self, name: str, field: TimeSection) -> pa.Array:
         """Return a field as times in UTC."""
@@ -355,7 +372,7 @@ class FieldRows:
         return parse_times(column, field, lambda bad, reason: self.refuse(bad, reason, name, origin))
 
     def _content(self, names: Sequence[str], hexadecimal: Collection[str]) -> pa.Array:
-        """Return what one of some columns says as texts: as hexadecimal digits if one of them has such."""
+        """Return the first present column as texts, or as hexadecimal digits if one of them is."""
         if set(names).isdisjoint(hexadecimal):
             return self._first_of(names)[1]
         digits = {
@@ -368,13 +385,20 @@ class FieldRows:
     def payload_hash(
         self, content: Sequence[Sequence[str]], numbers: set[str], hexadecimal: Collection[str] = ()
     ) -> pa.Array:
-        """Return the digest of what the columns ``content`` say (of each list that which is there), null where one of
-        them is not there.
+        """Return a SHA-256 digest of columns, null where one of them is null.
 
-        SHA-256 over, for each in turn, its length as four bytes (little-endian) and its bytes: without spaces around,
-        hexadecimal digits after ``0x`` small (40 or 64 of them also without), of ``numbers`` without ``+``, leading
-        zeros and a fraction of nothing. Where a list has columns of ``hexadecimal`` digits, its other columns count as
-        the digits of their texts.
+        The digest covers, for each column in turn, the length as four bytes (little-endian) and the bytes. Spaces
+        around a value are dropped. Hexadecimal digits after ``0x`` become lower case (40 or 64 of them also without the
+        prefix). ``numbers`` lose ``+``, leading zeros and a zero fraction. If a list has hexadecimal columns, its other
+        columns count as the digits of their texts.
+
+        Args:
+            content: Lists of column names; of each list the first present column counts.
+            numbers: Names of numeric columns.
+            hexadecimal: Names of hexadecimal columns.
+
+        Returns:
+            Digests, binary(32).
         """
         from causeway.ledger.ingest.text_loops import append_texts
 
@@ -382,18 +406,18 @@ class FieldRows:
         columns = [_without_empty(column if _is_text(column.type) else format_column(column)) for column in columns]
         valid = np.logical_and.reduce([valid_mask(column) for column in columns])
         parts = [_texts_of(column) for column in columns]
-        room = np.zeros(self.count, dtype=np.int64)
+        sizes = np.zeros(self.count, dtype=np.int64)
         for _, begins, stops in parts:
-            room += 6 + (stops - begins)
+            sizes += 6 + (stops - begins)
         if self.count >= _MANY:
             engines.load_engines(HashFunction.SHA256)
-        # A dictionary may have a long text that is in many rows.
-        cuts = np.flatnonzero(np.diff((np.cumsum(room) - 1) // _AT_ONCE, prepend=0)).tolist()
+        # Splitting bounds memory: a long text of a dictionary may occur in many rows.
+        cuts = np.flatnonzero(np.diff((np.cumsum(sizes) - 1) // _AT_ONCE, prepend=0)).tolist()
         found = []
         for first, end in pairwise([0, *(cut for cut in cuts if cut), self.count]):
             rows = slice(first, end)
-            starts = np.cumsum(room[rows]) - room[rows]
-            ends, out = starts.copy(), np.empty(int(room[rows].sum()), dtype=np.uint8)
+            starts = np.cumsum(sizes[rows]) - sizes[rows]
+            ends, out = starts.copy(), np.empty(int(sizes[rows].sum()), dtype=np.uint8)
             for names, (data, begins, stops) in zip(content, parts, strict=True):
                 number = int(not numbers.isdisjoint(names))
                 append_texts(data, begins[rows], stops[rows], valid[rows].view(np.uint8), number, ends, out)
@@ -403,12 +427,12 @@ class FieldRows:
 
 
 def constant_column(text: str, count: int) -> pa.DictionaryArray:
-    """Return a column of one name."""
+    """Return a dictionary column with one text in every row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
 
 
 def is_one_of(column: pa.Array, texts: Sequence[str]) -> RowMask:
-    """Return which rows have one of some texts."""
+    """Return a mask of rows whose text is one of ``texts``."""
     if pa.types.is_dictionary(column.type):
         is_one = _mask(pc.is_in(column.dictionary, pa.array(texts, pa.string())))
         found: RowMask = np.append(is_one, np.False_)[_indices(column)]
@@ -422,17 +446,17 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _texts_of(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Return the bytes that a column of texts has, and where the text of each row begins and ends in them."""
+    """Return the bytes of a text column, and the begin and end of each row in them."""
     coded = pa.types.is_dictionary(column.type)
     data, offsets = text_slices(column.dictionary if coded else column)
     if not coded:
         return data, offsets[:-1], offsets[1:]
-    rows = _indices(column)  # the last one stands for null: a text without anything
+    rows = _indices(column)  # the last index stands for null: an empty text
     return data, np.append(offsets[:-1], 0)[rows], np.append(offsets[1:], 0)[rows]
 
 
 def _without_empty(column: pa.Array) -> pa.Array:
-    """Return texts with nulls for empty ones: nothing was seen there."""
+    """Replace empty texts with nulls."""
     coded = pa.types.is_dictionary(column.type)
     texts = column.dictionary if coded else column
     if not len(texts) or pc.min(pc.binary_length(texts)).as_py() != 0:
@@ -442,7 +466,7 @@ def _without_empty(column: pa.Array) -> pa.Array:
 
 
 def format_column(column: pa.Array) -> pa.Array:
-    """Return a column of Parquet as texts."""
+    """Format a Parquet column as texts."""
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column.cast(pa.timestamp("us", column.type.tz), safe=False), "%Y-%m-%dT%H:%M:%S")
     return column.cast(pa.string())
@@ -463,8 +487,8 @@ def _hex_digits(texts: pa.Array) -> pa.Array:
     return pc.if_else(texts.is_valid(), found, pa.scalar(None, pa.string())) if texts.null_count else found
 
 
-def _ruled(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
-    """Return what becomes of a value, and whether it is one that the field may have."""
+def _map_value(value: str | None, field: FieldSection) -> tuple[str | None, bool]:
+    """Map a value by the rules of a field; return it and True if the field allows it."""
     if value is None:
         return None, True
     if field.split is not None and field.part is not None:
@@ -492,13 +516,13 @@ def _mask(found: pa.Array) -> RowMask:
 
 
 _REVISED = r"^[ \t]*(?P<revision>[0-9]{1,20})-(?P<height>[0-9]{1,20})[ \t]*$"
-"""A height with the revision of its chain before it."""
+"""A height preceded by the revision of its chain."""
 
 _NO_BLOCK = r"^[ \t]*0*[1-9][0-9]*-0+[ \t]*$"
-"""Height 0 of a revision, which no block has: ibc-go compares with it, @confio/relayer takes it for no time-out."""
+"""Height 0 of a revision is no block: ibc-go compares with it, @confio/relayer reads it as no time-out."""
 
 _ZEROS = r"^([ \t]*\+?[0-9]+)\.0+([ \t]*)$"
-"""A whole number with a fraction of nothing: what writes columns with gaps makes such of whole numbers."""
+"""An integer with a zero fraction, as writers of nullable columns produce."""
 
 
 def _numbers_of(column: pa.Array) -> ParsedNumbers:
@@ -508,7 +532,7 @@ def _numbers_of(column: pa.Array) -> ParsedNumbers:
         if not (read.found == DigitsStatus.NO_NUMBER).any():
             return read
         whole = parse_numbers(pc.replace_substring_regex(texts, _ZEROS, r"\1\2"))
-        # What writes such texts rounds numbers from 2**53 on, and writes them so up to 10**16.
+        # Such writers round integers from 2**53 on, and use this form up to 10**16.
         words, found = whole.u64()
         rounded = (read.found == DigitsStatus.NO_NUMBER) & (found == DigitsStatus.GOOD)
         rounded &= (words >= np.uint64(1 << 53)) & (words < np.uint64(10**16))

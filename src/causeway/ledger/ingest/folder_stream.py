@@ -1,9 +1,8 @@
-"""A folder as a streaming source of Spark: which files are new in it, or have grown.
+"""A folder as a Spark streaming source: files that are new or have grown.
 
-Spark's own file sources take a file once, by its name, and cannot tell in ``foreachBatch`` which files a batch is made
-of. Here a row is a file as it is now: its path, length, time and inode, and whether it is ``settled``: nobody has
-written to it for a while. An offset counts the batches of one query; what was taken of which file is for the ledger to
-know, so that a query may begin anew at any time.
+Spark's own file sources read a file once by name, and do not tell ``foreachBatch`` the files of a batch. Here a row is
+the present state of a file: path, length, time and inode, and ``settled``: unmodified for a while. An offset counts the
+batches of one query. The ledger records the ingested parts, so that a query can restart at any time.
 """
 
 from __future__ import annotations
@@ -36,65 +35,73 @@ OFFERS_SCHEMA = pa.schema(
 )
 
 MAX_FILES, MAX_BYTES = 4096, 1 << 30
-"""A batch has so many files at most, and so many bytes, or one file."""
+"""Maximum number of files and bytes of a batch, or one file."""
 
 OLD_SECONDS, LOOK_EVERY = 600.0, 30
-"""A file that nobody has written to for so long is looked at again in every so many listings."""
+"""Minimum age of files that are inspected only in every ``LOOK_EVERY``-th listing."""
 
 _ROUND = "round"
 
 
 @dataclass
 class OfferedFiles(InputPartition):
-    """Some files."""
+    """The files of a partition."""
 
     files: list[tuple[bytes, int, int, int, bool]]
 
 
 @dataclass
 class FileSnapshot:
-    """What was offered of a file last: its length, time and inode, and whether it was settled."""
+    """Last offered state of a file.
+
+    Attributes:
+        state: Length, time and inode.
+        settled: The file was unmodified for a while.
+    """
 
     state: tuple[int, int, int]
     settled: bool
 
 
 class FolderLister:
-    """Says what is new in a folder: each state of a file once, and once more when it has settled.
+    """Finds new states of files in a folder, each once, and again once it has settled.
 
-    ``seconds``: after which nobody will write to a file any more that nobody has written to.
+    Args:
+        folder: The folder.
+        formats: Formats of files.
+        seconds: Minimum time without modification of a settled file.
     """
 
     def __init__(self, folder: Storage, formats: Sequence[str], seconds: float) -> None:
         self._folder, self._formats, self._seconds = folder, tuple(formats), seconds
         self._known: dict[str, FileSnapshot] = {}
-        self._waiting: list[tuple[SourceFile, bool]] = []
+        self._pending: list[tuple[SourceFile, bool]] = []
         self._listings = 0
         self._ended = False
 
     def end(self) -> None:
-        """Look once more, and then never again."""
-        self._look()
+        """Scan the folder once more, and then never again."""
+        self._scan()
         self._ended = True
 
     def more(self) -> bool:
-        """Return whether there is something to offer."""
-        if not self._waiting and not self._ended:
-            self._look()
-        return bool(self._waiting)
+        """Return True if there are files to offer."""
+        if not self._pending and not self._ended:
+            self._scan()
+        return bool(self._pending)
 
     def next(self) -> list[tuple[SourceFile, bool]]:
-        """Return the next files, and whether they are settled; as many as a batch may have."""
+        """Return the next files with their settled flags, as many as fit into a batch."""
         size, count = 0, 0
-        for source, _ in self._waiting[:MAX_FILES]:
+        for source, _ in self._pending[:MAX_FILES]:
             size += source.size
             if count and size > MAX_BYTES:
                 break
             count += 1
-        found, self._waiting = self._waiting[:count], self._waiting[count:]
+        found, self._pending = self._pending[:count], self._pending[count:]
         return found
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         now = time.time()
         self._listings += 1
         for source in self._files(now):
@@ -103,14 +110,14 @@ class FolderLister:
             before = self._known.get(source.path)
             if before is None or before.state != state or (settled and not before.settled):
                 self._known[source.path] = FileSnapshot(state, settled)
-                self._waiting.append((source, settled))
+                self._pending.append((source, settled))
 
     def _files(self, now: float) -> Iterator[SourceFile]:
-        """Yield the files; of those that are old and were offered only now and then."""
+        """Yield the files; old offered ones only now and then."""
         if not self._folder.is_local or self._listings % LOOK_EVERY == 1:
             found, _ = list_files(self._folder, self._formats)
-            there = {source.path for source in found}
-            self._known = {path: looked for path, looked in self._known.items() if path in there}
+            present = {source.path for source in found}
+            self._known = {path: snapshot for path, snapshot in self._known.items() if path in present}
             yield from found
             return
         old = (now - OLD_SECONDS) * 1_000_000_000
@@ -126,8 +133,10 @@ class FolderLister:
 
 
 class FolderSource(DataSource):
-    """The data source. Options: ``path``, a folder or URI; ``files``: the formats by whose endings files are
-    chosen, with commas; ``settledSeconds``."""
+    """The data source.
+
+    Options: ``path``, a folder or URI; ``files``: comma-separated formats; ``settledSeconds``.
+    """
 
     options: MutableMapping[str, str]
 
@@ -141,7 +150,7 @@ class FolderSource(DataSource):
         return spark_schema(OFFERS_SCHEMA)
 
     def streamReader(self, schema: StructType) -> FolderStreamReader:  # noqa: N802 - Spark's name
-        """Return what looks into the folder."""
+        """Create the stream reader."""
         folder, seconds = Storage(self.options["path"]), float(self.options["settledSeconds"])
         return FolderStreamReader(FolderLister(folder, self.options["files"].split(","), seconds))
 
@@ -151,39 +160,39 @@ class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, lister: FolderLister) -> None:
         self._lister = lister
-        self._given: tuple[int, list[tuple[SourceFile, bool]]] = (0, [])
+        self._last_batch: tuple[int, list[tuple[SourceFile, bool]]] = (0, [])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return where a new query begins."""
+        """Return the offset of a new query."""
         return {_ROUND: 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return that a batch is limited here."""
+        """Return an unlimited read: the lister limits batches."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the number of the batch after the next, if there is something for it."""
+        """Return the next offset if there are files to offer."""
         return {_ROUND: start[_ROUND] + self._lister.more()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Look into the folder once, and never again."""
+        """Scan the folder once, and never again."""
         self._lister.end()
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the files of a batch: the same however often Spark asks."""
-        if self._given[0] != end[_ROUND]:
-            self._given = end[_ROUND], self._lister.next()
+        """Return the files of a batch, stable across repeated calls."""
+        if self._last_batch[0] != end[_ROUND]:
+            self._last_batch = end[_ROUND], self._lister.next()
         return [
             OfferedFiles(
                 [
                     (os.fsencode(source.path), source.size, source.modified, source.inode, settled)
-                    for source, settled in self._given[1]
+                    for source, settled in self._last_batch[1]
                 ]
             )
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the files of a batch as rows."""
+        """Yield the files of a batch as rows."""
         assert isinstance(partition, OfferedFiles)
         columns = [list(column) for column in zip(*partition.files, strict=True)] or [[] for _ in OFFERS_SCHEMA]
         arrays = [pa.array(column, each.type) for column, each in zip(columns, OFFERS_SCHEMA, strict=True)]

@@ -1,12 +1,8 @@
-"""Recorded traffic into a stored ledger: each record of each file once, whatever was killed before.
+"""Ingest recorded traffic into a stored ledger, once or continuously.
 
-One call is one commit. What is in memory is a batch of rows, however many there are.
-
-A folder that grows into a stored ledger: what is new, a commit a batch, each record once.
-
-Batches are those of a streaming query over the folder (``folder_source``). What was taken is written down in one place
-only, the commits of the ledger, with the rows themselves: a process that is killed between them and whatever Spark
-writes down begins a new query, and finds what is new by the ledger. So Spark's checkpoint is a temporary folder.
+Each call of ``ingest_files`` is one commit; memory is bounded by a batch of rows. ``follow_source`` commits the batches
+of a streaming query over the folder (``folder_stream``). Progress is recorded in the ledger's commits only, together
+with the rows. After a crash a new query starts and finds new records by the ledger, so Spark's checkpoint is temporary.
 """
 
 from __future__ import annotations
@@ -72,26 +68,39 @@ __all__ = [
 EXECUTORS = ("auto", "in_process", "spark")
 
 SPARK_BYTES = 16 << 30
-"""From so many bytes on ``auto`` takes Spark."""
+"""Minimum input size for Spark under the executor ``auto``, in bytes."""
 
 _ROW_BYTES = {"csv": 200, "jsonl": 1000, "parquet": 20}
-"""About how many bytes a record takes, by the format: to choose how many buckets a new ledger has."""
+"""Approximate size of a record by format, in bytes, to choose the bucket count of a new ledger."""
 
 _BUCKET_ROWS, _MAX_ROWS = 400_000, 2_000_000
 _FEW_BUCKETS = 64
 
 IngestProgress = Callable[[int, int], None]
-"""Told how many bytes are read, and of how many."""
+"""Callback with the number of bytes read, and their total."""
 
 
 @dataclass
 class IngestResult:
-    """What one call did. ``commit``: the number of the commit, None: nothing was new. ``records``: that were read;
-    ``rows``: of the ledger that were written; ``repeated``: rows that say again what another one said; ``taken``:
-    records that gave rows, ``ignored``, ``blank``: those that gave none; ``quarantined``: those that could not be read,
-    by the reason; ``failed``: files that could not be read at all, with a text; ``skipped``: files of which all was
-    taken before; ``others``: files of the folder that are of another format; ``movements`` of value, ``headers`` and
-    ``watermarks``: rows of these tables."""
+    """Result of one ingest.
+
+    Attributes:
+        commit: Number of the commit, or None if nothing was new.
+        files: Number of ingested files.
+        records: Number of records read.
+        rows: Number of ledger rows written.
+        repeated: Number of duplicate rows.
+        taken: Number of records that gave rows.
+        ignored: Number of records that the mapping ignores.
+        blank: Number of blank records.
+        quarantined: Number of unreadable records by reason.
+        failed: Text for each unreadable file.
+        skipped: Number of files that were already ingested.
+        others: Number of files of other formats in the folder.
+        movements: Number of movements of value written.
+        headers: Number of headers written.
+        watermarks: Number of watermarks written.
+    """
 
     commit: int | None
     files: int
@@ -123,45 +132,48 @@ def ingest_files(
     set_aside: bool = False,
     progress: IngestProgress | None = None,
 ) -> IngestResult:
-    """Take the files of ``source``, a file or a folder (paths or URIs), into the ledger at ``lake``, made if need be.
+    """Ingest a file or folder into a ledger, as one commit.
 
-    A file of which the same mapping took all bytes before is skipped, whatever it is called; of one that has grown by
-    whole records, what was appended is taken.
+    A file that the same mapping ingested completely before is skipped, whatever its name. Of a file that grew by whole
+    records, only the appended part is ingested.
 
     Args:
-        source: what is taken.
-        lake: where the ledger is.
-        mapping: what the records mean.
-        buckets: of a new ledger; default: by the size of the files.
-        executor: ``in_process``, ``spark``, or ``auto``: Spark where a ``session`` is given, or from ``SPARK_BYTES``
-            on.
-        session: the Spark session that is used; without one, ``open_session(master, extra=settings)`` opens one where
-            Spark is used.
-        master, settings: as of ``open_session``.
-        set_aside: whether a file that cannot be read at all goes to the table ``quarantine`` and the others are taken.
-            If not, it ends the call.
-        progress: is told of the bytes that are read, from any thread.
+        source: Path or URI of a file or folder.
+        lake: Path or URI of the ledger; it is created if missing.
+        mapping: Meaning of the records.
+        buckets: Bucket count of a new ledger; default: by the size of the files.
+        executor: ``in_process``, ``spark``, or ``auto``: Spark with a ``session``, or from ``SPARK_BYTES`` on.
+        session: Spark session to use; default: ``open_session(master, extra=settings)`` if Spark is used.
+        master: As of ``open_session``.
+        settings: As of ``open_session``.
+        set_aside: Quarantine unreadable files. Otherwise they end the call.
+        progress: Called with the progress, from any thread.
 
-    Raises ``InvalidInput`` for files that are not as the mapping says, or when another process commits at the same
-    time, ``LedgerDamaged``, and ``TaskFailed`` when a Spark task fails; nothing is committed then.
+    Returns:
+        The result of the ingest.
+
+    Raises:
+        InvalidInput: A file does not fit the mapping, or another process commits. Nothing is committed.
+        LedgerDamaged: The ledger is damaged. Nothing is committed.
+        TaskFailed: A Spark task failed. Nothing is committed.
     """
     if executor not in EXECUTORS:
         raise InvalidInput(f"executor: {executor}: must be one of {', '.join(EXECUTORS)}")
     found, others = find_sources(source, mapping)
-    known = mapping_digest(mapping)
+    digest = mapping_digest(mapping)
     ledger = open_target(lake, buckets)
-    before = IngestHistory(() if ledger is None else ledger.taken(), known)
-    takes, failed = before.find_new(found, mapping)
+    before = IngestHistory(() if ledger is None else ledger.taken(), digest)
+    pending, failed = before.find_new(found, mapping)
     if failed and not set_aside:
         raise InvalidInput(failed[min(failed)][1])
-    skipped = len(found) - len(takes) - len(failed)
-    if not takes:
+    skipped = len(found) - len(pending) - len(failed)
+    if not pending:
         if ledger is None:
             raise no_files_error(source, mapping)
         return IngestResult(None, 0, 0, 0, 0, 0, 0, 0, {}, {}, skipped, others)
     if ledger is None:
         ledger = create_ledger(lake, choose_bucket_count(found, mapping) if buckets is None else buckets)
-    size = sum(take.source.size - take.begin for take in takes)
+    size = sum(take.source.size - take.begin for take in pending)
     runner: Runner
     if executor == "spark" or (executor == "auto" and (session is not None or size >= SPARK_BYTES)):
         from causeway.spark.session import open_session
@@ -170,15 +182,15 @@ def ingest_files(
     else:
         retain_freed_memory()
         runner = ThreadRunner()
-    done = commit_files(ledger, takes, mapping, known, runner, strict=not set_aside, progress=progress)
-    done.failed |= failed
-    if done.commit is not None:
-        remove_garbage(maintain_ledger(ledger.after(done.commit), min(available_cores(), MAX_THREADS)))
-    return to_ingest_result(done, skipped, others)
+    result = commit_files(ledger, pending, mapping, digest, runner, strict=not set_aside, progress=progress)
+    result.failed |= failed
+    if result.commit is not None:
+        remove_garbage(maintain_ledger(ledger.after(result.commit), min(available_cores(), MAX_THREADS)))
+    return to_ingest_result(result, skipped, others)
 
 
 def to_ingest_result(done: CommitResult, skipped: int, others: int) -> IngestResult:
-    """Return what a commit did."""
+    """Convert the result of a commit."""
     counts = done.counts
     return IngestResult(
         None if done.commit is None else done.commit.number,
@@ -198,14 +210,21 @@ def to_ingest_result(done: CommitResult, skipped: int, others: int) -> IngestRes
 
 
 def mapping_digest(mapping: MappingDocument) -> str:
-    """Return the digest of what a mapping says."""
+    """Return the SHA-256 of the content of a mapping, as hexadecimal digits."""
     text = json.dumps(mapping.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def open_target(lake: str, buckets: int | None = None) -> Ledger | None:
-    """Return the ledger at a path or URI, None where there is none yet. ``buckets``: that it must have, or may be made
-    with; None: any. Raises ``InvalidInput``."""
+    """Open the ledger at a path or URI; return None if there is none yet.
+
+    Args:
+        lake: Path or URI.
+        buckets: Required bucket count, or None for any.
+
+    Raises:
+        InvalidInput: The bucket count is invalid or differs from the ledger's.
+    """
     if not lake:
         raise InvalidInput("lake: empty; give a folder or URI")
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
@@ -217,7 +236,7 @@ def open_target(lake: str, buckets: int | None = None) -> Ledger | None:
 
 
 def choose_bucket_count(sources: Sequence[SourceFile], mapping: MappingDocument) -> int:
-    """Return how many buckets a new ledger gets: a power of two."""
+    """Return the bucket count of a new ledger: a power of two."""
     rows = 0
     for source in sources:
         size = source.size if is_divisible(source.path) else 5 * source.size
@@ -227,19 +246,19 @@ def choose_bucket_count(sources: Sequence[SourceFile], mapping: MappingDocument)
 
 
 SETTLED_SECONDS = 60.0
-"""After this long without a change a file is whole."""
+"""Minimum time without a change of a complete file, in seconds."""
 
 MIN_BUCKETS = 16
-"""Of a new ledger, of which nobody knows how large it becomes."""
+"""Minimum bucket count of a followed ledger, whose final size is unknown."""
 
 _TRIES = 5
-"""So often a batch is tried anew when another process commits to the ledger."""
+"""Maximum number of attempts of a batch when another process commits."""
 
 _TAILS = 4096
-"""Files that were appended to, of which the digest so far is kept in memory."""
+"""Maximum number of growing files with a cached digest."""
 
 _EDGE = 4096
-"""Bytes at the beginning and before the end of what was taken, by which it is known that a file was appended to."""
+"""Size of the two samples that identify an appended file, in bytes."""
 
 _LOOK_SECONDS = 0.2
 
@@ -248,8 +267,15 @@ _SETTINGS = {"spark.sql.streaming.stopTimeout": "20s", "spark.sql.streaming.minB
 
 @dataclass
 class TextTail:
-    """What was taken of a text that may grow: its first ``bytes``, of which ``digest`` is the SHA-256 so far, and
-    ``edges`` a digest of both ends."""
+    """Ingested part of a text file that may grow.
+
+    Attributes:
+        inode: Inode of the file.
+        bytes: Length of the ingested part.
+        records: Number of its records.
+        digest: SHA-256 state after the ingested part.
+        edges: Digest of its first and last bytes.
+    """
 
     inode: int
     bytes: int
@@ -260,8 +286,13 @@ class TextTail:
 
 @dataclass
 class FollowBatch:
-    """What one batch did. ``waiting``: files of which something is left that may not be whole yet; ``vanished``: files
-    that were gone, or changed, when they were read."""
+    """Result of one batch.
+
+    Attributes:
+        done: Result of the ingest.
+        waiting: Files with a remainder that may still be incomplete.
+        vanished: Files that were removed or changed while they were read.
+    """
 
     done: IngestResult
     waiting: list[str]
@@ -270,7 +301,17 @@ class FollowBatch:
 
 @dataclass
 class FollowResult:
-    """What a call did in all. ``commits``: how many; ``waiting``: files of which something is left."""
+    """Sum of the results of all batches.
+
+    Attributes:
+        commits: Number of commits.
+        files: Number of ingested files.
+        records: Number of records read.
+        rows: Number of ledger rows written.
+        quarantined: Number of unreadable records.
+        failed: Number of unreadable files.
+        waiting: Files with a remainder that may still be incomplete.
+    """
 
     commits: int = 0
     files: int = 0
@@ -281,7 +322,7 @@ class FollowResult:
     waiting: list[str] = field(default_factory=list)
 
     def add(self, batch: FollowBatch) -> None:
-        """Count a batch."""
+        """Add the result of a batch."""
         done = batch.done
         self.commits += done.commit is not None
         self.files += done.files
@@ -293,12 +334,23 @@ class FollowResult:
 
 
 class FolderFollower:
-    """Takes what is new in files that are offered into a ledger."""
+    """Ingests the new part of offered files."""
 
     def __init__(
         self, folder: Storage, lake: str, mapping: MappingDocument, buckets: int | None, executor: str = "auto"
     ) -> None:
-        """``folder``: where the files are; other arguments and errors as of ``follow``."""
+        """Open the ledger.
+
+        Args:
+            folder: Folder of the files.
+            lake: Path or URI of the ledger.
+            mapping: Meaning of the records.
+            buckets: Bucket count of a new ledger, or None.
+            executor: As of ``follow_source``.
+
+        Raises:
+            InvalidInput: The bucket count is invalid.
+        """
         self._folder, self._lake, self._mapping, self._executor = folder, lake, mapping, executor
         self._identity = mapping_digest(mapping)
         self._buckets = buckets
@@ -310,29 +362,39 @@ class FolderFollower:
         self._known = IngestHistory(() if ledger is None else ledger.taken(), self._identity)
 
     def _open(self) -> None:
-        """Open the ledger anew: another process committed to it."""
+        """Reopen the ledger after another process committed."""
         self.ledger = open_ledger(self._lake)
         self._known = IngestHistory(self.ledger.taken(), self._identity)
 
     def take(self, offered: Iterable[tuple[SourceFile, bool]], spark: Any = None) -> FollowBatch:
-        """Take what is new in files; of those that are not settled only whole records. ``spark``: the session for
-        large batches."""
+        """Ingest the new part of files; of unsettled files only complete records.
+
+        Args:
+            offered: Files, each with a flag that it is settled.
+            spark: Spark session for large batches, or None.
+
+        Returns:
+            The result of the batch.
+
+        Raises:
+            CommitLost: Other processes committed at each attempt.
+        """
         offers = {source.name: (source, settled) for source, settled in offered}
         for attempt in range(_TRIES):
             try:
-                return self._take(offers, spark)
+                return self._ingest(offers, spark)
             except CommitLost:
                 if attempt == _TRIES - 1:
                     raise
                 self._open()
         raise AssertionError
 
-    def _take(self, offers: Mapping[str, tuple[SourceFile, bool]], spark: Any) -> FollowBatch:
+    def _ingest(self, offers: Mapping[str, tuple[SourceFile, bool]], spark: Any) -> FollowBatch:
         takes, vanished, self._digests = list[PendingInput](), list[str](), {}
         fresh: list[SourceFile] = []
         for name, (source, settled) in offers.items():
             try:
-                take = self._appended(source, settled)
+                take = self._find_appended(source, settled)
             except BadFile:
                 vanished.append(name)
                 continue
@@ -346,17 +408,17 @@ class FolderFollower:
             text = is_appendable_text(take.source.path, self._mapping)
             final = offers[take.source.name][1] or not text
             takes.append(PendingInput(take.source, take.begin, take.first, take.digest if final else None, final))
-        done = self._committed(takes, {name for name, (_, settled) in offers.items() if not settled}, spark)
+        done = self._commit(takes, {name for name, (_, settled) in offers.items() if not settled}, spark)
         for name, (reason, _) in [*done.failed.items()]:
             if reason in ("gone", "changed"):
                 vanished.append(name)
                 del done.failed[name]
-        self._note(takes, done, offers)
+        self._update_progress(takes, done, offers)
         for name in done.failed.keys() & self._waiting.keys():
             del done.failed[name]
         return FollowBatch(to_ingest_result(done, 0, 0), sorted(self._waiting), sorted(vanished))
 
-    def _committed(self, takes: list[PendingInput], patient: set[str], spark: Any) -> CommitResult:
+    def _commit(self, takes: list[PendingInput], patient: set[str], spark: Any) -> CommitResult:
         if not takes:
             return CommitResult(None)
         ledger = self.ledger
@@ -378,37 +440,37 @@ class FolderFollower:
                 self._open()
         return done
 
-    def _note(
+    def _update_progress(
         self, takes: list[PendingInput], done: CommitResult, offers: Mapping[str, tuple[SourceFile, bool]]
     ) -> None:
-        """Remember what was taken of which files, and of which something is left."""
-        taken = {each.file: each for each in done.inputs} if done.commit is not None else {}
-        for each in taken.values():
+        """Record the ingested parts and the remainders of files."""
+        committed = {each.file: each for each in done.inputs} if done.commit is not None else {}
+        for each in committed.values():
             self._known.add(each)
         for take in takes:
             name, source = take.source.name, take.source
-            found = taken.get(name)
+            found = committed.get(name)
             end = take.begin if found is None else found.bytes
             if found is not None and found.ends_record and name in self._digests:
-                self._keep(source, found)
+                self._cache_tail(source, found)
             if end < source.size and not offers[name][1]:
                 self._waiting[name] = source.size
             else:
                 self._waiting.pop(name, None)
 
-    def _keep(self, source: SourceFile, taken: InputFile) -> None:
+    def _cache_tail(self, source: SourceFile, committed: InputFile) -> None:
         try:
-            edges = _edges(source, taken.bytes)
+            edges = _edges(source, committed.bytes)
         except BadFile:
             return
         digest = self._digests[source.name]
-        self._tails[source.name] = TextTail(source.inode, taken.bytes, taken.records, digest, edges)
+        self._tails[source.name] = TextTail(source.inode, committed.bytes, committed.records, digest, edges)
         self._tails.move_to_end(source.name)
         while len(self._tails) > _TAILS:
             self._tails.popitem(last=False)
 
-    def _appended(self, source: SourceFile, settled: bool) -> PendingInput | None:
-        """Return what was appended to a file that was taken before, None: that is not known yet."""
+    def _find_appended(self, source: SourceFile, settled: bool) -> PendingInput | None:
+        """Return the appended part of a known file, or None if that needs a comparison of bytes."""
         tail = self._tails.get(source.name)
         if tail is None or not source.inode or tail.inode != source.inode or source.size < tail.bytes:
             return None
@@ -417,7 +479,7 @@ class FolderFollower:
         return PendingInput(source, tail.bytes, tail.records, None, settled)
 
     def _digest(self, take: PendingInput, end: int) -> str:
-        """Return the SHA-256 of a file up to a place."""
+        """Return the SHA-256 of a file up to a position."""
         tail = self._tails.get(take.source.name)
         if tail is not None and tail.bytes == take.begin:
             digest = take.source.digest(tail.bytes, end, tail.digest.copy())
@@ -450,24 +512,31 @@ def follow_source(
     told: Callable[[FollowBatch], None] | None = None,
     begun: Callable[[], None] = lambda: None,
 ) -> FollowResult:
-    """Take the files of a folder into the ledger at ``lake``, made if need be, and go on with what is new there.
+    """Ingest the files of a folder, and keep ingesting new data.
 
     Args:
-        folder: a folder or URI.
-        lake: where the ledger is.
-        mapping: what the records mean.
-        buckets: of a new ledger.
-        executor: who takes a batch: threads of this process (``in_process``), ``spark``, or ``auto``: by its size.
-        session: the Spark session that is used; without one, ``open_session(master, extra=settings)`` opens one.
-        master, settings: as of ``open_session``.
-        once: whether to end when all that is there now is taken.
-        seconds: between two looks into the folder, at least.
-        settled_seconds: a file that nobody has written to for so long is whole: what stands at its end is a record,
-            also without an end of line, and if it cannot be read, it is set aside.
-        told: is given what each batch did, from another thread.
-        begun: is called when the stream has begun.
+        folder: Path or URI of a folder.
+        lake: Path or URI of the ledger; it is created if missing.
+        mapping: Meaning of the records.
+        buckets: Bucket count of a new ledger.
+        executor: Executor of a batch: threads of this process (``in_process``), ``spark``, or ``auto``: by its size.
+        session: Spark session to use; default: ``open_session(master, extra=settings)``.
+        master: As of ``open_session``.
+        settings: As of ``open_session``.
+        once: Stop after ingesting the present data.
+        seconds: Minimum interval between two scans of the folder.
+        settled_seconds: Time without a change after which a file is complete. Then its end is a record even without an
+            end of line, and an unreadable file is quarantined.
+        told: Called with the result of each batch, from another thread.
+        begun: Called when the stream has started.
 
-    Raises ``InvalidInput``, ``LedgerDamaged``, ``TaskFailed``; what was committed stays.
+    Returns:
+        The sum of all batches.
+
+    Raises:
+        InvalidInput: The folder, the executor or the bucket count is invalid. Earlier commits stay.
+        LedgerDamaged: The ledger is damaged. Earlier commits stay.
+        TaskFailed: The stream or a Spark task failed. Earlier commits stay.
     """
     from causeway.ledger.ingest.folder_stream import FORMAT, FolderSource
     from causeway.spark.session import open_session
@@ -484,7 +553,7 @@ def follow_source(
     query = _Query(follower, place, told)
     stream = session.readStream.format(FORMAT).option("files", ",".join(mapping.format))
     offers = stream.option("settledSeconds", str(settled_seconds)).load(place.uri)
-    # Spark's own folder goes with Java, also when this process is killed.
+    # A folder in Spark's own temporary folder is removed with Java, even after a kill.
     checkpoint = tempfile.mkdtemp(prefix="follow-", dir=session.sparkContext._temp_dir)
     writer = offers.writeStream.foreachBatch(query.batch).option("checkpointLocation", Path(checkpoint).as_uri())
     if once:
@@ -497,26 +566,26 @@ def follow_source(
 
 
 class _Query:
-    """One streaming query: its batches, and how it ends."""
+    """One streaming query: its batches and its end."""
 
-    def __init__(self, follower: FolderFollower, folder: Storage, told: Callable[[FollowBatch], None] | None) -> None:
-        self._follower, self._folder, self._told = follower, folder, told
+    def __init__(self, follower: FolderFollower, folder: Storage, report: Callable[[FollowBatch], None] | None) -> None:
+        self._follower, self._folder, self._report = follower, folder, report
         self.followed = FollowResult()
         self._failed: BaseException | None = None
         self._working = threading.Lock()
         self._ended = False
 
     def batch(self, offers: DataFrame, number: int) -> None:
-        """Take the files of a batch."""
+        """Ingest the files of a batch."""
         with self._working:
             if self._ended or self._failed is not None:
                 return
             try:
-                self._take(offers)
-            except BaseException as error:  # raised where the query was started, not in Spark's thread
+                self._ingest(offers)
+            except BaseException as error:  # raised again by ``run``, not in Spark's thread
                 self._failed = error
 
-    def _take(self, offers: DataFrame) -> None:
+    def _ingest(self, offers: DataFrame) -> None:
         sources = []
         for row in offers.collect():
             path = os.fsdecode(bytes(row["path"]))
@@ -524,15 +593,15 @@ class _Query:
             sources.append((source, bool(row["settled"])))
         batch = self._follower.take(sources, offers.sparkSession)
         self.followed.add(batch)
-        if self._told is not None:
-            self._told(batch)
+        if self._report is not None:
+            self._report(batch)
 
-    def run(self, query: Any, begun: Callable[[], None]) -> None:
-        """Wait until the query ends, or has to. Raises what a batch has raised."""
+    def run(self, query: Any, started: Callable[[], None]) -> None:
+        """Wait for the end of the query; raise the error of a batch."""
         from pyspark.errors import PySparkException
 
         try:
-            begun()
+            started()
             while self._failed is None and not query.awaitTermination(_LOOK_SECONDS):
                 pass
         except PySparkException as error:
@@ -548,7 +617,7 @@ class _Query:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        with self._working:  # a batch that has begun comes to its end
+        with self._working:  # let a running batch finish
             self._ended = True
-        with contextlib.suppress(Py4JError, PySparkException):  # Java was interrupted as well, and is gone
+        with contextlib.suppress(Py4JError, PySparkException):  # an interrupt may have ended Java as well
             query.stop()

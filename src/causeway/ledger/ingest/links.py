@@ -1,9 +1,8 @@
-"""What only other records of the input tell of a row, such as the chain at the other end of its lane.
+"""Complete rows by other records of the input, such as the chain at the other end of a lane.
 
-Strategy: two passes. In the first the rows that a mapping makes are reduced to an index of small columns
-(``index_rows``), and the index of all files is searched (``resolve``); in the second the rows are made again and
-completed (``Links.apply``). Messages are compared by 64-bit words of SHA-256, so that the parts of the files, their
-order and the process that reads them make no difference.
+Strategy: two passes. The first one reduces rows to an index of small columns (``index_links``), and the index of all
+files is searched (``resolve_links``). The second one builds the rows again and completes them (``LaneLinks.apply``).
+Messages are compared by 64-bit words of SHA-256, so that the result is independent of parts, order and process.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from causeway.ledger.ingest.mapping import Link
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA, REVISION_SHIFT, LedgerEvent, LedgerKind
 
 LaneEnd = tuple[str, str, str, str | None]
-"""One end of a lane whose other end is unknown: its protocol, ``source`` or ``destination``, its chain, its lane."""
+"""An end of a lane with an unknown other end: protocol, ``source`` or ``destination``, chain, lane."""
 
 _SOURCE, _DESTINATION = "source", "destination"
 _MESSAGE = (*LANE, "index", "ident")
@@ -40,12 +39,14 @@ _NO_WORDS: U64 = np.zeros(0, dtype=np.uint64)
 
 @dataclass(frozen=True)
 class LaneLinks:
-    """What the index of all records says of each row.
+    """Links found in the index of all records.
 
-    ``counterparties``: the chain at the other end, None where it is unknown; ``redundant``: words of records that
-    changed nothing; ``failed``: words of messages that failed and were not executed; ``names``: of messages, by the
-    word of their lane and their id, the id of the sending that they are paired with; ``continues``: of messages, in the
-    same way, the id of the message that they carry on.
+    Attributes:
+        counterparties: Chain at the other end of each lane end, None if unknown.
+        redundant: Words of records without effect.
+        failed: Words of messages that failed and were not executed.
+        names: Id of the paired sending, by lane word and message id.
+        continues: Id of the continued message, by lane word and message id.
     """
 
     counterparties: Mapping[LaneEnd, str | None] = field(default_factory=dict)
@@ -58,10 +59,10 @@ class LaneLinks:
         """Complete rows of the ledger.
 
         Args:
-            rows: Rows as the mapping makes them (``LEDGER_SCHEMA``).
+            rows: Rows as the mapping builds them (``LEDGER_SCHEMA``).
 
         Returns:
-            The same rows with what is known of them; refunds of failed messages are further rows, at the end.
+            The completed rows, followed by refunds of failed messages.
         """
         rows = _with_ends(rows, self.counterparties)
         if len(self.redundant) or len(self.failed):
@@ -73,45 +74,45 @@ class LaneLinks:
     def _with_events(self, rows: pa.Table) -> pa.Table:
         index = _index(rows)
         events = rows["event"].cast(pa.string())
-        again = np.isin(_words(index, _RECORD), self.redundant)
-        rows = _replaced(rows, "detail", again, events)
-        rows = _replaced(rows, "event", again, LedgerEvent.REDUNDANT.value)
+        redundant = np.isin(_words(index, _RECORD), self.redundant)
+        rows = _replace_values(rows, "detail", redundant, events)
+        rows = _replace_values(rows, "event", redundant, LedgerEvent.REDUNDANT.value)
         acknowledged = np.asarray(pc.equal(rows["event"].cast(pa.string()), LedgerEvent.ACKNOWLEDGED.value))
-        erred = acknowledged & np.asarray(rows["code"].is_null()) & np.isin(_words(index, _MESSAGE), self.failed)
-        if not erred.any():
+        failed_acks = acknowledged & np.asarray(rows["code"].is_null()) & np.isin(_words(index, _MESSAGE), self.failed)
+        if not failed_acks.any():
             return rows
-        refunds = rows.filter(pa.array(erred))
-        refunds = _replaced(refunds, "event", np.ones(refunds.num_rows, dtype=bool), LedgerEvent.REFUNDED.value)
-        return pa.concat_tables([_replaced(rows, "code", erred, 1), refunds])
+        refunds = rows.filter(pa.array(failed_acks))
+        refunds = _replace_values(refunds, "event", np.ones(refunds.num_rows, dtype=bool), LedgerEvent.REFUNDED.value)
+        return pa.concat_tables([_replace_values(rows, "code", failed_acks, 1), refunds])
 
     def _with_names(self, rows: pa.Table) -> pa.Table:
         known = pa.array(sorted({name for _, name in (*self.names, *self.continues, *self._renamed())}), pa.string())
-        mine = np.flatnonzero(np.asarray(pc.and_(pc.is_in(rows["message_id"], known), rows["index"].is_null())))
-        if not len(mine):
+        chosen_rows = np.flatnonzero(np.asarray(pc.and_(pc.is_in(rows["message_id"], known), rows["index"].is_null())))
+        if not len(chosen_rows):
             return rows
-        some = rows.take(pa.array(mine))
-        names, ids, continued = _words(some, LANE).tolist(), some["message_id"].to_pylist(), list[str | None]()
+        selected = rows.take(pa.array(chosen_rows))
+        names, ids, continued = _words(selected, LANE).tolist(), selected["message_id"].to_pylist(), list[str | None]()
         for place, lane in enumerate(names):
             ids[place] = self.names.get((lane, ids[place]), ids[place])
             continued.append(self.continues.get((lane, ids[place])))
         chosen = np.zeros(rows.num_rows, dtype=bool)
-        chosen[mine] = True
-        rows = _replaced(rows, "message_id", chosen, pa.array(ids, pa.string()))
-        return _replaced(rows, "continues", chosen, pa.array(continued, pa.string()))
+        chosen[chosen_rows] = True
+        rows = _replace_values(rows, "message_id", chosen, pa.array(ids, pa.string()))
+        return _replace_values(rows, "continues", chosen, pa.array(continued, pa.string()))
 
     def _renamed(self) -> Iterable[tuple[int, str]]:
         return ((lane, name) for (lane, _), name in self.names.items())
 
 
 def index_links(rows: pa.Table, links: Collection[Link]) -> pa.Table:
-    """Reduce rows of the ledger to what ``resolve`` has to know of them.
+    """Reduce rows of the ledger to the index that ``resolve_links`` needs.
 
     Args:
-        rows: Rows as the mapping makes them (``LEDGER_SCHEMA``).
-        links: What is searched for.
+        rows: Rows as the mapping builds them (``LEDGER_SCHEMA``).
+        links: Kinds of links to find.
 
     Returns:
-        An index row for each row that may matter: names, numbers and words.
+        An index row for each relevant row: names, numbers and words.
     """
     requests = pc.equal(rows["kind"].cast(pa.string()), LedgerKind.REQUEST.value)
     if "counterparty" not in links:
@@ -126,29 +127,29 @@ def resolve_links(
     """Search the index of all records.
 
     Args:
-        links: What is searched for.
-        indices: What ``index_rows`` returned of each part of the input, in any order.
-        before: The counterparties as earlier commits know them: they stay, also where they are unknown.
+        links: Kinds of links to find.
+        indices: Results of ``index_links`` for all parts of the input, in any order.
+        before: Counterparties found by earlier commits; they stay, even if unknown.
 
     Returns:
-        What completes the rows.
+        The links.
     """
     if not indices:
         return LaneLinks(dict(before or {}))
     index = pa.concat_tables(indices).unify_dictionaries().combine_chunks()
     counterparties = _counterparties(index, before or {}) if "counterparty" in links else {}
     index = _with_ends(index, counterparties)
-    names = _paired(index) if "order" in links else {}
+    names = _pair_receipts(index) if "order" in links else {}
     return LaneLinks(
         counterparties,
         _redundant(index) if "redundant" in links else _NO_WORDS,
         _failed(index) if "errors" in links else _NO_WORDS,
         names,
-        _continued(index, names) if "continues" in links else {},
+        _find_continuations(index, names) if "continues" in links else {},
     )
 
 
-# ---- the index
+# ---- index
 
 
 def _index(rows: pa.Table) -> pa.Table:
@@ -176,7 +177,7 @@ def _word_column(rows: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def _words(rows: pa.Table, names: Sequence[str]) -> U64:
-    """Return a word for the values of each row: equal where all values are equal or both null."""
+    """Return a word for each row, equal where all values are equal or both null."""
     parts = []
     for name in names:
         text = _text(rows[name])
@@ -196,12 +197,11 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
 
-# ---- what it says
+# ---- search
 
 
 def _roles(rows: pa.Table) -> tuple[NameCodes, dict[str, npt.NDArray[np.int32]], npt.NDArray[np.int8]]:
-    """Return chains as codes, and which end of its lane each row is at: 0 the source, 1 the destination, -1 where
-    both are known, or neither is."""
+    """Return chains as codes, and each row's lane end: 0 source, 1 destination, -1 both/neither."""
     names = NameCodes()
     codes = {name: names.codes(rows[name]).copy() for name in (_SOURCE, _DESTINATION, "chain")}
     source, destination, chain = codes.values()
@@ -214,7 +214,7 @@ def _roles(rows: pa.Table) -> tuple[NameCodes, dict[str, npt.NDArray[np.int32]],
 def _ends(rows: pa.Table, names: NameCodes, chain: npt.NDArray[np.int32], role: npt.NDArray[np.int8]) -> tuple[
     list[LaneEnd], npt.NDArray[np.int64]
 ]:  # fmt: skip
-    """Return the ends of lanes that rows are at, and the number of each row's."""
+    """Return the lane ends of rows, and the number of each row's."""
     protocols, lanes = NameCodes(), NameCodes()
     columns: list[npt.NDArray[Any]] = [protocols.codes(rows["protocol"]), role, chain, lanes.codes(rows["lane"])]
     matrix: npt.NDArray[np.int64] = np.stack([each.astype(np.int64) for each in columns])
@@ -228,17 +228,17 @@ def _ends(rows: pa.Table, names: NameCodes, chain: npt.NDArray[np.int32], role: 
 
 
 def _with_ends(rows: pa.Table, counterparties: Mapping[LaneEnd, str | None]) -> pa.Table:
-    """Return rows with the other end of their lane, where it is known."""
+    """Fill in the other ends of lanes where known."""
     if not any(counterparties.values()):
         return rows
     names, codes, role = _roles(rows)
-    mine = np.flatnonzero(role >= 0)
-    if not len(mine):
+    one_sided = np.flatnonzero(role >= 0)
+    if not len(one_sided):
         return rows
-    ends, numbers = _ends(rows.take(pa.array(mine)), names, codes["chain"][mine], role[mine])
+    ends, numbers = _ends(rows.take(pa.array(one_sided)), names, codes["chain"][one_sided], role[one_sided])
     found = np.array([names.code(counterparties.get(end)) for end in ends], dtype=np.int32)[numbers]
     for side, name in enumerate((_DESTINATION, _SOURCE)):
-        codes[name][mine[role[mine] == side]] = found[role[mine] == side]
+        codes[name][one_sided[role[one_sided] == side]] = found[role[one_sided] == side]
         rows = rows.set_column(
             rows.schema.get_field_index(name), name, names.column(codes[name]).cast(rows.schema.field(name).type)
         )
@@ -246,12 +246,12 @@ def _with_ends(rows: pa.Table, counterparties: Mapping[LaneEnd, str | None]) -> 
 
 
 def _counterparties(index: pa.Table, before: Mapping[LaneEnd, str | None]) -> dict[LaneEnd, str | None]:
-    """Find the chain at the other end of each lane: the one that has the same messages there, if there is just one."""
+    """Find the chain at the other end of each lane: the only one with the same messages."""
     names, codes, role = _roles(index)
-    mine = np.flatnonzero(role >= 0)
-    if not len(mine):
+    one_sided = np.flatnonzero(role >= 0)
+    if not len(one_sided):
         return dict(before)
-    index, role, chain = index.take(pa.array(mine)), role[mine], codes["chain"][mine]
+    index, role, chain = index.take(pa.array(one_sided)), role[one_sided], codes["chain"][one_sided]
     ends, numbers = _ends(index, names, chain, role)
     events, words = index["event"].cast(pa.string()), _words(index, _PACKET)
     sides = []
@@ -259,10 +259,10 @@ def _counterparties(index: pa.Table, before: Mapping[LaneEnd, str | None]) -> di
         rows = np.flatnonzero((role == side) & np.asarray(pc.equal(events, event)))
         sides.append(pa.table({"word": words[rows], f"end_{side}": numbers[rows]}))
     pairs = sides[0].join(sides[1], "word", join_type="inner").group_by(["end_0", "end_1"]).aggregate([])
-    met = [(ends[one], ends[other]) for one, other in zip(*(pairs[f"end_{side}"].to_pylist() for side in (0, 1)),
+    matches = [(ends[one], ends[other]) for one, other in zip(*(pairs[f"end_{side}"].to_pylist() for side in (0, 1)),
                                                             strict=True) if ends[one][2] != ends[other][2]]  # fmt: skip
     others: dict[LaneEnd, set[LaneEnd]] = {}
-    for one, other in met:
+    for one, other in matches:
         others.setdefault(one, set()).add(other)
         others.setdefault(other, set()).add(one)
     found: dict[LaneEnd, str | None] = dict.fromkeys(sorted(ends, key=str))
@@ -274,10 +274,11 @@ def _counterparties(index: pa.Table, before: Mapping[LaneEnd, str | None]) -> di
 
 
 def _redundant(index: pa.Table) -> U64:
-    """Find relays that changed nothing: further receipts of a message whose transaction shows no effect of them, and
-    all but the first acknowledgement and all but the first time-out of a message.
+    """Find relays without effect.
 
-    A message that was acknowledged and timed out keeps both: a chain that has one end of it records no other.
+    These are further receipts of a message whose transaction shows no effect of them, and all but the first
+    acknowledgement and time-out of a message. A message with both an acknowledgement and a time-out keeps both: a
+    correct chain records only one of them.
     """
     event = index["event"].cast(pa.string())
     placed = np.asarray(index["transaction"].is_valid())
@@ -293,19 +294,19 @@ def _redundant(index: pa.Table) -> U64:
         order = np.lexsort((*place, message))
         rows, message, place = rows.take(pa.array(order)), message[order], [values[order] for values in place]
         groups = group_rows(message)
-        again = np.zeros(rows.num_rows, dtype=bool)
+        repeated = np.zeros(rows.num_rows, dtype=bool)
         for values in (place[0], place[2]):
-            again |= values != groups.spread(values[groups.starts])
+            repeated |= values != groups.spread(values[groups.starts])
         if each == LedgerEvent.RECEIVED.value:
             effective = np.isin(_words(rows, _EFFECT), effects)
             shown = groups.spread(np.logical_or.reduceat(effective, groups.starts))
-            again = np.where(shown, ~effective, again)
-        found.append(_words(rows.filter(pa.array(again)), _RECORD))
+            repeated = np.where(shown, ~effective, repeated)
+        found.append(_words(rows.filter(pa.array(repeated)), _RECORD))
     return np.unique(np.concatenate([_NO_WORDS, *found]))
 
 
 def _failed(index: pa.Table) -> U64:
-    """Find messages that failed; of one that was executed, too, the acknowledgement does not say which it is of."""
+    """Find failed messages; executed ones are excluded, as their acknowledgement is ambiguous."""
     event = index["event"].cast(pa.string())
     failed, done = (
         _words(index.filter(pc.is_in(event, pa.array(events))), _MESSAGE)
@@ -314,10 +315,10 @@ def _failed(index: pa.Table) -> U64:
     return np.setdiff1d(failed, done)
 
 
-def _paired(index: pa.Table) -> dict[tuple[int, str], str]:
-    """Pair receipts that no sending has the id of with sendings of equal content, in the order of their times.
+def _pair_receipts(index: pa.Table) -> dict[tuple[int, str], str]:
+    """Pair receipts of unknown ids with sendings of equal content, in the order of their times.
 
-    A sending has one receipt at most, and none before it. Messages of a journey have an id that counts.
+    A sending has at most one receipt, and none before it. Ids of messages of a journey count as they are.
     """
     index = index.filter(index["journeyless"])
     places: dict[str, dict[tuple[int, int], dict[str, tuple[int, int]]]] = {}
@@ -338,8 +339,8 @@ def _paired(index: pa.Table) -> dict[tuple[int, str], str]:
     return names
 
 
-def _continued(index: pa.Table, names: Mapping[tuple[int, str], str]) -> dict[tuple[int, str], str]:
-    """Find messages that carry on another one: it was relayed in the block that sent them, with their content."""
+def _find_continuations(index: pa.Table, names: Mapping[tuple[int, str], str]) -> dict[tuple[int, str], str]:
+    """Find messages that continue another one, relayed in the same block with the same content."""
     relayed: dict[tuple[Any, ...], set[str]] = {}
     sent: list[tuple[tuple[Any, ...], int, str]] = []
     for lane, row in _named(index):
@@ -357,26 +358,26 @@ def _continued(index: pa.Table, names: Mapping[tuple[int, str], str]) -> dict[tu
 
 
 def _named(index: pa.Table) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Yield rows of messages that are known by an id and their content, with the word of their lane."""
+    """Yield rows of messages with an id and a content, with the word of their lane."""
     rows = index.filter(pc.and_(index["ident"].is_valid(), index["payload"].is_valid()))
     names = ("event", "chain", "height", "time", "message_id", "payload")
     return zip(_words(rows, LANE).tolist(), rows.select(names).to_pylist(), strict=True)
 
 
-def _replaced(rows: pa.Table, name: str, chosen: npt.NDArray[np.bool_], values: Any) -> pa.Table:
-    """Return rows with other values in some: one for all, one a row, or one for each that is chosen."""
+def _replace_values(rows: pa.Table, name: str, chosen: npt.NDArray[np.bool_], values: Any) -> pa.Table:
+    """Replace values in chosen rows: by one value, one a row, or one for each chosen row."""
     if not chosen.any():
         return rows
     place, kind = rows.schema.get_field_index(name), LEDGER_SCHEMA.field(name).type
     plain = pa.string() if pa.types.is_dictionary(kind) else kind
     column, mask = rows[name].cast(plain).combine_chunks(), pa.array(chosen)
     if isinstance(values, pa.Array):
-        made = pc.replace_with_mask(column, mask, values.cast(plain))
+        replaced = pc.replace_with_mask(column, mask, values.cast(plain))
     else:
-        made = pc.if_else(mask, values if isinstance(values, pa.ChunkedArray) else pa.scalar(values, plain), column)
-    made = made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+        replaced = pc.if_else(mask, values if isinstance(values, pa.ChunkedArray) else pa.scalar(values, plain), column)
+    replaced = replaced.combine_chunks() if isinstance(replaced, pa.ChunkedArray) else replaced
     return rows.set_column(
-        place, rows.schema.field(name), made.dictionary_encode().cast(kind) if plain != kind else made
+        place, rows.schema.field(name), replaced.dictionary_encode().cast(kind) if plain != kind else replaced
     )
 
 

@@ -1,6 +1,6 @@
-"""Mappings: what the columns of recorded traffic mean, declared in a TOML file.
+"""Mappings: the meaning of columns of recorded traffic, declared in a TOML file.
 
-Built in are those in ``mappings/``; a user's own file has the same form. ``docs/how-to/ingest.md`` explains it.
+``mappings/`` has the built-in ones; a user's own file has the same form. ``docs/how-to/ingest.md`` describes it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from causeway.ledger.ingest.row_sections import (
 from causeway.ledger.schema import HEADER, MAX_HEIGHT, MAX_REVISION, VALUE, LedgerEvent, LedgerKind
 
 ENDINGS = {"csv": (".csv",), "jsonl": (".jsonl", ".ndjson", ".json"), "parquet": (".parquet",)}
-"""How names of files of a format end, that are packed in addition with .gz, .bz2 or .zst."""
+"""File name endings of each format; .gz, .bz2 or .zst may follow."""
 
 MAX_COUNT = 9_000_000_000_000
-"""Seconds, blocks or messages that a promise or a gap has at most: as microseconds they are a number of 63 bits."""
+"""Maximum of seconds, blocks or messages in a guarantee or gap: as microseconds it fits 63 bits."""
 
 DEADLINE = 86_400
-"""Seconds until a message is expected to have ended, unless a mapping says otherwise."""
+"""Default deadline of messages, in seconds."""
 
 
 def _moment(value: object) -> object:
-    """Return a time of TOML or a text as a text in UTC."""
+    """Convert a TOML time or a text to a text in UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -79,7 +79,7 @@ ARRIVALS = tuple(
         LedgerEvent.REJECTED,
     )
 )
-"""Events with which the destination of a message shows that it arrived."""
+"""Events that show an arrival at the destination of a message."""
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Moment = Annotated[str, BeforeValidator(_moment)]
 
@@ -88,7 +88,7 @@ _REVISED = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 def _height(value: object) -> object:
-    """Accept a whole number, or a height as IBC writes it: its revision, ``-`` and the height."""
+    """Accept an integer, or a height in IBC form: revision, ``-`` and height."""
     if isinstance(value, str) and _REVISED.fullmatch(value) and max(map(int, value.split("-"))) <= U64_MAX:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX:
@@ -97,7 +97,7 @@ def _height(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """Return a number of seconds, or a duration such as ``1500ms``, as seconds: whole ones as an integer."""
+    """Convert seconds, or a duration such as ``1500ms``, to seconds; whole ones to an integer."""
     seconds = parse_duration(value) if isinstance(value, str) else value
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= MAX_COUNT:
         return int(seconds) if seconds == int(seconds) else float(seconds)
@@ -110,17 +110,18 @@ Seconds = Annotated[Any, BeforeValidator(_seconds)]
 
 Format = Literal["csv", "jsonl", "parquet"]
 Link = Literal["counterparty", "redundant", "errors", "order", "continues"]
-"""What is found in other records: the ``counterparty`` of a chain; relays that changed nothing (``redundant``);
-acknowledgements of ``errors``; receipts of messages without an id, by ``order``; the message that one ``continues``."""
+"""Facts found in other records: the ``counterparty`` of a chain; relays without effect (``redundant``);
+acknowledgements of ``errors``; receipts of messages without an id, by ``order``; the message that another one
+``continues``."""
 
 
 def has_format(formats: Sequence[str], file: str) -> bool:
-    """Return whether a file is of one of some formats, by its name."""
+    """Return True if a file name has an ending of one of some formats."""
     return decompressed_name(file).lower().endswith(tuple(ending for each in formats for ending in ENDINGS[each]))
 
 
 class InferredSection(ScenarioSection):
-    """``[windows]``: windows from the rows themselves."""
+    """``[windows]``: windows inferred from rows."""
 
     by: Literal["height", "time"] = Field(..., description="What a window is measured in.")
     gap: Count | None = Field(None, description="More blocks or seconds than this without any row begin a new window.")
@@ -159,7 +160,7 @@ class WindowSection(ScenarioSection):
 
     @property
     def heights(self) -> tuple[int | None, int | None, int | None]:
-        """The revision and the first and last height."""
+        """Revision, first height and last height."""
         (first_revision, first), (last_revision, last) = map(
             parse_revised_height, (self.first_height, self.last_height)
         )
@@ -192,7 +193,7 @@ class WindowSection(ScenarioSection):
 
 
 def parse_revised_height(height: int | str | None) -> tuple[int | None, int | None]:
-    """Return the revision and the height of ``1-2241421``; None where one is not given."""
+    """Split ``1-2241421`` to revision and height; None for missing parts."""
     if not isinstance(height, str):
         return None, height
     revision, _, number = height.partition("-")
@@ -202,11 +203,11 @@ def parse_revised_height(height: int | str | None) -> tuple[int | None, int | No
 _OPTION_OF = {
     "answered": "seconds", "final_after": "seconds", "received": "seconds", "capacity": "number", "may_drop": "cause",
 }  # fmt: skip
-"""The option that goes with a promise."""
+"""Option of each guarantee."""
 
 
 class PromiseSection(ScenarioSection):
-    """``[[promises]]``: what lanes promise; of names that are left out, all."""
+    """``[[promises]]``: guarantees of lanes; omitted names match all."""
 
     promise: Literal[
         "numbered", "ordered_sends", "ordered_receives", "ordered_acknowledgements", "answered", "final_after",
@@ -237,7 +238,7 @@ Rows = TypeVar("Rows", bound=EventSection)
 
 
 class MappingDocument(ScenarioSection):
-    """The whole file."""
+    """A whole mapping file."""
 
     about: str = Field("", description="What the traffic is, in a sentence.")
     format: Annotated[list[Format], BeforeValidator(as_list), Field(min_length=1)] = Field(
@@ -284,12 +285,12 @@ class MappingDocument(ScenarioSection):
     )
 
     def file_format(self, file: str) -> str:
-        """Return the format of a file, by its name."""
+        """Return the format of a file by its name."""
         name = decompressed_name(file).lower()
         return next((each for each in self.format if name.endswith(ENDINGS[each])), self.format[0])
 
     def is_of(self, file: str) -> bool:
-        """Return whether a file of a folder is of one of the formats, by its name."""
+        """Return True if a file name has an ending of the mapping's formats."""
         return has_format(self.format, file)
 
     @model_validator(mode="after")
@@ -297,13 +298,13 @@ class MappingDocument(ScenarioSection):
         if not self.rows:
             raise ValueError("events: none, and no value, watermarks or headers; a mapping says what the rows are")
         for section in self.rows:
-            _require_fields(section, self.of(section), self._where(section))
+            _require_fields(section, self.of(section), self._section_key(section))
         for place, event in enumerate(self.events):
-            have = self.of(event)
-            if have.index is None and have.message_id is None:
+            section_fields = self.of(event)
+            if section_fields.index is None and section_fields.message_id is None:
                 raise ValueError(f"events[{place}]: neither index nor message_id: a message has a number or a name")
             for name, allowed in (("event", LedgerEvent), ("kind", LedgerKind)):
-                found = getattr(have, name)
+                found = getattr(section_fields, name)
                 known = [each.value for each in allowed]
                 if found is None:
                     continue
@@ -314,22 +315,22 @@ class MappingDocument(ScenarioSection):
 
     @property
     def rows(self) -> list[EventSection]:
-        """The sections that say what the rows of each table are."""
+        """Sections of rows of all tables."""
         return [*self.events, *self.value, *self.watermarks, *self.headers]
 
-    def _where(self, section: EventSection) -> str:
-        """Return where a section of rows stands in the file."""
+    def _section_key(self, section: EventSection) -> str:
+        """Return the key of a section in the file."""
         name = "events" if section.table == "ledger" else section.table
         return f"{name}[{getattr(self, name).index(section)}]"
 
     @property
     def protocols(self) -> list[str] | None:
-        """The protocols of its messages, ascending; None if columns name them."""
+        """Protocols of the messages, ascending; None if columns name them."""
         texts = {field.text for event in map(self.of, self.events) if (field := event.protocol) is not None}
         return sorted(text for text in texts if text is not None) if None not in texts else None
 
     def columns(self) -> set[str]:
-        """Return the names of all columns that it speaks of."""
+        """Return the names of all columns of the mapping."""
         found = {column for condition in self.ignore for column in condition}
         for event in (self.of(each) for each in self.rows):
             found.update(event.where)
@@ -343,7 +344,7 @@ class MappingDocument(ScenarioSection):
         return found
 
     def of(self, event: Rows) -> Rows:
-        """Return a section of rows with the fields that all have."""
+        """Return a section completed with the common fields."""
         common = {name: value for name, value in self.fields if value is not None and value != []}
         if event.own is not None:
             common = {name: value for name, value in common.items() if name in event.own}
@@ -352,7 +353,11 @@ class MappingDocument(ScenarioSection):
 
 
 def _require_fields(section: EventSection, have: EventSection, where: str) -> None:
-    """Raise ``ValueError`` for fields that such rows cannot have, and for those that they need."""
+    """Check the fields of a section.
+
+    Raises:
+        ValueError: A field is not allowed, or a required one is missing.
+    """
     for name, field in section:
         if section.own is not None and name not in (*section.own, *_CHOOSE) and field is not None and field != []:
             raise ValueError(f"{where}.{name}: {section.called} has none")
@@ -363,8 +368,18 @@ def _require_fields(section: EventSection, have: EventSection, where: str) -> No
 
 
 def load_mapping(kind: str, path: str | Path | None = None) -> MappingDocument:
-    """Return a mapping that is built in, or that of a file. Raises ``InvalidInput``, one line that names file, key,
-    value and what is allowed."""
+    """Load a built-in mapping, or one from a file.
+
+    Args:
+        kind: Name of a built-in mapping.
+        path: Path of a file; it overrides ``kind``.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        InvalidInput: The mapping is unknown or invalid; one line with file, key, value and the allowed values.
+    """
     if path is None:
         if kind not in mapping_names():
             raise InvalidInput(f"{suggest_known('kind of traffic', kind, mapping_names())}; your own: --mapping FILE")

@@ -1,9 +1,8 @@
-"""Rows of Parquet files as columns, bounded whatever a file says of itself.
+"""Read rows of Parquet files as columns, with bounded memory for untrusted files.
 
-What the footer of a Parquet file says of its row groups, read here: the library ends the process where what a column
-says of itself does not fit together.
+The footer is parsed here first: Arrow aborts the process on inconsistent column metadata.
 
-Source: the Parquet format's ``parquet.thrift``, in Thrift's compact protocol.
+Reference: Parquet format, ``parquet.thrift``, in Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = [
 
 MAGIC = b"PAR1"
 MAX_FOOTER = 64 << 20
-"""Bytes of a footer."""
+"""Maximum size of a footer, in bytes."""
 
 _MAX_DEPTH = 32
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _TEXT, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
@@ -47,9 +46,16 @@ _BYTE_ARRAY, _DELTA_BYTE_ARRAY = 6, 7
 
 @dataclass
 class ColumnChunk:
-    """A column of a row group. ``path``: its name, those within structs with points; ``packed``, ``unpacked``: its
-    bytes; ``is_text``: whether its values are bytes of any length, ``shares``: each written as what differs from the
-    one before, ``has_dictionary``: or each once."""
+    """A column of a row group.
+
+    Attributes:
+        path: Name of the column; names within structs are joined by points.
+        packed: Compressed size in bytes.
+        unpacked: Uncompressed size in bytes.
+        is_text: Values are byte arrays.
+        shares: Values are delta-encoded byte arrays (prefix sharing).
+        has_dictionary: Values are dictionary-encoded.
+    """
 
     path: str = ""
     packed: int = 0
@@ -68,8 +74,18 @@ class RowGroup:
 
 
 def read_row_groups(stream: ByteStream, size: int) -> list[RowGroup]:
-    """Return the row groups of a file of ``size`` bytes, which can be moved in. Raises ``ValueError`` with the reason
-    for a footer that is none."""
+    """Read the row groups of a file from its footer.
+
+    Args:
+        stream: The file, seekable.
+        size: Its length in bytes.
+
+    Returns:
+        The row groups.
+
+    Raises:
+        ValueError: The footer is invalid; the text is the reason.
+    """
     stream.seek(max(size - 8, 0))
     end = stream.read(8)
     if len(end) < 8 or end[4:] != MAGIC:
@@ -106,7 +122,7 @@ def _chunk(reader: _Reader, size: int) -> ColumnChunk:
     found = ColumnChunk()
     for number, kind in reader.fields():
         if (number, kind) == (3, _STRUCT):
-            found = _said(reader, size)
+            found = _column_metadata(reader, size)
         elif (number, kind) == (1, _TEXT) and reader.text():
             raise ValueError("a column that is in another file")
         elif (number, kind) != (1, _TEXT):
@@ -114,7 +130,7 @@ def _chunk(reader: _Reader, size: int) -> ColumnChunk:
     return found
 
 
-def _said(reader: _Reader, size: int) -> ColumnChunk:
+def _column_metadata(reader: _Reader, size: int) -> ColumnChunk:
     found = ColumnChunk()
     for number, kind in reader.fields():
         if number == 1 and kind in _WHOLE:
@@ -136,7 +152,7 @@ def _said(reader: _Reader, size: int) -> ColumnChunk:
 
 
 class _Reader:
-    """Bytes of the compact protocol. Whatever they are, reading ends: each step takes at least one of them."""
+    """Reader of Thrift's compact protocol. It always ends: each step consumes at least one byte."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._at = content, 0
@@ -148,7 +164,7 @@ class _Reader:
         return self._content[self._at - 1]
 
     def number(self) -> int:
-        """Return a number without a sign, of up to 64 bits."""
+        """Read an unsigned number of up to 64 bits."""
         found = shift = 0
         while True:
             byte = self.byte()
@@ -160,7 +176,7 @@ class _Reader:
                 raise ValueError("its footer has a number of more than 64 bits")
 
     def whole(self) -> int:
-        """Return a number with a sign."""
+        """Read a zigzag-encoded signed number."""
         found = self.number()
         return (found >> 1) ^ -(found & 1)
 
@@ -170,21 +186,21 @@ class _Reader:
         return self._content[self._at - length : self._at]
 
     def fields(self) -> Any:
-        """Yield number and type of each field of a struct, whose value is read or skipped before the next."""
+        """Yield number and type of each field; the caller reads or skips its value."""
         number = 0
         while (head := self.byte()) & 15 != _STOP:
             number = number + (head >> 4) if head >> 4 else self.whole()
             yield number, head & 15
 
     def elements(self, *kinds: int) -> range:
-        """Return the places of a list, whose elements are of one of some types."""
+        """Return the indices of a list with elements of the given types."""
         count, kind = self._list()
         if count and kind not in kinds:
             raise ValueError("its footer has a list of another type")
         return range(count)
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """Go behind a value."""
+        """Skip a value."""
         if depth > _MAX_DEPTH:
             raise ValueError(f"its footer is nested more than {_MAX_DEPTH} deep")
         if kind in (_TRUE, _FALSE):
@@ -231,25 +247,29 @@ class _Reader:
 ROWS_AT_ONCE = 1 << 16
 
 MAX_ROW_GROUP = 2 << 30
-"""Bytes of the columns that are read of a row group, when unpacked."""
+"""Maximum uncompressed size of the columns read of a row group, in bytes."""
 
 MAX_AT_ONCE = 32 << 20
-"""Bytes of a column's texts that are made of a dictionary at once."""
+"""Maximum size of texts expanded from a dictionary at once, in bytes."""
 
 ROWS_A_BYTE, FREE_ROWS = 100, 10_000_000
-"""So many rows a byte a file has at most, beyond ``FREE_ROWS``."""
+"""Maximum number of rows a byte of a file, beyond ``FREE_ROWS``."""
 
 _FEW = 256
-"""Rows that are read at once of a column whose texts are written as what they share with the one before."""
+"""Number of rows read at once of a column with prefix sharing."""
 
 _EXACT = 2.0**53
-"""Below it every whole number is a number of 64 bits with a fraction of its own; from it on several are one."""
+"""A float64 represents every integer below this bound exactly."""
 
 _ALLOWED = "text, whole numbers, decimals without fraction, times, booleans and bytes"
 
 
 class ParquetSource:
-    """An open Parquet file. ``names``: its columns; those within structs are paths, ``origin.chainId``."""
+    """An open Parquet file.
+
+    Attributes:
+        names: Names of its columns; those within structs are paths, ``origin.chainId``.
+    """
 
     def __init__(
         self,
@@ -259,18 +279,27 @@ class ParquetSource:
         named: Collection[str] = (),
         known: Callable[[Sequence[str]], list[str]] = list,
     ) -> None:
-        """Open a file: ``stream``, which can be moved in; ``where``: its name; ``size``: its length; ``named``: columns
-        of few different values, which become dictionaries; ``known``: makes of the file's names those that are used.
-        Raises ``BadFile``."""
+        """Open a file.
+
+        Args:
+            stream: The file, seekable.
+            where: Its name.
+            size: Its length in bytes.
+            named: Columns with few distinct values, read as dictionaries.
+            known: Maps the file's column names to the mapping's names.
+
+        Raises:
+            BadFile: The file is unreadable.
+        """
         self.where, self._stream, self._named = where, stream, named
         self._left = size * MAX_TIMES + FREE_BYTES
-        self._groups = self._said(size)
+        self._groups = self._read_row_groups(size)
         self.file = self._opened([])
         leaves = self._leaves()
         self._types, stored = dict(leaves), [name for name, _ in leaves]
-        twice = next((name for name, count in Counter(stored).items() if count > 1), None)
-        if twice is not None:
-            text = f"{where}: column {format_value(twice)} is there twice; each needs a name of its own"
+        duplicate = next((name for name, count in Counter(stored).items() if count > 1), None)
+        if duplicate is not None:
+            text = f"{where}: column {format_value(duplicate)} is there twice; each needs a name of its own"
             raise BadFile(text, "column_twice")
         rows = sum(group.rows for group in self._groups)
         if (self.file.num_row_groups, self.file.metadata.num_rows) != (len(self._groups), rows):
@@ -288,15 +317,15 @@ class ParquetSource:
     def _leaves(self) -> list[tuple[str, pa.DataType]]:
         try:
             found = list(_leaves(self.file.schema_arrow, ""))
-            clocks = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # whose names may be no texts
+            clocks = {kind.tz for _, kind in found if pa.types.is_timestamp(kind)}  # may be invalid UTF-8
             "".join([name for name, _ in found] + [str(clock) for clock in clocks]).encode()
-            for clock in clocks:  # one that there is nowhere would be found at its first row
+            for clock in clocks:  # detect an unknown time zone here, not at its first row
                 pc.strftime(pa.array([0], pa.timestamp("us", clock)))
         except ValueError as error:
             raise _unreadable(self.where, str(error)) from None
         return found
 
-    def _said(self, size: int) -> list[RowGroup]:
+    def _read_row_groups(self, size: int) -> list[RowGroup]:
         try:
             return read_row_groups(self._stream, size)
         except ValueError as error:
@@ -318,19 +347,28 @@ class ParquetSource:
 
     @property
     def groups(self) -> int:
-        """Return how many row groups it has."""
+        """Number of row groups."""
         return len(self._groups)
 
     def rows(self, first: int, end: int) -> int:
-        """Return how many rows the row groups from one number to another have, as the file says."""
+        """Return the declared number of rows in a range of row groups."""
         return sum(group.rows for group in self._groups[first:end])
 
     def bytes(self, first: int, end: int) -> int:
-        """Return how large these row groups are in the file, as it says."""
+        """Return the declared compressed size of a range of row groups, in bytes."""
         return sum(chunk.packed for group in self._groups[first:end] for chunk in group.chunks)
 
     def columns(self, wanted: Collection[str], first: int, end: int) -> Iterator[RecordColumns]:
-        """Yield the rows of some row groups, some at a time, numbered from 1. Raises ``BadFile``."""
+        """Yield the rows of some row groups in batches, numbered from 1.
+
+        Args:
+            wanted: Names of columns.
+            first: First row group.
+            end: Row group after the last one.
+
+        Raises:
+            BadFile: The file is unreadable.
+        """
         chosen = {known: name for known, name in self._stored.items() if known in wanted}
         for name in chosen.values():
             if not _readable(self._types[name]):
@@ -339,13 +377,13 @@ class ParquetSource:
         before = 0
         try:
             for group in range(first, end):
-                promised = self.rows(group, group + 1)
+                declared = self.rows(group, group + 1)
                 read = 0
                 for columns in self._group(group, chosen):
                     yield columns.moved(before + read)
                     read += columns.records
-                if read != promised:
-                    raise _unreadable(self.where, f"{read:,} rows where it says {promised:,}")
+                if read != declared:
+                    raise _unreadable(self.where, f"{read:,} rows where it says {declared:,}")
                 before += read
         except (pa.ArrowException, OSError, OverflowError, ValueError) as error:
             raise _unreadable(self.where, str(error)) from None
@@ -354,8 +392,8 @@ class ParquetSource:
         if not chosen:
             count = self.rows(group, group + 1)
             for start in range(0, count, ROWS_AT_ONCE):
-                some = min(count - start, ROWS_AT_ONCE)
-                yield RecordColumns(np.arange(1, some + 1, dtype=np.uint64), {}, some)
+                count_now = min(count - start, ROWS_AT_ONCE)
+                yield RecordColumns(np.arange(1, count_now + 1, dtype=np.uint64), {}, count_now)
             return
         stored = list(chosen.values())
         at_once = self._rows_at_once(group, stored)
@@ -366,10 +404,10 @@ class ParquetSource:
             if self._left < 0:
                 text = f"{self.where}: its texts become more than {MAX_TIMES} times its size; refused"
                 raise BadFile(text, "too_large")
-            yield _checked(RecordColumns(rows, values, batch.num_rows))
+            yield _check_utf8(RecordColumns(rows, values, batch.num_rows))
 
     def _rows_at_once(self, group: int, chosen: list[str]) -> int:
-        """Return how many rows may be read at once, so that no dictionary becomes more texts than fit in memory."""
+        """Return the batch size that bounds the texts expanded from dictionaries."""
         size, peeked, few = 0, [], ROWS_AT_ONCE
         for chunk in self._groups[group].chunks:
             if chunk.path not in chosen:
@@ -398,7 +436,7 @@ class ParquetSource:
 
 
 def _text_bytes(column: pa.Array) -> int:
-    """Return how many bytes the texts of all rows have, where a dictionary writes each of them once."""
+    """Return the size of the texts of all rows, with dictionaries expanded."""
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes) if _is_text(column.type) else 0
     return int(pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
@@ -427,11 +465,11 @@ def _readable(kind: pa.DataType) -> bool:
 
 
 def _within(batch: pa.RecordBatch, path: str) -> pa.Array:
-    """Return a column, or what is within structs; null where a struct is."""
+    """Return a column, or a field of nested structs; null where a struct is null."""
     if path in batch.schema.names:
         return batch.column(path)
     first, *others = path.split(".")
-    while first not in batch.schema.names:  # a name with points in it
+    while first not in batch.schema.names:  # the name itself has points
         first, others = f"{first}.{others[0]}", others[1:]
     column = batch.column(first)
     while others:
@@ -442,8 +480,8 @@ def _within(batch: pa.RecordBatch, path: str) -> pa.Array:
     return column
 
 
-def _checked(found: RecordColumns) -> RecordColumns:
-    """Return rows of which all texts are UTF-8; those of which some is not are set aside."""
+def _check_utf8(found: RecordColumns) -> RecordColumns:
+    """Return rows with UTF-8 texts only; other rows become broken records."""
     texts = {name: column for name, column in found.values.items() if _is_text(_value_type(column))}
     if all(_is_utf8(column) for column in texts.values()):
         return found
@@ -470,8 +508,11 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def to_plain_column(column: pa.Array) -> pa.Array:
-    """Return a column as texts (in a dictionary, if it is one of texts), or as the times and whole numbers that it has;
-    bytes as ``0x`` and digits. Of numbers with a fraction those that are whole are exact, the others no numbers."""
+    """Convert a column to texts, times or integers.
+
+    Dictionaries of texts stay dictionaries, and bytes become ``0x`` and digits. Of floats, integers below 2**53 are
+    exact; other values become texts that are no integers.
+    """
     kind = column.type
     if pa.types.is_dictionary(kind):
         if _is_text(kind.value_type):
@@ -491,7 +532,7 @@ def to_plain_column(column: pa.Array) -> pa.Array:
 
 
 def _whole(column: pa.Array) -> pa.Array:
-    """Return numbers with a fraction as whole ones, and no number as null; where some are not whole, as texts."""
+    """Convert floats to integers, or to texts if some have a fraction; NaN becomes null."""
     values = column.fill_null(np.nan).to_numpy(zero_copy_only=False)
     missing = np.isnan(values)
     good = ~missing & (np.abs(values) < _EXACT) & (values == np.floor(np.where(np.isfinite(values), values, 0)))
@@ -500,7 +541,7 @@ def _whole(column: pa.Array) -> pa.Array:
         return numbers
     pairs = zip(missing, values.tolist(), strict=True)
     texts = pa.array(
-        [None if gone else repr(value) if abs(value) < _EXACT else f"{value:.16e}" for gone, value in pairs]
+        [None if absent else repr(value) if abs(value) < _EXACT else f"{value:.16e}" for absent, value in pairs]
     )
     return pc.if_else(pa.array(good), numbers.cast(pa.string()), texts)
 
@@ -509,7 +550,7 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 def format_hex(column: pa.LargeBinaryArray) -> pa.Array:
-    """Return bytes as texts: ``0x`` and two digits a byte."""
+    """Format bytes as ``0x`` and two digits a byte."""
     data, offsets = text_slices(column)
     lengths = np.where(valid_mask(column), np.diff(offsets), 0)
     ends = np.cumsum(2 * lengths + 2)

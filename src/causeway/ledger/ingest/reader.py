@@ -1,6 +1,6 @@
-"""Files of recorded traffic, read piece by piece: what is in memory is a few pieces, however long a file is.
+"""Read files of recorded traffic in pieces, with bounded memory.
 
-A file is read whole or in parts, in any order and by any process: its records are the same, with the same numbers.
+A file is read whole or in parts, in any order and process: records and their numbers are the same.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ from causeway.ledger.ingest.records import IngestedRecords, ReadPlan, dictionary
 THREADS = min(os.cpu_count() or 1, 8)
 
 _MARK = b"\xef\xbb\xbf"
-"""What some programs write before a text to say that it is UTF-8."""
+"""UTF-8 byte order mark."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """A part of a file: its bytes from ``begin`` to ``end`` (None: the end of the file), of Parquet its row groups.
+    """A part of a file.
 
-    ``first``: how many records stand before it; ``records``: how many it has, None: that is not known; ``final``:
-    whether a record ends where it ends; if not, the last one is left out.
+    Attributes:
+        begin: First byte, or row group of Parquet.
+        end: Byte or row group after the last one; None: the end of the file.
+        first: Number of records before it.
+        records: Number of its records, or None.
+        final: Its end is the end of a record; otherwise the last record is left out.
     """
 
     begin: int = 0
@@ -55,12 +59,12 @@ WHOLE_FILE = FilePart()
 
 
 def is_divisible(file: str) -> bool:
-    """Return whether parts of a file can be read by themselves: it is not packed."""
+    """Return True if parts of a file can be read separately: it is not compressed."""
     return decompressed_name(file) == file
 
 
 def is_appendable_text(file: str, mapping: MappingDocument) -> bool:
-    """Return whether a file is text that is not packed, to which more may be appended."""
+    """Return True if a file is uncompressed text that may grow."""
     return mapping.file_format(file) != "parquet" and is_divisible(file)
 
 
@@ -74,19 +78,33 @@ def ingest_file(
     threads: int = THREADS,
     then: Callable[[IngestedRecords], IngestedRecords] | None = None,
 ) -> Iterator[IngestedRecords]:
-    """Yield what becomes of the records of a file, or of a part of it, in their order.
+    """Convert the records of a file, or of a part of it, in order.
 
-    ``stream``: its bytes, from the beginning on (of Parquet, and of a part: one that can be moved in); ``file``: its
-    name; ``size``: its length; ``then``: what the threads make of each piece of it. Raises ``BadFile`` for a file that
-    is not of the mapping's format, or lacks a column.
+    Args:
+        stream: The file; seekable for Parquet and parts.
+        file: Its name.
+        size: Its length in bytes.
+        mapping: Meaning of the records.
+        chunk: Number of bytes to read at once.
+        part: The part.
+        threads: Number of threads.
+        then: Applied to each piece in its thread.
+
+    Yields:
+        Rows of the ledger, a piece at a time.
+
+    Raises:
+        BadFile: The file does not fit the mapping.
     """
     if mapping.file_format(file) == "parquet":
         known = partial(match_names, mapping=mapping, where=file)
         source = ParquetSource(stream, file, size, dictionary_columns(mapping), known)
         plan = plan_reading(mapping, file, source.names)
         groups = source.columns(plan.columns, part.begin, source.groups if part.end is None else part.end)
-        for taken in _in_threads(groups, plan.take if then is None else lambda found: then(plan.take(found)), threads):
-            yield taken.moved(part.first)
+        for ingested in _in_threads(
+            groups, plan.take if then is None else lambda found: then(plan.take(found)), threads
+        ):
+            yield ingested.moved(part.first)
         return
     content = open_decompressed(stream, file, size)
     separator = _separator(file, mapping)
@@ -97,23 +115,35 @@ def ingest_file(
         stream.seek(part.begin)
         rest, begin = b"", part.begin
     source_end = None if part.end is None else part.end - begin
-    found = read_pieces(_Continued(rest, content, source_end), separator, chunk, at=begin, final=part.final)
+    found = read_pieces(_PrefixedStream(rest, content, source_end), separator, chunk, at=begin, final=part.final)
     before = part.first
 
-    def take(piece: RecordPiece) -> IngestedRecords:
-        taken = replace(plan.take(columns(piece)), end=piece.end)
-        return taken if then is None else then(taken)
+    def ingest_piece(piece: RecordPiece) -> IngestedRecords:
+        ingested = replace(plan.take(columns(piece)), end=piece.end)
+        return ingested if then is None else then(ingested)
 
-    for taken in _in_threads(found, take, threads):
-        yield taken.moved(before)
-        before += taken.records
+    for ingested in _in_threads(found, ingest_piece, threads):
+        yield ingested.moved(before)
+        before += ingested.records
 
 
 def split_file(stream: ByteStream, file: str, size: int, mapping: MappingDocument, most: int) -> list[FilePart]:
-    """Return the parts that a file is cut into, each of about ``most`` bytes: one, where it cannot be cut.
+    """Split a file into parts of about ``most`` bytes; an indivisible file is one part.
 
-    Arguments and errors as of ``take_file``. All of a text is read for it, and nothing of it is looked at but where its
-    records end.
+    Text is read once to find the ends of records.
+
+    Args:
+        stream: The file.
+        file: Its name.
+        size: Its length in bytes.
+        mapping: Meaning of the records.
+        most: Size of a part, in bytes.
+
+    Returns:
+        The parts.
+
+    Raises:
+        BadFile: The file is unreadable.
     """
     if size <= most or not is_divisible(file):
         return [WHOLE_FILE]
@@ -122,7 +152,7 @@ def split_file(stream: ByteStream, file: str, size: int, mapping: MappingDocumen
     separator = _separator(file, mapping)
     _, rest, at = _header(stream, file, mapping)
     parts, begin, first, count = [], 0, 0, 0
-    for piece in read_pieces(_Continued(rest, stream, size - at), separator, at=at):
+    for piece in read_pieces(_PrefixedStream(rest, stream, size - at), separator, at=at):
         count += count_records(piece, separator)
         if piece.end - begin >= most:
             parts.append(FilePart(begin, piece.end, first, count))
@@ -147,8 +177,7 @@ def _separator(file: str, mapping: MappingDocument) -> bytes | None:
 
 
 def _header(content: ByteStream, file: str, mapping: MappingDocument) -> tuple[list[str] | None, bytes, int]:
-    """Return the names of a file's columns (None: it has no header), what was read behind them, and where that
-    begins."""
+    """Return the column names (None: no header), the bytes read after them, and their position."""
     if mapping.file_format(file) == "jsonl":
         read = content.read(len(_MARK))
         return None, read.removeprefix(_MARK), len(_MARK) if read == _MARK else 0
@@ -176,26 +205,26 @@ def _columns_of(plan: ReadPlan, names: list[str] | None) -> Callable[[RecordPiec
 def _in_threads(
     found: Iterator[RecordPiece] | Iterator[RecordColumns], take: Callable[..., IngestedRecords], threads: int
 ) -> Iterator[IngestedRecords]:
-    """Take pieces in threads, a few ahead, and yield what becomes of them in their order."""
+    """Process pieces in threads, a few ahead, and yield the results in order."""
     if threads < 2:
         yield from map(take, found)
         return
     with ThreadPoolExecutor(threads, "causeway-ingest") as pool:
-        waiting: deque[Future[IngestedRecords]] = deque()
+        pending: deque[Future[IngestedRecords]] = deque()
         ended = False
         while True:
-            while not ended and len(waiting) <= threads:
+            while not ended and len(pending) <= threads:
                 piece = next(found, None)
                 ended = piece is None
                 if piece is not None:
-                    waiting.append(pool.submit(take, piece))
-            if not waiting:
+                    pending.append(pool.submit(take, piece))
+            if not pending:
                 return
-            yield waiting.popleft().result()
+            yield pending.popleft().result()
 
 
-class _Continued(io.RawIOBase):
-    """Some bytes, and then those of a stream, so many in all (None: all)."""
+class _PrefixedStream(io.RawIOBase):
+    """Some bytes followed by a stream, up to a total size (None: unlimited)."""
 
     def __init__(self, begin: bytes, stream: ByteStream, size: int | None) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""From records to rows of the ledger, as a mapping says; what cannot be read is set aside with a reason."""
+"""Convert records to ledger rows as a mapping says.
+
+Unreadable records get a reason and go to the quarantine.
+"""
 
 from __future__ import annotations
 
@@ -42,21 +45,26 @@ from causeway.ledger.schema import (
 )
 
 _OF_HEIGHTS = {"height": "revision", "timeout_height": "timeout_revision"}
-"""Columns of heights, and of the revisions that may stand before them."""
+"""Height columns, and the columns of the revisions that may precede them."""
 
 SIDE_TABLES = tuple(LAYOUTS)
-"""Tables beside ``ledger`` of which a record may be a row."""
+"""Tables beside ``ledger`` that a record may produce."""
 
 
 @dataclass
 class IngestedRecords:
-    """What became of some records: rows of the ledger, and those that were set aside.
+    """Rows of the ledger made of some records, and quarantined records.
 
-    ``records``: how many; ``taken``: of which there are rows; ``ignored``: that the mapping says are no events;
-    ``blank``: lines with nothing on them; the others are in quarantine, one row each. ``end``: where they end in their
-    file, of text that is not packed. ``beside``: rows of the tables ``BESIDE``. ``buckets``: of the rows of ``ledger``,
-    whose order is that of their buckets then, which there are and how many rows each has; None: they are in the
-    records' order.
+    Attributes:
+        ledger: Rows of ``ledger``.
+        quarantine: One row for each unreadable record.
+        records: Number of records.
+        taken: Number of records that gave rows.
+        ignored: Number of records that the mapping ignores.
+        blank: Number of blank lines.
+        end: End of the records in their file, in bytes, for uncompressed text.
+        beside: Rows of the tables ``SIDE_TABLES``.
+        buckets: Bucket numbers and their row counts if ``ledger`` is ordered by bucket; None: in record order.
     """
 
     ledger: pa.Table
@@ -70,7 +78,7 @@ class IngestedRecords:
     buckets: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     def moved(self, first: int) -> IngestedRecords:
-        """Return the same of records before which ``first`` others stand in their file."""
+        """Return the records with their numbers shifted by ``first``."""
         if not first:
             return self
         by = pa.scalar(first, pa.uint64())
@@ -83,13 +91,13 @@ class IngestedRecords:
         return replace(self, ledger=later(self.ledger), quarantine=later(self.quarantine), beside=beside)
 
     def reasons(self) -> Counter[str]:
-        """Return how many records were set aside for each reason."""
+        """Return the number of quarantined records by reason."""
         return Counter(self.quarantine["reason"].to_pylist())
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How the records of one file are read: the sections of its rows, and the columns that they need."""
+    """Plan to read one file: the sections of its rows, and the required columns."""
 
     mapping: MappingDocument
     file: str
@@ -97,14 +105,23 @@ class ReadPlan:
     columns: frozenset[str]
 
     def take(self, records: RecordColumns) -> IngestedRecords:
-        """Return what becomes of records."""
-        return _taken(self, records)
+        """Convert records to rows."""
+        return _ingest_records(self, records)
 
 
 def plan_reading(mapping: MappingDocument, file: str, names: Collection[str] | None) -> ReadPlan:
-    """Return how a file is read. ``names``: its columns, None: a file without (JSON lines).
+    """Plan how to read a file.
 
-    Raises ``BadFile``: no event of the mapping is in such a file, or a column that it needs is not there.
+    Args:
+        mapping: Meaning of the records.
+        file: Name of the file.
+        names: Its columns; None for JSON lines.
+
+    Returns:
+        The plan.
+
+    Raises:
+        BadFile: The mapping has no event for the file, or a required column is missing.
     """
     name = decompressed_name(file.rsplit("/", 1)[-1])
     every = mapping.rows
@@ -120,11 +137,11 @@ def plan_reading(mapping: MappingDocument, file: str, names: Collection[str] | N
     for event in events:
         for field, section in iterate_fields(event):
             for part in iterate_field_parts(section):
-                there = [column for column in part.column if names is None or column in names]
-                needless = part.optional or part.otherwise is not None or bool(part.join)
-                if part.column and not there and not needless:
+                present = [column for column in part.column if names is None or column in names]
+                replaceable = part.optional or part.otherwise is not None or bool(part.join)
+                if part.column and not present and not replaceable:
                     raise _missing(file, part.column, names or (), f"for {field}")
-                columns.update(there)
+                columns.update(present)
         columns.update(column for several in event.absent for column in several if names is None or column in names)
         for wanted in ([[each] for each in event.where], event.present):
             for several in wanted:
@@ -132,10 +149,10 @@ def plan_reading(mapping: MappingDocument, file: str, names: Collection[str] | N
                     raise _missing(file, several, names, "to tell events apart")
                 columns.update(column for column in several if names is None or column in names)
         for several in event.content:
-            there = [column for column in several if names is None or column in names]
-            if not there:
+            present = [column for column in several if names is None or column in names]
+            if not present:
                 raise _missing(file, several, names or (), "for content")
-            columns.update(there)
+            columns.update(present)
     columns.update(column for condition in mapping.ignore for column in condition)
     return ReadPlan(mapping, file, events, frozenset(columns))
 
@@ -145,14 +162,14 @@ def _is_named(name: str, pattern: str) -> bool:
 
 
 def _has_columns(event: EventSection, names: Collection[str]) -> bool:
-    """Return whether the columns are there by which an event is told."""
+    """Return True if the columns that select an event are present."""
     return all(
         any(column in names for column in several) for several in (*event.present, *([each] for each in event.where))
     )
 
 
 def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> EventSection:
-    """Return an event with the name of a file where it stands for a column that is missing."""
+    """Replace missing columns of an event that default to the file name by the name."""
     stem = name.rsplit(".", 1)[0] or name
     changed = {
         "from_" if field == "from" else field: section.model_copy(
@@ -167,7 +184,7 @@ def _named_by_file(event: EventSection, name: str, names: Collection[str]) -> Ev
 
 
 def _of_columns(event: EventSection, names: Collection[str] | None) -> EventSection:
-    """Return an event without the fields of which a file has no column."""
+    """Drop the fields of an event whose columns are missing."""
     if names is None:
         return event
     idle = [
@@ -181,7 +198,7 @@ def _of_columns(event: EventSection, names: Collection[str] | None) -> EventSect
 
 
 def dictionary_columns(mapping: MappingDocument) -> frozenset[str]:
-    """Return the columns that are names wherever the mapping reads them: few different values."""
+    """Return the columns that the mapping reads only as names, with few distinct values."""
     names: set[str] = set()
     others: set[str] = set()
     for whole in map(mapping.of, mapping.rows):
@@ -201,15 +218,15 @@ def _missing(file: str, wanted: Iterable[str], names: Collection[str], why: str)
     return BadFile(f"{file}: column{also} {why}: {suggest_known('column', first, sorted(names))}", "column_missing")
 
 
-def _taken(plan: ReadPlan, records: RecordColumns) -> IngestedRecords:
+def _ingest_records(plan: ReadPlan, records: RecordColumns) -> IngestedRecords:
     count = len(records.rows)
     why = np.zeros(count, dtype=np.uint16)
     reasons: list[tuple[str, str, str]] = []
     known, every = np.zeros(count, dtype=bool), np.ones(count, dtype=bool)
-    made: dict[str, list[tuple[np.ndarray, pa.Table]]] = {event.table: [] for event in plan.events}
+    tables: dict[str, list[tuple[np.ndarray, pa.Table]]] = {event.table: [] for event in plan.events}
     for event in plan.events:
         chosen = np.flatnonzero(
-            _where(event.where, records.values, count)
+            _matches(event.where, records.values, count)
             & np.logical_and.reduce([_has_value(several, plan, records) for several in event.present] or [every])
             & ~np.logical_or.reduce([_has_value(several, plan, records) for several in event.absent] or [~every])
         )
@@ -220,31 +237,28 @@ def _taken(plan: ReadPlan, records: RecordColumns) -> IngestedRecords:
         if len(chosen) < count:
             values = {name: column.take(pa.array(chosen)) for name, column in values.items()}
         rows = FieldRows(values, len(chosen), np.zeros(len(chosen), dtype=np.uint16), reasons, plan.mapping.nulls)
-        made[event.table].append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
+        tables[event.table].append((chosen, _event_rows(plan, event, rows, records.rows[chosen])))
         why[chosen] = np.where(why[chosen] == 0, rows.why, why[chosen])
     ignored = np.zeros(count, dtype=bool)
     if not known.all():
         for condition in plan.mapping.ignore:
-            ignored |= ~known & _where(condition, records.values, count)
+            ignored |= ~known & _matches(condition, records.values, count)
         reasons.append(("no_event", "", ""))
         why[~known & ~ignored] = len(reasons)
     bad = why != 0
-    ledger = _together(made.pop("ledger", []), bad, LEDGER_SCHEMA)
-    beside = {table: _together(parts, bad, TABLES[table]) for table, parts in made.items()}
+    ledger = _concat_rows(tables.pop("ledger", []), bad, LEDGER_SCHEMA)
+    beside = {table: _concat_rows(parts, bad, TABLES[table]) for table, parts in tables.items()}
     broken = [*records.broken, *(_broken(records, row, reasons[why[row] - 1]) for row in np.flatnonzero(bad).tolist())]
     quarantine = _quarantine(plan.file, sorted(broken, key=lambda found: found.row))
-    left_out = int(ignored.sum())
-    good = count - int(bad.sum()) - left_out
-    if good + len(broken) + left_out + records.blank != records.records:
+    ignored_count = int(ignored.sum())
+    good = count - int(bad.sum()) - ignored_count
+    if good + len(broken) + ignored_count + records.blank != records.records:
         raise AssertionError(f"{plan.file}: records that are neither taken nor in quarantine")
-    return IngestedRecords(ledger, quarantine, records.records, good, left_out, records.blank, beside=beside)
+    return IngestedRecords(ledger, quarantine, records.records, good, ignored_count, records.blank, beside=beside)
 
 
-def _together(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema: pa.Schema) -> pa.Table:
-    """Return the rows of all events, without those of records that are set aside.
-
-    Their dictionaries have no names of other events, nor of records that are set aside.
-    """
+def _concat_rows(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema: pa.Schema) -> pa.Table:
+    """Concatenate the rows of all events without quarantined records and unused names."""
     parts = [
         _with_own_names(rows.filter(pa.array(~bad[chosen])) if bad[chosen].any() else rows) for chosen, rows in tables
     ]
@@ -253,7 +267,7 @@ def _together(tables: list[tuple[np.ndarray, pa.Table]], bad: np.ndarray, schema
 
 
 def _with_own_names(rows: pa.Table) -> pa.Table:
-    """Return rows whose dictionaries have only names that a row uses."""
+    """Return rows without unused dictionary names."""
     columns = [
         pa.chunked_array([drop_unused_names(chunk) for chunk in column.chunks], column.type)
         if pa.types.is_dictionary(column.type)
@@ -263,7 +277,7 @@ def _with_own_names(rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=rows.schema)
 
 
-def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
+def _matches(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], count: int) -> np.ndarray:
     found = np.ones(count, dtype=bool)
     for name, allowed in condition.items():
         if name not in values:
@@ -273,7 +287,7 @@ def _where(condition: Mapping[str, list[str]], values: Mapping[str, pa.Array], c
 
 
 def _has_value(names: Iterable[str], plan: ReadPlan, records: RecordColumns) -> np.ndarray:
-    """Return which records have a value in one of some columns."""
+    """Return a mask of records with a value in one of some columns."""
     found = np.zeros(len(records.rows), dtype=bool)
     for name in names:
         if name in records.values:
@@ -283,51 +297,53 @@ def _has_value(names: Iterable[str], plan: ReadPlan, records: RecordColumns) -> 
 
 
 def _is_empty(column: pa.Array, nulls: list[str]) -> np.ndarray:
-    """Return which texts say that nothing is there."""
+    """Return a mask of texts that mean "no value"."""
     if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
         return is_one_of(column, ["", *nulls])
     return np.zeros(len(column), dtype=bool)
 
 
 def _event_rows(plan: ReadPlan, event: EventSection, rows: FieldRows, numbers: np.ndarray) -> pa.Table:
-    """Return the rows that a section makes of some records."""
-    made: dict[str, pa.Array] = {}
+    """Build the rows of a section from some records."""
+    columns_by_name: dict[str, pa.Array] = {}
     for name, section in iterate_fields(event):
         if isinstance(section, TimeSection):
-            made[name] = rows.time(name, section)
+            columns_by_name[name] = rows.time(name, section)
         elif name in _OF_HEIGHTS:
-            made[name], read = rows.heights(name, section)
+            columns_by_name[name], read = rows.heights(name, section)
             if read is not None:
                 revision = _OF_HEIGHTS[name]
-                made[revision] = pc.coalesce(made[revision], read) if revision in made else read
+                columns_by_name[revision] = (
+                    pc.coalesce(columns_by_name[revision], read) if revision in columns_by_name else read
+                )
         elif isinstance(section, AmountSection):
-            made.update(zip(LIMBS, rows.amount(section), strict=True))
+            columns_by_name.update(zip(LIMBS, rows.amount(section), strict=True))
         elif name == "code":
-            made[name] = rows.code(name, section)
+            columns_by_name[name] = rows.code(name, section)
         elif isinstance(section, NumberSection):
-            made[name] = rows.u64(name, section)
+            columns_by_name[name] = rows.u64(name, section)
         else:
-            made[name] = rows.texts(name, section, needed=name in (*event.needed, "kind"))
+            columns_by_name[name] = rows.texts(name, section, needed=name in (*event.needed, "kind"))
         if name in event.needed and isinstance(section, NumberSection):
-            rows.refuse(~valid_mask(made[name]), "missing", name, (section.column or ["text"])[0])
-    _check_revisions(rows, event, made)
-    _drop_no_timeouts(made)
-    _check_words(rows, made, event)
+            rows.refuse(~valid_mask(columns_by_name[name]), "missing", name, (section.column or ["text"])[0])
+    _check_revisions(rows, event, columns_by_name)
+    _drop_no_timeouts(columns_by_name)
+    _check_words(rows, columns_by_name, event)
     if event.table == "ledger":
-        _check_names(rows, made)
+        _check_names(rows, columns_by_name)
     if event.content:
-        # Zeros before an amount change it where digits are not decimal.
+        # Leading zeros are significant in amounts that are not decimal.
         amount = event.amount.column if event.amount is not None and event.amount.base in (None, 10) else []
-        made["payload_hash"] = rows.payload_hash(event.content, {*amount}, plan.mapping.hex)
-    made["stated_by"] = constant_column(plan.mapping.stated_by, rows.count)
-    made["source_file"] = constant_column(plan.file, rows.count)
-    made["source_row"] = pa.array(numbers)
-    if "kind" not in made:
-        made["kind"] = constant_column("request", rows.count)
+        columns_by_name["payload_hash"] = rows.payload_hash(event.content, {*amount}, plan.mapping.hex)
+    columns_by_name["stated_by"] = constant_column(plan.mapping.stated_by, rows.count)
+    columns_by_name["source_file"] = constant_column(plan.file, rows.count)
+    columns_by_name["source_row"] = pa.array(numbers)
+    if "kind" not in columns_by_name:
+        columns_by_name["kind"] = constant_column("request", rows.count)
     columns = []
     schema = TABLES[event.table]
     for field in schema:
-        column = made.get(field.name)
+        column = columns_by_name.get(field.name)
         if column is None:
             column = pa.nulls(rows.count, field.type)
         elif pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
@@ -335,39 +351,39 @@ def _event_rows(plan: ReadPlan, event: EventSection, rows: FieldRows, numbers: n
         elif column.type != field.type:
             column = column.cast(field.type)
         columns.append(column)
-    # What may not be null is so in no row that stays: those are set aside.
+    # Rows with a forbidden null are quarantined later, so the columns stay nullable here.
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.table(columns, schema=nullable)
 
 
-def _check_revisions(rows: FieldRows, event: EventSection, made: Mapping[str, pa.Array]) -> None:
-    """Refuse rows whose height or revision is too large to be compared over the revisions of a chain."""
+def _check_revisions(rows: FieldRows, event: EventSection, columns: Mapping[str, pa.Array]) -> None:
+    """Refuse rows whose height or revision is too large to compare across revisions."""
     for name, revision in _OF_HEIGHTS.items():
-        if revision not in made:
+        if revision not in columns:
             continue
-        given = valid_mask(made[revision])
+        given = valid_mask(columns[revision])
         for column, most in ((name, MAX_HEIGHT), (revision, MAX_REVISION)):
-            if column in made:
-                large = pc.fill_null(pc.greater(made[column], pa.scalar(most, pa.uint64())), False)
+            if column in columns:
+                large = pc.fill_null(pc.greater(columns[column], pa.scalar(most, pa.uint64())), False)
                 section = getattr(event, column) or getattr(event, name)
                 rows.refuse(given & np.asarray(large), "too_large", column, (section.column or ["text"])[0])
 
 
-def _drop_no_timeouts(made: dict[str, pa.Array]) -> None:
-    """Let no time-out be null: height 0 of revision 0, and the time 0."""
+def _drop_no_timeouts(by_name: dict[str, pa.Array]) -> None:
+    """Replace time-outs that mean "none" with nulls: height 0 of revision 0, and time 0."""
     for names in (("timeout_height", "timeout_revision"), ("timeout_time",)):
-        columns = {name: made[name] for name in names if name in made}
+        columns = {name: by_name[name] for name in names if name in by_name}
         zeros = [pc.fill_null(pc.equal(each, pa.scalar(0, each.type)), True) for each in columns.values()]
         zero = np.logical_and.reduce([np.asarray(each) for each in zeros]) if zeros else np.zeros(0, dtype=bool)
         if zero.any():
             for name, column in columns.items():
-                made[name] = pc.if_else(pa.array(zero), pa.scalar(None, column.type), column)
+                by_name[name] = pc.if_else(pa.array(zero), pa.scalar(None, column.type), column)
 
 
-def _check_words(rows: FieldRows, made: Mapping[str, pa.Array], event: EventSection) -> None:
-    """Refuse rows with an event or a kind that the ledger does not know."""
+def _check_words(rows: FieldRows, columns: Mapping[str, pa.Array], event: EventSection) -> None:
+    """Refuse rows with an unknown event or kind."""
     for name, known, reason in (("event", LedgerEvent, "not_an_event"), ("kind", LedgerKind, "not_allowed")):
-        column = made.get(name)
+        column = columns.get(name)
         if column is None:
             continue
         names = column.dictionary if pa.types.is_dictionary(column.type) else column.unique()
@@ -376,19 +392,19 @@ def _check_words(rows: FieldRows, made: Mapping[str, pa.Array], event: EventSect
             section = getattr(event, name)
             origin = section.column[0] if section is not None and section.column else "text"
             rows.refuse(is_one_of(column, wrong), reason, name, origin)
-    if "event" in made:
-        reverted = is_one_of(made["event"], [LedgerEvent.REVERTED.value])
-        undone = is_one_of(made["detail"], REVERTED_EVENTS) if "detail" in made else ~reverted
+    if "event" in columns:
+        reverted = is_one_of(columns["event"], [LedgerEvent.REVERTED.value])
+        undone = is_one_of(columns["detail"], REVERTED_EVENTS) if "detail" in columns else ~reverted
         if (reverted & ~undone).any():
             origin = event.detail.column[0] if event.detail is not None and event.detail.column else "text"
             rows.refuse(reverted & ~undone, "not_an_event", "detail", origin)
 
 
-def _check_names(rows: FieldRows, made: Mapping[str, pa.Array]) -> None:
-    """Refuse rows of which nothing says which message they are of."""
+def _check_names(rows: FieldRows, columns: Mapping[str, pa.Array]) -> None:
+    """Refuse rows without index and ``message_id``."""
     seen = np.zeros(rows.count, dtype=bool)
     for name in ("index", "message_id"):
-        column = made.get(name)
+        column = columns.get(name)
         if column is not None:
             seen |= np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
     rows.refuse(~seen, "missing", "index", "")
@@ -396,16 +412,16 @@ def _check_names(rows: FieldRows, made: Mapping[str, pa.Array]) -> None:
 
 def _broken(records: RecordColumns, row: int, reason: tuple[str, str, str]) -> BrokenRecord:
     texts = {name: _text_of(column[row]) for name, column in records.values.items()}
-    what, field, column = reason
+    kind, field, column = reason
     value = texts.get(column)
     text = json.dumps(texts, ensure_ascii=False)[:MAX_EXCERPT]
     return BrokenRecord(
-        int(records.rows[row]), what, text, field or None, None if value is None else value[:MAX_EXCERPT]
+        int(records.rows[row]), kind, text, field or None, None if value is None else value[:MAX_EXCERPT]
     )
 
 
 def _text_of(value: pa.Scalar) -> str | None:
-    """Return a value as a text, cut off; a time beyond all calendars is a number."""
+    """Return a value as a truncated text; a time outside the calendar as a number."""
     if not value.is_valid:
         return None
     if pa.types.is_timestamp(value.type):

@@ -1,9 +1,7 @@
-"""Sections of a mapping that say what a row is: its fields, and which records have it.
+"""Sections of a mapping that define rows: fields, matching records, and ambiguous amounts.
 
-Amounts whose text has several values among deployed readers: what a mapping's ``base`` makes of them.
-
-``010`` is 10 to ibc-rs, cosmjs and Python, and 8 to ibc-go, which reads amounts by Go's rules for literals
-(cosmossdk.io/math, NewIntFromString).
+The text ``010`` is 10 to ibc-rs, cosmjs and Python, but 8 to ibc-go: it reads amounts as Go literals
+(cosmossdk.io/math, NewIntFromString). A mapping's ``base`` selects one reading.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ READINGS = {
     "ambiguous_height": "1-0 is height 0 of revision 1 to ibc-go, no time-out to @confio/relayer; values in the "
     "mapping say which",
 }
-"""Reasons of quarantine for texts that deployed software reads in two ways: an example, who reads what, the remedy."""
+"""Hints by quarantine reason, for texts that deployed software reads in two ways."""
 
 _LEADING_ZERO = r"^[ \t\n\v\f\r]*[+-]?0[0-9]"
 _BARE_HEX = r"^([ \t\n\v\f\r]*[+-]?)(?:0[xX])?([0-9a-fA-F]+)([ \t\n\v\f\r]*)$"
@@ -66,27 +64,27 @@ _GO_LITERAL = re.compile(
 _BASES = {"b16": 16, "o8": 8, "b2": 2, "b8": 8, "b10": 10}
 _TOO_LARGE = 1 << 256
 _MAX_DIGITS = 256
-"""Digits of 2**256 - 1 in base 2; more of any base without zeros before them are too many."""
+"""Binary digits of 2**256 - 1; more significant digits in any base are too many."""
 
 
 def has_leading_zero(texts: pa.Array) -> pa.Array:
-    """Return which texts begin with a zero that another digit follows."""
+    """Return a mask of texts that begin with a zero before another digit."""
     return pc.match_substring_regex(texts, _LEADING_ZERO)
 
 
 def rewrite_base(texts: pa.Array, base: Base | None, nulls: Collection[str]) -> pa.Array:
-    """Rewrite texts of numbers so that plain readers of decimal digits and ``0x`` read what ``base`` says.
+    """Rewrite numbers so that readers of decimal digits and ``0x`` get the meaning of ``base``.
 
     Args:
         texts: Strings.
-        base: 10 or None: as they are; ``0x``: digits without ``0x`` are hexadecimal; ``go``: Go's literals.
-        nulls: Texts that say that nothing is there.
+        base: 10 or None: unchanged; ``0x``: digits without ``0x`` are hexadecimal; ``go``: Go literals.
+        nulls: Texts that mean "no value".
 
     Returns:
-        Strings; what is no number in ``base`` is none for any reader.
+        Strings; texts invalid in ``base`` become invalid for every reader.
     """
     if base == "0x":
-        # Hexadecimal digits have no fraction, not even one of nothing.
+        # Hexadecimal digits have no fraction, not even a zero one.
         return pc.replace_substring(pc.replace_substring_regex(texts, _BARE_HEX, r"\10x\2\3"), ".", "?")
     if base == "go":
         odd = pc.invert(pc.match_substring_regex(texts, _PLAIN))
@@ -101,13 +99,13 @@ def rewrite_base(texts: pa.Array, base: Base | None, nulls: Collection[str]) -> 
 
 
 def parse_go_literal(text: str) -> str:
-    """Return the decimal digits of an integer literal of Go, or a text that is no number.
+    """Convert an integer literal of Go to decimal digits.
 
     Args:
-        text: The literal; spaces around it do not count.
+        text: The literal; surrounding spaces are ignored.
 
     Returns:
-        Digits, ``-`` before those of a negative number; 2**256 for any larger number.
+        Digits, with ``-`` for a negative number; 2**256 for any larger number; ``?`` for an invalid literal.
 
     Reference:
         math/big, Int.SetString with base 0.
@@ -122,10 +120,10 @@ def parse_go_literal(text: str) -> str:
 
 
 FILE = "{file}"
-"""What stands in ``otherwise`` for the name of the file, without its endings."""
+"""Placeholder in ``otherwise`` for the file name without endings."""
 
 LISTED = 64
-"""Events, windows and promises of a mapping, each."""
+"""Maximum number of events, windows or guarantees of a mapping, each."""
 
 
 def _short(value: object) -> object:
@@ -133,17 +131,17 @@ def _short(value: object) -> object:
 
 
 def as_list(value: object) -> object:
-    """Return a text as a list of it, anything else as it is."""
+    """Wrap a text in a list; return other values unchanged."""
     return [value] if isinstance(value, str) else value
 
 
 def is_none(value: object) -> bool:
-    """Return whether a value is None."""
+    """Return True for None."""
     return value is None
 
 
 def is_empty(value: object) -> bool:
-    """Return whether a value is empty."""
+    """Return True for an empty value."""
     return not value
 
 
@@ -159,11 +157,11 @@ Values = dict[Text, str]
 
 
 _RULES = ("split", "values", "ignore_case", "others", "otherwise", "optional")
-"""Options of a field that change what a column says."""
+"""Options of a field that map the values of its column."""
 
 
 class FieldSection(ScenarioSection):
-    """Where a field comes from: a column, or a text that is the same in all rows."""
+    """Source of a field: a column, or a constant text."""
 
     column: Columns = Field(default_factory=list, description="The column, or several: the first that is there.")
     text: Text | None = Field(None, description="A text that stands for every row.")
@@ -183,7 +181,7 @@ class FieldSection(ScenarioSection):
 
     @property
     def has_rules(self) -> bool:
-        """Whether what a column says is not taken as it is."""
+        """True if the values of the column are mapped."""
         return self.split is not None or bool(self.values) or self.ignore_case or self.otherwise is not None
 
     @model_validator(mode="after")
@@ -217,11 +215,11 @@ class _Caseless(FieldSection):
 
 
 class NumberSection(_Caseless):
-    """A whole number."""
+    """An integer."""
 
 
 class AmountSection(NumberSection):
-    """An amount: what digits without ``0x`` mean."""
+    """An amount, with the base of digits without ``0x``."""
 
     base: Base | None = Field(
         None,
@@ -232,7 +230,7 @@ class AmountSection(NumberSection):
 
 
 class TimeSection(_Caseless):
-    """A time: of which unit, by which clock."""
+    """A time, with its unit and time zone."""
 
     unit: Literal["iso", "s", "ms", "us", "ns", "any"] = Field(
         "iso", description="ISO 8601, or a number since 1970 in UTC; any: what it is, numbers by their size."
@@ -248,7 +246,7 @@ Condition = Annotated[list[str], BeforeValidator(as_list)]
 
 
 class FieldsSection(ScenarioSection):
-    """The fields of a row of the ledger."""
+    """The fields of a ledger row."""
 
     protocol: AField | None = None
     source: AField | None = None
@@ -283,10 +281,13 @@ class FieldsSection(ScenarioSection):
 
 
 class EventSection(FieldsSection):
-    """``[[events]]``: which rows are which event, and what of its fields differs from ``[fields]``.
+    """``[[events]]``: the records of an event, and its fields that differ from ``[fields]``.
 
-    ``table``: the table of the ledger that such rows are of; ``called``: what a row is; ``own``: the fields that a row
-    may have (None: all); ``needed``: those that it cannot do without.
+    Attributes:
+        table: Table of the rows.
+        called: Noun of a row, for messages.
+        own: Allowed fields; None: all.
+        needed: Required fields.
     """
 
     table: ClassVar[str] = "ledger"
@@ -312,7 +313,7 @@ _LANE = ("protocol", "source", "destination", "lane")
 
 
 class ValueSection(EventSection):
-    """``[[value]]``: which rows are movements of value, and of what; of ``[fields]`` those that movements have."""
+    """``[[value]]``: records of movements of value, with the applicable ``[fields]``."""
 
     table: ClassVar[str] = "value"
     called: ClassVar[str] = "a movement of value"
@@ -327,7 +328,7 @@ class ValueSection(EventSection):
 
 
 class WatermarkSection(EventSection):
-    """``[[watermarks]]``: which rows say how far a lane has come on a chain; of ``[fields]`` those that they have."""
+    """``[[watermarks]]``: records of a lane's progress, with the applicable ``[fields]``."""
 
     table: ClassVar[str] = "watermarks"
     called: ClassVar[str] = "a watermark"
@@ -340,7 +341,7 @@ class WatermarkSection(EventSection):
 
 
 class HeaderSection(EventSection):
-    """``[[headers]]``: which rows are headers of blocks; of ``[fields]`` those that headers have."""
+    """``[[headers]]``: records of block headers, with the applicable ``[fields]``."""
 
     table: ClassVar[str] = "headers"
     called: ClassVar[str] = "a header"
@@ -354,14 +355,14 @@ class HeaderSection(EventSection):
 
 
 def iterate_fields(event: FieldsSection) -> Iterator[tuple[str, FieldSection]]:
-    """Yield the fields that come from somewhere."""
+    """Yield the fields that are set."""
     for name, value in event:
         if isinstance(value, FieldSection):
             yield name.removesuffix("_"), value
 
 
 def iterate_field_parts(field: FieldSection) -> Iterator[FieldSection]:
-    """Yield a field, and the parts that it joins."""
+    """Yield a field and its joined parts."""
     yield field
     for part in field.join:
         yield from iterate_field_parts(part)

@@ -1,4 +1,4 @@
-"""Files that a ledger is made from: which there are, which of them were taken before, and what has changed since."""
+"""Source files of a ledger: discovery, ingest history, and changes since."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, as it was when it was looked at. ``storage``: what it is in, and its ``path`` there; ``name``: what rows
-    and messages call it. ``modified``: nanoseconds of the Unix epoch; ``inode``: which file it is, 0 in a store."""
+    """A file as of its inspection.
+
+    Attributes:
+        storage: Storage of the file.
+        path: Its path in the storage.
+        name: Its name in rows and messages.
+        size: Its length in bytes.
+        modified: Modification time, nanoseconds of the Unix epoch.
+        inode: Its inode, 0 in an object store.
+    """
 
     storage: Storage
     path: str
@@ -38,11 +46,15 @@ class SourceFile:
     inode: int = 0
 
     def open(self) -> IO[bytes] | RangeReader:
-        """Open it. Raises ``BadFile`` where it is gone, or no file any more."""
+        """Open the file.
+
+        Raises:
+            BadFile: It was removed, or is no regular file any more.
+        """
         place = self.storage.place
         if not isinstance(place, LocalPlace):
             return self.storage.remote(self.path, self.size)
-        # Without O_NONBLOCK a pipe that has taken its name would never be open.
+        # O_NONBLOCK: opening a pipe of that name would block forever.
         with self.said():
             descriptor = os.open(place.full(self.path), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -52,7 +64,7 @@ class SourceFile:
 
     @contextlib.contextmanager
     def said(self) -> Iterator[None]:
-        """Say of the errors of a file system in the body what is wrong with the file."""
+        """Convert errors of the file system in a ``with`` block to ``BadFile``."""
         try:
             yield
         except FileNotFoundError:
@@ -61,7 +73,14 @@ class SourceFile:
             raise BadFile(f"{self.name}: cannot be read: {error.strerror or error}", "not_read") from None
 
     def check_unchanged(self, *, appended: bool = False) -> None:
-        """Raise ``BadFile`` unless it still holds what it held. ``appended``: that something was is no change."""
+        """Check that the content is unchanged.
+
+        Args:
+            appended: Appended data is allowed.
+
+        Raises:
+            BadFile: The file was removed or changed.
+        """
         now = inspect_file(self.storage, self.path)
         if now is None:
             raise BadFile(f"{self.name}: is gone", "gone")
@@ -70,25 +89,43 @@ class SourceFile:
             raise BadFile(f"{self.name}: changed while it was read; run again", "changed")
 
     def digest(self, start: int = 0, end: int | None = None, digest: Any = None) -> Any:
-        """Return the SHA-256 of its bytes from one position to another, following on a ``digest``. Raises
-        ``BadFile``."""
+        """Compute the SHA-256 of a range of bytes.
+
+        Args:
+            start: First byte.
+            end: Byte after the last one; None: the length of the file.
+            digest: State to continue, or None.
+
+        Returns:
+            The digest state.
+
+        Raises:
+            BadFile: The file is unreadable or became shorter.
+        """
         digest = hashlib.sha256() if digest is None else digest
-        left = (self.size if end is None else end) - start
+        remaining = (self.size if end is None else end) - start
         with self.open() as stream, self.said():
             stream.seek(start)
-            while left:
-                content = stream.read(min(left, _READ))
+            while remaining:
+                content = stream.read(min(remaining, _READ))
                 if not content:
                     raise BadFile(f"{self.name}: became shorter while it was read; run again", "changed")
                 digest.update(content)
-                left -= len(content)
+                remaining -= len(content)
         return digest
 
 
 @dataclass(frozen=True)
 class PendingInput:
-    """What is to be taken of a file: from ``begin`` on, before which ``first`` records stand. ``digest``: the SHA-256
-    of the whole, where it is known; ``final``: as of ``Part``."""
+    """Part of a file to ingest.
+
+    Attributes:
+        source: The file.
+        begin: First byte.
+        first: Number of records before it.
+        digest: SHA-256 of the whole file, or None.
+        final: As of ``FilePart``.
+    """
 
     source: SourceFile
     begin: int = 0
@@ -98,7 +135,7 @@ class PendingInput:
 
 
 def inspect_file(storage: Storage, path: str) -> SourceFile | None:
-    """Return a file as it is now, None where there is none."""
+    """Inspect a file; return None if it is no regular file."""
     name = displayed_path(path)
     if isinstance(storage.place, LocalPlace):
         try:
@@ -113,13 +150,17 @@ def inspect_file(storage: Storage, path: str) -> SourceFile | None:
 
 
 def displayed_path(path: str) -> str:
-    """Return a path as a text that is UTF-8 and has no characters that a terminal takes for commands."""
+    """Return a path as UTF-8 without characters that a terminal interprets."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def locate_source(source: str) -> tuple[Storage, str | None]:
-    """Return the folder of a file and its name there, or a folder and None. Raises ``InvalidInput``."""
+    """Return the folder of a file and its name, or a folder and None.
+
+    Raises:
+        InvalidInput: The source does not exist or is unsuitable.
+    """
     if not source:
         raise InvalidInput("source: empty; give a file, a folder or a URI")
     whole = Storage(source.rstrip("/") or "/")
@@ -146,23 +187,33 @@ def _no_ledger(folder: Storage, source: str) -> Storage:
 
 
 def list_files(folder: Storage, formats: Sequence[str]) -> tuple[list[SourceFile], int]:
-    """Return the files of a folder that are of some formats, by their names, and how many others there are. Those whose
-    names begin with a point are neither."""
+    """Return a folder's files of given formats, and the number of others, without dot files."""
     if isinstance(folder.place, LocalPlace):
         names = [name for name in folder.list("") if not name.startswith(".")]
-        looked = [inspect_file(folder, name) if has_format(formats, name) else None for name in names]
-        return [source for source in looked if source is not None], looked.count(None)
-    there = [each for each in folder.place.sizes("") if not each[0].startswith(".")]
+        inspected = [inspect_file(folder, name) if has_format(formats, name) else None for name in names]
+        return [source for source in inspected if source is not None], inspected.count(None)
+    listed = [each for each in folder.place.sizes("") if not each[0].startswith(".")]
     found = [
         SourceFile(folder, name, displayed_path(name), size, int(modified * _SECOND))
-        for name, size, modified in there
+        for name, size, modified in listed
         if has_format(formats, name)
     ]
-    return found, len(there) - len(found)
+    return found, len(listed) - len(found)
 
 
 def find_sources(source: str, mapping: MappingDocument) -> tuple[list[SourceFile], int]:
-    """Return the files to take, by their names, and how many others a folder has. Raises ``InvalidInput``."""
+    """Find the files of a source.
+
+    Args:
+        source: Path or URI of a file or folder.
+        mapping: The mapping.
+
+    Returns:
+        The files by name, and the number of other files in a folder.
+
+    Raises:
+        InvalidInput: There are no files.
+    """
     folder, name = locate_source(source)
     if name is not None:
         found = inspect_file(folder, name)
@@ -176,13 +227,13 @@ def find_sources(source: str, mapping: MappingDocument) -> tuple[list[SourceFile
 
 
 def no_files_error(source: str, mapping: MappingDocument) -> InvalidInput:
-    """Return the error that says that there are none."""
+    """Return the error for a source without files."""
     endings = ", ".join(ending for each in mapping.format for ending in ENDINGS[each])
     return InvalidInput(f"{source}: no files of format {' or '.join(mapping.format)} ({endings})")
 
 
 class IngestHistory:
-    """What was taken before by one mapping."""
+    """Input that one mapping ingested before."""
 
     def __init__(self, inputs: Iterable[InputFile], mapping: str) -> None:
         self._digests: set[bytes] = set()
@@ -192,23 +243,23 @@ class IngestHistory:
         for each in inputs:
             self.add(each)
 
-    def add(self, taken: InputFile) -> None:
-        """Know one more; it takes the place of what the same file was when less of it had been written."""
-        if taken.mapping != self._mapping:
+    def add(self, ingested: InputFile) -> None:
+        """Add an input; it replaces an earlier, shorter input of the same file."""
+        if ingested.mapping != self._mapping:
             return
-        named = self._named.setdefault(taken.file, [])
-        for before in named if taken.goes_on else []:
-            if before.bytes == taken.goes_on:
+        named = self._named.setdefault(ingested.file, [])
+        for before in named if ingested.goes_on else []:
+            if before.bytes == ingested.goes_on:
                 named.remove(before)
                 self._digests.discard(bytes.fromhex(before.sha256))
                 self._sizes[before.bytes] -= 1
                 break
-        named.append(taken)
-        self._digests.add(bytes.fromhex(taken.sha256))
-        self._sizes[taken.bytes] += 1
+        named.append(ingested)
+        self._digests.add(bytes.fromhex(ingested.sha256))
+        self._sizes[ingested.bytes] += 1
 
     def is_fully_ingested(self, source: SourceFile) -> bool:
-        """Return whether a file was taken whole, to judge by its name, length and time."""
+        """Return True if a file was ingested completely, by name, length and time."""
         return any(
             (each.bytes, each.modified) == (source.size, source.modified) for each in self._named.get(source.name, ())
         )
@@ -216,8 +267,11 @@ class IngestHistory:
     def find_new(
         self, sources: Sequence[SourceFile], of: MappingDocument
     ) -> tuple[list[PendingInput], dict[str, tuple[str, str]]]:
-        """Return what is new in files: of one that has grown by whole records, what was appended; and by name those
-        that cannot be read, with the reason and a text."""
+        """Find the new part of files; of appended files only the appended records.
+
+        Returns:
+            Pending input, and by name the unreadable files with reason and text.
+        """
         found, failed = list[PendingInput](), dict[str, tuple[str, str]]()
         seen: set[bytes] = set()
         sizes = Counter(source.size for source in sources)
@@ -225,17 +279,17 @@ class IngestHistory:
             try:
                 digest = None
                 if self._sizes[source.size] > 0 or sizes[source.size] > 1:
-                    made = source.digest()
-                    if made.digest() in seen or made.digest() in self._digests:
+                    content_digest = source.digest()
+                    if content_digest.digest() in seen or content_digest.digest() in self._digests:
                         continue
-                    seen.add(made.digest())
-                    digest = made.hexdigest()
-                found.append(self._grown(source, of, digest))
+                    seen.add(content_digest.digest())
+                    digest = content_digest.hexdigest()
+                found.append(self._find_appended(source, of, digest))
             except BadFile as error:
                 failed[source.name] = error.reason, str(error)
         return found, failed
 
-    def _grown(self, source: SourceFile, of: MappingDocument, digest: str | None) -> PendingInput:
+    def _find_appended(self, source: SourceFile, of: MappingDocument, digest: str | None) -> PendingInput:
         if is_appendable_text(source.path, of):
             before = [
                 each for each in self._named.get(source.name, ()) if each.ends_record and each.bytes < source.size

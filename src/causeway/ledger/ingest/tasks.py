@@ -1,7 +1,7 @@
-"""Tasks that take files into a ledger: each reads some parts of files and sets their rows aside by bucket, or sorts the
-rows of a bucket. They may run in threads, or as Spark tasks; what a task wrote counts when a commit names it.
+"""Ingest tasks, and their runners: threads of this process, or Spark.
 
-Who runs the tasks that take files into a ledger: threads of this process, or Spark. Same rows, same files.
+A task reads parts of files and stages their rows by bucket, or sorts the rows of a bucket. Written files count once a
+commit names them. Both runners give the same rows and files.
 """
 
 from __future__ import annotations
@@ -54,23 +54,31 @@ __all__ = [
 ]
 
 PART_BYTES = 64 << 20
-"""Bytes of files that a task reads, of those that can be cut."""
+"""Size of the part of a divisible file that a task reads, in bytes."""
 
 QUARANTINE_BYTES = 32 << 20
-"""Bytes of records that were set aside, before they are written."""
+"""Size of quarantined records in memory before they are written, in bytes."""
 
 MANY_PARTS = 1 << 10
-"""Rows a bucket, from which on those of a piece are put in order at once: with fewer, those of many pieces are."""
+"""Minimum number of rows a bucket to order a piece by bucket at once; smaller pieces are ordered together."""
 
 TaskProgress = Callable[[int], None]
-"""Told how many bytes more were read."""
+"""Callback with the number of bytes read since the last call."""
 
 
 @dataclass(frozen=True)
 class IngestJob:
-    """What the tasks of a commit share. ``lake``: the ledger, with so many ``buckets``; ``prefix``: what the names of
-    the commit's files begin with; ``run_bytes``: of rows that are set aside together; ``part_bytes``: that a file is
-    cut into; ``links``: what other records tell of each row."""
+    """Common input of the tasks of a commit.
+
+    Attributes:
+        lake: Folder of the ledger.
+        mapping: Meaning of the records.
+        buckets: Number of buckets.
+        prefix: Prefix of the commit's file names.
+        run_bytes: Size of rows staged together, in bytes.
+        part_bytes: Size of the parts of a divided file, in bytes.
+        links: Links between records, or None.
+    """
 
     lake: Storage
     mapping: MappingDocument
@@ -82,11 +90,11 @@ class IngestJob:
 
     @property
     def folder(self) -> str:
-        """Return where rows are set aside."""
+        """Folder of staged rows."""
         return f"{STAGING}/{self.prefix}"
 
     def name(self) -> str:
-        """Return a new name for a file: a task that is tried again writes other files."""
+        """Return a new file name: a retried task writes other files."""
         return f"{self.prefix}-{uuid.uuid4().hex[:16]}"
 
 
@@ -101,11 +109,23 @@ class FileSlice:
 
 @dataclass
 class StagedRows:
-    """What a task made of parts of files. ``runs``: the rows; ``quarantine``: files of it that were written, and
-    ``aside``: rows of it that were not; ``reasons``: how many records were set aside for what; ``counts``: of records,
-    by what became of them; ``of``: by name of a file, how many records it has, and where they end; ``whole``: whether a
-    record ends there; ``beside``: rows of the tables ``BESIDE``, and ``beside_rows``: how many; ``failed``: files that
-    cannot be read, with reason and text."""
+    """Result of a task that stages rows.
+
+    Attributes:
+        runs: The rows of ``ledger``.
+        quarantine: Written files of the quarantine.
+        aside: Unwritten rows of the quarantine.
+        seen: Windows that the rows show.
+        rows: Number of rows of ``ledger``.
+        beside: The rows of other tables (``SIDE_TABLES``).
+        beside_rows: Their number, by table.
+        reasons: Number of quarantined records by reason.
+        counts: Number of records by outcome.
+        records: Number of records by file.
+        ends: End of the records by file, in bytes.
+        whole: True by file if the last record is complete.
+        failed: Unreadable files: name, reason and text.
+    """
 
     runs: list[SpooledRun]
     quarantine: list[StoredFile]
@@ -123,24 +143,39 @@ class StagedRows:
 
 
 def split_source(job: IngestJob, source: SourceFile) -> list[FileSlice]:
-    """Return the parts that a file is cut into: one, which has it all, where it cannot be read."""
+    """Split a file into parts; an unreadable file is one part.
+
+    Args:
+        job: The job.
+        source: The file.
+
+    Returns:
+        Its parts.
+    """
     try:
         with source.open() as stream, source.said():
             parts = split_file(stream, source.name, source.size, job.mapping, job.part_bytes)
     except BadFile:
-        parts = [FilePart()]  # whoever reads it says why
+        parts = [FilePart()]  # the task that reads it reports the error
     return [FileSlice(source, part, source.size // len(parts)) for part in parts]
 
 
 def index_slices(job: IngestJob, slices: Iterable[FileSlice]) -> list[pa.Table]:
-    """Return the index of the records of some parts of files (``links.index_rows``). Files that cannot be read have
-    none: who stages them says why."""
+    """Index the records of parts of files (``links.index_links``); unreadable files are skipped.
+
+    Args:
+        job: The job.
+        slices: Parts of files.
+
+    Returns:
+        Index tables.
+    """
     found: list[pa.Table] = []
     for each in slices:
         source = each.source
         with contextlib.suppress(BadFile), source.open() as stream, source.said():
             parts = ingest_file(stream, source.name, source.size, job.mapping, part=each.part, threads=1)
-            found += [index_links(taken.ledger, job.mapping.links) for taken in parts]
+            found += [index_links(read_records.ledger, job.mapping.links) for read_records in parts]
     return found
 
 
@@ -152,8 +187,18 @@ def stage_slices(
     keep: bool = False,
     progress: TaskProgress | None = None,
 ) -> StagedRows:
-    """Set the rows of some parts of files aside. ``threads``: that read records of one part; ``keep``: what is small
-    may stay in memory; ``progress``: is told how far it is."""
+    """Stage the rows of parts of files.
+
+    Args:
+        job: The job.
+        slices: Parts of files.
+        threads: Number of threads that read the records of one part.
+        keep: Keep small results in memory.
+        progress: Called with the progress.
+
+    Returns:
+        The staged rows.
+    """
     return _Staging(job, keep, progress).run(slices, threads)
 
 
@@ -171,11 +216,11 @@ class _Staging:
         staged = self._staged
         for each in slices:
             try:
-                self._take(each, threads)
+                self._stage_slice(each, threads)
             except BadFile as error:
                 staged.failed.append((each.source.name, error.reason, str(error)))
         if not self._keep:
-            self._set_aside()
+            self._write_quarantine()
         staged.runs = self._rows.end(keep=self._keep)
         staged.rows = self._rows.taken
         for table, writer in self._beside.items():
@@ -183,16 +228,16 @@ class _Staging:
             staged.beside_rows[table] = writer.taken
         return staged
 
-    def _take(self, each: FileSlice, threads: int) -> None:
+    def _stage_slice(self, each: FileSlice, threads: int) -> None:
         staged, source, part = self._staged, each.source, each.part
         records, read, last = 0, 0, None
         with source.open() as stream, source.said():
             text = self._job.mapping.file_format(source.path) != "parquet"
-            for taken in ingest_file(
-                stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._completed
+            for ingested in ingest_file(
+                stream, source.name, source.size, self._job.mapping, part=part, threads=threads, then=self._complete
             ):
-                self._count(taken)
-                records, last = records + taken.records, taken
+                self._count(ingested)
+                records, last = records + ingested.records, ingested
                 if self._progress is not None:
                     done = stream.tell() - part.begin if text else _share(records, part, each.bytes)
                     now = max(min(done, each.bytes), read)
@@ -207,38 +252,37 @@ class _Staging:
             staged.ends[source.name] = last.end
             staged.whole[source.name] = _ends_whole(last)
 
-    def _completed(self, taken: IngestedRecords) -> IngestedRecords:
-        """Return records with their rows completed by other records, and in the order of the buckets, where each has
-        many of them."""
+    def _complete(self, ingested: IngestedRecords) -> IngestedRecords:
+        """Complete rows by links, and order them by bucket if there are many."""
         buckets = self._job.buckets
         if self._job.links is not None:
-            taken = replace(taken, ledger=self._job.links.apply(taken.ledger))
-        if taken.ledger.num_rows < MANY_PARTS * buckets:
-            return taken
-        rows, found = spread_rows(taken.ledger, buckets)
-        return replace(taken, ledger=rows, buckets=found)
+            ingested = replace(ingested, ledger=self._job.links.apply(ingested.ledger))
+        if ingested.ledger.num_rows < MANY_PARTS * buckets:
+            return ingested
+        rows, found = spread_rows(ingested.ledger, buckets)
+        return replace(ingested, ledger=rows, buckets=found)
 
-    def _count(self, taken: IngestedRecords) -> None:
+    def _count(self, ingested: IngestedRecords) -> None:
         staged = self._staged
         staged.counts.update(
-            records=taken.records, taken=taken.taken, ignored=taken.ignored, blank=taken.blank,
-            quarantined=taken.quarantine.num_rows,
+            records=ingested.records, taken=ingested.taken, ignored=ingested.ignored, blank=ingested.blank,
+            quarantined=ingested.quarantine.num_rows,
         )  # fmt: skip
-        if taken.quarantine.num_rows:
-            staged.reasons += taken.reasons()
-            staged.aside.append(taken.quarantine)
-            self._aside += taken.quarantine.nbytes
+        if ingested.quarantine.num_rows:
+            staged.reasons += ingested.reasons()
+            staged.aside.append(ingested.quarantine)
+            self._aside += ingested.quarantine.nbytes
             if self._aside >= QUARANTINE_BYTES:
-                self._set_aside()
-        staged.seen.add(taken.ledger)
-        self._rows.add(taken.ledger, taken.buckets)
-        for table, rows in taken.beside.items():
+                self._write_quarantine()
+        staged.seen.add(ingested.ledger)
+        self._rows.add(ingested.ledger, ingested.buckets)
+        for table, rows in ingested.beside.items():
             self._beside[table].add(rows)
-        if "value" in taken.beside:
-            staged.seen.add_value(taken.beside["value"])
+        if "value" in ingested.beside:
+            staged.seen.add_value(ingested.beside["value"])
 
-    def _set_aside(self) -> None:
-        """Write what cannot be read."""
+    def _write_quarantine(self) -> None:
+        """Write the quarantined records."""
         if self._staged.aside:
             rows = pa.concat_tables([QUARANTINE_SCHEMA.empty_table(), *self._staged.aside]).unify_dictionaries()
             file = write_file(self._job.lake, self._job.name(), "quarantine", rows)
@@ -251,12 +295,11 @@ def _share(records: int, part: FilePart, size: int) -> int:
 
 
 def _ends_whole(last: IngestedRecords) -> bool:
-    """Return whether the last record needs nothing that may still be appended: that it ended with a line is for who
-    has the file to say."""
-    broken = last.quarantine
-    if not broken.num_rows:
+    """Return True if appended data cannot change the last record, line ends aside."""
+    quarantined = last.quarantine
+    if not quarantined.num_rows:
         return True
-    return str(broken["reason"][-1]) != "open_quote"
+    return str(quarantined["reason"][-1]) != "open_quote"
 
 
 def sort_bucket(job: IngestJob, bucket: int, runs: Sequence[SpooledRun]) -> list[StoredFile]:
@@ -265,7 +308,7 @@ def sort_bucket(job: IngestJob, bucket: int, runs: Sequence[SpooledRun]) -> list
 
 
 def digest_file(source: SourceFile) -> str | tuple[str, str]:
-    """Return the SHA-256 of a file; of one that cannot be read, the reason and a text."""
+    """Return the SHA-256 of a file; for an unreadable one, the reason and a text."""
     try:
         return str(source.digest().hexdigest())
     except BadFile as error:
@@ -275,41 +318,70 @@ def digest_file(source: SourceFile) -> str | tuple[str, str]:
 TaskResult = TypeVar("TaskResult")
 
 FileDigest = str | tuple[str, str]
-"""The SHA-256 of a file, or why it cannot be read: the reason and a text."""
+"""SHA-256 of a file; for an unreadable one, the reason and a text."""
 
 MAX_THREADS = 8
-"""Threads of one process: each has some rows in memory, and they share one interpreter."""
+"""Maximum number of threads: each holds rows in memory, and they share one interpreter."""
 
-SINGLE_TASK_BYTES = 2
-"""So many times as many rows a thread that takes files alone has in memory: where they end tells nothing of how many
-threads there are, as what is written shall not."""
+SINGLE_TASK_FACTOR = 2
+"""Factor of the run size for a single thread. Run boundaries must not depend on the number of threads, and neither
+do the written files."""
 
 TASKS_A_CORE = 3
-"""So many tasks a core has on Spark at least, so that none waits long for the last ones."""
+"""Minimum number of Spark tasks a core, so that none waits long for the last ones."""
 
 TASK_BYTES = 256 << 20
-"""Bytes of files that a Spark task reads, at most and about."""
+"""Approximate maximum size of files that a Spark task reads, in bytes."""
 
 
 class Runner(Protocol):
     """Runs tasks."""
 
     def slices(self, job: IngestJob, sources: Sequence[SourceFile]) -> list[FileSlice]:
-        """Return the parts that files are read in."""
+        """Return the parts of files.
+
+        Args:
+            job: The job.
+            sources: The files.
+        """
         ...
 
     def indexed(self, job: IngestJob, slices: Sequence[FileSlice]) -> list[pa.Table]:
-        """Return the index of the records of files, in parts."""
+        """Return the index of the records of files, in parts.
+
+        Args:
+            job: The job.
+            slices: Parts of files.
+        """
         ...
 
     def staged(
         self, job: IngestJob, slices: Sequence[FileSlice], digests: Sequence[SourceFile], progress: TaskProgress | None
     ) -> tuple[list[StagedRows], list[FileDigest]]:
-        """Set the rows of files aside; return what was made of them, and the SHA-256 of ``digests``."""
+        """Stage the rows of files.
+
+        Args:
+            job: The job.
+            slices: Parts of files.
+            digests: Files to hash.
+            progress: Called with the progress, or None.
+
+        Returns:
+            The staged rows, and the SHA-256 of ``digests``.
+        """
         ...
 
     def sorted(self, job: IngestJob, buckets: Sequence[int], runs: Sequence[SpooledRun]) -> list[StoredFile]:
-        """Write the rows of buckets as files of the ledger."""
+        """Write the rows of buckets as files of the ledger.
+
+        Args:
+            job: The job.
+            buckets: Bucket numbers, the largest first.
+            runs: Runs of one table.
+
+        Returns:
+            The files.
+        """
         ...
 
 
@@ -320,7 +392,7 @@ class ThreadRunner:
         self.threads = threads or min(available_cores(), MAX_THREADS)
 
     def slices(self, job: IngestJob, sources: Sequence[SourceFile]) -> list[FileSlice]:
-        """Return the parts that files are read in: those whose parts are known without reading all of them."""
+        """Return the parts of files; text files are one part, as splitting needs a full scan."""
         found: list[FileSlice] = []
         for source in sources:
             if job.mapping.file_format(source.path) == "parquet":
@@ -331,50 +403,54 @@ class ThreadRunner:
 
     def indexed(self, job: IngestJob, slices: Sequence[FileSlice]) -> list[pa.Table]:
         """Return the index of the records of files, in parts."""
-        left = _Shared(slices)
+        queue = _Shared(slices)
         workers = max(min(self.threads, len(slices)), 1)
-        with _Pool(workers, left.stop) as pool:
-            return [table for found in pool.results([pool.submit(index_slices, job, left) for _ in range(workers)])
+        with _Pool(workers, queue.stop) as pool:
+            return [table for found in pool.results([pool.submit(index_slices, job, queue) for _ in range(workers)])
                     for table in found]  # fmt: skip
 
     def staged(
         self, job: IngestJob, slices: Sequence[FileSlice], digests: Sequence[SourceFile], progress: TaskProgress | None
     ) -> tuple[list[StagedRows], list[FileDigest]]:
-        """Set the rows of files aside, in memory if there are few."""
-        left = _Shared(sorted(slices, key=lambda each: (-each.bytes, each.source.name, each.part.begin)))
+        """Stage the rows of files, in memory if there are few."""
+        queue = _Shared(sorted(slices, key=lambda each: (-each.bytes, each.source.name, each.part.begin)))
         workers = max(min(self.threads, len(slices)), 1)
         threads = max(self.threads // workers, 1)
 
-        def told(count: int) -> None:
-            if left.stopped:
+        def advance(count: int) -> None:
+            if queue.stopped:
                 raise _Stopped
             if progress is not None:
                 progress(count)
 
-        own = replace(job, run_bytes=SINGLE_TASK_BYTES * job.run_bytes) if workers == 1 else job
-        with _Pool(workers + 1, left.stop) as pool:
-            found = [pool.submit(stage_slices, own, left, threads, keep=True, progress=told) for _ in range(workers)]
+        own = replace(job, run_bytes=SINGLE_TASK_FACTOR * job.run_bytes) if workers == 1 else job
+        with _Pool(workers + 1, queue.stop) as pool:
+            found = [
+                pool.submit(stage_slices, own, queue, threads, keep=True, progress=advance) for _ in range(workers)
+            ]
             known = [pool.submit(digest_file, source) for source in digests]
             return pool.results(found), pool.results(known)
 
     def sorted(self, job: IngestJob, buckets: Sequence[int], runs: Sequence[SpooledRun]) -> list[StoredFile]:
         """Write the rows of buckets as files of the ledger."""
-        left = _Shared(list(buckets))
+        queue = _Shared(list(buckets))
 
-        def some() -> list[StoredFile]:
-            return [file for bucket in left for file in sort_bucket(job, bucket, runs)]
+        def sort_buckets() -> list[StoredFile]:
+            return [file for bucket in queue for file in sort_bucket(job, bucket, runs)]
 
         workers = max(min(self.threads, len(buckets)), 1)
-        with _Pool(workers, left.stop) as pool:
-            return [file for files in pool.results([pool.submit(some) for _ in range(workers)]) for file in files]
+        with _Pool(workers, queue.stop) as pool:
+            return [
+                file for files in pool.results([pool.submit(sort_buckets) for _ in range(workers)]) for file in files
+            ]
 
 
 class _Stopped(Exception):
-    """The work of another thread has failed, or the user has had enough."""
+    """Another thread failed, or the user interrupted."""
 
 
 class _Shared:
-    """Work that threads take from each other, until it is stopped."""
+    """Work items shared by threads, until it is stopped."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self._items = deque(items)
@@ -382,7 +458,7 @@ class _Shared:
         self.stopped = False
 
     def stop(self) -> None:
-        """Give nothing out any more."""
+        """Stop handing out items."""
         self.stopped = True
 
     def __iter__(self) -> Iterator[Any]:
@@ -395,7 +471,7 @@ class _Shared:
 
 
 class _Pool:
-    """Threads of which none goes on when one fails."""
+    """Thread pool that stops all threads once one fails."""
 
     def __init__(self, threads: int, stop: Callable[[], None]) -> None:
         self._pool, self._stop = ThreadPoolExecutor(threads, "causeway-take"), stop
@@ -409,11 +485,11 @@ class _Pool:
         self._pool.shutdown(cancel_futures=error is not None)
 
     def submit(self, call: Callable[..., TaskResult], *arguments: Any, **named: Any) -> Future[TaskResult]:
-        """Begin a call."""
+        """Start a call."""
         return self._pool.submit(call, *arguments, **named)
 
     def results(self, futures: Sequence[Future[TaskResult]]) -> list[TaskResult]:
-        """Return what calls return. Raises what one of them raised."""
+        """Return the results of calls; raise the first error."""
         wait(futures, return_when=FIRST_EXCEPTION)
         failed = [error for each in futures if each.done() and (error := each.exception()) is not None]
         for error in sorted(failed, key=lambda each: isinstance(each, _Stopped)):
@@ -422,20 +498,23 @@ class _Pool:
 
 
 def whole_file_slice(job: IngestJob, source: SourceFile) -> FileSlice:
-    """Return all of a file as one part."""
+    """Return a whole file as one part."""
     part = FilePart(end=source.size) if is_appendable_text(source.path, job.mapping) else FilePart()
     return FileSlice(source, part, source.size)
 
 
 class SparkRunner:
-    """Runs tasks on Spark: each reads some parts of files, or sorts a bucket. What goes from one to the other are files
-    in the ledger's folder, which all of them reach."""
+    """Runs tasks on Spark.
+
+    A task reads parts of files or sorts a bucket. Tasks exchange files in the ledger's folder; every node can access
+    it.
+    """
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
     def slices(self, job: IngestJob, sources: Sequence[SourceFile]) -> list[FileSlice]:
-        """Return the parts that files are read in; those of large ones are looked for by tasks."""
+        """Return the parts of files; tasks split large ones."""
         large = [source for source in sources if source.size > job.part_bytes]
         cut = {source.path: parts for source, parts in zip(large, self._run(job, split_source, large), strict=True)}
         return [each for source in sources for each in cut.get(source.path) or [whole_file_slice(job, source)]]
@@ -445,15 +524,15 @@ class SparkRunner:
         return [table for found in self._run(job, index_slices, self._tasks(slices)) for table in found]
 
     def _tasks(self, slices: Sequence[FileSlice]) -> list[list[FileSlice]]:
-        """Return the slices that a task reads, of each."""
+        """Group slices by task."""
         total = sum(each.bytes for each in slices)
         least = TASKS_A_CORE * self._session.sparkContext.defaultParallelism
-        return _grouped(slices, max(min(TASK_BYTES, total // max(least, 1)), 1))
+        return _group_slices(slices, max(min(TASK_BYTES, total // max(least, 1)), 1))
 
     def staged(
         self, job: IngestJob, slices: Sequence[FileSlice], digests: Sequence[SourceFile], progress: TaskProgress | None
     ) -> tuple[list[StagedRows], list[FileDigest]]:
-        """Set the rows of files aside, all in files."""
+        """Stage the rows of files, all in files."""
         largest = sorted(range(len(digests)), key=lambda at: -digests[at].size)
         found = self._run(job, _stage, [*(digests[at] for at in largest), *self._tasks(slices)])
         of_source = dict(zip(largest, found, strict=False))
@@ -465,7 +544,7 @@ class SparkRunner:
         return [file for files in self._run(job, _sort, items) for file in files]
 
     def _run(self, job: IngestJob, work: Callable[[IngestJob, Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Run a task an item; return what they return. Raises what the first of them raised."""
+        """Run a task for each item; return the results, or raise the first error."""
         if not items:
             return []
         context = self._session.sparkContext
@@ -491,16 +570,16 @@ def _sort(job: IngestJob, item: tuple[int, list[SpooledRun]]) -> list[StoredFile
     return sort_bucket(job, *item)
 
 
-def _grouped(slices: Sequence[FileSlice], most: int) -> list[list[FileSlice]]:
-    """Return slices in groups of about ``most`` bytes."""
+def _group_slices(slices: Sequence[FileSlice], most: int) -> list[list[FileSlice]]:
+    """Group slices to about ``most`` bytes."""
     found: list[list[FileSlice]] = []
-    room = 0
+    remaining = 0
     for each in slices:
-        if not found or room < each.bytes:
+        if not found or remaining < each.bytes:
             found.append([])
-            room = most
+            remaining = most
         found[-1].append(each)
-        room -= max(each.bytes, 1 << 16)  # a small file takes time, too
+        remaining -= max(each.bytes, 1 << 16)  # opening a small file costs time as well
     return found
 
 

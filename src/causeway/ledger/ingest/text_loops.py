@@ -1,7 +1,4 @@
-"""Loops over what recorded traffic is written in: JSON lines, CSV, contents.
-
-Loops over times as they are written.
-"""
+"""Compiled loops over recorded text: JSON lines, CSV, payload contents and ISO 8601 times."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ from causeway_proofs.jit import (
 from causeway.ledger.number_loops import strip_spaces
 
 FINE, NOT_JSON, TOO_DEEP, KEY_TWICE = range(4)
-"""What a line is."""
+"""Result of a line."""
 
 ABSENT, TEXT, ESCAPED, NUMBER, WORD, NULL, NESTED = range(7)
-"""What a value is: a text without escapes or with, a number, ``true`` or ``false``, ``null``, an object or a list."""
+"""Kind of a value: text without or with escapes, number, ``true`` or ``false``, ``null``, object or list."""
 
 MAX_DEPTH = 64
-"""Objects and lists within each other in a line."""
+"""Maximum nesting of objects and lists in a line."""
 
 _TABLE = writable_arrays("int64", 2)
 _UPPER_A, _UPPER_Z, _SMALL = np.uint8(65), np.uint8(90), np.uint8(32)
@@ -37,7 +34,7 @@ _UPPER_A, _UPPER_Z, _SMALL = np.uint8(65), np.uint8(90), np.uint8(32)
 
 @compile_loop(allocates=False)
 def skip_spaces(data: Any, at: Any, stop: Any) -> Any:
-    """Return where the next byte stands that is no space of JSON."""
+    """Return the position of the next byte that is not JSON whitespace."""
     while at < stop and (data[at] == 32 or data[at] == 9 or data[at] == 13 or data[at] == 10):
         at += 1
     return at
@@ -45,9 +42,9 @@ def skip_spaces(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def skip_text(data: Any, at: Any, stop: Any) -> Any:
-    """Return where a text ends whose first byte after the quote stands at ``at``; below 0: none, or of escapes.
+    """Return the end of a text whose first byte after the quote is at ``at``.
 
-    ``-1``: it is no text. Otherwise, with escapes, minus the place minus 2.
+    -1: invalid. A text with escapes that ends at position ``p`` gives ``-p - 2``.
     """
     escaped = False
     while at < stop:
@@ -78,7 +75,7 @@ def skip_text(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def skip_number(data: Any, at: Any, stop: Any) -> Any:
-    """Return where a number ends, -1: it is none."""
+    """Return the end of a number, -1: invalid."""
     if data[at] == 45:
         at += 1
     begin = at
@@ -107,7 +104,7 @@ def skip_number(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def skip_word(data: Any, at: Any, stop: Any) -> Any:
-    """Return where ``true``, ``false`` or ``null`` ends, -1: it is none of them."""
+    """Return the end of ``true``, ``false`` or ``null``, -1: none of them."""
     if stop - at >= 4 and data[at] == 116 and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101:
         return at + 4
     if stop - at >= 4 and data[at] == 110 and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108:
@@ -126,7 +123,7 @@ def skip_word(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def is_key(data: Any, start: Any, stop: Any, keys: Any, first: Any, length: Any, loose: Any) -> Any:
-    """Return whether a key is one of ``keys``; ``loose``: without case, spaces, ``-`` and ``_``, as ``keys`` are."""
+    """Compare a key with one of ``keys``; ``loose``: without case, spaces, ``-`` and ``_``."""
     if not loose and length != stop - start:
         return False
     place, end = first, first + length
@@ -145,7 +142,7 @@ def is_key(data: Any, start: Any, stop: Any, keys: Any, first: Any, length: Any,
 
 @compile_loop(allocates=False)
 def find_child(node: Any, data: Any, start: Any, stop: Any, tree: Any, keys: Any, loose: Any) -> Any:
-    """Return the node under a key, -1 where no path leads on."""
+    """Return the child node under a key, -1 without one."""
     if node < 0:
         return -1
     for child in range(tree[node, 0], tree[node, 1]):
@@ -168,14 +165,14 @@ def read_line(
     stops: Any,
     kinds: Any,
 ) -> int:
-    """Read one line, which is one object; see ``read_lines``."""
+    """Read one line with one object; see ``read_lines``."""
     at = skip_spaces(data, at, stop)
     if at == stop or data[at] != 123:
         return NOT_JSON
     depth = 0
     nodes[0], lists[0] = 0, 0
     at = skip_spaces(data, at + 1, stop)
-    fresh = True  # nothing stands in the object or list yet
+    fresh = True  # the object or list is still empty
     while True:
         if at == stop:
             return NOT_JSON
@@ -266,12 +263,20 @@ def read_lines(
     kinds: Any,
     faults: Any,
 ) -> None:
-    """Find values in lines of JSON, an object each; every line is checked against the grammar.
+    """Find values in JSON lines, one object a line; every line is checked against the grammar.
 
-    ``tree``: a row a step of a path: its children are the rows from the first to the second number, its key the bytes
-    of ``keys`` from the third on, as many as the fourth says, the value at its end goes into the column of the fifth
-    (-1: none). ``loose``: as of ``is_key``. ``starts``, ``stops``, ``kinds``: a row a line and a column a value,
-    ``kinds`` ``ABSENT`` before. ``faults``: what each line is.
+    Args:
+        data: Bytes of all lines.
+        begins: Begin of each line.
+        ends: End of each line.
+        tree: A row a path step: its children (begin, end), its key in ``keys`` (begin, length), and the column of its
+            value, -1: none.
+        keys: Bytes of all keys.
+        loose: As of ``is_key``.
+        starts: Output: begin of each value, shape (lines, columns).
+        stops: Output: end of each value.
+        kinds: Output: kind of each value, initially ``ABSENT``.
+        faults: Output: result of each line.
     """
     nodes, lists = np.zeros(MAX_DEPTH, dtype=np.int64), np.zeros(MAX_DEPTH, dtype=np.int64)
     for row in range(len(begins)):
@@ -282,17 +287,20 @@ def read_lines(
 
 @compile_loop(INT64, [BYTES, BYTES, ROWS_OUT])
 def record_ends(data: Any, separator: Any, ends: Any) -> Any:
-    """Find the ends of records of CSV, where a quoted field may hold ends of lines; return how many there are.
+    """Find the ends of CSV records, with line ends in quoted fields; return their number.
 
-    ``separator``: one byte, between fields. ``ends``: room for as many as there are line feeds and carriage returns
-    (each of which alone is an end of line), and one more, in which stands at the end 1 where a quote is open, else 0.
+    Args:
+        data: Bytes of the records.
+        separator: One byte between fields.
+        ends: Output: ends of records. It has an entry for each line feed and carriage return (each of them alone ends a
+            line), and a last one: 1 if a quote is open at the end, else 0.
     """
     count, quoted, fresh = 0, False, True
     for at in range(len(data)):
         byte = data[at]
         if quoted:
             if byte == 34:
-                quoted = False  # a doubled quote opens it again
+                quoted = False  # a doubled quote reopens it
                 fresh = True
             continue
         if byte == 34 and fresh:
@@ -309,7 +317,7 @@ def record_ends(data: Any, separator: Any, ends: Any) -> Any:
 
 @compile_loop(allocates=False)
 def is_hex(data: Any, at: Any, stop: Any) -> Any:
-    """Return whether all bytes are hexadecimal digits."""
+    """Return True if all bytes are hexadecimal digits."""
     for place in range(at, stop):
         byte = data[place]
         if not (48 <= byte <= 57 or 97 <= byte <= 102 or 65 <= byte <= 70):
@@ -319,7 +327,7 @@ def is_hex(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def skip_zero_fraction(data: Any, at: Any, stop: Any) -> Any:
-    """Return where a number ends without a point and zeros behind it."""
+    """Return the end of a number without a zero fraction."""
     end = stop
     while end > at and data[end - 1] == 48:
         end -= 1
@@ -330,11 +338,11 @@ def skip_zero_fraction(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(NOTHING, [BYTES, ROWS, ROWS, BYTES, INT64, ROWS_OUT, BYTES_OUT])
 def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, ends: Any, out: Any) -> None:
-    """Append a text to each row's content: its length as four bytes, little-endian, and its bytes.
+    """Append a text to the content of each row.
 
-    Without spaces around; hexadecimal digits after ``0x`` small, and 40 or 64 of them with it also where it is missing;
-    of a ``number`` without ``+``, leading zeros and a fraction of nothing. ``ends``: where each row's content ends so
-    far.
+    It is the length as four bytes, little-endian, and the bytes. Spaces around it are dropped. Hexadecimal digits after
+    ``0x`` become lower case, and 40 or 64 of them get a missing prefix. A ``number`` loses ``+``, leading zeros and a
+    zero fraction. ``ends``: end of each row's content so far.
     """
     for row in range(len(starts)):
         if not valid[row]:
@@ -358,7 +366,7 @@ def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, en
             out[end], out[end + 1] = 48, 120
             end += 2
             small = True
-        # Places that cannot be below 0 need no look at whether they count from the end: the loop becomes a vector's.
+        # Unsigned positions need no test for negative indices, so that the loop is vectorized.
         count, begin, put = np.uint64(stop - at), np.uint64(at), np.uint64(end)
         if small:
             for place in range(count):
@@ -372,7 +380,7 @@ def append_texts(data: Any, starts: Any, stops: Any, valid: Any, number: Any, en
 
 @compile_loop(allocates=False)
 def parse_digits_at(data: Any, at: Any, stop: Any, count: Any) -> Any:
-    """Return the number of so many digits, -1 where there are others."""
+    """Return the number of ``count`` digits, -1 for other bytes."""
     if stop - at < count:
         return -1
     value = 0
@@ -386,7 +394,7 @@ def parse_digits_at(data: Any, at: Any, stop: Any, count: Any) -> Any:
 
 @compile_loop(allocates=False)
 def days_since_epoch(year: Any, month: Any, day: Any) -> Any:
-    """Return the days from 1970-01-01 to a day of the Gregorian calendar."""
+    """Return the days from 1970-01-01 to a Gregorian date."""
     if month <= 2:
         year -= 1
     era = year // 400
@@ -397,10 +405,14 @@ def days_since_epoch(year: Any, month: Any, day: Any) -> Any:
 
 @compile_loop(NOTHING, [BYTES, ROWS, ROWS, ROWS_OUT, BYTES_OUT])
 def parse_time_slices(data: Any, starts: Any, stops: Any, micros: Any, found: Any) -> None:
-    """Read times as ISO 8601 writes them: ``2022-01-11T12:00:00.5+01:00``; the day alone is its beginning.
+    """Parse ISO 8601 times: ``2022-01-11T12:00:00.5+01:00``; a date alone means its begin.
 
-    ``micros``: since 1970-01-01, of the clock that the text is of. ``found``: 0 it is no time, 1 without a zone (its
-    clock is not known), 2 with one (``micros`` is in UTC), 3 nothing is there. What is finer than a microsecond is cut.
+    Args:
+        data: Bytes of all texts.
+        starts: Begin of each text.
+        stops: End of each text.
+        micros: Output: microseconds since 1970-01-01 by the clock of the text, truncated.
+        found: Output: 0 invalid, 1 without a zone, 2 with one (``micros`` is in UTC), 3 empty.
     """
     for row in range(len(starts)):
         at, stop = strip_spaces(data, starts[row], stops[row])

@@ -1,4 +1,7 @@
-"""Windows of chains that the input covers: declared by the mapping, or inferred from the rows; and lanes' promises."""
+"""Observed windows of chains, declared or inferred from rows, and guarantees of lanes.
+
+Inferred windows are kept as merged spans a chain and revision, so that memory grows with windows, not with rows.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ from causeway.ledger.schema import (
 )
 from causeway.ledger.windows import HeightBounds
 
-Place = tuple[str, int | None]
-"""A chain, and the revision of which heights are."""
+ChainRevision = tuple[str, int | None]
+"""A chain, and the revision of its heights."""
 
 WindowSpans = npt.NDArray[np.int64]
-"""First and last of windows that do not touch, ascending, and of those in heights the first and last time: shape
-(n, 4); ``_UNSEEN``: no time was seen."""
+"""Disjoint windows, ascending, shape (n, 4): first and last value, and for windows in heights the first and last time.
+``_UNSEEN`` stands for no time."""
 
 _FIRST = -(1 << 62)
 _UNSEEN = (int(np.iinfo(np.int64).max), int(np.iinfo(np.int64).min))
@@ -42,17 +45,20 @@ _NONE: WindowSpans = np.zeros((0, 4), dtype=np.int64)
 
 
 EVERY_CHAIN = "*"
-"""The name that stands for every chain in ``[clocks]``."""
+"""Name of every chain in ``[clocks]``."""
 
 MAX_WINDOWS = 1 << 20
-"""Windows that are inferred at most: more of them show that ``gap`` is too small."""
+"""Maximum number of inferred windows; more of them mean that ``gap`` is too small."""
 
 
 class ObservedWindows:
-    """What rows show of the chains they happened on; it grows with the windows, not with the rows.
+    """Windows that rows of the ledger show.
 
-    Movements of value show windows of their own: those of events are not longer by them. So do arrivals, if the mapping
-    says so (``arrivals``). ``bounds``: the earliest and the latest block of each chain.
+    Movements of value have windows of their own, so that they do not extend those of events. Arrivals have too, if the
+    mapping says so (``arrivals``).
+
+    Attributes:
+        bounds: Earliest and latest block of each chain.
     """
 
     def __init__(self, mapping: MappingDocument, *, of: Literal["events", "value", "arrivals"] = "events") -> None:
@@ -65,19 +71,19 @@ class ObservedWindows:
                 self._inferred = self._inferred.model_copy(update={"events": []})
         self._is_of_arrivals = of == "arrivals"
         self._mapping = mapping
-        self._spans: dict[Place, WindowSpans] = {}
+        self._spans: dict[ChainRevision, WindowSpans] = {}
         self._events: dict[str, set[str]] = {}
         self._between: set[tuple[str, str]] = set()
         self.bounds = HeightBounds()
         self._value = None if of != "events" or not mapping.value else ObservedWindows(mapping, of="value")
 
     def add_value(self, value: pa.Table) -> None:
-        """Take notice of movements of value."""
+        """Add movements of value."""
         if self._value is not None:
             self._value.add(value.append_column("event", constant_column(VALUE, value.num_rows)))
 
     def add(self, ledger: pa.Table) -> None:
-        """Take notice of rows of the ledger."""
+        """Add rows of the ledger."""
         if not ledger.num_rows:
             return
         self.bounds.add(ledger)
@@ -102,10 +108,10 @@ class ObservedWindows:
             chain, event = divmod(pair, len(showing))
             self._events.setdefault(known[chain], set()).add(events.known()[event])
         if self._inferred.together or self._is_of_arrivals:
-            self._between |= _between(ledger)
-        # A height beyond 63 bits begins no window.
+            self._between |= _message_pairs(ledger)
+        # Heights beyond 63 bits are ignored.
         mine = np.flatnonzero((chains >= 0) & valid_mask(places) & showing[happened] & (values >= _FIRST))
-        of_rows, numbers = self._places(known, chains, ledger["revision"], mine)
+        of_rows, numbers = self._chain_revisions(known, chains, ledger["revision"], mine)
         values = values[mine]
         times = self._times(ledger["time"].combine_chunks(), mine)
         outside = ~self._inside(of_rows, numbers, values)
@@ -115,15 +121,17 @@ class ObservedWindows:
         self._check()
 
     def _times(self, column: pa.Array, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the times of rows as the first and the last time of a window, of windows in heights: shape (2, n)."""
+        """Return the times of rows as first and last time of height windows, shape (2, n)."""
         found = np.tile(np.array(_UNSEEN, dtype=np.int64)[:, None], len(rows))
         if self._inferred is not None and self._inferred.by == "height" and column.null_count < len(column):
             seen = valid_mask(column)[rows]
             found[:, seen] = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)[rows[seen]]
         return found
 
-    def _widen(self, of_rows: list[Place], numbers: npt.NDArray[np.int32], times: npt.NDArray[np.int64]) -> None:
-        """Extend the first window of each chain, in which rows lie, to the times of the rows."""
+    def _widen(
+        self, of_rows: list[ChainRevision], numbers: npt.NDArray[np.int32], times: npt.NDArray[np.int64]
+    ) -> None:
+        """Extend the first window of each chain to the times of rows within it."""
         firsts, lasts = (np.full(len(of_rows), unseen) for unseen in _UNSEEN)
         np.minimum.at(firsts, numbers, times[0])
         np.maximum.at(lasts, numbers, times[1])
@@ -132,10 +140,10 @@ class ObservedWindows:
                 own = self._spans[place][0]
                 own[2:] = min(own[2], first), max(own[3], last)
 
-    def _places(
+    def _chain_revisions(
         self, known: list[str], chains: npt.NDArray[np.int32], revision: pa.ChunkedArray, rows: npt.NDArray[np.int64]
-    ) -> tuple[list[Place], npt.NDArray[np.int32]]:
-        """Return the chains, and the revisions of heights, of some rows, and which of them each row has."""
+    ) -> tuple[list[ChainRevision], npt.NDArray[np.int32]]:
+        """Return the chains and revisions of rows, and the index of each row among them."""
         by_time = self._inferred is not None and self._inferred.by == "time"
         if by_time or revision.null_count == len(revision):
             return [(name, None) for name in known], chains[rows]
@@ -145,9 +153,9 @@ class ObservedWindows:
         return [(name, each) for name in known for each in of_revision], (chains[rows] * count + at).astype(np.int32)
 
     def _inside(
-        self, of_rows: list[Place], numbers: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
+        self, of_rows: list[ChainRevision], numbers: npt.NDArray[np.int32], values: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Return which values lie in the first window of their chain, so that they show nothing new."""
+        """Return a mask of values in the first window of their chain: they add nothing."""
         bounds = np.array([self._spans.get(place, _NOTHING)[0] for place in of_rows], dtype=np.int64).reshape(-1, 4)
         found: npt.NDArray[np.bool_] = (values >= bounds[numbers, 0]) & (values <= bounds[numbers, 1])
         return found
@@ -164,12 +172,12 @@ class ObservedWindows:
         return inferred.gap if inferred.by == "height" else _from_seconds(inferred.gap)
 
     def merge(self, chain: str, revision: int | None, spans: WindowSpans) -> None:
-        """Add windows to those of a chain."""
+        """Merge windows into those of a chain."""
         place = chain, revision
         self._spans[place] = merge_windows(np.concatenate([self._spans.get(place, _NONE), spans]), self._gap)
 
     def merge_observed(self, other: ObservedWindows) -> None:
-        """Take notice of what another one has seen, of the same mapping."""
+        """Merge the windows of another part of the rows."""
         for chain, events in other._events.items():
             self._events.setdefault(chain, set()).update(events)
         for place, spans in other._spans.items():
@@ -183,7 +191,7 @@ class ObservedWindows:
         self._check()
 
     def resume(self, observed: pa.Table) -> None:
-        """Go on from the windows that were inferred before."""
+        """Restore the windows inferred by earlier commits."""
         if self._inferred is None:
             return
         names = ("first_height", "last_height") if self._inferred.by == "height" else ("first_time", "last_time")
@@ -203,17 +211,17 @@ class ObservedWindows:
                 self.merge(row["chain"], row["revision"], np.array([[*ends, *times]], dtype=np.int64))
 
     def observed(self, before: pa.Table) -> pa.Table:
-        """Return all windows: those of others that were known ``before``, declared ones, and inferred ones."""
-        kept = [
+        """Return all windows: of other reporters in ``before``, declared ones and inferred ones."""
+        retained = [
             row
             for row in before.to_pylist()
             if row["stated_by"] != self._by or (row["how"] == INFERRED and self._inferred is None)
         ]
-        rows = kept + [row for row in self._declared() if row not in kept]
+        rows = retained + [row for row in self._declared() if row not in retained]
         return _table([*rows, *self._windows()], OBSERVED_SCHEMA)
 
     def _windows(self) -> list[dict[str, Any]]:
-        """Return the windows that are inferred."""
+        """Return the inferred windows as rows."""
         inferred, rows = self._inferred, list[dict[str, Any]]()
         self._join()
         elsewhere = set() if self._arrivals is None else set(ARRIVALS)
@@ -233,11 +241,11 @@ class ObservedWindows:
         return rows + (self._value._windows() if self._value is not None else [])
 
     def _merge_while_recorded(self, sources: ObservedWindows) -> None:
-        """Give each chain one window of arrivals for each time in which the sources of what arrives were recorded.
+        """Merge arrival windows of each chain while its sources were recorded.
 
-        Between two arrivals may be any number of blocks; only a pause of all of the chain's sources ends a window.
-        Without times of both sides a window ends after the gap of the mapping. What an earlier commit has merged stays
-        one window.
+        There may be any number of blocks between two arrivals; only a pause of all sources of the chain ends a window.
+        Without times on both sides, a window ends after the gap of the mapping. Windows merged by earlier commits stay
+        merged.
         """
         for (chain, revision), spans in self._spans.items():
             others = {source for source, destination in self._between if destination == chain != source}
@@ -253,12 +261,12 @@ class ObservedWindows:
             self._spans[chain, revision] = np.stack([low[:, 0], high[:, 1], low[:, 2], high[:, 3]], axis=1)
 
     def _span_times(self, spans: WindowSpans) -> npt.NDArray[np.int64]:
-        """Return the first and the last time of windows, shape (n, 2): where none was seen, the first is the later."""
+        """Return first and last time of windows, shape (n, 2); reversed if unknown."""
         by_time = self._inferred is not None and self._inferred.by == "time"
         return spans[:, :2] if by_time else spans[:, 2:]
 
     def _join(self) -> None:
-        """Give the chains that messages pass between, over any number of them, the windows of all of them."""
+        """Give chains connected by messages, directly or not, the union of their windows."""
         groups = {chain: {chain} for chain, _ in self._spans}
         for one, other in sorted(self._between):
             if one in groups and other in groups and groups[one] is not groups[other]:
@@ -286,20 +294,20 @@ class ObservedWindows:
 
 
 def build_promises(mapping: MappingDocument, before: pa.Table, restarted: Iterable[str] = ()) -> pa.Table:
-    """Return the promises of lanes.
+    """Build the table of guarantees.
 
     Args:
-        mapping: Whose promises are added: its own ones, its deadline, its clocks.
-        before: The promises so far (``PROMISES_SCHEMA``).
-        restarted: Chains whose heights began anew. What was stated of others before stays.
+        mapping: Source of guarantees: its own ones, its deadline and its clocks.
+        before: Guarantees so far (``PROMISES_SCHEMA``).
+        restarted: Restarted chains; earlier ones stay.
 
     Returns:
-        The promises that others stated before, and those of the mapping (``PROMISES_SCHEMA``).
+        Guarantees of other reporters, and those of the mapping (``PROMISES_SCHEMA``).
     """
     known = before.to_pylist()
     rows = [row for row in known if row["stated_by"] != mapping.stated_by]
     of_others = {row["source"] for row in rows if row["promise"] == RESTARTED}
-    anew = {row["source"] for row in known if row["promise"] == RESTARTED}.union(restarted) - of_others
+    all_restarted = {row["source"] for row in known if row["promise"] == RESTARTED}.union(restarted) - of_others
     own: list[dict[str, Any]] = []
     for each in mapping.promises:
         number = each.number if each.seconds is None else _from_seconds(each.seconds)
@@ -311,7 +319,7 @@ def build_promises(mapping: MappingDocument, before: pa.Table, restarted: Iterab
     for chain, seconds in sorted(mapping.clocks.items()):
         source = None if chain == EVERY_CHAIN else chain
         own.append({"source": source, "promise": CLOCK_TOLERANCE, "number": _from_seconds(seconds)})
-    own += [{"source": chain, "promise": RESTARTED} for chain in sorted(anew)]
+    own += [{"source": chain, "promise": RESTARTED} for chain in sorted(all_restarted)]
     return _table([*rows, *({**row, "stated_by": mapping.stated_by} for row in own)], PROMISES_SCHEMA)
 
 
@@ -320,7 +328,7 @@ def _from_seconds(seconds: float) -> int:
 
 
 def _arrivals_of(ledger: pa.Table) -> pa.Table:
-    """Return the rows of the ledger with which a destination shows that a message arrived there."""
+    """Return the rows of the ledger that show an arrival at the destination."""
     rows = ledger.select(["event", "chain", "revision", "height", "time", "source", "destination"])
     rows = rows.unify_dictionaries().combine_chunks()
     events, chain, destination = (rows[name].combine_chunks() for name in ("event", "chain", "destination"))
@@ -331,8 +339,8 @@ def _arrivals_of(ledger: pa.Table) -> pa.Table:
     return rows.filter(pa.array(arrived & (names.codes(chain) == names.codes(destination))))
 
 
-def _between(ledger: pa.Table) -> set[tuple[str, str]]:
-    """Return the chains between which messages pass."""
+def _message_pairs(ledger: pa.Table) -> set[tuple[str, str]]:
+    """Return the pairs of chains with messages between them."""
     names = NameCodes()
     sources, destinations = names.codes(ledger["source"]), names.codes(ledger["destination"])
     both = (sources >= 0) & (destinations >= 0)
@@ -347,7 +355,7 @@ def _between(ledger: pa.Table) -> set[tuple[str, str]]:
 
 
 def infer_windows(values: npt.NDArray[np.int64], gap: int | None) -> WindowSpans:
-    """Return the windows that values show: a new one after more than ``gap`` without any, None: one of all."""
+    """Infer windows from values: a gap above ``gap`` starts a new one; None: one window."""
     codes, times = np.zeros(len(values), dtype=np.int32), np.tile(np.array(_UNSEEN)[:, None], len(values))
     return next((spans for _, spans in _spans_by(codes, values, gap, times)), _NONE)
 
@@ -355,7 +363,7 @@ def infer_windows(values: npt.NDArray[np.int64], gap: int | None) -> WindowSpans
 def _spans_by(
     codes: npt.NDArray[np.int32], values: npt.NDArray[np.int64], gap: int | None, times: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, WindowSpans]]:
-    """Yield the windows that values show for each code, with the first and last of their times."""
+    """Yield the windows of each code, with their first and last times."""
     if not len(codes):
         return
     low = int(values.min())
@@ -376,7 +384,7 @@ def _spans_by(
 
 
 def merge_windows(spans: WindowSpans, gap: int | None) -> WindowSpans:
-    """Return windows with those as one that lie no further apart than ``gap``, None: all."""
+    """Merge windows that are at most ``gap`` apart; None merges all."""
     if not len(spans):
         return spans
     ordered = spans[np.argsort(spans[:, 0], kind="stable")]

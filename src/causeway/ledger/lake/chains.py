@@ -1,15 +1,9 @@
-"""From logs of a run to headers and watermarks of a ledger: names in place of numbers, times in place of ticks.
+"""Derive the header and watermark rows of a ledger from the logs of a lake.
 
-Which headers of a lake its chains still have: those that the last ones descend from.
-
-A chain that can have forks may make several headers at a height, go back, and go on from an elder one. What it has can
-only be told from the end: from the last header to its parent, and so on. So this goes from the last height to the
-first, a range of heights at a time.
-
-Headers and watermarks of a lake that Causeway ran, as rows of a ledger.
-
-What is stated is what the chains have after the last height that is taken. A ledger to which further heights are added
-may have stated more: then rows say what a fork took back.
+Only canonical headers count: the ancestors of each chain's last header. A chain that can fork may log several headers
+at one height. So ancestry is resolved backwards, one range of heights at a time. The rows describe the chains after the
+last ingested height. When a ledger is extended, rows that a later fork reverted are written again with the status
+``REVERTED``.
 """
 
 from __future__ import annotations
@@ -30,7 +24,7 @@ from causeway.config.document import validate_document
 from causeway.core.frame import Frame
 from causeway.core.joins import encode_keys
 from causeway.core.vocabulary import COLLECTED_MESSAGES
-from causeway.core.vocabulary import REVERTED as VOCABULARY_REVERTED
+from causeway.core.vocabulary import REVERTED as REVERTED_LOG
 from causeway.ledger.encodings import text_slices
 from causeway.ledger.lake.names import RunNames, format_lane_names, repeat_name
 from causeway.ledger.schema import DECLARED, HEADER, HEADERS_SCHEMA, REPORTER_COLUMN, REVERTED, WATERMARKS_SCHEMA
@@ -60,17 +54,22 @@ __all__ = [
 ]
 
 SENT, COLLECTED, FORGOTTEN = "sent", "collected", "forgotten"
-"""Watermarks of every protocol: the index that the next message of a lane gets; up to which index its source has
-removed messages, and its destination signals about them."""
+"""Watermarks of every protocol: the next index of a lane; the index up to which its source has removed messages; and
+the index up to which its destination has removed signals."""
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
 def build_header_rows(headers: pa.Table, names: RunNames, taken_back_at: int | None = None) -> pa.Table:
-    """Return rows of the log of headers, each with its number among those of its chain and height (``row``), as rows of
-    a ledger (``HEADERS_SCHEMA``).
+    """Build ledger rows (``HEADERS_SCHEMA``) from rows of the header log.
 
-    ``taken_back_at``: the tick at which it is known that forks took these back, without time; None: they count.
+    Args:
+        headers: Log rows, with each row's number among those of its chain and height (``row``).
+        names: Names of the run's chains, and its clock.
+        taken_back_at: Tick of the report that the headers are reverted; None if they count.
+
+    Returns:
+        One row a header. Reverted headers have no time.
     """
     count = headers.num_rows
     tick = headers["tick"].to_numpy()
@@ -92,7 +91,7 @@ def build_header_rows(headers: pa.Table, names: RunNames, taken_back_at: int | N
 
 
 def hex_column(column: pa.ChunkedArray) -> pa.Array:
-    """Return bytes as hexadecimal digits, null where there are none."""
+    """Format bytes as hexadecimal digits; empty values become null."""
     whole = column.combine_chunks().cast(pa.large_binary())
     data, offsets = text_slices(whole)
     first, last = (int(offsets[0]), int(offsets[-1])) if len(whole) else (0, 0)
@@ -105,8 +104,17 @@ def hex_column(column: pa.ChunkedArray) -> pa.Array:
 
 
 def extract_watermarks(outbound: pa.Table, collected: pa.Table) -> pa.Table:
-    """Return what logs tell of watermarks, with the columns of ``marks``: ``SENT`` of the messages in lanes, and
-    ``COLLECTED``, ``FORGOTTEN`` before and after each collection, in the order in which they were made."""
+    """Extract watermarks (``MARKS_SCHEMA``) from the logs of messages and collections.
+
+    Each collection gives two rows, before and after it, in log order.
+
+    Args:
+        outbound: Messages in lanes: lane columns, ``height``, ``index`` and ``tick``.
+        collected: Collections: lane columns, ``chain``, ``what``, ``begin`` and ``end``.
+
+    Returns:
+        ``SENT`` of the messages, ``COLLECTED`` and ``FORGOTTEN`` of the collections.
+    """
     lane = {name: outbound[name].to_numpy() for name in ("source", "destination", "substream")}
     height, index = outbound["height"].to_numpy().astype(np.uint64), outbound["index"].to_numpy()
     order = stable_order(*(key.astype(np.uint64) for key in lane.values()), height, index)
@@ -124,27 +132,35 @@ def extract_watermarks(outbound: pa.Table, collected: pa.Table) -> pa.Table:
 
 
 def _collections(collected: pa.Table) -> list[pa.Table]:
-    what = collected["what"].to_numpy()
-    found = []
-    for name, chosen in ((COLLECTED, what == COLLECTED_MESSAGES), (FORGOTTEN, what != COLLECTED_MESSAGES)):
+    removals = collected["what"].to_numpy()
+    tables = []
+    for name, chosen in ((COLLECTED, removals == COLLECTED_MESSAGES), (FORGOTTEN, removals != COLLECTED_MESSAGES)):
         rows = collected.filter(pa.array(chosen))
-        twice = {
+        pairs = {
             column: rows[column].to_numpy().repeat(2)
             for column in ("chain", "source", "destination", "substream", "height", "tick")
         }
         value = np.stack((rows["begin"].to_numpy(), rows["end"].to_numpy()), axis=1).reshape(-1)
-        keys = [twice[column].astype(np.uint64) for column in ("source", "destination", "substream", "height")]
+        keys = [pairs[column].astype(np.uint64) for column in ("source", "destination", "substream", "height")]
         order = stable_order(*keys)
         position = np.empty(len(value), dtype=np.uint64)
         position[order] = group_rows(*(key[order] for key in keys)).ranks().astype(np.uint64)
-        twice["height"] = twice["height"].astype(np.uint64)
-        found.append(number_watermarks(name, **twice, value=value, position=position))
-    return found
+        pairs["height"] = pairs["height"].astype(np.uint64)
+        tables.append(number_watermarks(name, **pairs, value=value, position=position))
+    return tables
 
 
 def number_watermarks(name: str, **columns: npt.NDArray[Any]) -> pa.Table:
-    """Return numbers of watermarks of one name: ``chain``, ``source``, ``destination``, ``substream``, ``height``,
-    ``tick``, ``value`` and perhaps ``position``."""
+    """Build a table of numbered watermarks (``MARKS_SCHEMA``) of one name.
+
+    Args:
+        name: Name of the watermark.
+        columns: ``chain``, ``source``, ``destination``, ``substream``, ``height``, ``tick``, ``value`` and, optionally,
+            ``position``.
+
+    Returns:
+        One row a value.
+    """
     count = len(columns["value"])
     content: dict[str, Any] = {column: pa.array(np.ascontiguousarray(values)) for column, values in columns.items()}
     content.setdefault("position", pa.nulls(count, pa.uint64()))
@@ -159,12 +175,20 @@ MARKS_SCHEMA = pa.schema(
         pa.field("name", pa.dictionary(pa.int32(), pa.string())),
     ]
 )
-"""Watermarks with numbers in place of names."""
+"""Watermarks whose chains and lanes are numbers instead of names."""
 
 
 def build_watermark_rows(found: pa.Table, names: RunNames, taken_back_at: int | None = None) -> pa.Table:
-    """Return watermarks (``MARKS_SCHEMA``) as rows of a ledger (``WATERMARKS_SCHEMA``); otherwise as
-    ``header_rows``."""
+    """Build ledger rows (``WATERMARKS_SCHEMA``) from numbered watermarks.
+
+    Args:
+        found: Watermarks (``MARKS_SCHEMA``).
+        names: Names of the run's chains and lanes, and its clock.
+        taken_back_at: Tick of the report that the watermarks are reverted; None if they count.
+
+    Returns:
+        One row a watermark. Reverted watermarks have no time.
+    """
     count = found.num_rows
     source, destination = found["source"].to_numpy(), found["destination"].to_numpy()
     substream: U64 = found["substream"].to_numpy()
@@ -194,11 +218,11 @@ def _table(columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.Tabl
 Bools = npt.NDArray[np.bool_]
 
 COLUMNS = ("height", "tick", "chain", "number", "hash", "parent", "root")
-"""What is read of the log of headers."""
+"""Columns of the header log that ancestry needs."""
 
 
 def sort_headers_by_chain(headers: pa.Table) -> pa.Table:
-    """Return rows of the log of headers by chain and height, else as they stand, in one piece a column."""
+    """Sort header log rows by chain and height, stably, in one chunk a column."""
     headers = headers.combine_chunks()
     order = stable_order(headers["chain"].to_numpy(), headers["height"].to_numpy().astype(np.uint64))
     return headers if bool((order[1:] > order[:-1]).all()) else headers.take(pa.array(order)).combine_chunks()
@@ -206,13 +230,16 @@ def sort_headers_by_chain(headers: pa.Table) -> pa.Table:
 
 @dataclass
 class HeaderAncestry:
-    """What was found by now.
+    """State of a backward search for the canonical headers of each chain.
 
-    ``since``: by chain the height of its last header that may count; other chains are left alone. ``back``: what forks
-    took back by then. ``wanted``: by chain, the hashes of the headers that its lowest ones name as their parents: one,
-    or several as long as a fork is not settled. ``top``: by chain, the number of the highest header that it has.
-    ``lowest``: the height of the lowest. ``skipped``: chains of which there are lower ones that it does not have.
-    ``nameless``: chains whose headers have no hashes, so that there are no forks.
+    Attributes:
+        since: Height of the last header that may count, by chain. Other chains are ignored.
+        back: Ranges that forks reverted.
+        wanted: Parent hashes of each chain's lowest headers: several while a fork is unresolved.
+        top: Number of the highest canonical header, by chain.
+        lowest: Height of the lowest canonical header, by chain.
+        skipped: Chains with lower headers that are not canonical.
+        nameless: Chains whose headers have no hashes, and so no forks.
     """
 
     since: Mapping[int, int]
@@ -224,57 +251,63 @@ class HeaderAncestry:
     nameless: set[int] = field(default_factory=set)
 
     def take(self, headers: pa.Table) -> Bools:
-        """Return which headers their chains have. ``headers``: ``by_chain``, all of them below those before."""
+        """Return a mask of the canonical headers.
+
+        Args:
+            headers: Rows of ``sort_headers_by_chain``, all below those of earlier calls.
+        """
         found = np.zeros(headers.num_rows, dtype=bool)
         chain = headers["chain"].to_numpy()
         groups = group_rows(chain)
         rows = _Rows(headers)
-        gone = np.zeros(0, dtype=bool) if self.back is None else self.back.hits(headers, "chain")
+        reverted = np.zeros(0, dtype=bool) if self.back is None else self.back.hits(headers, "chain")
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
             own = int(chain[start])
             if own in self.since:
-                self._take_chain(own, rows, range(start, start + count), gone, found)
+                self._take_chain(own, rows, range(start, start + count), reverted, found)
         return found
 
     def agrees(self, other: HeaderAncestry) -> bool:
-        """Return whether from here on both find the same."""
+        """Return True if both searches give the same result from here on."""
         return self.wanted == other.wanted and self.nameless == other.nameless
 
     def broken(self) -> dict[int, int]:
-        """Return, when all headers were taken, the chains whose lowest header names a parent that there is not, and the
-        height below which others of theirs are."""
+        """Return chains with a missing parent, and the last height of a new search for each.
+
+        Call it after the last range of headers.
+        """
         return {chain: self.lowest.get(chain, self.since[chain]) - 1 for chain in sorted(self.skipped)}
 
-    def _take_chain(self, chain: int, rows: _Rows, places: range, gone: Bools, found: Bools) -> None:
-        at = places.stop - 1
+    def _take_chain(self, chain: int, rows: _Rows, segment: range, reverted: Bools, found: Bools) -> None:
+        at = segment.stop - 1
         if chain in self.nameless:
-            at = self._all(chain, rows, places, at, found)
+            at = self._all(chain, rows, segment, at, found)
         elif chain not in self.wanted:
-            while at >= places.start and (rows.height[at] > self.since[chain] or (len(gone) and gone[at])):
+            while at >= segment.start and (rows.height[at] > self.since[chain] or (len(reverted) and reverted[at])):
                 at -= 1
-            if at >= places.start:
-                at = self._tips(chain, rows, places, at, found)
-        while at >= places.start and chain in self.wanted:
+            if at >= segment.start:
+                at = self._tips(chain, rows, segment, at, found)
+        while at >= segment.start and chain in self.wanted:
             if len(self.wanted[chain]) == 1:
-                at = self._follow(chain, rows, places, at, found)
+                at = self._follow(chain, rows, segment, at, found)
             else:
                 self._step(chain, rows, at)
                 at -= 1
 
-    def _tips(self, chain: int, rows: _Rows, places: range, at: int, found: Bools) -> int:
-        """Begin with the headers at the height of the one at ``at``; return where to go on."""
+    def _tips(self, chain: int, rows: _Rows, segment: range, at: int, found: Bools) -> int:
+        """Start from the headers at the height of row ``at``; return the next row to visit."""
         if not rows.hash(at):
             self.nameless.add(chain)
-            return self._all(chain, rows, places, at, found)
+            return self._all(chain, rows, segment, at, found)
         first = at
-        while first > places.start and rows.height[first - 1] == rows.height[at]:
+        while first > segment.start and rows.height[first - 1] == rows.height[at]:
             first -= 1
         parents = {rows.parent(row) for row in range(first, at + 1)}
         self.wanted[chain] = {rows.hash(row) for row in range(first, at + 1)} - parents
         return at
 
     def _step(self, chain: int, rows: _Rows, at: int) -> None:
-        """Look at one header while several are wanted: what descends from them is not settled."""
+        """Visit one header while a fork is unresolved."""
         own = rows.hash(at)
         if own not in self.wanted[chain]:
             self.skipped.add(chain)
@@ -282,20 +315,20 @@ class HeaderAncestry:
         self.wanted[chain] = (self.wanted[chain] - {own}) | {rows.parent(at)}
         self.lowest[chain] = int(rows.height[at])
 
-    def _all(self, chain: int, rows: _Rows, places: range, at: int, found: Bools) -> int:
-        found[places.start : at + 1] = True
+    def _all(self, chain: int, rows: _Rows, segment: range, at: int, found: Bools) -> int:
+        found[segment.start : at + 1] = True
         self.top.setdefault(chain, int(rows.number[at]))
-        return places.start - 1
+        return segment.start - 1
 
-    def _follow(self, chain: int, rows: _Rows, places: range, at: int, found: Bools) -> int:
-        """Find the one header that is wanted, and those below it that follow each other; return where to go on."""
+    def _follow(self, chain: int, rows: _Rows, segment: range, at: int, found: Bools) -> int:
+        """Find the wanted header and its linked ancestors; return the next row to visit."""
         (wanted,) = self.wanted[chain]
-        row = at if rows.hash(at) == wanted else rows.last(wanted, places, at)
+        row = at if rows.hash(at) == wanted else rows.last(wanted, segment, at)
         if row < at:
             self.skipped.add(chain)
-        if row < places.start:
+        if row < segment.start:
             return row
-        first = max(rows.run(row), places.start)
+        first = max(rows.run(row), segment.start)
         found[first : row + 1] = True
         self.top.setdefault(chain, int(rows.number[row]))
         self.lowest[chain] = int(rows.height[first])
@@ -326,16 +359,16 @@ class _Rows:
         return found
 
     def run(self, row: int) -> int:
-        """Return the first of the rows up to this one each of which is the parent of the next."""
+        """Return the first row of the parent-linked run that ends at this row."""
         return int(self._begins[np.searchsorted(self._begins, row, side="right") - 1])
 
-    def last(self, wanted: bytes, places: range, at: int) -> int:
-        """Return the last row up to ``at`` that has a hash, the one before ``places`` if none has."""
-        if places.start not in self._known:
-            hashes = self._hash[places.start : places.stop].to_pylist()
-            self._known[places.start] = {own: place for place, own in enumerate(hashes, start=places.start)}
-        row = self._known[places.start].get(wanted, places.start - 1)
-        return row if row <= at else places.start - 1
+    def last(self, wanted: bytes, segment: range, at: int) -> int:
+        """Return the last row up to ``at`` with this hash, or ``segment.start - 1``."""
+        if segment.start not in self._known:
+            hashes = self._hash[segment.start : segment.stop].to_pylist()
+            self._known[segment.start] = {own: place for place, own in enumerate(hashes, start=segment.start)}
+        row = self._known[segment.start].get(wanted, segment.start - 1)
+        return row if row <= at else segment.start - 1
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -343,26 +376,32 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 RANGE_ROWS = 1 << 18
-"""Log rows that are read at a time, about."""
+"""Approximate number of log rows read at a time."""
 
 SMALL_RANGE_ROWS = 1 << 10
-"""Headers that are read first of heights that were taken before; then twice as many, and so on."""
+"""Headers read first below an already ingested height; the number doubles with each step."""
 
 MAX_BREAKS = 16
-"""So many headers of a chain may name a parent that there is not: what is below one of them is a chain of its own."""
+"""Maximum number of missing parents of a chain before the search for earlier headers stops."""
 
 MAX_CHANGES = 1 << 20
-"""So many headers that were stated before may change at once."""
+"""Maximum number of already ingested headers that one extension may change."""
 
 EVERY_COMMIT, EVERY = 64, 32
-"""State tables are read at the first so many commits, and then at every so many."""
+"""State tables are read at each of the first 64 commits, then at every 32nd."""
 
 LANE_COLUMNS = ("source", "destination", "substream", "height", "tick")
 
 
 @dataclass
 class ChainDerivation:
-    """Derives what the chains of a lake state. ``top``: after ``headers``, the number of the last header of chains."""
+    """Derives header and watermark rows from the logs of a lake.
+
+    Attributes:
+        logs: Log reader of the lake.
+        names: Names of the run.
+        top: Number of the last header of each chain, after ``headers``.
+    """
 
     logs: LogReader
     names: RunNames
@@ -370,13 +409,17 @@ class ChainDerivation:
     _promising: dict[tuple[str, int, bool], bool] = field(default_factory=dict)
 
     def headers(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Yield the headers that chains have after the height ``end`` - 1 (``HEADERS_SCHEMA``), of those that they made
-        at heights from ``first`` on, and before what has changed of them since.
+        """Yield new canonical headers, preceded by changes of earlier ones (``HEADERS_SCHEMA``).
 
-        Raises ``LakeDamaged``.
+        Args:
+            first: First height to ingest.
+            end: Height after the last one.
+
+        Raises:
+            LakeDamaged: A log cannot be read.
         """
-        now = HeaderAncestry(dict.fromkeys(range(len(self.names.chains)), end - 1), self._back(end))
-        yield from self._stated(now, first, end)
+        now = HeaderAncestry(dict.fromkeys(range(len(self.names.chains)), end - 1), self._reverted(end))
+        yield from self._canonical_headers(now, first, end)
         broken = now.broken()
         if first:
             changes, broken = self._changes(now, first, end)
@@ -385,37 +428,46 @@ class ChainDerivation:
             if not broken:
                 break
             below = HeaderAncestry(broken, now.back)
-            yield from self._stated(below, first, max(broken.values()) + 1)
+            yield from self._canonical_headers(below, first, max(broken.values()) + 1)
             broken = below.broken()
         self.top |= {self.names.chains[chain]: number for chain, number in now.top.items()}
 
     def watermarks(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Yield the watermarks that chains have after the height ``end`` - 1 (``WATERMARKS_SCHEMA``), of the heights
-        from ``first`` on, and which earlier ones forks have taken back since.
+        """Yield new watermarks, and earlier ones that forks reverted since (``WATERMARKS_SCHEMA``).
 
-        Raises ``LakeDamaged``.
+        Args:
+            first: First height to ingest.
+            end: Height after the last one.
+
+        Raises:
+            LakeDamaged: A log cannot be read.
         """
-        back = self._back(end)
+        back = self._reverted(end)
         for heights in self.logs.ranges(first, end, RANGE_ROWS, ("outbound", "collected")):
             found = self._marks(heights)
             yield build_watermark_rows(
                 found if back is None else found.filter(pa.array(~_hits(back, found))), self.names
             )
-        before = self._back(first) if first else None
+        before = self._reverted(first) if first else None
         if back is None or not first:
             return
-        # Forks that came since took back heights from this one on.
-        rows = self.logs.read(VOCABULARY_REVERTED, range(first, end), ("first",))
+        # Later forks may have reverted heights from this one on.
+        rows = self.logs.read(REVERTED_LOG, range(first, end), ("first",))
         low = min(rows["first"].to_pylist(), default=first)
         for heights in self.logs.ranges(low, first, RANGE_ROWS, ("outbound", "collected")):
             found = self._marks(heights)
-            gone = _hits(back, found) & ~_hits(before, found)
-            if gone.any():
-                yield build_watermark_rows(found.filter(pa.array(gone)), self.names, self.logs.tick(end - 1))
+            reverted = _hits(back, found) & ~_hits(before, found)
+            if reverted.any():
+                yield build_watermark_rows(found.filter(pa.array(reverted)), self.names, self.logs.tick(end - 1))
 
     def windows(self, stated: pa.Table) -> list[dict[str, Any]]:
-        """Return, after ``headers``, the windows of the headers of all chains, for the table of windows; ``stated``:
-        the one before."""
+        """Return rows of the table of windows for the headers of all chains.
+
+        Call it after ``headers``.
+
+        Args:
+            stated: The table of windows before the extension.
+        """
         top = {
             row["chain"]: row["last_height"]
             for row in stated.to_pylist()
@@ -426,54 +478,56 @@ class ChainDerivation:
 
     # ---- headers
 
-    def _stated(self, descent: HeaderAncestry, first: int, end: int) -> Iterator[pa.Table]:
-        """Yield the headers of the heights from ``first`` to ``end`` - 1 that a descent finds."""
+    def _canonical_headers(self, ancestry: HeaderAncestry, first: int, end: int) -> Iterator[pa.Table]:
+        """Yield the rows of canonical headers from height ``first`` to ``end`` - 1."""
         for heights in self._down(end, first, RANGE_ROWS):
             rows = self._headers(heights)
-            found = descent.take(rows)
+            found = ancestry.take(rows)
             if found.any():
                 yield build_header_rows(rows.filter(pa.array(found)), self.names)
 
     def _changes(self, now: HeaderAncestry, first: int, end: int) -> tuple[list[pa.Table], dict[int, int]]:
-        """Return what is to be stated of headers below ``first``, and of chains that are not what they were, without a
-        fork, the height below which their new headers are a chain of its own."""
-        before = HeaderAncestry(dict.fromkeys(now.since, first - 1), self._back(first))
+        """Return changed headers below ``first``, and chains replaced without a fork.
+
+        The second result has the last height of a new search for each such chain.
+        """
+        before = HeaderAncestry(dict.fromkeys(now.since, first - 1), self._reverted(first))
         tick, stop, size, count = self.logs.tick(end - 1), first, SMALL_RANGE_ROWS, 0
         changes: list[tuple[pa.Table, Bools, bool]] = []
         while stop > 0 and count < MAX_CHANGES:
             heights = next(self._down(stop, 0, size))
             rows = self._headers(heights)
             has, had = now.take(rows), before.take(rows)
-            for which, back in ((had & ~has, True), (has & ~had, False)):
-                if which.any():
-                    changes.append((rows, which, back))
-                    count += int(which.sum())
+            for mask, back in ((had & ~has, True), (has & ~had, False)):
+                if mask.any():
+                    changes.append((rows, mask, back))
+                    count += int(mask.sum())
             if now.agrees(before):
                 break
             stop, size = heights.start, min(2 * size, RANGE_ROWS)
         lost = {chain for chain in now.since if now.wanted.get(chain) != before.wanted.get(chain)}
         tables = []
-        for rows, which, back in changes:
-            chosen = which & ~np.isin(rows["chain"].to_numpy(), list(lost))
+        for rows, mask, back in changes:
+            chosen = mask & ~np.isin(rows["chain"].to_numpy(), list(lost))
             tables.append(build_header_rows(rows.filter(pa.array(chosen)), self.names, tick if back else None))
         broken = {chain: now.lowest[chain] - 1 for chain in lost if now.lowest.get(chain, 0) > first}
         return tables, broken
 
     def _headers(self, heights: range) -> pa.Table:
-        """Return the log of headers ``by_chain``, each with its place among those of its chain and height."""
+        """Read the header log by chain, with the rank of each row in its chain and height."""
         rows = sort_headers_by_chain(self.logs.read("headers", heights, COLUMNS))
         groups = group_rows(rows["chain"].to_numpy(), rows["height"].to_numpy())
         return rows.append_column("row", pa.array((groups.ranks() + 1).astype(np.uint64)))
 
     def _down(self, end: int, first: int, rows: int) -> Iterator[range]:
-        """Yield the heights from ``first`` to ``end`` - 1 in ranges, from the last to the first."""
+        """Yield the heights from ``end`` - 1 down to ``first`` in ranges."""
         for heights in self.logs.ranges_back(end, rows, ["headers"]):
             yield range(max(heights.start, first), heights.stop)
             if heights.start <= first:
                 return
 
-    def _back(self, end: int) -> RevertedRanges | None:
-        """Return what forks took back at the heights below ``end``."""
+    def _reverted(self, end: int) -> RevertedRanges | None:
+        """Return the ranges that forks reverted below height ``end``."""
         lake = self.logs.lake
         return find_reverted(lake, lake.manifest(end - 1), end - 1)
 
@@ -483,14 +537,17 @@ class ChainDerivation:
         """Return the watermarks of a range of heights (``MARKS_SCHEMA``)."""
         outbound = self.logs.read("outbound", heights, (*LANE_COLUMNS, "index"))
         collected = self.logs.read("collected", heights, (*LANE_COLUMNS, "chain", "what", "begin", "end"))
-        # The index of an IBC receipt is that of its packet, and receipts are written in any order.
-        outbound, collected = self._of_lanes(outbound, "numbered"), self._of_lanes(collected, "ordered_receives")
+        # An IBC receipt has the index of its packet, and receipts are written in any order.
+        outbound, collected = (
+            self._filter_lanes(outbound, "numbered"),
+            self._filter_lanes(collected, "ordered_receives"),
+        )
         return pa.concat_tables(
-            [extract_watermarks(outbound, collected), *self._of_states(heights)]
+            [extract_watermarks(outbound, collected), *self._state_watermarks(heights)]
         ).unify_dictionaries()
 
-    def _of_lanes(self, rows: pa.Table, promise: str) -> pa.Table:
-        """Return the rows of lanes that have a promise."""
+    def _filter_lanes(self, rows: pa.Table, promise: str) -> pa.Table:
+        """Return the rows of lanes with a guarantee."""
         own = rows["source"].to_numpy() == rows["destination"].to_numpy()
         lanes = np.stack((rows["substream"].to_numpy(), own.astype(np.uint64)), axis=1)
         distinct, at = np.unique(lanes, axis=0, return_inverse=True)
@@ -507,26 +564,25 @@ class ChainDerivation:
             )
         return self._promising[key]
 
-    def _of_states(self, heights: range) -> Iterator[pa.Table]:
-        """Yield the watermarks in state tables at the ends of commits, where they are not those of the commit before
-        that was looked at."""
+    def _state_watermarks(self, heights: range) -> Iterator[pa.Table]:
+        """Yield the watermarks in state tables at the ends of commits, unless unchanged."""
         for commit in self.logs.lake.commits(heights):
             manifest = commit.at(commit.last)
-            if manifest.last not in heights or not _looked_at(manifest.number):
+            if manifest.last not in heights or not _is_sampled(manifest.number):
                 continue
-            earlier = self._looked_at_before(manifest.number)
+            earlier = self._previous_sample(manifest.number)
             for declared in self._declared:
-                now = self._of_state(manifest, declared)
+                now = self._table_watermarks(manifest, declared)
                 if earlier is not None:
-                    now = _without(now, self._of_state(earlier, declared))
+                    now = _without(now, self._table_watermarks(earlier, declared))
                 if now.num_rows:
                     yield now
 
-    def _looked_at_before(self, number: int) -> Manifest | None:
-        before = next((each for each in range(number - 1, -1, -1) if _looked_at(each)), None)
+    def _previous_sample(self, number: int) -> Manifest | None:
+        before = next((each for each in range(number - 1, -1, -1) if _is_sampled(each)), None)
         return None if before is None else self.logs.lake.numbered(before)
 
-    def _of_state(self, manifest: Manifest, declared: StateWatermark) -> pa.Table:
+    def _table_watermarks(self, manifest: Manifest, declared: StateWatermark) -> pa.Table:
         lake, at = self.logs.lake, declared
         if lake.freed(manifest.last) is not None:
             return MARKS_SCHEMA.empty_table()
@@ -545,14 +601,18 @@ class ChainDerivation:
 
     @cached_property
     def _declared(self) -> Sequence[StateWatermark]:
-        """Return the numbers in state tables of this lake that never fall."""
+        """Monotonic counters in the state tables of this lake."""
         about = self.logs.lake.about()
         tables = {table["name"] for table in about["tables"]["state"]}
         return [each for each in find_protocol(about["protocol"]).load_semantics().watermarks if each.table in tables]
 
 
 def protocol_options(lake: Lake, about: Mapping[str, Any]) -> Any:
-    """Return the options of a lake's protocol, as the protocol declares them. Raises ``LakeDamaged``."""
+    """Return the protocol options of a lake.
+
+    Raises:
+        LakeDamaged: The stored options are invalid.
+    """
     model = find_protocol(about["protocol"]).load_options()
     try:
         return validate_document(
@@ -563,14 +623,23 @@ def protocol_options(lake: Lake, about: Mapping[str, Any]) -> Any:
 
 
 def protocol_lanes(lake: Lake, names: RunNames, substreams: Iterable[tuple[int, bool]]) -> Lanes[Any]:
-    """Return the lanes of a lake's network that use some substreams, as its protocol says what they promise."""
+    """Return the lanes of a lake's network that use given substreams.
+
+    Args:
+        lake: The lake.
+        names: Names of its run.
+        substreams: Pairs of substream and "source equals destination".
+
+    Returns:
+        The lanes, as input of the protocol's guarantees.
+    """
     about = lake.about()
     options = protocol_options(lake, about)
     roles = {item["name"]: item["role"] for item in about["chains"] if item.get("role")}
     return Lanes(options, names.chains, roles, names.tick_micros, tuple(sorted(substreams)))
 
 
-def _looked_at(number: int) -> bool:
+def _is_sampled(number: int) -> bool:
     return number < EVERY_COMMIT or number % EVERY == 0
 
 
@@ -581,7 +650,7 @@ def _hits(back: RevertedRanges | None, found: pa.Table) -> Bools:
 
 
 def _without(now: pa.Table, before: pa.Table) -> pa.Table:
-    """Return the watermarks of one name that are not the same in a table before."""
+    """Return the watermarks of one name that differ from those of an earlier table."""
     keys = ("chain", "source", "destination", "substream", "value")
     frames = [Frame({key: table[key].to_numpy() for key in keys}, table.num_rows) for table in (now, before)]
     own, known = encode_keys(keys, *frames)

@@ -1,7 +1,7 @@
-"""The ledger of a lake that Causeway ran, derived from its logs without Spark, a range of heights at a time.
+"""Derive the ledger of a lake from its logs without Spark, one range of heights at a time.
 
-What is in memory is a range of log rows, and the messages that later rows may speak of; a message of which a row speaks
-and that is not there any more is looked for in the ranges before.
+Memory is bounded by a range of log rows, and recent messages that later rows may reference. Older referenced messages
+are searched in the ranges before.
 """
 
 from __future__ import annotations
@@ -48,27 +48,33 @@ from causeway.storage.log_reader import LogReader
 from causeway.storage.table_schemas import stamped_schema, type_name
 
 RANGE_ROWS = 1 << 18
-"""Log rows that are derived at a time, about; a height is never cut."""
+"""Approximate number of log rows derived at a time; a height is never split."""
 
 MAX_PENDING = 1 << 20
-"""Messages that are held for rows of later heights."""
+"""Maximum number of messages in memory for rows of later heights."""
 
 MIN_RANGE_ROWS = 16
-"""Messages of earlier heights are first looked for in so many times fewer rows, and then in twice as many each time."""
+"""Divisor of the first range in a search for earlier messages; each further range doubles."""
 
 READ_TABLES = ("outbound", "events", "collected")
 _LOGS = {
     name: stamped_schema(schema)
     for name, schema in {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}.items()
 }
-"""The log tables that every protocol has, with the columns that are read."""
+"""Log tables of every protocol, with the required columns."""
 
 DeriveProgress = Callable[[int, int], None]
-"""Told how many heights are done, and of how many."""
+"""Callback with the number of derived heights, and their total."""
 
 
 class DerivedRows(NamedTuple):
-    """What a range of heights gives: ``rows`` of the ledger, and movements of ``value``."""
+    """Rows of a range of heights.
+
+    Attributes:
+        heights: The range.
+        rows: Rows of ``ledger``.
+        value: Movements of value.
+    """
 
     heights: range
     rows: pa.Table
@@ -76,7 +82,7 @@ class DerivedRows(NamedTuple):
 
 
 class _Fork(NamedTuple):
-    """A fork of a chain, at a height and tick, that took back its heights in ``spans`` (begin, end)."""
+    """A fork of a chain at a height and tick; ``spans``: reverted heights (begin, end)."""
 
     chain: int
     spans: tuple[tuple[int, int], ...]
@@ -84,11 +90,11 @@ class _Fork(NamedTuple):
     tick: int
 
     def before(self, height: int) -> range:
-        """Return the heights below one among which are those that it took back."""
+        """Return a range of heights below ``height`` that has its reverted ones."""
         return range(min(start for start, _ in self.spans), min(height, max(stop for _, stop in self.spans)))
 
     def hits(self, chains: np.ndarray, heights: np.ndarray) -> np.ndarray:
-        """Return which log rows it took back, by the chain and height of each."""
+        """Return a mask of reverted log rows, by chain and height."""
         hit = np.zeros(len(heights), dtype=bool)
         for start, stop in self.spans:
             hit |= (heights >= np.uint64(start)) & (heights < np.uint64(stop))
@@ -98,8 +104,17 @@ class _Fork(NamedTuple):
 
 @dataclass
 class LedgerDerivation:
-    """Derives the ledger of a lake: ``rows`` range by range; then ``waiting``, what waits for a lane at the end.
-    ``substreams``: those that messages used, and whether of a chain to itself."""
+    """Derives the ledger of a lake.
+
+    ``rows`` gives the rows by range; then ``waiting`` gives the messages without a lane at the end.
+
+    Attributes:
+        lake: The lake.
+        range_rows: Approximate number of log rows a range.
+        most_held: Maximum number of messages in memory.
+        substreams: Used substreams, with a flag for lanes from a chain to itself.
+        logs: Log reader of the lake.
+    """
 
     lake: Lake
     range_rows: int = RANGE_ROWS
@@ -117,104 +132,128 @@ class LedgerDerivation:
         self._require_logs()
         self.names = read_run_names(self.lake)
         self._own = np.array([not item.get("external") for item in about["chains"]], dtype=bool)
-        self._abroad = _programs_abroad(self.lake)
+        self._remote_programs = _find_remote_programs(self.lake)
         info = find_protocol(about["protocol"]).load_semantics()
-        self._telling = EventDerivation(self._heights_of, self._own, info.expired, info.pairing, info.collects_answered)
+        self._events = EventDerivation(self._heights_of, self._own, info.expired, info.pairing, info.collects_answered)
         self._until = 0
         self._waiting: Frame | None = None
 
     def _require_logs(self) -> None:
-        """Raise ``LakeDamaged`` unless the logs have the tables and columns that those of every protocol have."""
+        """Raise ``LakeDamaged`` unless the logs have the required tables and columns."""
         for table, schema in _LOGS.items():
             found = self.logs.schemas.get(table, pa.schema([]))
             for each in schema:
                 place = found.get_field_index(each.name)
                 if place < 0 or type_name(found.field(place).type) != type_name(each.type):
-                    what = f"{table} has no column {each.name} of type {type_name(each.type)}"
-                    raise self.lake.damaged(LAKE_FILE, f"is not what was written: {what}")
+                    text = f"{table} has no column {each.name} of type {type_name(each.type)}"
+                    raise self.lake.damaged(LAKE_FILE, f"is not what was written: {text}")
 
     def rows(self, first: int, end: int, waiting: Frame | None = None) -> Iterator[DerivedRows]:
-        """Yield the rows of the heights from ``first`` to ``end`` - 1. ``waiting``: drafts of what waited before.
+        """Yield the rows of a range of heights.
 
-        Raises ``LakeError``, ``LakeDamaged``.
+        Args:
+            first: First height.
+            end: Height after the last one.
+            waiting: Drafts of messages that waited for a lane before.
+
+        Raises:
+            LakeError: The lake is unreadable.
+            LakeDamaged: A log is damaged.
         """
-        held: Frame | None = None
+        recent: Frame | None = None
         self._waiting = waiting
-        undone = self._undone(first)
+        undone = self._abandoned(first)
         for heights in self.logs.ranges(first, end, self.range_rows, READ_TABLES):
             self._until = heights.stop - 1
             logs = self._read(heights)
-            told, held = self._told(logs, heights.start, held)
-            drafts = [told.rows]
-            self._waiting = _not_of(concat([self.waiting(), told.queued]), told.gone)
+            derived, recent = self._derive_events(logs, heights.start, recent)
+            drafts = [derived.rows]
+            self._waiting = _exclude_calls(concat([self.waiting(), derived.queued]), derived.gone)
             forks = list(self._forks(heights, undone))
-            taken_back = [rows for fork in forks for rows in self._taken_back(fork, heights, drafts)]
-            rows = assign_positions(concat([*drafts, *taken_back]))
-            self._seen(rows.filter(rows["index"] != np.uint64(NO_PLACE)))
+            reverts = [rows for fork in forks for rows in self._reverts(fork, heights, drafts)]
+            rows = assign_positions(concat([*drafts, *reverts]))
+            self._add_substreams(rows.filter(rows["index"] != np.uint64(NO_PLACE)))
             yield DerivedRows(heights, self.drafts_to_rows(rows), self._value(heights, forks))
 
     def waiting(self) -> Frame:
-        """Return drafts of the sendings of messages that wait for a lane after the last range."""
+        """Return drafts of sendings that wait for a lane after the last range."""
         return empty_drafts() if self._waiting is None else self._waiting
 
     def pending_drafts(self, first: int, end: int) -> Frame:
-        """Return drafts of the sendings of messages that were sent at the heights from ``first`` to ``end`` - 1 and
-        wait for a lane after them, as ``rows`` finds them on the way. Raises as ``rows``."""
+        """Return drafts of messages sent in a range of heights that wait for a lane after it.
+
+        Args:
+            first: First height.
+            end: Height after the last one.
+
+        Raises:
+            LakeError: The lake is unreadable.
+            LakeDamaged: A log is damaged.
+        """
         waiting = empty_drafts()
         for heights in self.logs.ranges(first, end, self.range_rows, READ_TABLES[:2]):
             logs = read_run_logs(self._empty("outbound"), self.logs.read("events", heights), self._empty("collected"))
             messages, events = extract_messages(logs), logs.events
             queued = messages.filter((messages["form"] == MessageForm.QUEUED) & (messages["ended"] == 0))
-            moved = from_table(self.logs.read("outbound", heights, (*CALL, "tick", "sent_tick")))
-            moved = moved.filter(moved["sent_tick"] < moved["tick"].astype(np.uint64))
-            over = events.filter(is_call_reference(events) & ending_rows(events))
-            gone = concat([moved.select(CALL), over.select(CALL)])
-            waiting = _not_of(concat([waiting, draft_queued_sends(queued)]), gone)
+            placed = from_table(self.logs.read("outbound", heights, (*CALL, "tick", "sent_tick")))
+            placed = placed.filter(placed["sent_tick"] < placed["tick"].astype(np.uint64))
+            ended = events.filter(is_call_reference(events) & ending_rows(events))
+            finished = concat([placed.select(CALL), ended.select(CALL)])
+            waiting = _exclude_calls(concat([waiting, draft_queued_sends(queued)]), finished)
         return waiting
 
     def movements(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Yield the movements of value of the heights from ``first`` to ``end`` - 1. Raises as ``rows``."""
-        undone = self._undone(first)
+        """Yield the movements of value of a range of heights.
+
+        Args:
+            first: First height.
+            end: Height after the last one.
+
+        Raises:
+            LakeError: The lake is unreadable.
+            LakeDamaged: A log is damaged.
+        """
+        undone = self._abandoned(first)
         for heights in self.logs.ranges(first, end, self.range_rows, [VALUE_LOG]):
             yield self._value(heights, list(self._forks(heights, undone)))
 
     def add_used_lanes(self, first: int, end: int) -> None:
-        """Add what messages used at the heights from ``first`` to ``end`` - 1 to ``substreams``, as ``rows`` does."""
+        """Add the used lanes of a range of heights to ``substreams``."""
         lane = LANE_COLUMNS[:3]
         for heights in self.logs.ranges(first, end, self.range_rows, READ_TABLES[:2]):
             outbound = from_table(self.logs.read("outbound", heights, lane))
             events = from_table(self.logs.read("events", heights, (*lane, "kind", "via", "events")))
-            self._seen(concat([outbound, events.filter(is_lane_reference(events)).select(lane)]))
+            self._add_substreams(concat([outbound, events.filter(is_lane_reference(events)).select(lane)]))
 
     def local_chains(self) -> list[str]:
         """Return the names of the chains that the lake runs."""
         return [name for name, own in zip(self.names.chains, self._own.tolist(), strict=True) if own]
 
     def drafts_to_rows(self, drafts: Frame) -> pa.Table:
-        """Return drafts as rows of the ledger."""
-        return ledger_rows(drafts, self.names, self._telling.reasons)
+        """Convert drafts to ledger rows."""
+        return ledger_rows(drafts, self.names, self._events.reasons)
 
     # ---- ranges
 
     def _read(self, heights: range) -> RunLogs:
         return read_run_logs(*(self.logs.read(table, heights) for table in READ_TABLES))
 
-    def _told(self, logs: RunLogs, first: int, held: Frame | None) -> tuple[RangeEvents, Frame]:
-        """Return what log rows from the height ``first`` on tell, and the messages to hold for those after them."""
+    def _derive_events(self, logs: RunLogs, first: int, recent: Frame | None) -> tuple[RangeEvents, Frame]:
+        """Derive log rows from height ``first`` on; return events and messages for later rows."""
         new = extract_messages(logs)
-        wanted = find_referenced_messages(logs, self._own, self._telling.further(logs, new))
-        messages = RunMessageIndex.of(new) if held is None else RunMessageIndex.of(held, new)
-        found = self._sought(messages.missing(wanted), first)
+        wanted = find_referenced_messages(logs, self._own, self._events.further(logs, new))
+        messages = RunMessageIndex.of(new) if recent is None else RunMessageIndex.of(recent, new)
+        found = self._find_earlier(messages.missing(wanted), first)
         if len(found):
             messages = RunMessageIndex.of(found, messages.rows)
-        told = self._telling.told(logs, new, messages)
+        derived = self._events.derive(logs, new, messages)
         count = len(messages)
-        return told, messages.rows.slice(max(0, count - self.most_held), count)
+        return derived, messages.rows.slice(max(0, count - self.most_held), count)
 
-    def _sought(self, wanted: MessageReferences, first: int) -> Frame:
-        """Return the messages of heights before ``first`` that rows speak of."""
-        abroad = np.isin(wanted.calls["sender"], self._abroad)
-        wanted = MessageReferences(wanted.lanes, wanted.calls.filter(~abroad))
+    def _find_earlier(self, wanted: MessageReferences, first: int) -> Frame:
+        """Search heights below ``first`` for referenced messages."""
+        remote = np.isin(wanted.calls["sender"], self._remote_programs)
+        wanted = MessageReferences(wanted.lanes, wanted.calls.filter(~remote))
         found: list[Frame] = []
         stop, size = first, max(self.range_rows // MIN_RANGE_ROWS, 1)
         while stop > 0 and len(wanted):
@@ -237,8 +276,8 @@ class LedgerDerivation:
 
     # ---- forks
 
-    def _undone(self, first: int) -> dict[int, Intervals]:
-        """Return the heights that each chain had abandoned before the height ``first``."""
+    def _abandoned(self, first: int) -> dict[int, Intervals]:
+        """Return the heights that each chain abandoned before height ``first``."""
         undone: dict[int, Intervals] = {}
         if REVERTED in self.logs.schemas and first > 0:
             rows = self.logs.read(REVERTED, range(first))
@@ -249,7 +288,7 @@ class LedgerDerivation:
         return undone
 
     def _forks(self, heights: range, undone: dict[int, Intervals]) -> Iterator[_Fork]:
-        """Yield what forks of a range of heights took back, and nothing twice."""
+        """Yield the forks of a range of heights, with newly reverted heights only."""
         if REVERTED not in self.logs.schemas:
             return
         rows = self.logs.read(REVERTED, heights)
@@ -261,20 +300,20 @@ class LedgerDerivation:
             if spans:
                 yield _Fork(chain, tuple(spans), height, tick)
 
-    def _taken_back(self, fork: _Fork, heights: range, drafts: list[Frame]) -> Iterator[Frame]:
-        """Yield the rows that take back what a chain logged at heights that it abandoned."""
-        told = list(drafts)
+    def _reverts(self, fork: _Fork, heights: range, drafts: list[Frame]) -> Iterator[Frame]:
+        """Yield rows that revert the log rows of abandoned heights."""
+        derived = list(drafts)
         before = fork.before(heights.start)
         if len(before):
-            told.append(self._told(self._read(before), before.start, None)[0].rows)
-        for rows in told:
+            derived.append(self._derive_events(self._read(before), before.start, None)[0].rows)
+        for rows in derived:
             hit = fork.hits(rows["owner"], rows["at"])
-            yield draft_reverts(rows.filter(hit), self._telling.reasons, fork.height, fork.tick)
+            yield draft_reverts(rows.filter(hit), self._events.reasons, fork.height, fork.tick)
 
     # ---- value
 
     def _value(self, heights: range, forks: list[_Fork]) -> pa.Table:
-        """Return the movements of value of a range of heights, and those that move back what forks took back."""
+        """Return the movements of a range of heights, and reversals of reverted ones."""
         if VALUE_LOG not in self.logs.schemas:
             return VALUE_SCHEMA.empty_table()
         own = number_rows(self.logs.read(VALUE_LOG, heights), "chain")
@@ -286,17 +325,17 @@ class LedgerDerivation:
                 parts.append(build_value_rows(back, self.names, at=(fork.height, fork.tick)))
         return pa.concat_tables(parts).unify_dictionaries()
 
-    # ---- what is known of the chains
+    # ---- lanes
 
-    def _seen(self, rows: Frame) -> None:
+    def _add_substreams(self, rows: Frame) -> None:
         own = rows["source"] == rows["destination"]
         for of_own in (False, True):
             seen = np.unique(rows["substream"][own == of_own])
             self.substreams |= {(substream, of_own) for substream in seen.tolist()}
 
 
-def _not_of(rows: Frame, names: Frame) -> Frame:
-    """Return the rows that have none of some calls (``CALL``)."""
+def _exclude_calls(rows: Frame, names: Frame) -> Frame:
+    """Return the rows without some calls (``CALL``)."""
     if len(names) == 0 or len(rows) == 0:
         return rows
     own, named = encode_keys(CALL, rows, names)
@@ -304,7 +343,7 @@ def _not_of(rows: Frame, names: Frame) -> Frame:
 
 
 def read_run_names(lake: Lake) -> RunNames:
-    """Return what the numbers in the logs of a lake are called."""
+    """Return the names behind the numbers in the logs of a lake."""
     about, programs = lake.about(), lake.topology("programs")
     numbers = programs["number"].to_numpy().astype(np.uint64)
     order = np.argsort(numbers)
@@ -319,8 +358,8 @@ def read_run_names(lake: Lake) -> RunNames:
     )
 
 
-def _programs_abroad(lake: Lake) -> np.ndarray:
-    """Return the numbers of programs on chains that other lakes run: what they ask is in no log of this one."""
+def _find_remote_programs(lake: Lake) -> np.ndarray:
+    """Return the numbers of programs on remote chains; no log here has their requests."""
     chains = [int(item["number"]) for item in lake.about()["chains"] if item.get("external")]
     programs = lake.topology("programs")
     there = np.array([chain in chains for chain in programs["chain"].to_pylist()], dtype=bool)

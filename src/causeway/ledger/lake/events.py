@@ -1,7 +1,7 @@
-"""What the logs of a run tell of each message, a row an event: rows of the ledger before they have names.
+"""Derive message events from the logs of a run, a draft row an event.
 
-Pure functions of columns. A message is one message on all its rows: what happened to it outside of its lane is told of
-its place in the lane, as soon as it has one. What never has one is known by its call alone.
+All functions are pure functions of columns. All rows of a message share one identity: its position in a lane as soon as
+it has one, otherwise its call. Drafts have numbers in place of names; later steps name them.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from causeway.ledger.schema import LedgerEvent as Happened
 from causeway.protocols.shared.messages import FORGED, LANE_COLUMNS
 
 INGRESS_EVENTS = "received"
-"""What is observed of a message from a user: no chain sent it, so that no row says that it was received."""
+"""Detail of an observed user message: no chain sent it, so that no row says "received"."""
 
 _AMOUNT = ("amount_high", "amount_low")
 _NO_PAYLOAD = np.frombuffer(sha256(b"").digest(), np.uint8)
-_TOLD = {
+_LEDGER_EVENTS = {
     Event.RECEIVED: Happened.RECEIVED,
     Event.EXECUTED: Happened.EXECUTED,
     Event.ANSWERED: Happened.ANSWERED,
@@ -65,15 +65,17 @@ _TOLD = {
     Event.RELAYED: Happened.RELAYED,
     Event.STOPPED: Happened.OBSERVED,
 }
-"""What events of the log are in the ledger. Sendings are told of the messages that they show; ``ACKNOWLEDGED`` is the
-signal of a message that is collected, and told there, and of control rows what a chain did."""
+"""Ledger event of each log event. Sendings derive from the messages themselves. ``ACKNOWLEDGED`` derives from
+collection, except for control rows: there it says that a chain acted."""
 
 
 class RangeEvents(NamedTuple):
-    """What the logs of a range of heights tell.
+    """Events of a range of heights.
 
-    ``rows``: drafts of rows of the ledger. ``queued``: drafts of the sendings of messages that wait for a lane when
-    they are sent; ``gone``: names (``CALL``) of messages that waited, and came into a lane or to an end.
+    Attributes:
+        rows: Drafts of ledger rows.
+        queued: Drafts of sendings of messages that wait for a lane.
+        gone: Names (``CALL``) of messages that stopped waiting.
     """
 
     rows: Frame
@@ -83,9 +85,16 @@ class RangeEvents(NamedTuple):
 
 @dataclass
 class EventDerivation:
-    """Tells what happened, range by range. ``heights_of``: returns the heights of some ticks that were executed;
-    ``own``: which chains, by position, the run has; ``expired``, ``paired``, ``collects_answered``: as of
-    ``registry.ProtocolInfo``; ``reasons``: the names behind the column ``detail`` of drafts."""
+    """Derives events, one range of heights at a time.
+
+    Attributes:
+        heights_of: Returns the heights of executed ticks.
+        own: Mask of chains, by position, that the run executes.
+        expired: Codes of expired messages, as of ``registry.ProtocolInfo``.
+        paired: Pairs request and response lanes, as of ``registry.ProtocolInfo``.
+        collects_answered: As of ``registry.ProtocolInfo``.
+        reasons: Names behind the column ``detail`` of drafts.
+    """
 
     heights_of: Callable[[U64], U64]
     own: npt.NDArray[np.bool_]
@@ -94,38 +103,45 @@ class EventDerivation:
     collects_answered: bool = False
     reasons: NameCodes = field(default_factory=NameCodes)
 
-    def told(self, logs: RunLogs, new: Frame, messages: RunMessageIndex) -> RangeEvents:
-        """Return what log rows tell. ``new``: the messages that they show for the first time (``messages_of``);
-        ``messages``: these and others, among them all that they speak of."""
+    def derive(self, logs: RunLogs, new: Frame, messages: RunMessageIndex) -> RangeEvents:
+        """Derive the events of log rows.
+
+        Args:
+            logs: Logs of a range of heights.
+            new: Messages that the logs show for the first time (``messages_of``).
+            messages: These and all other messages that the logs mention.
+
+        Returns:
+            Drafts of the range.
+        """
         events = logs.events
         lanes = new.filter(new["form"] == MessageForm.LANE)
         sent, left = self._sent(lanes)
-        spoken = _at(messages.rows, _of_row(events, messages))
+        spoken = _take_known(messages.rows, _message_of_rows(events, messages))
         queued, ended, over = self._queued(events, new, spoken)
         parts = [
             sent,
             draft_sent_events(lanes, lanes["source"], Happened.COMMITTED),
-            *self._happened(events, spoken),
-            *self._made(new.filter(new["form"] == MessageForm.MADE)),
+            *self._logged_events(events, spoken),
+            *self._chain_made(new.filter(new["form"] == MessageForm.MADE)),
             *self._acknowledged(logs, messages),
             *self._collected(logs, messages),
             *self._unlogged(logs, lanes, messages),
             ended,
         ]
-        return RangeEvents(self._stated(concat(parts)), queued, concat([left, over]))
+        return RangeEvents(self._observe_remote(concat(parts)), queued, concat([left, over]))
 
-    def _stated(self, rows: Frame) -> Frame:
-        """Return rows in which what a run says of a chain that it does not have, such as that it follows its blocks, is
-        an observation of the run."""
-        abroad = (rows["named"] == DraftName.CONTROL) & ~self.own[
+    def _observe_remote(self, rows: Frame) -> Frame:
+        """Turn statements about chains outside of the run into observations of the run."""
+        remote = (rows["named"] == DraftName.CONTROL) & ~self.own[
             np.minimum(rows["chain"], np.uint32(len(self.own) - 1))
         ]
-        if not abroad.any():
+        if not remote.any():
             return rows
-        return rows.with_columns(event=np.where(abroad, np.int8(EVENTS.index(Happened.OBSERVED)), rows["event"]))
+        return rows.with_columns(event=np.where(remote, np.int8(EVENTS.index(Happened.OBSERVED)), rows["event"]))
 
     def _sent(self, lanes: Frame) -> tuple[Frame, Frame]:
-        """Return the sendings of messages that came into lanes, and the calls of those that waited for it."""
+        """Return sendings of messages in lanes, and the calls of those that had waited."""
         waited = lanes["sent_tick"] < lanes["tick"].astype(np.uint64)
         waited &= lanes["queue_index"] < np.uint64(FORGED)
         forged = is_forged(lanes)
@@ -143,8 +159,7 @@ class EventDerivation:
         return drafts, lanes.filter(waited).select(CALL)
 
     def _queued(self, events: Frame, new: Frame, spoken: Frame) -> tuple[Frame, Frame, Frame]:
-        """Return the sendings of messages that are in no lane: of those that wait from then on, and of those that end;
-        and the calls of those that waited and ended."""
+        """Return sendings of messages that wait or ended outside of lanes, and calls that ended."""
         rows = new.filter(new["form"] == MessageForm.QUEUED)
         waits = rows["ended"] == 0
         over = spoken["known"] & (spoken["form"] == MessageForm.QUEUED) & (spoken["ended"] == 0)
@@ -152,53 +167,55 @@ class EventDerivation:
         ended = concat([rows.filter(~waits), spoken.filter(over).select(rows.names)])
         return draft_queued_sends(rows.filter(waits)), draft_queued_sends(ended), spoken.filter(over).select(CALL)
 
-    def _happened(self, events: Frame, spoken: Frame) -> list[Frame]:
-        """Return what happened to messages, a piece an event."""
+    def _logged_events(self, events: Frame, spoken: Frame) -> list[Frame]:
+        """Return the drafts of logged events, a table an event."""
         in_lane, control = is_lane_reference(events), events["kind"] == Kind.CONTROL
         ingress = events["kind"] == Kind.INGRESS
         loose = control & ~in_lane
-        rows = self._about(events, spoken, in_lane, loose)
-        # A message from a user was sent by no chain, so that it is seen to come in, and not received.
+        rows = self._event_drafts(events, spoken, in_lane, loose)
+        # No chain sent a user message, so its arrival is observed, not received.
         parts = []
-        for event, happened in _TOLD.items():
+        for event, happened in _LEDGER_EVENTS.items():
             chosen = has_event(events, event)
             if event == Event.RECEIVED:
                 late = chosen & self._expired(events, spoken)
-                parts.append(_happening(rows, chosen & ~ingress & ~late, happened, hashed=True))
-                parts.append(_happening(rows, late & ~has_event(events, Event.REJECTED), Happened.REJECTED))
+                parts.append(_event_rows(rows, chosen & ~ingress & ~late, happened, hashed=True))
+                parts.append(_event_rows(rows, late & ~has_event(events, Event.REJECTED), Happened.REJECTED))
                 detail = self.reasons.code(INGRESS_EVENTS)
-                parts.append(_happening(rows, chosen & ingress, Happened.OBSERVED, detail=detail))
+                parts.append(_event_rows(rows, chosen & ingress, Happened.OBSERVED, detail=detail))
             elif event == Event.STOPPED:
                 parts.append(self._stopped(rows, chosen))
             elif event == Event.DROPPED:
-                # What was forged and came into no lane was never sent.
+                # A forged message outside of any lane was never sent.
                 unsent = chosen & ~in_lane & (events["queue_index"] == np.uint64(FORGED))
                 detail = self.reasons.code(FORGED_HERE)
-                parts.append(_happening(rows, unsent, Happened.OBSERVED, detail=detail))
-                parts.append(_happening(rows, chosen & ~unsent, happened))
+                parts.append(_event_rows(rows, unsent, Happened.OBSERVED, detail=detail))
+                parts.append(_event_rows(rows, chosen & ~unsent, happened))
             else:
-                parts.append(_happening(rows, chosen, happened))
-        parts.append(_happening(rows, control & has_event(events, Event.ACKNOWLEDGED), Happened.EXECUTED))
+                parts.append(_event_rows(rows, chosen, happened))
+        parts.append(_event_rows(rows, control & has_event(events, Event.ACKNOWLEDGED), Happened.EXECUTED))
         return parts
 
     def _expired(self, events: Frame, spoken: Frame) -> npt.NDArray[np.bool_]:
-        """Return which rows take in a message only to say that it has expired. The code of a row says what came of a
-        message, unless it is the message's own."""
+        """Return a mask of rows that receive a message only to report its expiry.
+
+        The code of such a row differs from the code of the message itself.
+        """
         late = np.isin(events["code"], self.expired) & (events["kind"] != Kind.RESPONSE)
         found: npt.NDArray[np.bool_] = late & spoken["known"] & (spoken["code"] != events["code"])
         return found
 
-    def _about(
+    def _event_drafts(
         self, events: Frame, spoken: Frame, in_lane: npt.NDArray[np.bool_], loose: npt.NDArray[np.bool_]
     ) -> Frame:
-        """Return the drafts of rows of ``events``, without what happened."""
+        """Build the drafts of ``events`` without their event."""
         known = spoken["known"]
         control = events["kind"] == Kind.CONTROL
-        # What a control row says of its message is less than the message itself; what a control message carries is all
-        # that it carries, whatever its receiver makes of it.
+        # A control row has fewer fields than its message; the content of a control message is complete, whatever the
+        # receiver makes of it.
         by_entry = known & in_lane & control
-        # A call that was received as a message of the protocol is not the one that was sent. A transfer without payload
-        # may be: its receiver logs it in this way, and what it credits is in the log of value; so may what is refused.
+        # A call received as a protocol message differs from the sent one. Exceptions: a transfer without payload, which
+        # its receiver logs this way with its credit in the value log, and refused messages.
         mistaken = by_entry & has_event(events, Event.RECEIVED) & ~has_event(events, Event.REJECTED)
         mistaken &= spoken["kind"] != Kind.CONTROL
         mistaken[mistaken] = (spoken["hash"][mistaken] != _NO_PAYLOAD).any(axis=1)
@@ -246,7 +263,7 @@ class EventDerivation:
             chain=events["chain"],
             detail=self._reasons(events),
             named=named,
-            # What a control message carries, the chain says that sent it.
+            # The sender of a control message states its content.
             valued=(events["kind"] != Kind.INGRESS) & (~loose | removal) & ((known & ~mistaken) | ~in_lane | ~control),
             of_programs=(columns["kind"] != Kind.CONTROL) | removal,
             hash=hashes,
@@ -257,35 +274,34 @@ class EventDerivation:
         return np.where(codes == self.reasons.code(""), np.int32(UNSEEN_NAME), codes)
 
     def _stopped(self, rows: Frame, chosen: npt.NDArray[np.bool_]) -> Frame:
-        """Return the statements of a run that chains stopped."""
+        """Return observations of stopped chains."""
         stopped = rows.filter(chosen)
         names = self.reasons.known()
         texts = ["stopped" if code < 0 else f"stopped {names[code]}" for code in stopped["detail"].tolist()]
         detail = np.array([self.reasons.code(text) for text in texts], dtype=np.int32)
-        return _happening(rows, chosen, Happened.OBSERVED, detail=detail)
+        return _event_rows(rows, chosen, Happened.OBSERVED, detail=detail)
 
-    def _made(self, made: Frame) -> list[Frame]:
-        """Return the sendings of answers that chains made themselves: the row that says that such a one was received
-        tells it too."""
+    def _chain_made(self, made: Frame) -> list[Frame]:
+        """Return sendings of answers that chains made; the row of their reception implies them."""
         return [draft_sent_events(made, made["chain"], Happened.SENT, log=EVENTS_LOG)]
 
     def _acknowledged(self, logs: RunLogs, messages: RunMessageIndex) -> list[Frame]:
-        """Return that requests are answered, told of the requests on the chains that hear it."""
+        """Return acknowledgements of requests, on the chains that execute the answers."""
         answers = logs.events.filter(is_answer_delivery(logs.events))
         asked = messages.last_call(answered_requests(answers))
         if len(answers) and is_forged(messages.rows).any():
-            self._settle_forged(asked, answers, logs.collected, messages)
+            self._resolve_forged(asked, answers, logs.collected, messages)
         known = asked >= 0
         requests, answers = messages.rows.take(asked[known]), answers.filter(known)
         drafts = draft_sent_events(requests, answers["chain"], Happened.ACKNOWLEDGED, log=EVENTS_LOG, hashed=False)
-        told = {name: answers[name] for name in ("code", "number", "tick", "height")}
-        return [drafts.with_columns(**told, at=answers["height"], owner=answers["chain"])]
+        stamps = {name: answers[name] for name in ("code", "number", "tick", "height")}
+        return [drafts.with_columns(**stamps, at=answers["height"], owner=answers["chain"])]
 
-    def _settle_forged(self, asked: Rows, answers: Frame, collected: Frame, messages: RunMessageIndex) -> None:
-        """Write into ``asked`` the request of each answer whose place or collection tells it.
+    def _resolve_forged(self, asked: Rows, answers: Frame, collected: Frame, messages: RunMessageIndex) -> None:
+        """Write the request of each answer into ``asked`` if position or collection identifies it.
 
-        A forged request may repeat the call of a program's. Where nothing tells which of them was answered, it was the
-        program's: its chain refuses an answer to a call that is not open.
+        A forged request may repeat a program's call. If nothing distinguishes them, the program's request was answered:
+        its chain refuses an answer to a call that is not open.
         """
         if self.paired is not None:
             substream, of_response = self.paired(answers["substream"])
@@ -295,7 +311,7 @@ class EventDerivation:
             at = messages.find_by_position.last(_reversed(answers.take(chosen), substream[chosen]))
             asked[chosen[at >= 0]] = at[at >= 0]
         elif self.collects_answered:
-            # The first answer to a call at a height is to the first request of it that is collected then.
+            # The first answer to a call at a height belongs to its first request collected there.
             places, ranges = collected_places(collected)
             at = messages.find_by_position.last(places)
             of_request = at >= 0
@@ -308,7 +324,7 @@ class EventDerivation:
             asked[same >= 0] = at[same[same >= 0]]
 
     def _collected(self, logs: RunLogs, messages: RunMessageIndex) -> list[Frame]:
-        """Return what chains removed from their lanes, with the signal that let them, where it was a reject."""
+        """Return collections, and acknowledgements of control messages."""
         places, ranges = collected_places(logs.collected)
         found = messages.find_by_position.last(places)
         known = found >= 0
@@ -322,20 +338,27 @@ class EventDerivation:
         code[at >= 0] = signals["code"][at[at >= 0]]
         detail[at >= 0] = self._reasons(signals)[at[at >= 0]]
         drafts = draft_sent_events(gone, rows["chain"], Happened.COLLECTED, log=COLLECTED, detail=detail, hashed=False)
-        told = {name: rows[name] for name in ("number", "tick", "height")}
-        drafts = drafts.with_columns(**told, code=code, at=rows["height"], owner=rows["chain"])
-        # No program hears what comes of a control message: its end is all that its chain is shown.
-        control = (gone["kind"] == Kind.CONTROL) & ~_told_at(events.filter(has_event(events, Event.TIMED_OUT)), places)
+        stamps = {name: rows[name] for name in ("number", "tick", "height")}
+        drafts = drafts.with_columns(**stamps, code=code, at=rows["height"], owner=rows["chain"])
+        # No program hears the result of a control message; its collection is the only trace.
+        control = (gone["kind"] == Kind.CONTROL) & ~_is_logged(
+            events.filter(has_event(events, Event.TIMED_OUT)), places
+        )
         shown = drafts.filter(control).with_columns(event=np.int8(EVENTS.index(Happened.ACKNOWLEDGED)))
         return [drafts, shown]
 
     def further(self, logs: RunLogs, new: Frame) -> list[Frame]:
-        """Return the places (``LANE_COLUMNS``, ``height``) of messages whose reception other rows tell."""
-        return [places for places, _, _, _ in self._paired(logs, new.filter(new["form"] == MessageForm.LANE))]
+        """Return positions (``LANE_COLUMNS``, ``height``) of messages that other rows show received."""
+        return [
+            places for places, _, _, _ in self._implied_receptions(logs, new.filter(new["form"] == MessageForm.LANE))
+        ]
 
-    def _paired(self, logs: RunLogs, lanes: Frame) -> list[tuple[Frame, Frame, str, int]]:
-        """Return places of messages that were received when other rows were logged: requests when their responses were
-        sent, responses when their requests were collected; with these rows, the column with the chain, and the log."""
+    def _implied_receptions(self, logs: RunLogs, lanes: Frame) -> list[tuple[Frame, Frame, str, int]]:
+        """Return positions of messages whose reception other rows imply.
+
+        A sent response implies its request's reception; a collected request implies its response's. Each entry has the
+        positions, the implying rows, their chain column and their log.
+        """
         if self.paired is None:
             return []
         found = []
@@ -349,56 +372,58 @@ class EventDerivation:
         return found
 
     def _unlogged(self, logs: RunLogs, lanes: Frame, messages: RunMessageIndex) -> list[Frame]:
-        """Return the receptions of control messages that no row of ``events`` tells."""
+        """Return receptions of control messages without a row in ``events``."""
         events = logs.events.filter(is_lane_reference(logs.events))
         parts = []
-        for places, shown, chain, log in self._paired(logs, lanes):
+        for places, implying, chain, log in self._implied_receptions(logs, lanes):
             at = messages.find_by_position.last(places)
-            silent = (at >= 0) & ~_told_at(events, places)
-            silent[silent] = messages.rows["kind"][at[silent]] == Kind.CONTROL
-            received, rows = messages.rows.take(at[silent]), shown.filter(silent)
+            unlogged = (at >= 0) & ~_is_logged(events, places)
+            unlogged[unlogged] = messages.rows["kind"][at[unlogged]] == Kind.CONTROL
+            received, rows = messages.rows.take(at[unlogged]), implying.filter(unlogged)
             drafts = draft_sent_events(received, rows[chain], Happened.RECEIVED, log=log)
-            told = {name: rows[name] for name in ("number", "tick", "height")}
-            parts.append(drafts.with_columns(**told, at=rows["height"], owner=rows[chain]))
+            stamps = {name: rows[name] for name in ("number", "tick", "height")}
+            parts.append(drafts.with_columns(**stamps, at=rows["height"], owner=rows[chain]))
         return parts
 
 
 def draft_queued_sends(messages: Frame) -> Frame:
-    """Return the drafts that messages were sent which are in no lane."""
+    """Return drafts of sendings of messages outside of lanes."""
     return draft_sent_events(messages, messages["chain"], Happened.SENT, log=EVENTS_LOG)
 
 
 def ending_rows(events: Frame) -> npt.NDArray[np.bool_]:
-    """Return which rows say that a message which they name by its call waits no more, should it have waited. A response
-    that is refused while it waits is sent all the same, as a reject."""
+    """Return a mask of rows that end the wait of a message named by its call.
+
+    A response refused while it waits is sent all the same, as a reject.
+    """
     found: npt.NDArray[np.bool_] = has_event(events, Event.REJECTED) & (events["kind"] == Kind.REQUEST)
     return found | has_event(events, Event.TIMED_OUT) | has_event(events, Event.DROPPED)
 
 
-def _told_at(events: Frame, places: Frame) -> npt.NDArray[np.bool_]:
-    """Return at which places a row of ``events`` tells something at their height."""
+def _is_logged(events: Frame, places: Frame) -> npt.NDArray[np.bool_]:
+    """Return a mask of positions that a row of ``events`` mentions at their height."""
     if len(events) == 0 or len(places) == 0:
         return np.zeros(len(places), dtype=bool)
-    own, asked = encode_keys((*LANE_COLUMNS, "height"), events, places)
-    return np.isin(asked, own)
+    own, wanted = encode_keys((*LANE_COLUMNS, "height"), events, places)
+    return np.isin(wanted, own)
 
 
-def _of_row(events: Frame, messages: RunMessageIndex) -> Rows:
-    """Return the message that each row of ``events`` speaks of, -1 for none."""
+def _message_of_rows(events: Frame, messages: RunMessageIndex) -> Rows:
+    """Return the message of each row of ``events``, -1: none."""
     found = np.full(len(events), -1, dtype=np.int64)
     lanes, calls = is_lane_reference(events), is_call_reference(events)
     found[lanes] = messages.find_by_position.last(events.filter(lanes))
     found[calls] = messages.last_call(events.filter(calls))
-    # Of the answers to a call its caller executes the one that its own chain made, where there is one.
+    # A caller executes the answer of its own chain, if there is one.
     answers = calls & (events["kind"] == Kind.RESPONSE) & has_event(events, Event.EXECUTED)
     if answers.any():
-        made = messages.made.last(events.filter(answers))
-        found[answers] = np.where(made >= 0, made, found[answers])
+        own = messages.made.last(events.filter(answers))
+        found[answers] = np.where(own >= 0, own, found[answers])
     return found
 
 
 def _ranked(names: U64) -> Frame:
-    """Return names of rows with the rank of each row among those of its name."""
+    """Return names with the rank of each row among those of its name."""
     order = stable_order(names)
     rank = np.empty(len(names), dtype=np.uint64)
     rank[order] = group_rows(names[order]).ranks()
@@ -406,7 +431,7 @@ def _ranked(names: U64) -> Frame:
 
 
 def _reversed(named: Frame, substream: U64) -> Frame:
-    """Return the places of the same index in the lanes of the other direction, of which ``substream`` is given."""
+    """Return the positions of the same index in the lanes of the opposite direction."""
     turned = {
         "source": named["destination"],
         "destination": named["source"],
@@ -417,8 +442,8 @@ def _reversed(named: Frame, substream: U64) -> Frame:
     return Frame(turned, len(named))
 
 
-def _at(messages: Frame, rows: Rows) -> Frame:
-    """Return messages row by row, with whether there is one (``known``)."""
+def _take_known(messages: Frame, rows: Rows) -> Frame:
+    """Return the message of each row, with a mask of existing ones (``known``)."""
     known = rows >= 0
     if len(messages) == 0:
         empty = {
@@ -428,15 +453,15 @@ def _at(messages: Frame, rows: Rows) -> Frame:
     return messages.take(np.maximum(rows, 0)).with_columns(known=known)
 
 
-def _happening(
+def _event_rows(
     rows: Frame, chosen: npt.NDArray[np.bool_], event: Happened, *, detail: Any = None, hashed: bool = False
 ) -> Frame:
-    """Return the drafts of chosen rows: that ``event`` happened. ``detail``: of each of them, or of all."""
+    """Return the drafts of chosen rows for an event. ``detail``: of each row, or of all."""
     drafts = rows.filter(chosen)
-    given: dict[str, Any] = {} if detail is None else {"detail": draft_column("detail", detail, len(drafts))}
+    columns: dict[str, Any] = {} if detail is None else {"detail": draft_column("detail", detail, len(drafts))}
     if hashed:
-        given["hashed"] = drafts["known"]
-    return drafts.with_columns(event=np.int8(EVENTS.index(event)), **given).select(DRAFT)
+        columns["hashed"] = drafts["known"]
+    return drafts.with_columns(event=np.int8(EVENTS.index(event)), **columns).select(DRAFT)
 
 
 __all__ = ["INGRESS_EVENTS", "EventDerivation", "RangeEvents", "draft_queued_sends", "ending_rows"]

@@ -1,10 +1,8 @@
-"""Rows of a table that are set aside by bucket on this machine, until all are there and each bucket is written once.
+"""Derive a stored ledger from a lake, each height once, also after a crash.
 
-Lakes that Causeway ran into stored ledgers: each height once, whatever was killed before; and for a while, so that a
-lake can be audited as it is.
-
-One call is one commit. Rows are derived a range of heights at a time, set aside by bucket, and sorted and written
-bucket by bucket (``ledger_runs``): what is in memory is a range, or a part of a bucket.
+``open_or_derive_ledger`` derives a temporary one for an audit. One call is one commit. Rows are derived one range of
+heights at a time, staged by bucket, then sorted and written bucket by bucket (``sorted_runs``). Memory is bounded by a
+range or a part of a bucket.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ __all__ = [
 
 @dataclass
 class BucketSpool:
-    """Rows of ``table`` (of ``chain_order.LAYOUTS``) in ``buckets``, in files of ``folder`` that hold a part each."""
+    """Rows of ``table`` (one of ``LAYOUTS``) staged by bucket in ``folder``, a file a part."""
 
     folder: str
     table: str
@@ -85,26 +83,25 @@ class BucketSpool:
     _parts: list[dict[int, int]] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
-        """Set rows aside."""
+        """Stage rows."""
         if not rows.num_rows:
             return
         batches: dict[int, int] = {}
         whole = rows.unify_dictionaries().combine_chunks()
         with ipc.new_file(self._path(len(self._parts)), table_schema(self.table)) as sink:
-            for bucket, mine in group_by_bucket(whole, self.buckets, self.table).items():
+            for bucket, bucket_rows in group_by_bucket(whole, self.buckets, self.table).items():
                 batches[bucket] = len(batches)
-                sink.write_table(mine)
+                sink.write_table(bucket_rows)
         self._parts.append(batches)
         self.rows += rows.num_rows
 
     def add_all(self, tables: Iterable[pa.Table]) -> None:
-        """Set the rows of several tables aside."""
+        """Stage the rows of several tables."""
         for rows in tables:
             self.add(rows)
 
     def write(self, writer: LedgerWriter, few: int = 0) -> int:
-        """Write each bucket as a file of the ledger, or fewer rows than ``few`` as one file for all buckets; return how
-        many rows there are."""
+        """Write staged rows, a file a bucket or, below ``few`` rows, one file; return their number."""
         in_order = LAYOUTS[self.table].in_order
         buckets = sorted({bucket for batches in self._parts for bucket in batches})
         if self.buckets > 1 and 0 < self.rows < few:
@@ -125,20 +122,27 @@ class BucketSpool:
 
 
 MAPPING = "lake:"
-"""How the mapping of what was taken of a lake begins; its identity follows, and in JSON which chains it runs and which
-it knows that other lakes run."""
+"""Prefix of the mapping of lake input. The lake's identity follows, and as JSON the chains that it runs and the remote
+chains that it knows."""
 
 _BUCKET_ROWS = 400_000
 _MAX_CHOSEN = 64
 _ROWS_OF = {"outbound": 3, "events": 2, "collected": 0}
-"""About how many rows of the ledger a row of a log gives: to choose how many buckets a new ledger has."""
+"""Approximate number of ledger rows a log row, to choose the bucket count of a new ledger."""
 
 
 @dataclass(frozen=True)
 class LakeIngest:
-    """What one call did. ``commit``: the number of the commit, None: nothing was new. ``first``, ``heights``: the
-    lowest height that was taken, and how many; ``rows``: of the ledger that were written; ``movements``: of value;
-    ``waiting``: messages that wait for a lane after the last height."""
+    """Result of one ingest of a lake.
+
+    Attributes:
+        commit: Number of the commit, or None if nothing was new.
+        first: First ingested height.
+        heights: Number of ingested heights.
+        rows: Number of ledger rows written.
+        movements: Number of movements of value written.
+        waiting: Number of messages that wait for a lane after the last height.
+    """
 
     commit: int | None
     first: int
@@ -149,12 +153,23 @@ class LakeIngest:
 
 
 def is_lake(uri: str) -> bool:
-    """Return whether a lake that Causeway ran is at a path or URI."""
+    """Return True if there is a lake at a path or URI.
+
+    Args:
+        uri: Path or URI.
+    """
     return Storage(uri).exists(LAKE_FILE)
 
 
 def require_stored(uri: str) -> None:
-    """Raise ``InvalidInput`` where neither a lake nor a ledger is at a path or URI."""
+    """Require a lake or a ledger at a path or URI.
+
+    Args:
+        uri: Path or URI.
+
+    Raises:
+        InvalidInput: There is neither.
+    """
     reject_file(uri)
     storage = Storage(uri)
     if not storage.exists(LAKE_FILE) and not storage.exists(LEDGER_FILE):
@@ -162,7 +177,11 @@ def require_stored(uri: str) -> None:
 
 
 def reject_file(uri: str) -> None:
-    """Raise ``InvalidInput`` for the path of what is there and no folder."""
+    """Reject a path that is not a folder.
+
+    Raises:
+        InvalidInput: The path exists and is not a folder.
+    """
     if "://" not in uri and os.path.exists(uri) and not os.path.isdir(uri):
         text = "a file, and a lake or a ledger is a folder; causeway ingest takes files of recorded traffic into one"
         raise InvalidInput(f"{uri}: {text}")
@@ -170,10 +189,21 @@ def reject_file(uri: str) -> None:
 
 @contextmanager
 def open_or_derive_ledger(uri: str, *, progress: DeriveProgress | None = None) -> Iterator[Ledger]:
-    """Give the ledger at a path or URI: the stored one; of a lake that Causeway ran one that is derived from it, and is
-    gone with the end of the ``with`` statement. Nothing is written into the lake.
+    """Open the ledger at a path or URI, or derive that of a lake for the ``with`` block.
 
-    Raises ``InvalidInput`` where nothing is, ``LedgerDamaged``, ``LakeError``.
+    Nothing is written into the lake.
+
+    Args:
+        uri: Path or URI.
+        progress: Called with the number of derived heights, and their total.
+
+    Yields:
+        The ledger.
+
+    Raises:
+        InvalidInput: There is neither a ledger nor a lake.
+        LedgerDamaged: The ledger is damaged.
+        LakeError: The lake is unreadable.
     """
     require_stored(uri)
     if not is_lake(uri):
@@ -187,19 +217,28 @@ def open_or_derive_ledger(uri: str, *, progress: DeriveProgress | None = None) -
 def ingest_lake(
     source: str, target: str, *, buckets: int | None = None, progress: DeriveProgress | None = None
 ) -> LakeIngest:
-    """Take the heights of the lake ``source`` that are new into the ledger at ``target``, made if need be.
+    """Ingest the new heights of a lake into a ledger, as one commit.
 
-    ``buckets``: of a new ledger; default: by the rows of the lake. ``progress``: told of the heights that are done.
+    Args:
+        source: Path or URI of the lake.
+        target: Path or URI of the ledger; it is created if missing.
+        buckets: Bucket count of a new ledger; default: by the rows of the lake.
+        progress: Called with the number of derived heights, and their total.
 
-    Raises ``InvalidInput`` for a ledger of another lake, or when another process commits at the same time, and
-    ``LakeError``, ``LedgerDamaged``; nothing is committed then.
+    Returns:
+        The result of the ingest.
+
+    Raises:
+        InvalidInput: The ledger is that of another lake, or another process commits. Nothing is committed.
+        LakeError: The lake is unreadable. Nothing is committed.
+        LedgerDamaged: The ledger is damaged. Nothing is committed.
     """
     if not is_lake(source):
         raise LakeError(f"{source}: no lake is there (no {LAKE_FILE})")
     derived = LedgerDerivation(Lake.at(source))
     lake = derived.lake
     ledger = open_ledger(target) if Storage(target).exists(LEDGER_FILE) else None
-    first = 0 if ledger is None else _taken(derived, ledger)
+    first = 0 if ledger is None else _ingested_heights(derived, ledger)
     end = lake.last_height() + 1
     if ledger is None:
         ledger = create_ledger(target, buckets or _buckets_for(lake))
@@ -209,7 +248,7 @@ def ingest_lake(
         return LakeIngest(None, first, 0, 0, 0, 0)
     writer = LedgerWriter(ledger)
     try:
-        return _take(derived, writer, first, end, progress)
+        return _ingest_heights(derived, writer, first, end, progress)
     except BaseException:
         writer.abandon()
         raise
@@ -218,7 +257,7 @@ def ingest_lake(
             ledger.storage.remove_folder(f"{STAGING}/{writer.prefix}")
 
 
-def _take(
+def _ingest_heights(
     derived: LedgerDerivation, writer: LedgerWriter, first: int, end: int, progress: DeriveProgress | None
 ) -> LakeIngest:
     lake, ledger = derived.lake, writer.ledger
@@ -227,32 +266,32 @@ def _take(
     chains = ChainDerivation(derived.logs, derived.names)
     runs = RunWriter(ledger.storage, f"{STAGING}/{writer.prefix}", ledger.buckets)
     with tempfile.TemporaryDirectory(prefix="causeway-rows-") as folder:
-        moved = BucketSpool(folder, "value", ledger.buckets)
+        value_spool = BucketSpool(folder, "value", ledger.buckets)
         for part in derived.rows(first, end, drafts_from_rows(before, derived.names)):
             runs.add(part.rows)
-            moved.add(part.value)
+            value_spool.add(part.value)
             if progress is not None:
                 progress(part.heights.stop - first, end - first)
-        ended = runs.end(keep=True)
-        rows = write_runs(writer, ended, runs.taken, partial(_settled, writer, ended))
-        movements = moved.write(writer, LOOSE_ROWS * ledger.buckets)
+        runs_on_disk = runs.end(keep=True)
+        rows = write_runs(writer, runs_on_disk, runs.taken, partial(_write_buckets, writer, runs_on_disk))
+        movements = value_spool.write(writer, LOOSE_ROWS * ledger.buckets)
         for table, states in (("headers", chains.headers), ("watermarks", chains.watermarks)):
-            stated = BucketSpool(folder, table, ledger.buckets)
-            stated.add_all(states(first, end))
-            stated.write(writer)
+            spool = BucketSpool(folder, table, ledger.buckets)
+            spool.add_all(states(first, end))
+            spool.write(writer)
     waiting = sort_rows(derived.drafts_to_rows(derived.waiting()))
     if not waiting.equals(before):
         writer.write("waiting", sort_rows(pa.concat_tables([waiting, elsewhere]).unify_dictionaries()))
     last = lake.manifest(end - 1)
     windows = lake_windows(derived, end) + chains.windows(stated_before)
     for table, now in (
-        ("observed", _of_others(ledger, derived.local_chains()) + windows),
-        ("promises", _also(ledger.table("promises").to_pylist(), lake_promises(derived, last))),
+        ("observed", _remote_windows(ledger, derived.local_chains()) + windows),
+        ("promises", _update_promises(ledger.table("promises").to_pylist(), lake_promises(derived, last))),
     ):
         schema = OBSERVED_SCHEMA if table == "observed" else PROMISES_SCHEMA
-        made = to_ledger_table(now, schema)
-        if not made.equals(ledger.table(table)):
-            writer.write(table, made)
+        table_now = to_ledger_table(now, schema)
+        if not table_now.equals(ledger.table(table)):
+            writer.write(table, table_now)
     records = sum(last.totals.get(name, 0) for name in _ROWS_OF)
     name = lake.storage.uri.rstrip("/").rsplit("/", 1)[-1]
     taken = InputFile(name, end, last.digest, records, _mapping(derived))
@@ -265,13 +304,16 @@ def _take(
 def _mapping(derived: LedgerDerivation) -> str:
     names = derived.names
     own = derived.local_chains()
-    said = {"protocol": names.protocol, "runs": own, "knows": [name for name in names.chains if name not in own]}
-    return f"{MAPPING}{derived.lake.identity} {json.dumps(said)}"
+    record = {"protocol": names.protocol, "runs": own, "knows": [name for name in names.chains if name not in own]}
+    return f"{MAPPING}{derived.lake.identity} {json.dumps(record)}"
 
 
-def _taken(derived: LedgerDerivation, ledger: Ledger) -> int:
-    """Return how many heights of a lake a ledger has. Raises ``InvalidInput`` where it has those of one with which this
-    one exchanges no messages."""
+def _ingested_heights(derived: LedgerDerivation, ledger: Ledger) -> int:
+    """Return the number of heights of a lake in a ledger.
+
+    Raises:
+        InvalidInput: The ledger has heights of a lake outside of this one's network.
+    """
     lake, uri = derived.lake, ledger.storage.uri
     taken = [each for each in ledger.taken() if each.mapping.startswith(MAPPING)]
     own = [each for each in taken if _identity(each) == lake.identity]
@@ -282,11 +324,11 @@ def _taken(derived: LedgerDerivation, ledger: Ledger) -> int:
             raise InvalidInput(f"{text}, which are not those of {lake.storage.uri}")
         return last.bytes
     others = {_identity(each): each for each in taken}
-    wrong = {name: why for name, each in others.items() if (why := _apart(derived, each)) is not None}
+    wrong = {name: reason for name, each in others.items() if (reason := _conflict(derived, each)) is not None}
     if wrong and (len(wrong) == len(others) or any(wrong.values())):
-        name, why = max(wrong.items(), key=lambda each: bool(each[1]))
+        name, reason = max(wrong.items(), key=lambda each: bool(each[1]))
         text = f"{uri}: holds the heights of the lake {others[name].file}, and {lake.storage.uri} is another one"
-        raise InvalidInput(f"{text}{why and f' {why}'}; give it a ledger of its own")
+        raise InvalidInput(f"{text}{reason and f' {reason}'}; give it a ledger of its own")
     return 0
 
 
@@ -294,36 +336,41 @@ def _identity(taken: InputFile) -> str:
     return taken.mapping.removeprefix(MAPPING).partition(" ")[0]
 
 
-def _apart(derived: LedgerDerivation, taken: InputFile) -> str | None:
-    """Return why a lake is in no network with one that was taken: empty where neither knows of the other; None where
-    each knows the chains of the other."""
-    said = json.loads(taken.mapping.partition(" ")[2] or "{}")
+def _conflict(derived: LedgerDerivation, taken: InputFile) -> str | None:
+    """Return the reason why an ingested lake is in another network, or None if it is not.
+
+    Both lakes are in one network if each knows the chains of the other. The reason is empty if neither knows of the
+    other.
+    """
+    record = json.loads(taken.mapping.partition(" ")[2] or "{}")
     names, own = derived.names, set(derived.local_chains())
-    both = sorted(own & set(said.get("runs", ())))
+    both = sorted(own & set(record.get("runs", ())))
     if both:
         return f"that runs {both[0]} too"
     known = (
-        said.get("protocol") == names.protocol and own & set(said["knows"]) and set(said["runs"]) & set(names.chains)
+        record.get("protocol") == names.protocol
+        and own & set(record["knows"])
+        and set(record["runs"]) & set(names.chains)
     )
     return None if known else ""
 
 
 def _by_chain(rows: pa.Table, own: list[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of some chains, and those of others."""
+    """Split rows to those of some chains, and others."""
     there = pc.is_in(rows["chain"].cast(pa.string()), pa.array(own, pa.string()))
     return rows.filter(there), rows.filter(pc.invert(there))
 
 
 def _buckets_for(lake: Lake) -> int:
-    """Return how many buckets a new ledger gets: a power of two."""
+    """Return the bucket count of a new ledger: a power of two."""
     newest = lake.newest()
     totals = {} if newest is None else newest.totals
     rows = sum(totals.get(table, 0) * many for table, many in _ROWS_OF.items())
     return min(1 << (rows // _BUCKET_ROWS).bit_length(), _MAX_CHOSEN)
 
 
-def _settled(writer: LedgerWriter, runs: list[SpooledRun], buckets: list[int]) -> Iterator[StoredFile]:
-    """Write the rows of buckets in threads; yield the files."""
+def _write_buckets(writer: LedgerWriter, runs: list[SpooledRun], buckets: list[int]) -> Iterator[StoredFile]:
+    """Sort and write buckets in threads; yield the files."""
     storage = writer.ledger.storage
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 4), "causeway-sort") as pool:
         for files in pool.map(lambda each: write_bucket(storage, f"{writer.prefix}-{each:04}", each, runs), buckets):
@@ -331,9 +378,18 @@ def _settled(writer: LedgerWriter, runs: list[SpooledRun], buckets: list[int]) -
 
 
 def lake_windows(derived: LedgerDerivation, end: int) -> list[dict[str, Any]]:
-    """Return the windows of the chains that a lake runs: of all events at all of its heights, and of movements of value
-    where it logs them. Headers have windows of their own (``LakeChains``): the numbers of blocks may be others than the
-    heights of a lake."""
+    """Return the windows of the chains that a lake runs: all events at all of its heights.
+
+    Movements of value are covered if the lake logs them. Headers have windows of their own
+    (``ChainDerivation.windows``), as block numbers may differ from the heights of the lake.
+
+    Args:
+        derived: Derivation of the lake.
+        end: Number of heights.
+
+    Returns:
+        Rows of the table ``observed``.
+    """
     first, last = (_time(derived, derived.logs.tick(height)) for height in (0, end - 1))
     window = {"first_height": 0, "last_height": end - 1, "first_time": first, "last_time": last}
     events = [*EVENTS, VALUE] if VALUE_LOG in derived.logs.schemas else EVENTS
@@ -346,7 +402,15 @@ def _time(derived: LedgerDerivation, tick: int) -> datetime:
 
 
 def lake_promises(derived: LedgerDerivation, last: Manifest) -> list[dict[str, Any]]:
-    """Return what the lanes that messages used promise, of a lake up to the manifest ``last``."""
+    """Return the guarantees of the used lanes of a lake.
+
+    Args:
+        derived: Derivation of the lake.
+        last: Manifest of the last height.
+
+    Returns:
+        Rows of the table ``promises``.
+    """
     names = derived.names
     promised = find_protocol(names.protocol).load_semantics().promises
     if promised is None:
@@ -368,19 +432,27 @@ def lake_promises(derived: LedgerDerivation, last: Manifest) -> list[dict[str, A
     ]
 
 
-def _of_others(ledger: Ledger, own: list[str]) -> list[dict[str, Any]]:
-    """Return the windows that others state, and those of chains that other lakes run."""
+def _remote_windows(ledger: Ledger, own: list[str]) -> list[dict[str, Any]]:
+    """Return the windows of other reporters, and of chains that other lakes run."""
     before: list[dict[str, Any]] = ledger.table("observed").to_pylist()
     return [row for row in before if row["stated_by"] != REPORTER_COLUMN or row["chain"] not in own]
 
 
-def _also(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what lanes promised, and what they promise beside it now; that nothing more will happen holds only now."""
-    kept = [row for row in before if (row["promise"], row["stated_by"]) != (SETTLED, REPORTER_COLUMN)]
-    return kept + [row for row in now if row not in kept]
+def _update_promises(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add guarantees; an earlier ``SETTLED`` is dropped, as it holds only for its height."""
+    retained = [row for row in before if (row["promise"], row["stated_by"]) != (SETTLED, REPORTER_COLUMN)]
+    return retained + [row for row in now if row not in retained]
 
 
 def to_ledger_table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return rows as a table of a ledger."""
+    """Convert rows to a table.
+
+    Args:
+        rows: Rows by column name.
+        schema: Schema of a ledger table.
+
+    Returns:
+        The table.
+    """
     texts = pa.schema([(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema])
     return pa.Table.from_pylist(rows, texts).cast(schema)

@@ -1,4 +1,4 @@
-"""Loops that find messages by their names: the one of a name that was made last up to a height."""
+"""Compiled loops of a hash index: the latest message of a name up to a height."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ def hash_slot(names: Any, row: Any, mask: Any) -> Any:
 
 @compile_loop(NOTHING, [NAMES, BYTES, ROWS_OUT, ROWS_OUT], allocates=False)
 def link_slots(names: Any, chosen: Any, heads: Any, before: Any) -> None:
-    """Chain the rows that are ``chosen`` by the slots of their names, the last one first.
+    """Link chosen rows by the slots of their names, the last one first.
 
-    ``heads``: one a slot, a power of two of them, with -1 in each; ``before``: the row before each in its slot.
+    Args:
+        names: Names as rows of words.
+        chosen: Rows to link.
+        heads: Output: last row of each slot, initially -1; the number of slots is a power of two.
+        before: Output: previous row of each row's slot.
     """
     mask = np.uint64(len(heads) - 1)
     for row in range(len(names)):
@@ -43,7 +47,7 @@ def link_slots(names: Any, chosen: Any, heads: Any, before: Any) -> None:
 
 @compile_loop(NOTHING, [NAMES, WORDS, ROWS, ROWS, NAMES, WORDS, ROWS_OUT], allocates=False)
 def find_latest_rows(names: Any, heights: Any, heads: Any, before: Any, asked: Any, until: Any, found: Any) -> None:
-    """Write for each name that is asked for its last row up to a height, -1 for none; rows ascend by height."""
+    """Write the last row of each asked name up to a height, or -1; rows ascend by height."""
     mask = np.uint64(len(heads) - 1)
     for row in range(len(asked)):
         at = heads[hash_slot(asked, row, mask)]

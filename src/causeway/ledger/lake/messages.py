@@ -1,11 +1,8 @@
-"""Messages of a run as its logs show them, and which of them other rows of the logs speak of.
+"""Messages of a run, indexed by position and by call, and drafts of ledger rows.
 
-A row of a log names a message by its place in a lane, or by its call: who calls whom, and which call of these it is.
-Both names lead to the message that was made last by then: where chains have forks, a place may be given again.
-
-Messages of a run by their names: by place in a lane, and by call.
-
-Drafts of rows of the ledger: what a log row tells of a message, in numbers.
+A log row names a message by its position in a lane, or by its call (kind, sender, receiver, callback). Both resolve to
+the latest message up to the row's height: on chains with forks, a position may be used again. Drafts are ledger rows
+with numbers in place of names.
 """
 
 from __future__ import annotations
@@ -70,19 +67,19 @@ __all__ = [
 Mask = npt.NDArray[np.bool_]
 
 CALL = ("kind", "sender", "receiver", "callback")
-"""What names a message by its call."""
+"""Columns that name a message by its call."""
 
 _CARRIED = ("amount_high", "amount_low", "code")
 
 NO_PLACE = 2**64 - 1
-"""The index of a message that is in no lane."""
+"""Index of a message in no lane."""
 
 
 class MessageForm(IntEnum):
-    """Where a message is, as far as its row says.
+    """Location of a message, according to its row.
 
-    ``LANE``: in a lane. ``QUEUED``: sent, and in no lane: it waits for one, or never came into one. ``MADE``: an answer
-    that the chain of its receiver made itself, which is in no lane.
+    ``LANE``: in a lane. ``QUEUED``: sent, but in no lane (yet). ``MADE``: an answer made by the receiver's own chain,
+    in no lane.
     """
 
     LANE = 0
@@ -91,8 +88,10 @@ class MessageForm(IntEnum):
 
 
 class RunLogs(NamedTuple):
-    """Rows of the log tables of one range of heights, with their ``height``, ``tick`` and ``number``: each one's place
-    among those that its chain logged in the table at the height, from 1."""
+    """Log rows of a range of heights, with ``height``, ``tick`` and ``number``.
+
+    The number is the rank of a row in its chain, table and height, from 1.
+    """
 
     outbound: Frame
     events: Frame
@@ -100,8 +99,12 @@ class RunLogs(NamedTuple):
 
 
 class MessageReferences(NamedTuple):
-    """Messages that rows speak of: ``lanes`` (``LANE_COLUMNS``, ``height``) by their places, ``calls`` (``CALL``,
-    ``height``) by their calls, up to which height each was made."""
+    """References to messages, each with the maximum height of the message.
+
+    Attributes:
+        lanes: References by position (``LANE_COLUMNS``, ``height``).
+        calls: References by call (``CALL``, ``height``).
+    """
 
     lanes: Frame
     calls: Frame
@@ -111,30 +114,38 @@ class MessageReferences(NamedTuple):
 
 
 def read_run_logs(outbound: pa.Table, events: pa.Table, collected: pa.Table) -> RunLogs:
-    """Return log rows, those of one chain and height in the order in which it logged them, with their numbers."""
-    told = _time_outs_told(number_rows(events, "chain"))
-    return RunLogs(number_rows(outbound, "source"), told, number_rows(collected, "chain"))
+    """Convert log tables to frames with numbered rows."""
+    timed_out = _normalize_timeouts(number_rows(events, "chain"))
+    return RunLogs(number_rows(outbound, "source"), timed_out, number_rows(collected, "chain"))
 
 
-def _time_outs_told(events: Frame) -> Frame:
-    """Return rows of ``events`` in which what says that a message in a lane timed out says just that.
+def _normalize_timeouts(events: Frame) -> Frame:
+    """Reduce rows of a timed-out message to its time-out.
 
-    What its chain is given instead of an answer is received in no lane. Of a control message no program hears, so that
-    this row alone has its place: it is the time-out, and the one beside it without a place says nothing more.
+    The substitute for an answer is received in no lane. No program hears of a control message: its row with a position
+    is the time-out, and the row without a position is redundant.
     """
     on_lane, control = events["source"] != np.uint32(NO_CHAIN), events["kind"] == Kind.CONTROL
-    given = on_lane & (events["via"] == Via.TIMEOUT) & has_event(events, Event.RECEIVED)
-    again = control & ~on_lane & has_event(events, Event.TIMED_OUT)
-    if not (given.any() or again.any()):
+    timeouts = on_lane & (events["via"] == Via.TIMEOUT) & has_event(events, Event.RECEIVED)
+    redundant = control & ~on_lane & has_event(events, Event.TIMED_OUT)
+    if not (timeouts.any() or redundant.any()):
         return events
-    bits = np.where(given & control, np.uint16(Event.TIMED_OUT), events["events"])
-    apart = given & ~control
-    ends = {name: np.where(apart, np.uint32(NO_CHAIN), events[name]) for name in LANE_COLUMNS[:2]}
-    return events.with_columns(events=np.where(again, np.uint16(0), bits), **ends)
+    bits = np.where(timeouts & control, np.uint16(Event.TIMED_OUT), events["events"])
+    on_no_lane = timeouts & ~control
+    ends = {name: np.where(on_no_lane, np.uint32(NO_CHAIN), events[name]) for name in LANE_COLUMNS[:2]}
+    return events.with_columns(events=np.where(redundant, np.uint16(0), bits), **ends)
 
 
 def number_rows(rows: pa.Table, owner: str) -> Frame:
-    """Return rows of a log table with their numbers; ``owner``: the column with the chain whose a row is."""
+    """Assign numbers to the rows of a log table in each chain and height.
+
+    Args:
+        rows: Rows of a log table.
+        owner: Column with the chain of a row.
+
+    Returns:
+        The rows, with ``number``.
+    """
     frame = from_table(rows)
     height = frame["height"].astype(np.uint64)
     order = stable_order(height, frame[owner])
@@ -144,9 +155,15 @@ def number_rows(rows: pa.Table, owner: str) -> Frame:
 
 
 def extract_messages(logs: RunLogs) -> Frame:
-    """Return the messages that rows show for the first time: ``form``, ``LANE_COLUMNS``, ``CALL``, what they carry,
-    ``height``, ``tick``, ``sent_tick``, ``chain``, ``number``, ``hash``, and ``ended`` (1: the row that shows it says
-    what else happened to it), in no order."""
+    """Extract the messages that log rows show for the first time, in no particular order.
+
+    Args:
+        logs: Logs of a range of heights.
+
+    Returns:
+        Columns ``form``, ``LANE_COLUMNS``, ``CALL``, the payload fields, ``height``, ``tick``, ``sent_tick``,
+        ``chain``, ``number``, ``hash`` and ``ended`` (1: the row also has the end of the message).
+    """
     outbound, events = logs.outbound, logs.events
     in_lanes = outbound.select([*LANE_COLUMNS, *CALL, *_CARRIED, "height", "tick", "number"]).with_columns(
         form=np.uint8(MessageForm.LANE),
@@ -156,11 +173,11 @@ def extract_messages(logs: RunLogs) -> Frame:
         ended=np.uint8(0),
         hash=payload_hashes(outbound["payload"]),
     )
-    apart = events["source"] == np.uint32(NO_CHAIN)
-    apart &= (events["kind"] != Kind.INGRESS) & (events["kind"] != Kind.CONTROL)
+    outside = events["source"] == np.uint32(NO_CHAIN)
+    outside &= (events["kind"] != Kind.INGRESS) & (events["kind"] != Kind.CONTROL)
     queued, made = (
-        apart & has_event(events, Event.SENT),
-        apart & is_chain_made_answer(events) & has_event(events, Event.RECEIVED),
+        outside & has_event(events, Event.SENT),
+        outside & is_chain_made_answer(events) & has_event(events, Event.RECEIVED),
     )
     parts = [in_lanes]
     for form, rows in ((MessageForm.QUEUED, events.filter(queued)), (MessageForm.MADE, events.filter(made))):
@@ -183,33 +200,35 @@ def extract_messages(logs: RunLogs) -> Frame:
 
 
 def has_event(events: Frame, event: Event) -> Mask:
-    """Return which rows of the log ``events`` have an event."""
+    """Return a mask of rows of the log ``events`` with an event."""
     found: Mask = (events["events"] & np.uint16(event)) > 0
     return found
 
 
 def is_chain_made_answer(events: Frame) -> Mask:
-    """Return which rows tell of an answer that its receiver's chain made itself, in no lane."""
+    """Return a mask of rows about an answer of the receiver's own chain, in no lane."""
     via = events["via"]
     found: Mask = (events["source"] == np.uint32(NO_CHAIN)) & ((via == Via.SYNTHETIC) | (via == Via.TIMEOUT))
     return found & (has_event(events, Event.RECEIVED) | has_event(events, Event.DROPPED))
 
 
 def is_lane_reference(events: Frame) -> Mask:
-    """Return which rows are about the message at their place in a lane. Of control rows those that tell of a message
-    that was received or timed out: others tell of what chains and carriers do."""
+    """Return a mask of rows about the message at their position in a lane.
+
+    Control rows count only with a receipt or a time-out; others describe actions of chains and relayers.
+    """
     on_lane = events["source"] != np.uint32(NO_CHAIN)
-    told = has_event(events, Event.RECEIVED) | has_event(events, Event.TIMED_OUT)
-    found: Mask = on_lane & ((events["kind"] != Kind.CONTROL) | told)
+    ends = has_event(events, Event.RECEIVED) | has_event(events, Event.TIMED_OUT)
+    found: Mask = on_lane & ((events["kind"] != Kind.CONTROL) | ends)
     return found
 
 
 def is_call_reference(events: Frame) -> Mask:
-    """Return which rows are about a message that was shown before, and name it by its call."""
-    apart = events["source"] == np.uint32(NO_CHAIN)
-    apart &= (events["kind"] != Kind.INGRESS) & (events["kind"] != Kind.CONTROL)
+    """Return a mask of rows that refer to an earlier message by its call."""
+    outside = events["source"] == np.uint32(NO_CHAIN)
+    outside &= (events["kind"] != Kind.INGRESS) & (events["kind"] != Kind.CONTROL)
     found: Mask = (
-        apart
+        outside
         & ~has_event(events, Event.SENT)
         & ~is_chain_made_answer(events)
         & (events["queue_index"] != np.uint64(FORGED))
@@ -218,7 +237,7 @@ def is_call_reference(events: Frame) -> Mask:
 
 
 def is_forged(messages: Frame) -> Mask:
-    """Return a mask of the messages that a chain put into a lane without any program having sent them."""
+    """Return a mask of messages that a chain put into a lane without a program sending them."""
     queue_index = messages["queue_index"]
     found: Mask = queue_index == np.uint64(FORGED)
     found |= (messages["kind"] == Kind.REQUEST) & (queue_index == np.uint64(NO_QUEUE))
@@ -227,14 +246,16 @@ def is_forged(messages: Frame) -> Mask:
 
 
 def is_answer_delivery(events: Frame) -> Mask:
-    """Return which rows tell that an answer reached who called, so that its request is acknowledged there."""
-    heard = has_event(events, Event.ANSWERED) | (has_event(events, Event.RECEIVED) & has_event(events, Event.DROPPED))
-    found: Mask = (events["kind"] == Kind.RESPONSE) & heard & (events["via"] != Via.TIMEOUT)
+    """Return a mask of rows that deliver an answer to its caller and so acknowledge the request."""
+    delivered = has_event(events, Event.ANSWERED) | (
+        has_event(events, Event.RECEIVED) & has_event(events, Event.DROPPED)
+    )
+    found: Mask = (events["kind"] == Kind.RESPONSE) & delivered & (events["via"] != Via.TIMEOUT)
     return found
 
 
 def answered_requests(answers: Frame) -> Frame:
-    """Return the calls (``CALL``, ``height``) that answers are to."""
+    """Return the calls (``CALL``, ``height``) that answers respond to."""
     return Frame(
         {
             "kind": np.full(len(answers), Kind.REQUEST, dtype=np.uint8),
@@ -248,7 +269,7 @@ def answered_requests(answers: Frame) -> Frame:
 
 
 def collected_places(collected: Frame) -> tuple[Frame, Rows]:
-    """Return the places (``LANE_COLUMNS``, ``height``) of the messages that chains collected, and the row of each."""
+    """Return the positions (``LANE_COLUMNS``, ``height``) of collected messages, and their rows."""
     ranges = np.flatnonzero(collected["what"] == COLLECTED_MESSAGES)
     rows, index = expand_ranges(collected["begin"][ranges], collected["end"][ranges])
     rows = ranges[rows]
@@ -263,8 +284,11 @@ def payload_hashes(payload: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def field_hashes(rows: Frame, before: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
-    """Return the SHA-256 of what a log says of each message, shape (n, 32): kind, sender, receiver, callback, amount
-    and code, as eight bytes each, little-endian, behind the digest ``before``, if one is given."""
+    """Return the SHA-256 of the logged fields of each message, shape (n, 32), uint8.
+
+    The fields are kind, sender, receiver, callback, amount and code, as eight bytes each, little-endian, after the
+    digest ``before`` if given.
+    """
     words = np.stack([rows[name].astype("<u8") for name in (*CALL, *_CARRIED)], axis=1)
     fields = np.ascontiguousarray(words).view(np.uint8).reshape(len(rows), -1)
     if before is not None:
@@ -273,22 +297,20 @@ def field_hashes(rows: Frame, before: npt.NDArray[np.uint8] | None = None) -> np
 
 
 def differs_from_message(rows: Frame, messages: Frame) -> Mask:
-    """Return which rows say something else of their message than the message itself, row by row. The code of a request
-    is none of its own: it is what came of it."""
+    """Return a mask of rows that contradict their message.
+
+    The code of a request is excluded: it is the outcome of the request.
+    """
     found: Mask = (rows["kind"] == Kind.RESPONSE) & (rows["code"] != messages["code"])
     for name in (*CALL, *_CARRIED[:2]):
         found |= rows[name] != messages[name]
     return found
 
 
-MessageMask = npt.NDArray[np.bool_]
-MessageNames = npt.NDArray[np.uint64]
-
-
 class _ByName:
-    """Rows ascending by height, found by the names in some columns."""
+    """Index of rows, ascending by height, by the names in some columns."""
 
-    def __init__(self, rows: Frame, keys: Sequence[str], chosen: MessageMask) -> None:
+    def __init__(self, rows: Frame, keys: Sequence[str], chosen: Mask) -> None:
         from causeway.ledger.lake.message_loops import link_slots
 
         self._keys, self._heights = keys, np.ascontiguousarray(rows["height"])
@@ -298,7 +320,7 @@ class _ByName:
         link_slots(self._names, chosen.view(np.uint8), self._heads, self._before)
 
     def last(self, asked: Frame, heights: U64 | None = None) -> Rows:
-        """Return the last row of each name up to its ``height`` (or of ``heights``), -1 where there is none."""
+        """Return the last row of each name up to its ``height`` (or ``heights``), -1 without one."""
         from causeway.ledger.lake.message_loops import find_latest_rows
 
         found = np.empty(len(asked), dtype=np.int64)
@@ -310,13 +332,13 @@ class _ByName:
 
 @dataclass
 class RunMessageIndex:
-    """Messages of a run (``run_messages.messages_of``), ``rows`` ascending by height."""
+    """Index of the messages of a run (``extract_messages``), ``rows`` ascending by height."""
 
     rows: Frame
 
     @classmethod
     def of(cls, *parts: Frame) -> RunMessageIndex:
-        """Return messages of several parts."""
+        """Merge messages of several parts."""
         rows = concat([part.select(parts[0].names) for part in parts])
         heights = rows["height"]
         ascending = bool((heights[1:] >= heights[:-1]).all())
@@ -327,21 +349,21 @@ class RunMessageIndex:
 
     @cached_property
     def find_by_position(self) -> _ByName:
-        """Return those in lanes by their places."""
+        """Messages in lanes, by position."""
         return _ByName(self.rows, LANE_COLUMNS, self.rows["form"] == MessageForm.LANE)
 
     @cached_property
     def by_call(self) -> _ByName:
-        """Index the messages that programs and chains sent by their calls."""
+        """Messages sent by programs and chains, by call."""
         return _ByName(self.rows, CALL, ~is_forged(self.rows))
 
     @cached_property
     def forged(self) -> _ByName:
-        """Index the forged messages by their calls, which may be calls of other messages too."""
+        """Forged messages by call; another message may have the same call."""
         return _ByName(self.rows, CALL, is_forged(self.rows))
 
     def last_call(self, asked: Frame) -> Rows:
-        """Return the last message of each call up to its ``height``, -1 for none; a forged one only without another."""
+        """Return the last message of each call up to its ``height``, -1 without; forged ones last."""
         found = self.by_call.last(asked)
         missing = found < 0
         if missing.any():
@@ -350,20 +372,28 @@ class RunMessageIndex:
 
     @cached_property
     def made(self) -> _ByName:
-        """Return the answers that chains made themselves by their calls."""
+        """Answers that chains made themselves, by call."""
         return _ByName(self.rows, CALL, self.rows["form"] == MessageForm.MADE)
 
     def missing(self, wanted: MessageReferences) -> MessageReferences:
-        """Return what of ``wanted`` is not there."""
+        """Return the references that this index cannot resolve."""
         lanes, calls = wanted
         return MessageReferences(
             lanes.filter(self.find_by_position.last(lanes) < 0), calls.filter(self.by_call.last(calls) < 0)
         )
 
 
-def find_referenced_messages(logs: RunLogs, own: MessageMask, further: Sequence[Frame] = ()) -> MessageReferences:
-    """Return what rows speak of. ``own``: which chains, by position, this run has: what others send is in no log of it.
-    ``further``: other places (``LANE_COLUMNS``, ``height``) that are meant."""
+def find_referenced_messages(logs: RunLogs, own: Mask, further: Sequence[Frame] = ()) -> MessageReferences:
+    """Find the references of log rows to messages.
+
+    Args:
+        logs: Logs of a range of heights.
+        own: Mask of chains, by position, that this run executes; other chains have no logs here.
+        further: Additional positions (``LANE_COLUMNS``, ``height``).
+
+    Returns:
+        The references.
+    """
     events = logs.events
     by_place = events.filter(is_lane_reference(events)).select([*LANE_COLUMNS, "height"])
     places = [collected_places(logs.collected)[0], *further]
@@ -375,19 +405,19 @@ def find_referenced_messages(logs: RunLogs, own: MessageMask, further: Sequence[
     )
 
 
-def has_wanted_name(messages: Frame, wanted: MessageReferences) -> MessageMask:
-    """Return which messages have a name that is wanted, whenever."""
+def has_wanted_name(messages: Frame, wanted: MessageReferences) -> Mask:
+    """Return a mask of messages with a wanted name, at any height."""
     found = np.zeros(len(messages), dtype=bool)
-    for asked, keys in ((wanted.lanes, LANE_COLUMNS), (wanted.calls, CALL)):
-        if len(asked):
-            named = asked.with_columns(height=np.zeros(len(asked), dtype=np.uint64))
-            index = _ByName(named, keys, np.ones(len(asked), dtype=bool))
+    for references, keys in ((wanted.lanes, LANE_COLUMNS), (wanted.calls, CALL)):
+        if len(references):
+            named = references.with_columns(height=np.zeros(len(references), dtype=np.uint64))
+            index = _ByName(named, keys, np.ones(len(references), dtype=bool))
             found |= index.last(messages) >= 0
     return found
 
 
-def _names(rows: Frame, keys: Sequence[str]) -> MessageNames:
-    """Return names as rows of words."""
+def _names(rows: Frame, keys: Sequence[str]) -> U64:
+    """Return names as rows of words, shape (n, keys), uint64."""
     names = np.empty((len(rows), len(keys)), dtype=np.uint64)
     for place, key in enumerate(keys):
         names[:, place] = rows[key]
@@ -395,7 +425,7 @@ def _names(rows: Frame, keys: Sequence[str]) -> MessageNames:
 
 
 LOGS = ("outbound", "events", "collected")
-"""The log tables, as ``source_file`` names them; a draft has the place of its own."""
+"""Log tables, as ``source_file`` names them; a draft has the index of its table."""
 
 OUTBOUND, EVENTS_LOG, COLLECTED = range(3)
 _AMOUNT = ("amount_high", "amount_low")
@@ -403,8 +433,11 @@ _COPIED = (*LANE_COLUMNS, *CALL, *_AMOUNT, "code", "number", "tick")
 
 
 class DraftName(IntEnum):
-    """What a row's ``message_id`` is made of: the call; of a refused message from a user its place in what came in the
-    tick; the place in a lane, of a control message; the place in the log, of a control row about no message."""
+    """Source of a row's ``message_id``.
+
+    ``CALL``: the call. ``REFUSED``: the arrival position in its tick, of a refused user message. ``PLACE``: the
+    position in a lane, of a control message. ``CONTROL``: the position in the log, of a control row about no message.
+    """
 
     CALL = 0
     REFUSED = 1
@@ -415,7 +448,7 @@ class DraftName(IntEnum):
 def draft_sent_events(
     messages: Frame, chain: Any, event: Happened, *, log: int = OUTBOUND, detail: Any = UNSEEN_NAME, hashed: bool = True
 ) -> Frame:
-    """Return the drafts that ``event`` happened to messages when they were made."""
+    """Return drafts of an event of messages at the time of their sending."""
     in_lane = messages["form"] == MessageForm.LANE
     control = in_lane & (messages["kind"] == Kind.CONTROL)
     return build_drafts(
@@ -469,12 +502,18 @@ DRAFT = [*_DEFAULTS]
 
 
 def build_drafts(length: int, **columns: Any) -> Frame:
-    """Return drafts with the columns given, and what stands for nothing in the others.
+    """Build drafts from columns; missing columns get defaults.
 
-    ``log``, ``at``, ``owner``, ``number``: the log row that tells it: its table (``LOGS``), height, chain and place.
-    ``index``: ``NO_PLACE`` of what is in no lane; ``place``, ``came``: of a refused message from a user its place and
-    the tick in which it came. ``event``: its place in ``order.EVENTS``. ``valued``: whether the amount says anything;
-    ``of_programs``: whether sender and receiver do; ``hashed``: whether the hash does. ``named``: ``Name``.
+    Args:
+        length: Number of drafts.
+        columns: Values of a column, or one value for all rows. ``log``, ``at``, ``owner``, ``number``: table
+            (``LOGS``), height, chain and number of the log row. ``index``: ``NO_PLACE`` outside of lanes. ``place``,
+            ``came``: position and arrival tick of a refused user message. ``event``: index in ``EVENTS``. ``valued``:
+            the amount is meaningful; ``of_programs``: sender and receiver are; ``hashed``: the hash is. ``named``:
+            ``DraftName``.
+
+    Returns:
+        The drafts.
     """
     return Frame({name: draft_column(name, columns.get(name, _DEFAULTS[name]), length) for name in DRAFT}, length)
 
@@ -485,7 +524,7 @@ def empty_drafts() -> Frame:
 
 
 def draft_column(name: str, value: Any, length: int) -> npt.NDArray[Any]:
-    """Return a column of drafts: values of each row, or one of all."""
+    """Return a column of drafts from one value a row, or one for all."""
     default = _DEFAULTS[name]
     if np.ndim(value) == np.ndim(default):
         return repeat_value(value if np.ndim(value) else default.dtype.type(value), length)
@@ -494,8 +533,7 @@ def draft_column(name: str, value: Any, length: int) -> npt.NDArray[Any]:
 
 
 def draft_reverts(rows: Frame, reasons: NameCodes, at: int, tick: int) -> Frame:
-    """Return rows that take back drafts, because of what their chain did at the height ``at``; ``position``: the height
-    that is taken back."""
+    """Return rows that revert drafts due to a fork at ``at``; ``position``: the reverted height."""
     names = np.array([reasons.code(name) for name in EVENTS], dtype=np.int32)
     return rows.with_columns(
         detail=names[rows["event"]],
@@ -509,10 +547,10 @@ def draft_reverts(rows: Frame, reasons: NameCodes, at: int, tick: int) -> Frame:
 
 
 def assign_positions(rows: Frame) -> Frame:
-    """Return drafts with a position where several tell the same of one message at one height of a chain: the number of
-    each in the log. They happened more than once; without it they were one event that was recorded more than once.
+    """Assign positions to repeated events of a message at one height of a chain.
 
-    Of all others no position is known: a log is not in the order of lanes.
+    The position is the number of the row in the log. Without a position they would count as one event, recorded more
+    than once. Other rows have no known position: a log is not in lane order.
     """
     words = np.zeros(len(rows), dtype=np.uint64)
     for name in _SAME:
@@ -522,14 +560,16 @@ def assign_positions(rows: Frame) -> Frame:
     alike = np.flatnonzero(np.isin(words, ordered[1:][ordered[1:] == ordered[:-1]]))
     if len(alike) == 0:
         return rows
-    some = rows.take(alike)
-    (key,) = encode_keys(_SAME, some.with_columns(event=some["event"].astype(np.uint8)))
+    candidates = rows.take(alike)
+    (key,) = encode_keys(_SAME, candidates.with_columns(event=candidates["event"].astype(np.uint8)))
     order = stable_order(key)
     groups = group_rows(key[order])
-    again = np.zeros(len(some), dtype=bool)
-    again[order] = groups.spread(groups.counts) > 1
+    repeated = np.zeros(len(candidates), dtype=bool)
+    repeated[order] = groups.spread(groups.counts) > 1
     position = rows["position"].copy()
-    position[alike] = np.where(again & (some["position"] == np.uint64(NO_PLACE)), some["number"], some["position"])
+    position[alike] = np.where(
+        repeated & (candidates["position"] == np.uint64(NO_PLACE)), candidates["number"], candidates["position"]
+    )
     return rows.with_columns(position=position)
 
 

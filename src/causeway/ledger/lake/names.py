@@ -1,6 +1,6 @@
-"""From drafts of rows (``run_events``) to rows of the ledger: names in place of numbers, times in place of ticks.
+"""Convert drafts to ledger rows and value logs to movements.
 
-From the log of value of a run to the table ``value``: who had what, and who has it then, by names.
+Names replace numbers, and times replace ticks.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ __all__ = [
 ]
 
 LETTERS = {Kind.INGRESS: "i", Kind.REQUEST: "q", Kind.RESPONSE: "r", Kind.REFUND: "f", Kind.CONTROL: "c"}
-"""How a ``message_id`` tells what a message is."""
+"""Class letter of each kind in a ``message_id``."""
 
 LOCAL_LANES = "local-"
-"""How the names of lanes begin in which a chain sends to itself."""
+"""Prefix of lane names from a chain to itself."""
 
 NO_NAME = 2**64 - 1
-"""The number of a sender or receiver that is no program."""
+"""Number of a sender or receiver that is not a program."""
 
 _KINDS = [kind.value for kind in Stored]
 _OF_KIND = {
@@ -74,10 +74,15 @@ _OF_KIND = {
 
 @dataclass(frozen=True)
 class RunNames:
-    """What the numbers in the logs of a run are called.
+    """Names behind the numbers in the logs of a run.
 
-    ``chains``: names by position; ``numbers``, ``programs``: numbers of programs, ascending, and the name of each;
-    ``tick_micros``: microseconds of a tick.
+    Attributes:
+        protocol: Name of the protocol.
+        asset: Name of the asset.
+        chains: Names by position.
+        numbers: Numbers of programs, ascending.
+        programs: Name of each of these programs.
+        tick_micros: Length of a tick, in microseconds.
     """
 
     protocol: str
@@ -89,19 +94,19 @@ class RunNames:
 
     @cached_property
     def program_names(self) -> pa.Array:
-        """Return the names of programs, and null behind them."""
+        """Names of programs, followed by null."""
         return pa.array([*self.programs, None], pa.string())
 
     def chain_column(self, positions: npt.NDArray[np.uint32]) -> pa.DictionaryArray:
-        """Return the names of chains, null where there is none."""
+        """Return the names of chains, null outside of their range."""
         return names_from_codes(positions.astype(np.int64), len(self.chains), self.chains)
 
     def times(self, ticks: npt.NDArray[np.int64]) -> pa.Array:
-        """Return when ticks begin, the first one at 1970-01-01."""
+        """Return the begin of ticks; tick 0 is at 1970-01-01."""
         return pa.array(ticks * np.int64(self.tick_micros)).cast(pa.timestamp("us", "UTC"))
 
     def programs_column(self, numbers: U64) -> pa.Array:
-        """Return the names of programs, the digits of its number for one without; null for ``NOBODY``."""
+        """Return the names of programs, or their numbers; null for ``NO_NAME``."""
         coded = pa.array(np.ascontiguousarray(numbers)).dictionary_encode()
         distinct = coded.dictionary.to_numpy()
         found = find_positions(self.numbers, distinct)
@@ -111,20 +116,29 @@ class RunNames:
 
 
 def lane_name(substream: int, own: bool) -> str:
-    """Return the name of a lane; ``own``: in which a chain sends to itself."""
+    """Return the name of a lane; ``own``: from a chain to itself."""
     return f"{LOCAL_LANES if own else ''}{substream}"
 
 
 def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
-    """Return rows of the ledger (``LEDGER_SCHEMA``). ``reasons``: the names behind the column ``detail``."""
+    """Convert drafts to ledger rows (``LEDGER_SCHEMA``).
+
+    Args:
+        drafts: Drafts of rows.
+        names: Names of the run.
+        reasons: Names behind the column ``detail``.
+
+    Returns:
+        The rows.
+    """
     count = len(drafts)
     digits = {name: pa.array(np.ascontiguousarray(drafts[name])).cast(pa.string()) for name in ("sender", "receiver")}
     by_call = drafts["named"] == DraftName.CALL
     answers = by_call & (drafts["kind"] == Kind.RESPONSE)
-    asked = np.full(int(answers.sum()), Kind.REQUEST, dtype=np.uint8)
-    turned = {"sender": digits["receiver"], "receiver": digits["sender"]}
+    request_kinds = np.full(int(answers.sum()), Kind.REQUEST, dtype=np.uint8)
+    reversed_digits = {"sender": digits["receiver"], "receiver": digits["sender"]}
     valued = ~drafts["valued"]
-    # A control row about no message is in no lane; whose slice, channel or client it is about are its ends.
+    # A control row about no message is in no lane; its ends are those of its slice, channel or client.
     loose, no_chain = drafts["named"] == DraftName.CONTROL, np.uint32(NO_CHAIN)
     columns = {
         "protocol": repeat_name(names.protocol, count),
@@ -133,7 +147,9 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
         "lane": _lanes_of(drafts),
         "index": mask_numbers(drafts["index"], drafts["index"] == np.uint64(NO_PLACE)),
         "message_id": _message_ids(drafts, digits, names),
-        "answers": _spread(_call_ids(drafts, digits=turned, names=names, rows=answers, kinds=asked), answers),
+        "answers": _spread(
+            _call_ids(drafts, digits=reversed_digits, names=names, rows=answers, kinds=request_kinds), answers
+        ),
         "kind": _kinds(drafts),
         "event": names_from_codes(drafts["event"].astype(np.int64), len(EVENTS), EVENTS),
         "chain": names.chain_column(drafts["chain"]),
@@ -162,7 +178,7 @@ def ledger_rows(drafts: Frame, names: RunNames, reasons: NameCodes) -> pa.Table:
 
 
 def drafts_from_rows(rows: pa.Table, names: RunNames) -> Frame:
-    """Return rows of messages that wait for a lane, of a ledger, as the drafts that they were made of."""
+    """Convert ledger rows of messages that wait for a lane back to drafts."""
     kinds = {letter: kind for kind, letter in LETTERS.items()}
     calls = [_CALL_ID.fullmatch(text) for text in rows["message_id"].to_pylist()]
     parts = [(0, 0, "q", 0) if found is None else found.groups() for found in calls]
@@ -191,14 +207,13 @@ _CALL_ID = re.compile(r"[^:]*:(\d+)>(\d+)/([a-z])#(\d+)")
 
 
 def _message_ids(drafts: Frame, digits: dict[str, pa.Array], names: RunNames) -> pa.Array:
-    """Return the stable name of what each row is about.
+    """Return the stable ``message_id`` of each row.
 
-    ``protocol:sender>receiver/class#number``: a message; programs and callbacks are numbers, the class is ``i``
-    (a message from a user), ``q`` (request), ``r`` (response) or ``f`` (refund).
-    ``protocol:user>receiver/i!tick.place``: a message from a user that was refused, so that no queue has numbered it;
-    the place, from 1, is among what came to the chain in the tick. ``protocol:source>destination/c#lane.index``: a
-    control message in a lane. ``protocol:chain/c#height.row``: a control row about no message: the row of the chain at
-    the height.
+    ``protocol:sender>receiver/class#number``: a message; programs and callbacks are numbers, the class is ``i`` (user
+    message), ``q`` (request), ``r`` (response) or ``f`` (refund). ``protocol:user>receiver/i!tick.place``: a refused
+    user message without a number in any queue; the place, from 1, is its arrival position in the tick.
+    ``protocol:source>destination/c#lane.index``: a control message in a lane. ``protocol:chain/c#height.row``: a
+    control row about no message: the row of the chain at the height.
     """
     named = drafts["named"]
     parts, order = [], []
@@ -210,19 +225,19 @@ def _message_ids(drafts: Frame, digits: dict[str, pa.Array], names: RunNames) ->
         if name == DraftName.CALL:
             parts.append(_call_ids(drafts, digits, names, rows, drafts["kind"][rows]))
             continue
-        some = drafts.filter(rows)
+        chosen = drafts.filter(rows)
         if name == DraftName.REFUSED:
             ends = [_chosen(digits[side], rows) for side in ("sender", "receiver")]
-            place = [pa.array(some["came"]).cast(pa.string()), pa.array(some["place"]).cast(pa.string())]
+            place = [pa.array(chosen["came"]).cast(pa.string()), pa.array(chosen["place"]).cast(pa.string())]
             parts.append(concatenate_texts(f"{names.protocol}:", ends[0], ">", ends[1], "/i!", place[0], ".", place[1]))
         elif name == DraftName.PLACE:
-            ends = [_text(names.chain_column(some[side])) for side in ("source", "destination")]
-            lane = _text(_lanes_of(some))
-            index = pa.array(some["index"]).cast(pa.string())
+            ends = [_text(names.chain_column(chosen[side])) for side in ("source", "destination")]
+            lane = _text(_lanes_of(chosen))
+            index = pa.array(chosen["index"]).cast(pa.string())
             parts.append(concatenate_texts(f"{names.protocol}:", ends[0], ">", ends[1], "/c#", lane, ".", index))
         else:
-            place = [pa.array(some[column]).cast(pa.string()) for column in ("at", "number")]
-            chain = _text(names.chain_column(some["owner"]))
+            place = [pa.array(chosen[column]).cast(pa.string()) for column in ("at", "number")]
+            chain = _text(names.chain_column(chosen["owner"]))
             parts.append(concatenate_texts(f"{names.protocol}:", chain, "/c#", place[0], ".", place[1]))
     if not parts:
         return pa.array([], pa.string())
@@ -240,7 +255,7 @@ def _call_ids(
     rows: npt.NDArray[np.bool_],
     kinds: npt.NDArray[np.uint8],
 ) -> pa.Array:
-    """Return the names of messages by their calls. ``kinds``: of the ``rows`` that are chosen."""
+    """Return the ids of messages by their calls. ``kinds``: kind of each chosen row."""
     letters = pa.array([f"/{LETTERS[Kind(kind)]}#" for kind in range(len(Kind))], pa.string())
     callback = pa.array(np.ascontiguousarray(drafts["callback"][rows])).cast(pa.string())
     ends = [_chosen(digits[side], rows) for side in ("sender", "receiver")]
@@ -249,7 +264,7 @@ def _call_ids(
 
 
 def concatenate_texts(*parts: pa.Array | str) -> pa.Array:
-    """Return texts put together row by row, null where one is."""
+    """Concatenate texts row by row, null where one is null."""
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -272,7 +287,7 @@ def _text(column: pa.DictionaryArray) -> pa.Array:
 def format_lane_names(
     source: npt.NDArray[np.uint32], destination: npt.NDArray[np.uint32], substream: U64, there: npt.NDArray[np.bool_]
 ) -> pa.DictionaryArray:
-    """Return the names of lanes, null where a row is not in one (``there``)."""
+    """Return the names of lanes, null outside of lanes (mask ``there``)."""
     coded_lanes = pa.array(np.ascontiguousarray(substream)).dictionary_encode()
     distinct, at = coded_lanes.dictionary.to_pylist(), coded_lanes.indices.to_numpy()
     texts = [lane_name(each, own) for own in (False, True) for each in distinct]
@@ -307,7 +322,7 @@ def _receivers(drafts: Frame, names: RunNames) -> pa.Array:
 
 
 def _or_ends(programs: pa.Array, drafts: Frame, names: RunNames, end: str) -> pa.Array:
-    """Return names of programs, and of chains at the ``end`` that a control row about no message names."""
+    """Return program names, or for a control row about no message the chain at its ``end``."""
     loose = (drafts["named"] == DraftName.CONTROL) & ~drafts["of_programs"]
     if not loose.any():
         return programs
@@ -327,35 +342,42 @@ def _known(column: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def mask_numbers(values: npt.NDArray[np.uint64], missing: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return numbers, null where they are missing."""
+    """Return numbers with nulls where ``missing``."""
     return pa.array(np.ascontiguousarray(values), mask=np.ascontiguousarray(missing) if missing.any() else None)
 
 
 def names_from_codes(codes: npt.NDArray[np.int64], count: int, names: Sequence[str]) -> pa.DictionaryArray:
-    """Return names by their codes, null where a code is none."""
+    """Return names by code, null for codes out of range."""
     missing = (codes < 0) | (codes >= count)
     indices = pa.array(np.where(missing, 0, codes).astype(np.int32), mask=missing if missing.any() else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string()))
 
 
 def repeat_name(name: str, count: int) -> pa.DictionaryArray:
-    """Return a name repeated."""
+    """Return a dictionary column with one name in every row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([name], pa.string()))
 
 
 VALUE_LOG = "value"
 
 REVERTED_MOVEMENTS = "reverted"
-"""Why value moves the other way that a fork's blocks moved, which it took back."""
+"""Reason of movements that undo those of reverted blocks."""
 
 _WHY = [*(why.name.lower() for why in ValueReason), REVERTED_MOVEMENTS]
 
 
 def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None = None) -> pa.Table:
-    """Return movements (``VALUE_SCHEMA``). ``rows``: of the log of value, with ``height``, ``tick`` and ``number``.
+    """Convert rows of the value log to movements (``VALUE_SCHEMA``).
 
-    ``at``: height and tick of a fork that took them back: then each moves the other way, there. Who has something is
-    ``holder`` or ``holder:name``, such as ``account:alice`` and ``unconfirmed:left>right``.
+    A holder is ``holder`` or ``holder:name``, such as ``account:alice`` and ``unconfirmed:left>right``.
+
+    Args:
+        rows: Rows of the value log, with ``height``, ``tick`` and ``number``.
+        names: Names of the run.
+        at: Height and tick of the fork that reverted them; then each movement is reversed, at that height.
+
+    Returns:
+        The movements.
     """
     count = len(rows)
     of_message = rows["index"] != np.uint64(NO_INDEX)
@@ -396,7 +418,7 @@ def build_value_rows(rows: Frame, names: RunNames, *, at: tuple[int, int] | None
 
 
 def _holders(holders: npt.NDArray[np.uint8], numbers: U64, names: RunNames) -> pa.Array:
-    """Return who has something: the holder, and behind a colon the program, chain, two chains or number, if any."""
+    """Return holders: the kind, and after a colon the program, chain, pair of chains or number."""
     kinds = [f"{holder.name.lower()}" for holder in ValueHolder]
     texts = pa.array(kinds, pa.string()).take(pa.array(holders.astype(np.int64)))
     upper, lower = (numbers >> np.uint64(32)).astype(np.uint32), (numbers & np.uint64(0xFFFFFFFF)).astype(np.uint32)
@@ -405,7 +427,7 @@ def _holders(holders: npt.NDArray[np.uint8], numbers: U64, names: RunNames) -> p
     digits = pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
     program = names.programs_column(numbers)
     root = (holders == ValueHolder.DEPOSITS) & (numbers == np.uint64(ROOT_OWNER))
-    which = pa.nulls(len(numbers), pa.string())
+    qualifier = pa.nulls(len(numbers), pa.string())
     for chosen, column in (
         (np.isin(holders, PROGRAM_HOLDERS), program),
         (np.isin(holders, CHAIN_HOLDERS), chain),
@@ -414,5 +436,5 @@ def _holders(holders: npt.NDArray[np.uint8], numbers: U64, names: RunNames) -> p
         (root, pa.array(["root"], pa.string()).take(pa.array(np.zeros(len(numbers), dtype=np.int64)))),
     ):
         if chosen.any():
-            which = pc.if_else(pa.array(chosen), column, which)
-    return pc.coalesce(concatenate_texts(texts, ":", which), texts)
+            qualifier = pc.if_else(pa.array(chosen), column, qualifier)
+    return pc.coalesce(concatenate_texts(texts, ":", qualifier), texts)
