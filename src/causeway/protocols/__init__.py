@@ -1,1 +1,1 @@
-"""The protocols: one wing each, all behind the contract of ``causeway.protocols.contract``."""
+"""The protocols: one package each, behind the kernel contract (``protocols.contract``)."""

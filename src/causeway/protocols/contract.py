@@ -1,12 +1,13 @@
-"""What the pipeline asks of a protocol: the kernel contract.
+"""The kernel contract: the interface between the pipeline and a protocol.
 
-A protocol's kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Columns carry the
-chain, so one call serves any set of chains; what happens on one never depends on which others are in the call.
+A kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Every column of chains holds
+positions, so one call serves any set of chains. The result for a chain never depends on the other chains of the call.
 
-A round has two steps. ``plan`` decides from small tables what to take and what must be read for it; the pipeline reads;
-``round`` verifies what was read before it uses it, and may still refuse. A refusal is an event with its error's name.
+A round has two steps. ``plan`` selects the inputs from small tables and lists the rows to read; the pipeline reads
+them; ``round`` verifies them before use, and may still refuse. A refusal is an event with the name of its error.
 
-When a network's next round is due, for protocols that cannot tell exactly when what waits will move.
+The end of the module decides the tick of a network's next round. It serves protocols that cannot predict the exact tick
+at which a pending message moves.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ Chains = npt.NDArray[np.uint32]
 """Positions of chains: rows in the kernel's list of chains, ascending."""
 
 Hosts = npt.NDArray[np.int32]
-"""Positions of the chains that host programs; ``NO_HOST`` for a program that never had one."""
+"""Positions of the hosting chains of programs; ``NO_HOST`` for a program that never had one."""
 
 NO_HOST = -1
 
 
 class Visibility(Enum):
-    """Who else sees the rows of a state table at the next height."""
+    """Visibility of the rows of a state table to other chains at the next height."""
 
     NOBODY = "nobody"
     DESTINATION = "destination"
@@ -43,12 +44,16 @@ class Visibility(Enum):
 
 @dataclass(frozen=True)
 class StateTable:
-    """What a state table is made of, whose its rows are, and who sees them.
+    """Schema, row order, ownership and visibility of a state table.
 
-    ``owner``: the column that says where a row belongs: to that chain, or to the chain that hosts that program.
-    ``order``: the columns by which the rows ascend; no two rows agree in all of them. ``chains``, ``programs``: the
-    columns that hold positions of chains and numbers of programs. ``shown_to``: the column with the chain that sees a
-    row, where ``shown`` is ``DESTINATION``.
+    Attributes:
+        schema: The columns.
+        owner: The column that assigns a row to a chain, either directly or as the host of a program.
+        order: The columns of the ascending sort key, which is unique.
+        chains: The columns with positions of chains.
+        programs: The columns with numbers of programs.
+        shown: The visibility of the rows.
+        shown_to: The column with the one chain that sees a row, if ``shown`` is ``DESTINATION``.
     """
 
     schema: pa.Schema
@@ -61,7 +66,7 @@ class StateTable:
 
     @property
     def belongs_to_program(self) -> bool:
-        """Return whether a row belongs to the chain that hosts a program."""
+        """Return True if a row belongs to the chain that hosts a program."""
         return self.owner in self.programs
 
 
@@ -79,12 +84,17 @@ HEADERS_SCHEMA = pa.schema(
         _field("certification", pa.binary()),
     ]
 )
-"""A header that a chain made at a height: the number of its block, the root of its state, and what certifies it to
-others. A chain may make several at one height, or none. ``hash`` and ``parent`` name the block and the one before it
-where a chain can have forks; both are empty where its blocks follow each other by number alone."""
+"""Headers of a height: block number, state root and certification.
+
+A chain may produce several headers at one height, or none. ``hash`` and ``parent`` identify the block and its
+predecessor on chains with forks; both are empty where the block number identifies the block.
+"""
 
 SEEN_HEADERS_SCHEMA = pa.schema([_field("height", pa.uint64()), *HEADERS_SCHEMA])
-"""Headers as others see them: with the height at which they were made, ascending by chain, height, number."""
+"""Headers visible to all chains, each with its ``height``.
+
+They ascend by chain, height, number.
+"""
 
 RANGES_SCHEMA = pa.schema(
     [
@@ -96,11 +106,13 @@ RANGES_SCHEMA = pa.schema(
         _field("end", pa.uint64()),
     ]
 )
-"""Outbound entries ``begin`` to ``end`` - 1 of a lane, all of which the source made at ``height``
-(``protocols.segments.located`` cuts any ranges so). No range is empty, and no entry is in two of them."""
+"""Outbound entries ``begin`` to ``end`` - 1 of a lane, produced by the source at ``height``.
+
+``shared.messages.locate_ranges`` splits arbitrary ranges accordingly. Ranges are disjoint and not empty.
+"""
 
 HEIGHTS_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("first", pa.uint64()), _field("last", pa.uint64())])
-"""The heights ``first`` to ``last``, both included, of one chain."""
+"""The heights ``first`` to ``last`` of a chain, both inclusive."""
 
 
 PAST_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("height", pa.uint64())])
@@ -109,11 +121,14 @@ PAST_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("height", pa.uint6
 
 @dataclass(frozen=True)
 class Tick:
-    """When a round happens, as the driver says.
+    """Height and time of a round, set by the driver.
 
-    ``height``: one more than the height before. ``tick``: the scenario's time. ``coming``: the next tick after this one
-    that brings something from outside, None when none is known. ``quiet_since``: the first tick from which on nothing
-    has moved on any chain, and after which nothing has come from outside; what comes in this very tick counts.
+    Attributes:
+        height: The height, one more than the previous height.
+        tick: The scenario's time.
+        coming: The next tick after this one with external input; None if none is known.
+        quiet_since: The first tick of the current quiet period: no chain moved and no input arrived after it. Input of
+            this very tick counts.
     """
 
     height: int
@@ -124,10 +139,11 @@ class Tick:
 
 @dataclass(frozen=True)
 class View:
-    """What chains see of the height before.
+    """State of other chains at the previous height, as visible to the chains of a call.
 
-    ``tables``: of every state table that is shown, the rows shown to one of the chains, or to everyone, in the table's
-    order. ``headers``: the headers of all chains at the last ``header_heights`` heights (``SEEN_HEADERS_SCHEMA``).
+    Attributes:
+        tables: The visible rows of each shared state table, in the table's order.
+        headers: The headers of all chains at the last ``header_heights`` heights (``SEEN_HEADERS_SCHEMA``).
     """
 
     tables: Mapping[str, Frame]
@@ -136,15 +152,17 @@ class View:
 
 @dataclass(frozen=True)
 class Reads:
-    """What a round must read, over the chains of the call.
+    """Rows and states that a round reads, over all chains of the call.
 
-    ``offered``: outbound entries of any chain to them (``RANGES_SCHEMA``). ``own``: outbound entries of their own, that
-    the round must see again. ``rows``: of log tables, the rows of the chains at heights (``HEIGHTS_SCHEMA``).
-    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``). ``nearest``: by log table, heights
-    for which a chain's own state of an earlier height will do, with what the table has of the blocks since
-    (``PAST_SCHEMA``): nothing is executed for it. ``headers``: the heights at which the headers of any chain are
-    wanted, those of which the view does not show (``PAST_SCHEMA``). ``ingress``: the earlier heights of which the
-    messages from users are wanted again, because a chain has abandoned them (``HEIGHTS_SCHEMA``).
+    Attributes:
+        offered: Outbound entries of any chain to the chains of the call (``RANGES_SCHEMA``).
+        own: Outbound entries of the chains themselves (``RANGES_SCHEMA``).
+        rows: Rows of log tables at earlier heights, by log table (``HEIGHTS_SCHEMA``).
+        past: Heights of required own states (``PAST_SCHEMA``).
+        nearest: By log table, heights whose state may be replaced by an earlier state plus the table's rows of the
+            blocks since (``PAST_SCHEMA``). Nothing is executed for it.
+        headers: Heights of required headers of any chain, unless the view contains them (``PAST_SCHEMA``).
+        ingress: Heights of required user messages of abandoned blocks (``HEIGHTS_SCHEMA``).
     """
 
     offered: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
@@ -164,19 +182,27 @@ Content = TypeVar("Content")
 class ChainState(Protocol):
     """The state of a set of chains at one height.
 
-    What is derived from the tables for speed (a trie, a forest) may lie beside them in a state and is in no frame:
-    ``kernel.state(state.frames())`` is a state that gives the same results.
+    A state may hold indexes derived from its tables (a trie, a forest) that are in no frame:
+    ``kernel.state(state.frames())`` gives the same results.
     """
 
     def frames(self) -> Mapping[str, Frame]:
-        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        """Return the rows of every table by name.
+
+        A round returns unchanged tables as the same objects.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Plan(Generic[Content]):
-    """What a set of chains will take in this round: what must be read for it, what the protocol itself keeps of its
-    decision (``content``), and the events of what it refused already."""
+    """Decisions of a set of chains for a round.
+
+    Attributes:
+        reads: The rows to read.
+        content: The decisions, opaque to the pipeline.
+        events: The events of early refusals.
+    """
 
     reads: Reads
     content: Content
@@ -185,9 +211,13 @@ class Plan(Generic[Content]):
 
 @dataclass(frozen=True)
 class NearestState(Generic[State]):
-    """What is at hand of chains at a height: their ``state`` then, or at an earlier height that none of them has
-    abandoned since, and the ``rows`` of a log table of the heights after that one, with their ``height`` and ``tick``,
-    by height, but for what was abandoned."""
+    """Closest available state of chains at or before a height.
+
+    Attributes:
+        state: The state at that height, or at an earlier height that none of the chains has abandoned.
+        rows: The rows of a log table since that state, with ``height`` and ``tick``, ascending by height. Rows of
+            abandoned blocks are left out.
+    """
 
     state: State
     rows: Frame
@@ -195,15 +225,18 @@ class NearestState(Generic[State]):
 
 @dataclass(frozen=True)
 class Inputs(Generic[State]):
-    """What a round takes in.
+    """Inputs of a round: external messages and the rows that the plan requested.
 
-    ``ingress``: messages from users (``INGRESS_SCHEMA``). ``carried``: wire bytes that came from outside
-    (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
-    of the kernel's ``outbound`` columns, in an order that depends on how chains are cut into buckets; ``rows``, by log
-    table, with their ``height`` and ``tick``, those of one chain in the order in which it logged them; ``past``, by
-    height, the states of the chains for which that height was asked; ``nearest``, by log table and height;
-    ``headers`` (``SEEN_HEADERS_SCHEMA``); ``again``, messages from users that came to the chains at earlier heights
-    (``INGRESS_SCHEMA``), by height.
+    Attributes:
+        ingress: Messages from users (``INGRESS_SCHEMA``).
+        carried: Wire bytes from outside (``CARRIED_SCHEMA``), in order of arrival.
+        offered: Rows of the kernel's ``outbound`` columns from any chain. Their order depends on the bucket partition.
+        own: Rows of the kernel's ``outbound`` columns from the chains themselves, in such an order too.
+        rows: Rows by log table, with ``height`` and ``tick``; those of one chain in log order.
+        past: States by height, of the chains that requested that height.
+        headers: Headers (``SEEN_HEADERS_SCHEMA``).
+        again: Messages from users at earlier heights (``INGRESS_SCHEMA``), ascending by height.
+        nearest: Closest states by log table and height.
     """
 
     ingress: pa.Table
@@ -219,16 +252,19 @@ class Inputs(Generic[State]):
 
 @dataclass(frozen=True)
 class RoundResult(Generic[State_co]):
-    """What a round gave.
+    """Result of a round.
 
-    ``state``: the next state. ``outbound``: what was appended to lanes, ascending by (destination, source, substream,
-    index). ``logs``: rows of the kernel's log tables, those of the ledger (``events``, ``collected``) among them.
-    ``headers``: ``HEADERS_SCHEMA``. ``wake``: the next tick at which something happens of itself, None when nothing
-    will before something comes from outside. ``needs``: the lowest height whose outbound entries may still be read,
-    None when none may. ``gives_up``: the tick from which on a round that moves nothing on any chain, with nothing known
-    to come from outside, is the last, whatever ``wake`` says; None for never. Whether anything moved on the others no
-    call can know, so that it is the driver who ends the run. ``upkeep``: log tables whose rows come with every block,
-    and are no movement. ``work``: what was counted while it was made (``proofs.work``); who runs the round notes it.
+    Attributes:
+        state: The next state.
+        outbound: Entries appended to lanes, ascending by (destination, source, substream, index).
+        logs: Rows of the kernel's log tables, those of the ledger (``events``, ``collected``) included.
+        headers: The new headers (``HEADERS_SCHEMA``).
+        wake: The next tick with internal activity; None if only external input can cause any.
+        needs: The lowest height whose outbound entries may still be read; None if none may.
+        gives_up: The idle limit: from this tick on, a round without movement or expected input is the last, whatever
+            ``wake`` says. None for no limit. Only the driver sees all chains, so the driver ends the run.
+        upkeep: Log tables with rows in every block; such rows do not count as movement.
+        work: Work counters of the round (``causeway_proofs.work``), recorded by the caller.
     """
 
     state: State_co
@@ -243,31 +279,41 @@ class RoundResult(Generic[State_co]):
 
 
 class Kernel(Protocol[State, Content]):
-    """One protocol over one network, as the pipeline drives it. Picklable."""
+    """One protocol over one network, as driven by the pipeline. Picklable."""
 
     name: ClassVar[str]
     outbound: ClassVar[pa.Schema]
-    """Columns of outbound entries; ``source``, ``destination``, ``substream``, ``index`` are the first."""
+    """Columns of outbound entries.
+
+    ``source``, ``destination``, ``substream``, ``index`` come first.
+    """
     logs: ClassVar[Mapping[str, pa.Schema]]
-    """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
+    """Log tables by name, those of the ledger included.
+
+    The column ``chain`` holds the owner of a row.
+    """
     last_tick: ClassVar[int]
-    """The last tick for which a scenario may plan anything."""
+    """The last tick that a scenario may use."""
 
     @property
     def past_heights(self) -> int:
-        """Return how many heights back a plan may ask for a chain's own state (``Reads.past``, ``Reads.nearest``); 0:
-        never."""
+        """Return the maximum age in heights of an own state that a plan may request; 0 for none.
+
+        Applies to ``Reads.past`` and ``Reads.nearest``.
+        """
         ...
 
     @property
     def held_heights(self) -> int:
-        """Return of how many of the last heights a plan may ask for the state itself (``Reads.past``): a process that
-        makes heights keeps so many states in memory, and reads or executes nothing for them."""
+        """Return the number of recent states that a process keeps in memory for ``Reads.past``.
+
+        Such requests read and execute nothing.
+        """
         ...
 
     @property
     def header_heights(self) -> int:
-        """Return of how many heights the headers are shown to all chains."""
+        """Return the number of recent heights whose headers all chains see."""
         ...
 
     def chains(self) -> Sequence[str]:
@@ -279,76 +325,120 @@ class Kernel(Protocol[State, Content]):
         ...
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return how much work each chain is, by position: chains are cut into buckets of about equal weight."""
+        """Return the relative load of each chain, by position, to balance buckets."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
+        """Return every state table by name, those of the program classes in use included."""
         ...
 
     def registry_version(self, tick: int) -> int:
-        """Return a number that changes whenever programs change chains, in force in the round of ``tick``."""
+        """Return a number that changes with every move of a program, for the round of ``tick``."""
         ...
 
     def hosts(self, programs: U64, tick: int) -> Hosts:
-        """Return the chain of each program in the round of ``tick``: its host, or the last one that it had.
+        """Return the current or last host of each program in the round of ``tick``.
 
-        So the state of a program that is on no chain any more stays where it was, until that chain's round has dealt
-        with its end.
+        Args:
+            programs: Numbers of programs.
+            tick: The tick of the round.
+
+        Returns:
+            Positions of chains, int32. The state of a removed program stays on its last host until that chain's round
+            has processed the removal.
         """
         ...
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0, with its headers, when it wakes, and nothing outbound.
+        """Return the state of ``chains`` at height 0, with headers and the next tick.
 
-        ``coming``: the first tick that brings something from outside, None when none is known.
+        Args:
+            chains: Positions of chains.
+            coming: The first tick with external input; None if none is known.
         """
         ...
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Return the state with these tables; absent tables are empty."""
         ...
 
     def committed(self, state: State) -> Frame:
-        """Return the outbound entries that the roots of a state commit to, and that are not in its tables
-        (``RANGES_SCHEMA``): ``roots`` needs them."""
+        """Return the outbound entries under the state roots that are in no table of the state.
+
+        Returns:
+            Ranges (``RANGES_SCHEMA``) of the entries that ``roots`` needs.
+        """
         ...
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's state, as its header has it (``chain``, ``root``); several of one whose
-        headers of a height have several.
+        """Return the state roots of chains, as in their headers.
 
-        ``state``: what the round of ``tick`` made, or genesis; ``committed``: the entries that it commits to. Of chains
-        that are run elsewhere there is none.
+        Args:
+            state: The result of the round of ``tick``, or of genesis.
+            chains: Positions of chains.
+            tick: The tick of the round.
+            committed: The entries listed by ``committed``.
+
+        Returns:
+            A frame (``chain``, ``root``): several rows for a chain with several headers at the height, none for a chain
+            of another lake.
         """
         ...
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[Content]:
-        """Decide what ``chains`` take from what they see; every refusal is an event with its error's name."""
+        """Select the inputs of ``chains`` from their view.
+
+        Each refusal is an event with the name of its error.
+
+        Args:
+            state: The state of the chains at the previous height.
+            chains: Positions of chains.
+            view: The visible state of other chains.
+            ingress: Messages from users (``INGRESS_SCHEMA``).
+            carried: Wire bytes from outside (``CARRIED_SCHEMA``).
+            tick: The tick of the round.
+
+        Returns:
+            The plan of the round.
+        """
         ...
 
     def round(
         self, state: State, chains: Chains, plan: Plan[Content], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run one round of ``chains`` on what was read."""
+        """Run one round of ``chains`` on the rows that the plan requested.
+
+        Args:
+            state: The state of the chains at the previous height.
+            chains: Positions of chains.
+            plan: The plan of the same round.
+            inputs: The messages and the requested rows.
+            tick: The tick of the round.
+
+        Returns:
+            The next state, outbound entries, logs and headers.
+        """
         ...
 
 
 AnyKernel = Kernel[Any, Any]
-"""A kernel whose states and plans only it looks into."""
+"""A kernel with opaque states and plans."""
 
 
 QUIET_TICKS = 1_000
-"""After so many ticks in which nothing moved, nothing is expected to move of itself any more."""
+"""Idle ticks after which no pending message is expected to move."""
 
 
 def next_wake_tick(tick: Tick, *, idle: bool, planned: int | None, pause: int | None = None) -> int | None:
-    """Return the next tick at which something happens of itself, None when nothing does any more.
+    """Return the next tick with internal activity, or None if there is none.
 
-    ``idle``: nothing waits to move. ``planned``: the next tick at which something is planned (a fault, a move of a
-    program). ``pause``: the most ticks between two rounds as long as anything is still to come.
+    Args:
+        tick: The current tick.
+        idle: True if no message is pending.
+        planned: The next tick of a planned change (a fault, a move of a program), if any.
+        pause: The maximum interval between two rounds while input is expected, in ticks.
     """
     following = tick.tick + 1
     if not idle:
@@ -359,14 +449,17 @@ def next_wake_tick(tick: Tick, *, idle: bool, planned: int | None, pause: int | 
 
 
 def earliest(*ticks: int | None) -> int | None:
-    """Return the earliest of ticks, or heights, of which each may be none; None where all are."""
+    """Return the earliest of some ticks or heights, ignoring None; None if all are None."""
     return min((tick for tick in ticks if tick is not None), default=None)
 
 
 def idle_limit_tick(tick: Tick, *, settled: int, idle_limit: int = QUIET_TICKS) -> int:
-    """Return the tick from which on a round in which nothing moves is the last: what waits will not move any more.
+    """Return the tick from which on a round without movement ends the run.
 
-    ``settled``: the tick from which on nothing that is planned can still have an effect. ``idle_limit``: how many
-    rounds in which nothing moves there are before; more than what waits may rest, by a time-out at the latest.
+    Args:
+        tick: The current tick.
+        settled: The tick from which on no planned change can have an effect.
+        idle_limit: The required number of idle rounds. It exceeds the longest rest of a pending message, for example
+            the time to its timeout.
     """
     return max(tick.quiet_since, settled) + idle_limit - 1

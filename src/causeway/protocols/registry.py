@@ -1,4 +1,7 @@
-"""The one table of protocols: what each is called, and where its parts are. A part is imported when it is asked for."""
+"""Protocol registry: one entry per protocol.
+
+The parts of a protocol are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -20,38 +23,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProtocolInfo:
-    """One protocol. Parts are named as ``module:name``.
+    """Description of a protocol. Parts are references of the form ``module:name``.
 
-    ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence; ``reference``: the text that it
-    follows, and the code that it is compared with, each with its date or version. ``kernel``: what makes the kernel
-    (``protocols.contract.Kernel``), its class mostly; ``options``: the model of a scenario's ``[options]``; ``asset``:
-    what balances and the amounts of messages count.
-
-    ``semantics``: what its lanes, numbers and codes mean (``protocols.semantics.Semantics``). ``kinds``: the sections
-    of faults that a scenario may have, where they are not those that all protocols have.
-    ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
-    the protocol does not run without. ``external``: whether another lake may run some of the chains.
-    ``moves``: whether programs may leave their chain while a network runs; ``changes_programs``: whether they may be
-    installed and get another class then; ``fixed_issue``: whether all value is issued at genesis.
-    ``certifies_data``: whether chains certify what their programs set as certified data.
-    ``membership``: whether chains come and go while a network runs (``model.membership``), and have nodes.
-    ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
-    the kernel takes their ``secrets`` (``protocols.secrets``). ``certifies``: whether each chain certifies its states
-    with a key of its own: so with the option ``chain_keys``.
-
-    ``places``: options (dotted, ``*`` for any name) that say where parties are: they decide nothing, and may change
-    when a lake is continued.
-
-    ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
-    (``service.endpoint.Endpoint``); ``drawn_keys``: returns the public keys of the chains that a scenario runs, which
-    are drawn from its seed; ``relay``: the process that carries messages between two served lakes
-    (``service.relay.Relay``); ``apart``: why no two lakes exchange anything, where that is so; ``carriers``: sums up
-    for a person what carriers did in a lake and what they left (``network.carriers.Carriers``); ``gossip``: runs nodes
-    that gossip as processes (``service.gossip.Gossip``).
-    ``loops``: the modules of compiled loops that rounds use, which workers load before their first task. ``results``:
-    of a simulation, a function that makes of its log tables what was found.
-    ``first_format``: the first format of lakes whose tables this version still reads. ``shares_plot``: draws what a
-    simulation comes to by the share of some nodes.
+    Attributes:
+        name: The value of ``network.protocol`` in a scenario.
+        title: The name in a sentence.
+        reference: The specification, and the deployed code it is compared with, each with its date or version.
+        kernel: The factory of the kernel (``protocols.contract.Kernel``), usually its class.
+        options: The model of a scenario's ``[options]``.
+        asset: The unit of balances and message amounts.
+        semantics: The meaning of lanes, numbers and codes (``shared.semantics.Semantics``).
+        kinds: The fault sections of the protocol; None for the common ones.
+        roles: The roles of chains.
+        completion: A function that adds the required chains to a topology.
+        external: True if another lake may run some of the chains.
+        moves: True if programs may change their chain in a running network.
+        changes_programs: True if programs may be installed, and change their class, in a running network.
+        fixed_issue: True if all value is issued at genesis.
+        certifies_data: True if chains certify the certified data of their programs.
+        membership: True if chains join and leave a running network (``config.topology.Membership``), and have nodes.
+        signs: True if validators sign headers: the option ``validator_keys`` lists their public keys, and the kernel
+            takes their ``secrets`` (``shared.secrets``).
+        certifies: True if each chain certifies its states with a key of its own (the option ``chain_keys``).
+        places: Options (dotted, ``*`` for any name) with network addresses. They have no effect on results and may
+            change when a lake is continued.
+        prover: The prover of a lake (``proving.prover.Prover``).
+        endpoint: The server of a lake for other deployments (``service.node.endpoint.Endpoint``).
+        drawn_keys: A function that returns the public keys of a scenario's own chains, derived from its seed.
+        apart: The reason why two lakes cannot exchange messages, if so.
+        relay: The process that relays messages between two served lakes (``service.relay.process.Relay``).
+        carriers: The summary of the work of carriers in a lake.
+        gossip: The launcher of gossiping node processes.
+        loops: The modules of compiled loops that workers load before their first task.
+        results: For a simulation, a function that derives the results from its log tables.
+        pool: The log table of the transaction pool, if any.
+        first_format: The first lake format that this version still reads.
+        shares_plot: The plot of a simulation's results by the share of some nodes.
     """
 
     name: str
@@ -87,42 +94,42 @@ class ProtocolInfo:
     shares_plot: str | None = None
 
     def load_kernel(self) -> Any:
-        """Return what makes a kernel."""
-        return _loaded(self.kernel)
+        """Import and return the factory of the kernel."""
+        return _import_part(self.kernel)
 
     def load_options(self) -> type[BaseModel]:
-        """Return the model of the options."""
-        model: type[BaseModel] = _loaded(self.options)
+        """Import and return the model of the options."""
+        model: type[BaseModel] = _import_part(self.options)
         return model
 
     def load_semantics(self) -> Semantics:
-        """Return what the protocol's lanes, numbers and codes mean."""
-        found: Semantics = _loaded(self.semantics)
+        """Import and return the meaning of the protocol's lanes, numbers and codes."""
+        found: Semantics = _import_part(self.semantics)
         return found
 
     def fault_kinds(self) -> tuple[type[FaultSection], ...]:
-        """Return the sections of all kinds of faults that this protocol has."""
+        """Return the fault sections of the protocol."""
         from causeway.protocols.shared.faults import FAULT_KINDS
 
         if self.kinds is None:
             return FAULT_KINDS
-        kinds: tuple[type[FaultSection], ...] = _loaded(self.kinds)
+        kinds: tuple[type[FaultSection], ...] = _import_part(self.kinds)
         return kinds
 
     def complete(self, topology: Topology) -> Topology:
-        """Return the topology with the chains that the protocol needs and a scenario need not name, and their roles."""
+        """Return the topology with the required chains and roles added."""
         if self.completion is None:
             return topology
-        completed: Topology = _loaded(self.completion)(topology)
+        completed: Topology = _import_part(self.completion)(topology)
         return completed
 
     def part(self, field: str) -> Any:
-        """Return the part of that name (``prover``, ``endpoint``, ...), None where there is none."""
+        """Import and return a part by field name (``prover``, ``endpoint``, ...), or None."""
         reference: str | None = getattr(self, field)
-        return None if reference is None else _loaded(reference)
+        return None if reference is None else _import_part(reference)
 
 
-def _loaded(reference: str) -> Any:
+def _import_part(reference: str) -> Any:
     module, name = reference.split(":")
     return getattr(import_module(module), name)
 
@@ -188,10 +195,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             loops=(
                 "causeway_proofs.substrate.trie_loops",
                 "causeway_proofs.substrate.trie_node_loops",
-                "causeway_proofs.substrate.trie_loops",
                 "causeway_proofs.substrate.proof_loops",
                 "causeway_proofs.substrate.byte_loops",
-                "causeway_proofs.substrate.scale_loops",
                 "causeway_proofs.substrate.scale_loops",
                 "causeway_proofs.mmr.column_loops",
             ),
@@ -224,9 +229,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             loops=(
                 "causeway_proofs.substrate.trie_loops",
                 "causeway_proofs.substrate.trie_node_loops",
-                "causeway_proofs.substrate.trie_loops",
                 "causeway_proofs.substrate.byte_loops",
-                "causeway_proofs.substrate.scale_loops",
                 "causeway_proofs.substrate.scale_loops",
             ),
         ),
@@ -247,22 +250,33 @@ _SIMULATIONS: dict[str, ProtocolInfo] = {
         ),
     )
 }
-"""What runs on the tick engine and moves no messages of users: no scenario of a user's names these."""
+"""Simulations on the tick engine that carry no user messages.
+
+No scenario of a user names them.
+"""
 
 ProtocolName: TypeAlias = Literal["ibc", "ic", "icmp", "xdm"]
-"""The names of all protocols, as a type: what ``names`` returns."""
+"""The names of all protocols, as a type."""
 
 DEFAULT: Final = "ic"
 """The protocol of a scenario that names none."""
 
 
 def protocol_names(having: str | None = None) -> list[str]:
-    """Return the names of all protocols, or of those that have a part or property (``prover``, ...)."""
+    """Return the names of all protocols, sorted.
+
+    Args:
+        having: A field of ``ProtocolInfo`` (``prover``, ...) that must be set.
+    """
     return sorted(name for name, info in _PROTOCOLS.items() if having is None or getattr(info, having))
 
 
 def find_protocol(name: str) -> ProtocolInfo:
-    """Return the protocol of that name. Raises ``InvalidInput``."""
+    """Return the protocol or simulation of a name.
+
+    Raises:
+        InvalidInput: The name is unknown.
+    """
     found = _PROTOCOLS.get(name) or _SIMULATIONS.get(name)
     if found is None:
         raise InvalidInput(f"protocol: {name} is unknown; allowed: {', '.join(protocol_names())}")
@@ -270,30 +284,37 @@ def find_protocol(name: str) -> ProtocolInfo:
 
 
 def first_format(name: object) -> int:
-    """Return the first format of lakes of a protocol that this version reads, 0 for any and for unknown protocols."""
+    """Return the first readable lake format of a protocol; 0 for any, and for unknown protocols."""
     info = (_PROTOCOLS.get(name) or _SIMULATIONS.get(name)) if isinstance(name, str) else None
     return 0 if info is None else info.first_format
 
 
 def is_simulation(name: str) -> bool:
-    """Return whether that is the name of a simulation, which a lake may say that it is of."""
+    """Return True if a lake's protocol name is the name of a simulation."""
     return name in _SIMULATIONS
 
 
 def create_parachain_kernel(options: Any, **fields: Any) -> Any:
-    """Create the kernel that the option ``channels`` of parachains selects: egress queues, or HRMP.
+    """Create the kernel for the option ``channels`` of parachains: egress queues, or HRMP.
 
     Args:
-        options: ``IcmpOptions``.
+        options: The parachain options (``IcmpOptions``).
         fields: The other fields of either kernel.
     """
     kernel = "hrmp.kernel:HrmpKernel" if options.channels == "hrmp" else "icmp.kernel:IcmpKernel"
-    return _loaded(f"causeway.protocols.{kernel}")(options=options, **fields)
+    return _import_part(f"causeway.protocols.{kernel}")(options=options, **fields)
 
 
 @contextmanager
 def register_protocol(info: ProtocolInfo) -> Iterator[ProtocolInfo]:
-    """Let a further protocol be known for the body of a ``with`` statement: one that is being developed or tested."""
+    """Register another protocol for the body of a ``with`` statement.
+
+    Args:
+        info: The protocol, for example one in development or under test.
+
+    Raises:
+        InvalidInput: A protocol of that name exists.
+    """
     if info.name in _PROTOCOLS:
         raise InvalidInput(f"protocol: {info.name} is registered already")
     _PROTOCOLS[info.name] = info

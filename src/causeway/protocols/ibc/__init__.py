@@ -1,1 +1,1 @@
-"""The IBC messaging queue: zones, send and receipt queues in a Merkle store, light clients, and relayers."""
+"""The IBC messaging queue: zones, queues in a Merkle store, light clients, relayers."""

@@ -1,13 +1,11 @@
-"""One block of a set of zones (IBC reference 3): what relayers submit, what programs make of it, the queues after.
+"""One block of a set of zones (IBC reference 3): submissions, program handlers, queues.
 
-Every step is a function of the state and of what the step before gave; the steps and their order are those of
-``docs/protocols/ibc.md``, "One block of one zone".
+Every step is a function of the state and the previous step's result. ``docs/protocols/ibc.md``, "One block of one
+zone", lists the steps in the same order.
 
-The handlers of a block: each program runs over what it is given, in the block's order (IBC reference 3.3, 3.4).
-
-Outcomes for a packet: its receipt at once, without a program; handled, with an answer now or later; handled, and undone
-because it failed (G10), or because it has no answer where that is not allowed. For an answer: its packet ends; or its
-handler failed, and nothing of it happened (``HandlerFault``).
+Handlers run in the block's order (IBC reference 3.3, 3.4). A packet either gets its receipt at once, without a program;
+or is handled and answered, now or later; or is handled and undone, because the handler failed (G10) or did not answer
+at once where it must. An answer ends its packet, or its handler fails and the call has no effect (``HandlerFault``).
 """
 
 from __future__ import annotations
@@ -60,7 +58,10 @@ from causeway.protocols.shared.execution import Execution
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE
 
 PUSHED = [*LANE, *MESSAGE_COLUMNS, "of_program"]
-"""What is pushed to a queue, and whether a program made it."""
+"""The columns of a message pushed to a queue.
+
+``of_program`` marks messages produced by programs.
+"""
 
 CODES = np.array(list(ReceiptCode))
 NAMES = [code.name for code in ReceiptCode]
@@ -68,11 +69,14 @@ NAMES = [code.name for code in ReceiptCode]
 
 @dataclass(frozen=True)
 class ExecutionResult:
-    """What came of the handlers.
+    """Result of the handlers of a block.
 
-    ``state``: with the programs after. ``produced``: message columns, in the order of the arrivals that they came of.
-    ``handled``: packets that programs have taken; ``immediate``: receipts (``PUSHED`` and ``index``) of the others.
-    ``settled``: answers whose packets have ended.
+    Attributes:
+        state: The state after the programs.
+        produced: The produced messages, in the order of the arrivals that caused them.
+        handled: Packets handled by programs.
+        immediate: Receipts (``PUSHED`` and ``index``) of the other packets.
+        settled: Answers whose packets have ended.
     """
 
     state: State
@@ -84,7 +88,7 @@ class ExecutionResult:
 
 @dataclass(frozen=True)
 class AnswerHandlersRaised:
-    """Answers (lane, ``index``) at which handlers raised: they must not have come."""
+    """Answers (lane, ``index``) whose handlers raised: their calls must be refused."""
 
     answers: Frame
 
@@ -92,11 +96,16 @@ class AnswerHandlersRaised:
 def run_handlers(
     state: State, packets: Frame, answers: Frame, local: Frame, users: Frame, context: Context, log: EventLog
 ) -> ExecutionResult | AnswerHandlersRaised:
-    """Run the programs over a block's packets and answers by ``sequence``, then local messages, then those of users.
+    """Run the programs over a block's inputs.
 
-    Where a handler of an answer raises, nothing else is known yet: the calls of the block have to be made again without
-    that one. The answer to a packet that the zone has forged in the name of a program that it does not have ends the
-    packet, and nobody hears it; that to a final packet, too.
+    Packets and answers come by ``sequence``, then local messages, then users' messages.
+
+    An answer to a packet that the zone forged for a missing program ends the packet without a handler; so does the
+    answer to a final packet.
+
+    Returns:
+        The result; or the answers whose handlers raised, if any. Then the block's calls must be processed again without
+        these.
     """
     codes = result_codes(packets, state, context)
     served = (codes == 0) & ~is_final(packets)
@@ -116,7 +125,7 @@ def run_handlers(
             at = _remote_answers(inputs.take(outcome.raised["row"]))
             log.failures(inputs, outcome.raised.filter(at), inputs["destination"])
             return AnswerHandlersRaised(arrivals.take(failed[of_answers]).select(LANE_COLUMNS))
-        silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
+        silent = _unanswered(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
         if silent.any():
             unanswered = np.flatnonzero(served)[silent]
             codes[unanswered], served[unanswered] = ReceiptCode.HANDLER_FAILED, False
@@ -124,15 +133,15 @@ def run_handlers(
         break
     _log(arrivals, failed, outcome, log)
     log.failures(inputs, outcome.raised, inputs["destination"])
-    _log_unheard(answers.filter(~is_installed_locally(answers, state, context)), log)
+    _log_forged_answers(answers.filter(~is_installed_locally(answers, state, context)), log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     after = state.with_programs(outcome.accounts, outcome.programs)
     finals = packets.filter(is_final(packets) & (codes == 0))
     after = disconnect(after, finals["destination"], finals["source"])
-    # The receipts of packets that no program handles; each leaves an event that says why, if not final.
+    # Packets without a handler get a receipt at once, and an event with the reason unless they are final.
     packets = packets.filter(~served)
     codes = codes[~served]
-    # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
+    # A late final packet costs no program anything, and a rejected control row would mean a refused call.
     rejected = ~is_final(packets)
     names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
     where = {"chain": packets["destination"], "code": codes, "via": Via.LANE, "reason": names}
@@ -143,28 +152,39 @@ def run_handlers(
 
 
 def _remote_answers(arrivals: Frame) -> np.ndarray:
-    """Return which arrivals are answers from another zone: when their handler raises, the packet stays (3.4)."""
+    """Return a mask of answers from other zones.
+
+    If their handler raises, the packet stays (3.4).
+    """
     return np.asarray((arrivals["kind"] == Kind.RESPONSE) & (arrivals["source"] != arrivals["destination"]))
 
 
-def _silent(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
-    """Return which packets have no answer where they must have one at once (``acknowledgements = synchronous``).
+def _unanswered(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
+    """Return a mask of packets without the required immediate answer.
 
-    ``rows``: of each packet among the arrivals; ``order``: of each input. Only an answer that the packet's own run
-    made counts: a later one is late, in the same block too.
+    Answers are required with ``acknowledgements = synchronous``.
+
+    Only an answer from the packet's own handler counts; another answer in the same block is late.
+
+    Args:
+        handled: The packets.
+        rows: The row of each packet among the arrivals.
+        outcome: The result of the handlers.
+        order: The arrival of each input.
+        context: The metadata of the block.
     """
     if context.options.acknowledgements == "asynchronous" or len(handled) == 0:
         return np.zeros(len(handled), dtype=bool)
     packet = np.full(len(order), -1, dtype=np.int64)
     packet[rows] = np.arange(len(handled))
     packet = packet[order[outcome.origins]]
-    given = np.flatnonzero((outcome.produced["kind"] == Kind.RESPONSE) & (packet >= 0))
-    asked = packet[given]
+    answered = np.flatnonzero((outcome.produced["kind"] == Kind.RESPONSE) & (packet >= 0))
+    packets = packet[answered]
     for one, other in (("receiver", "sender"), ("sender", "receiver"), ("callback", "callback")):
-        own = outcome.produced[one][given] == handled[other][asked]
-        given, asked = given[own], asked[own]
+        own = outcome.produced[one][answered] == handled[other][packets]
+        answered, packets = answered[own], packets[own]
     silent = np.ones(len(handled), dtype=bool)
-    silent[asked] = False
+    silent[packets] = False
     return silent
 
 
@@ -174,7 +194,7 @@ def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> No
     of_user = arrivals["source"] == NO_CHAIN
     position = np.where(of_user, arrivals["callback"], arrivals["index"])
     where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
-    # A time-out came over no lane: it is what the absence of a receipt means. Its index is that of our own packet.
+    # A timeout arrives over no lane; its index is that of the own packet.
     timed_out = arrivals["via"] == Via.TIMEOUT
     nowhere = of_user | timed_out
     ends = {name: np.where(nowhere, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
@@ -188,21 +208,21 @@ def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> No
         log.add(event_rows(rows, Event.REJECTED, queue_index=rows["index"], **where))
 
 
-def _log_unheard(answers: Frame, log: EventLog) -> None:
-    """Leave an event for each answer to a packet that no program here sent: the zone itself has forged it."""
+def _log_forged_answers(answers: Frame, log: EventLog) -> None:
+    """Log the answers to packets that the zone forged: no local program sent them."""
     bits = np.full(len(answers), int(Event.RECEIVED | Event.DROPPED), dtype=np.uint16)
     final = is_final(answers)
     bits[final] = int(Event.RECEIVED)
     where = {"chain": answers["destination"], "code": answers["code"], "via": answers["via"]}
     reason = names_column(["", ReceiptCode.NO_PROGRAM.name], ~final)
-    # A time-out came over no lane: it is logged with that of the packet.
+    # A timeout arrives over no lane; it is logged on the packet's lane.
     timed_out, packets = answers["via"] == Via.TIMEOUT, reverse_lanes(answers, SEND)
     rows = answers.with_columns(**{name: np.where(timed_out, packets[name], answers[name]) for name in LANE})
     log.add(event_rows(rows, bits, on_lane=True, queue_index=rows["index"], reason=reason, **where))
 
 
 def protocol_answers(requests: Frame, codes: np.ndarray) -> Frame:
-    """Return the answers that the protocol itself gives to requests; all that was attached goes back."""
+    """Return the protocol's own answers to requests, which return all attached value."""
     length, lanes = len(requests), reverse_lanes(requests, RECEIPT)
     return requests.with_columns(
         **{name: lanes[name] for name in LANE},
@@ -219,9 +239,19 @@ def protocol_answers(requests: Frame, codes: np.ndarray) -> Frame:
 def process_block(
     state: State, plan: RelayPlan, inputs: Inputs[State], own: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
-    """Return the state after a block, its stores not yet committed, and what is outbound (``ENTRIES_SCHEMA``).
+    """Process a block up to, but without, the commitment of its stores.
 
-    ``own``: packets (``PUSHED``) of zones themselves: what byzantine ones forge, and the final packets of connections.
+    Args:
+        state: The state of the zones.
+        plan: The relayers' plan.
+        inputs: The inputs of the round.
+        own: Packets (``PUSHED``) of the zones themselves: forged ones of byzantine zones, and final packets of
+            connections.
+        context: The metadata of the block.
+        log: The log of events.
+
+    Returns:
+        The state after the block, and the outbound entries (``ENTRIES_SCHEMA``).
     """
     inside = inputs.offered["source"] == inputs.offered["destination"]
     local = inputs.offered.filter(inside)
@@ -232,69 +262,79 @@ def process_block(
     calls, unserved = _local_arrivals(local, state)
     if context.options.relay.users or context.options.relay.sponsored:
         plan = replace(plan, submissions=select_own_share(plan.submissions, offered, inputs.own, context))
-    # What the proofs of a block amount to; `messages`: the entries that they cover, by lane and index.
     leaves = entry_digests(offered, context.zones, context.tick_ns)[1]
-    evidence, raising = (
-        verify_proofs(plan.submissions, plan.provable.proofs, offered, leaves, context),
-        dict[Pair, Intervals](),
-    )
+    evidence = verify_proofs(plan.submissions, plan.provable.proofs, offered, leaves, context)
+    raising: dict[Pair, Intervals] = {}
     while True:
         after, accepted = process_submissions(
             state, plan, offered, inputs.headers, context, evidence=evidence, raising=raising
         )
         entries = accepted.entries
         packets = entries.filter(entries["substream"] == SEND)
-        after = _cleaned(_with_tails(after, packets), accepted.cleaned)
+        after = _prune_receipts(_extend_receipts(after, packets), accepted.cleaned)
         answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, inputs.own)
         after = after.trimmed(local)
-        taken = run_handlers(after, packets, answers, calls, users, context, log)
-        if isinstance(taken, ExecutionResult):
+        executed = run_handlers(after, packets, answers, calls, users, context, log)
+        if isinstance(executed, ExecutionResult):
             break
-        # Where the program that waits for an answer raises, the call is refused (3.4), and all behind it is judged by
-        # that: the same block from the same state, which gives the same but for this.
-        _note(taken.answers, raising, ordered)
+        # A call is refused if the handler of its answer raises (3.4). Later calls depend on that, so process the
+        # block again from the same state.
+        _record_raising(executed.answers, raising, ordered)
     if accepted.notices:
         log.add(zone_event_rows(accepted.notices))
     accepted.fees.log(log)
     if len(accepted.cleaned):
-        # What came of the handlers without receipts below the heads of their queues.
-        immediate = taken.immediate
-        passed = immediate["index"] < taken.state.queues.read_counters("begin", immediate)
-        taken = replace(taken, handled=_not_below_head(taken.handled, taken.state), immediate=immediate.filter(~passed))
-    state = _popped(taken.state, taken.settled, log)
-    # Leave an event for each of our packets that ended without a receipt.
-    late = taken.settled.filter(taken.settled["via"] == Via.TIMEOUT)
+        # Drop receipts below the heads of their queues.
+        immediate = executed.immediate
+        immediate = immediate.filter(immediate["index"] >= executed.state.queues.read_counters("begin", immediate))
+        handled = _not_below_head(executed.handled, executed.state)
+        executed = replace(executed, handled=handled, immediate=immediate)
+    state = _pop_settled(executed.state, executed.settled, log)
+    _log_timeouts(executed.settled, log)
+    sent, receipts, slots = _outgoing(state, executed, context, log)
+    state = replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds)
+    state, own = end_connections(state, own)
+    sent = concat([sent, unserved, own.select(sent.names)])
+    state, outbound = push(state, sent, concat([executed.immediate, receipts]), context)
+    state = update_ready(replace(state, slots=slots), before, ordered)
+    state = _record_view(state, plan, ordered)
+    state = record_known_headers(state, plan.seen, context)
+    state = record_backoffs(state, accepted.fees.made, context)
+    return _forget_done_runs(state), outbound
+
+
+def _log_timeouts(settled: Frame, log: EventLog) -> None:
+    """Log each own packet that ended without a receipt."""
+    late = settled.filter(settled["via"] == Via.TIMEOUT)
+    if len(late) == 0:
+        return
     packets = late.with_columns(
         kind=np.where(is_final(late), late["kind"], np.uint8(Kind.REQUEST)),
         sender=late["receiver"],
         receiver=late["sender"],
     )
-    if len(late):
-        where = {"chain": late["destination"], "queue_index": late["index"]}
-        log.add(event_rows(packets, Event.TIMED_OUT, code=ReceiptCode.TIMEOUT, **where))
-    sent, receipts, slots = _outgoing(state, taken, context, log)
-    state, own = end_connections(
-        replace(state, relayers=accepted.fees.after(state.relayers), funds=accepted.funds), own
-    )
-    sent = concat([sent, unserved, own.select(sent.names)])
-    state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
-    state = update_ready(replace(state, slots=slots), before, ordered)
-    state = record_backoffs(
-        record_known_headers(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context
-    )
-    # The state without the runs that nobody will ask for: popped packets and local messages, and receipts that the
-    # destination has processed, as far as relayers saw.
+    at = {"chain": late["destination"], "queue_index": late["index"]}
+    log.add(event_rows(packets, Event.TIMED_OUT, code=ReceiptCode.TIMEOUT, **at))
+
+
+def _forget_done_runs(state: State) -> State:
+    """Forget the runs of popped packets, local messages, and processed receipts.
+
+    Relayers saw the destination process the receipts.
+    """
     queues, connections = state.queues.counters, state.connections
     connection = connection_rows(connections, queues["source"], queues["destination"])
     receipts = (queues["substream"] == RECEIPT) & (connection >= 0)
     done = queues["begin"].copy()
     done[receipts] = np.maximum(done[receipts], connections["peer_done"][connection[receipts]])
-    return replace(state, queues=state.queues.forget(done)), outbound
+    return replace(state, queues=state.queues.forget(done))
 
 
-def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None:
-    """Note the answers (lane, ``index``) at which handlers raised; in order the first of each lane, what is behind it
-    must not have been tried."""
+def _record_raising(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None:
+    """Record the answers (lane, ``index``) with raising handlers.
+
+    In ordered queues only the first of each lane counts, because later ones must not have been tried.
+    """
     answers = in_lane_order(answers)
     if ordered:
         answers = answers.take(group_rows(*(answers[name] for name in LANE)).starts)
@@ -304,12 +344,12 @@ def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None
 
 
 def in_lane_order(entries: Frame) -> Frame:
-    """Return entries by lane and index."""
+    """Sort entries by lane and index."""
     return entries.take(stable_order(*(entries[name] for name in LANE_COLUMNS)))
 
 
-def _with_tails(state: State, packets: Frame) -> State:
-    """Return the state with an index in its receipt queue for every packet accepted."""
+def _extend_receipts(state: State, packets: Frame) -> State:
+    """Extend the receipt queues by one index for every accepted packet."""
     if len(packets) == 0:
         return state
     packets = in_lane_order(packets.select(LANE_COLUMNS))
@@ -319,11 +359,11 @@ def _with_tails(state: State, packets: Frame) -> State:
     return replace(state, queues=queues)
 
 
-def _cleaned(state: State, cleaned: Frame) -> State:
-    """Return the state without receipts below the new heads (``end``) of their queues; a tail below follows (X-2)."""
+def _prune_receipts(state: State, cleaned: Frame) -> State:
+    """Prune receipts below the new heads (``end``) of their queues; a lower tail follows (X-2)."""
     if len(cleaned) == 0:
         return state
-    # A queue may be cleaned more than once: the last goes furthest.
+    # A queue may be cleaned more than once; the last cleanup has the greatest end.
     cleaned = cleaned.take(stable_order(*(cleaned[name] for name in (*LANE, "end"))))
     groups = group_rows(*(cleaned[name] for name in LANE))
     last = cleaned.take(groups.starts + groups.counts - 1)
@@ -339,14 +379,14 @@ def _cleaned(state: State, cleaned: Frame) -> State:
 
 
 def _not_below_head(packets: Frame, state: State) -> Frame:
-    """Return the packets (lane or ends, ``index``) whose receipts are not below the heads of their queues."""
+    """Select the packets (lane or ends, ``index``) with receipts not below their queues' heads."""
     return packets.filter(packets["index"] >= state.queues.read_counters("begin", reverse_lanes(packets, RECEIPT)))
 
 
 def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
-    """Return what programs are given for packets that ended, with ``sequence``: receipts, and time-outs (code 2).
+    """Return the answers for programs, with ``sequence``: receipts, and timeouts (code 2).
 
-    Who asked whom is taken from our own packets, ``recalled``.
+    The ``recalled`` own packets identify the senders.
     """
     row, index = expand_ranges(expired["begin"], expired["end"])
     late = expired.select([*LANE, "sequence"]).take(row).with_columns(index=index)
@@ -366,15 +406,15 @@ def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
 
 
 def own_packets(recalled: Frame, answers: Frame) -> Frame:
-    """Return our own packets that answers (lane, ``index``) are to, row by row."""
+    """Return the own packets that answers (lane, ``index``) belong to, row by row."""
     if len(answers) == 0:
         return recalled.slice(0, 0)
-    asked = reverse_lanes(answers, SEND).with_columns(index=answers["index"])
-    return recalled.take(lookup_rows(recalled, asked, LANE_COLUMNS, ordered=False))
+    keys = reverse_lanes(answers, SEND).with_columns(index=answers["index"])
+    return recalled.take(lookup_rows(recalled, keys, LANE_COLUMNS, ordered=False))
 
 
-def _popped(state: State, answers: Frame, log: EventLog) -> State:
-    """Return the state without the packets that ended: a row of ``answers`` for each."""
+def _pop_settled(state: State, answers: Frame, log: EventLog) -> State:
+    """Remove the packets that ended: one for each row of ``answers``."""
     if len(answers) == 0:
         return state
     packets = reverse_lanes(answers, SEND).with_columns(index=answers["index"])
@@ -385,8 +425,12 @@ def _popped(state: State, answers: Frame, log: EventLog) -> State:
 
 
 def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:
-    """Return what the local lanes hold for programs: calls before answers, in the order of pushing; and the answers
-    (``PUSHED``) to calls of programs that are not there."""
+    """Split the local lanes into arrivals and unserved calls.
+
+    Returns:
+        The arrivals: calls before answers, in push order; and the protocol's answers (``PUSHED``) to calls of missing
+        programs.
+    """
     order = stable_order(local["source"], np.uint64(SEND) - local["substream"], local["index"])
     rejected = local["queue_index"] == np.uint64(NO_QUEUE)
     via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
@@ -399,9 +443,9 @@ def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:
     return arrivals.filter(~nobody), answers.select(PUSHED)
 
 
-def _outgoing(state: State, taken: ExecutionResult, context: Context, log: EventLog) -> tuple[Frame, Frame, Frame]:
-    """Return packets and local messages to push, receipts with their indices, and the slots still without an answer."""
-    produced = taken.produced
+def _outgoing(state: State, executed: ExecutionResult, context: Context, log: EventLog) -> tuple[Frame, Frame, Frame]:
+    """Return messages to push, receipts with indices, and slots without an answer."""
+    produced = executed.produced
     requests = produced.filter(produced["kind"] == Kind.REQUEST)
     answers = produced.filter(produced["kind"] == Kind.RESPONSE)
     zones = context.zones
@@ -415,7 +459,7 @@ def _outgoing(state: State, taken: ExecutionResult, context: Context, log: Event
     rejected = sent["kind"] == Kind.RESPONSE
     sent = sent.with_columns(of_program=~rejected)
     local = local.with_columns(of_program=np.ones(len(local), dtype=bool))
-    waiting = concat([state.slots, taken.handled.select(SLOTS_SCHEMA.names)])
+    waiting = concat([state.slots, executed.handled.select(SLOTS_SCHEMA.names)])
     receipts, slots = answers_by_slot(answers.filter(~inside), waiting, context, log)
     receipts = receipts.with_columns(
         code=receipt_codes(receipts["code"]), of_program=np.ones(len(receipts), dtype=bool)
@@ -426,9 +470,8 @@ def _outgoing(state: State, taken: ExecutionResult, context: Context, log: Event
     return pushed, receipts.select([*PUSHED, "index"]), slots
 
 
-def _with_knowledge(state: State, plan: RelayPlan, ordered: bool) -> State:
-    """Return the state with what relayers saw of the remote queues: how far our packets were received without a gap,
-    and our receipts processed."""
+def _record_view(state: State, plan: RelayPlan, ordered: bool) -> State:
+    """Record the relayers' view: packets received without a gap, and processed receipts."""
     connections = state.connections
     theirs = (connections["counterparty"], connections["chain"])
     receipts = lanes_of(*theirs, RECEIPT)

@@ -1,23 +1,20 @@
-"""Light clients in bulk: what zones certify, and how the headers of others come to be trusted (IBC reference 3.1, X-3,
-X-4).
+"""Light clients in bulk: certification of zones and trust in the headers of others.
 
-The rule itself is the light client's of ``proofs/tendermint``; here are the trust sets of many connections as
-columns.
+``causeway_proofs.tendermint`` implements the light client itself. This module adds:
 
-Headers that were verified, or that are a zone's own: decoded once, however many zones they are submitted to.
+- a cache of verified headers and of a network's own headers, decoded once for all zones. Unverified headers are not
+  cached, so invalid submissions occupy memory for one block at most;
+- the trust sets of many connections as rows of one trust table (IBC reference X-4);
+- the validators of zones by height, and their keys (IBC reference 2.5, X-4).
 
-Nothing that is only offered is kept: whoever submits junk takes no memory for longer than a block.
+Without ``rotation`` a zone has one validator set forever. With it, some seats change hands every few blocks, in a
+cyclic order drawn from the network's seed. The set of a height follows from the height alone.
 
-Trust sets of connections as rows of one trust table (IBC reference X-4).
+Simulated keys derive from the seed, so they are secret to nobody. For zones that are served, or that another lake runs,
+the options list the public keys (``validator_keys``) and files hold the secret ones.
 
-The validators of zones: which are in force at which height, and their keys (IBC reference 2.5, X-4).
-
-Without ``rotation`` a zone has one set for ever. With it, every so many blocks some members give their seats to new
-ones: the seats have an order, drawn from the network's seed, and it goes round in that order. So any height's set
-follows from the height alone.
-
-These are for simulations: whoever knows the seed knows the keys. Of a zone that is served, or that another lake runs,
-the options list the public keys (``validator_keys``), and the secret ones are read from files.
+Reference:
+    IBC reference 3.1, X-3, X-4.
 """
 
 from __future__ import annotations
@@ -77,10 +74,13 @@ from causeway.protocols.ibc.state import (
 from causeway.protocols.shared.secrets import Secrets
 
 KEPT_BYTES = 2 << 20
-"""Bytes of headers that are kept: about 1,700 of four validators. Decoded they take about 15 times as much memory."""
+"""Bytes of cached headers: about 1,700 headers of four validators.
+
+Decoded they take 15 times as much.
+"""
 
 LAST_BYTES = 64 << 10
-"""The header read last is decoded once for all the steps of a call, whatever it is worth, unless it is longer."""
+"""Maximum size of the last header read, which is cached unverified for all steps of a call."""
 
 Value = TypeVar("Value")
 
@@ -102,7 +102,11 @@ def _put(cache: LRUCache[bytes, tuple[Value, int]], certification: bytes, value:
 
 
 def read_header(certification: bytes) -> HeaderUpdate:
-    """Return a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
+    """Decode a submitted header without verifying it.
+
+    Raises:
+        ProofError: The bytes are no header.
+    """
     known = _get(_updates, certification)
     if known is not None:
         return known
@@ -115,19 +119,19 @@ def read_header(certification: bytes) -> HeaderUpdate:
 
 
 def read_own_header(certification: bytes) -> HeaderUpdate:
-    """Return a header that a zone of this network has made, and keep it."""
+    """Decode and cache a header of a zone of this network."""
     found = read_header(certification)
     _put(_updates, certification, found)
     return found
 
 
 def cache_header(certification: bytes, update: HeaderUpdate) -> None:
-    """Keep a header that a light client has found valid."""
+    """Cache a header that a light client has verified."""
     _put(_updates, certification, update)
 
 
 def cached_signature_check(certification: bytes) -> SignatureCheck:
-    """Return a check of a header's signatures that is made once if they hold, however many zones the header goes to."""
+    """Return a signature check that verifies a header once for all zones."""
 
     def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
         known = _get(_signatures, certification)
@@ -141,12 +145,11 @@ def cached_signature_check(certification: bytes) -> SignatureCheck:
 
 
 _HASHES = ("next_validators_hash", "validators_hash", "header_hash")
-"""In the order of ``TrustedHeader``."""
+"""Columns of hashes, in the order of ``TrustedHeader``."""
 
 
 class TrustTable:
-    """The headers of a trust table. What many connections trust of one chain is one object, so that it is known at
-    once for the same."""
+    """The headers of a trust table. Equal headers of different connections are one object."""
 
     def __init__(self, trust: Frame) -> None:
         self.heights: U64 = trust["height"]
@@ -170,7 +173,10 @@ class TrustTable:
 
 
 class TrustRows(TrustSet):
-    """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
+    """The trusted headers of a connection.
+
+    These are rows ``start`` to ``stop`` - 1 of a trust table, and added ones.
+    """
 
     __slots__ = ("_last", "_start", "_stop", "_table")
 
@@ -184,7 +190,7 @@ class TrustRows(TrustSet):
 
     @property
     def added(self) -> list[TrustedHeader]:
-        """Return the headers that were added, by height."""
+        """Return the added headers, ascending by height."""
         return self._headers
 
     @property
@@ -193,7 +199,7 @@ class TrustRows(TrustSet):
         return tuple(sorted({*super().heights, *self._table.heights[self._start : self._stop].tolist()}))
 
     def get(self, height: int) -> TrustedHeader | None:
-        """Return the header of a height, None where there is none."""
+        """Return the header of a height, or None."""
         if self._headers and self._headers[-1].height == height:  # mostly
             return self._headers[-1]
         found = super().get(height)
@@ -203,21 +209,21 @@ class TrustRows(TrustSet):
         return own if own.height == height else None
 
     def below(self, height: int) -> TrustedHeader | None:
-        """Return the header of the greatest height below ``height``, None where there is none."""
+        """Return the newest header below ``height``, or None."""
         row = self._row(height)
         own = self._table.header(row - 1) if row > self._start else None
         found = super().below(height) if self._headers else None
         return own if found is None or (own is not None and own.height > found.height) else found
 
     def above(self, height: int) -> TrustedHeader | None:
-        """Return the header of the least height above ``height``, None where there is none."""
+        """Return the oldest header above ``height``, or None."""
         row = self._row(height + 1)
         own = self._table.header(row) if row < self._stop else None
         found = super().above(height) if self._headers else None
         return own if found is None or (own is not None and own.height < found.height) else found
 
     def _row(self, height: int) -> int:
-        """Return the first row whose height is not below ``height``."""
+        """Return the first row with a height of at least ``height``."""
         if self._last <= height:  # mostly
             return self._stop - (self._last == height)
         heights = self._table.heights[self._start : self._stop]
@@ -228,31 +234,31 @@ POWER = 10
 """Voting power of each validator of a zone."""
 
 Members = tuple[ValidatorSet, dict[bytes, SigningKey]]
-"""A set, and the keys of its validators by address."""
+"""A validator set, and the signing keys of its validators by address."""
 
 
 @lru_cache(maxsize=4096)
 def _members(seed: int, chain_id: str, seats: tuple[int, ...]) -> Members:
-    """Return the set with these members: of each seat, how often it was given to a new one."""
-    names = [f"{seat}" if not given else f"{seat}/{given}" for seat, given in enumerate(seats)]
+    """Create the validator set of ``seats``: for each seat, its number of changes so far."""
+    names = [f"{seat}" if not changes else f"{seat}/{changes}" for seat, changes in enumerate(seats)]
     return create_validators({SigningKey.from_name(f"causeway/{seed}/{chain_id}/{name}"): POWER for name in names})
 
 
 @lru_cache(maxsize=4096)
 def _turns(seed: int, chain_id: str, count: int) -> tuple[int, ...]:
-    """Return when each seat is given to a new member: its rank in the order that is drawn for the zone."""
+    """Return the rank of each seat in the zone's random order of changes."""
     draws = [sha256(f"causeway/{seed}/{chain_id}/seats/{seat}".encode()).digest() for seat in range(count)]
     order = sorted(range(count), key=draws.__getitem__)
     return tuple(sorted(range(count), key=order.__getitem__))
 
 
 def seats_at(seed: int, chain_id: str, height: int, options: IbcOptions) -> tuple[int, ...]:
-    """Return for each seat of a zone's set how often it was given to a new member by the block of a height."""
+    """Return the number of changes of each seat of a zone's set up to the block of a height."""
     count, rotation = options.validators, options.rotation
     if not rotation.every:
         return (0,) * count
-    given = height // rotation.every * rotation.replace
-    return tuple((given - turn + count - 1) // count for turn in _turns(seed, chain_id, count))
+    changes = height // rotation.every * rotation.replace
+    return tuple((changes - turn + count - 1) // count for turn in _turns(seed, chain_id, count))
 
 
 def validators_at(seed: int, chain_id: str, height: int, options: IbcOptions) -> Members:
@@ -262,18 +268,18 @@ def validators_at(seed: int, chain_id: str, height: int, options: IbcOptions) ->
 
 @lru_cache(maxsize=4096)
 def listed_validators(listed: tuple[str, ...], secrets: Secrets) -> Members:
-    """Return the set of the public keys that the options list, with those secret keys that are here."""
+    """Return the set of the listed public keys, with the available secret keys."""
     publics = [bytes.fromhex(public) for public in listed]
-    own = ValidatorSet.of(Validator(PublicKey(public), POWER) for public in publics)
+    validators = ValidatorSet.of(Validator(PublicKey(public), POWER) for public in publics)
     keys = [SigningKey(secrets.seeds[public]) for public in publics if public in secrets.seeds]
-    return own, {key.public_key.address: key for key in keys}
+    return validators, {key.public_key.address: key for key in keys}
 
 
 def require_keys(chain_id: str, options: IbcOptions, secrets: Secrets) -> None:
-    """Refuse to run a zone whose headers would not be believed: more than two thirds of its validators sign.
+    """Check that more than two thirds of a zone's listed validators can sign.
 
     Raises:
-        InvalidInput: too few of the keys that the options list for it are here.
+        InvalidInput: Too few secret keys are available.
     """
     listed = options.validator_keys.get(chain_id)
     if listed is not None:
@@ -293,7 +299,7 @@ def validators_of_zone(chain: int, height: int, context: Context) -> Members:
 
 
 def series_of_zone(chain: int, height: int, context: Context) -> SignedSeries:
-    """Return the series of signed headers that the one of a height belongs to, for the zone at a position."""
+    """Return the series of signed headers that contains a height of the zone at a position."""
     name, options = context.zones.names[chain], context.options
     if name in options.validator_keys:
         return _listed_series(name, options.validator_keys[name], context.secrets)
@@ -317,24 +323,21 @@ def _listed_series(chain_id: str, listed: tuple[str, ...], secrets: Secrets) -> 
 
 
 def needs_header_between(chain: int, trusted: int, height: int, context: Context) -> bool:
-    """Return whether too few of those who signed the block ``trusted`` signed that of ``height`` (X-4): unknown.
+    """Return True if too few signers of block ``trusted`` signed block ``height`` (X-4).
 
-    All members sign, each has the same power. The next height is never unknown.
+    All members sign with equal power. Consecutive heights never need a header between them.
     """
     before, after = (
         seats_at(context.seed, context.zones.names[chain], at, context.options) for at in (trusted, height)
     )
     if height <= trusted + 1 or before == after:
         return False
-    stayed = sum(one == other for one, other in zip(before, after, strict=True))
-    return 3 * stayed < 2 * len(before)
+    unchanged = sum(one == other for one, other in zip(before, after, strict=True))
+    return 3 * unchanged < 2 * len(before)
 
 
 def headers_between(chain: int, trusted: int, height: int, context: Context) -> list[int]:
-    """Return the heights between ``trusted`` and ``height`` whose headers may be wanted on the way, ascending.
-
-    Those that halving the way asks for, as often as a header is unknown.
-    """
+    """Return the heights of headers that bisection to ``height`` may need, ascending."""
     if not needs_header_between(chain, trusted, height, context):
         return []
     middle = (trusted + height) // 2
@@ -343,11 +346,11 @@ def headers_between(chain: int, trusted: int, height: int, context: Context) -> 
 
 
 NO_ROOT = bytes(DIGEST_BYTES)
-"""The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
+"""The root of the root of trust: it vouches for validators; nothing is proved at height 0."""
 
 
 def genesis_trust(chains: Any, context: Context) -> Frame:
-    """Return the trust sets of ``chains`` at genesis: for each connection the root of trust of the counterparty."""
+    """Return the trust sets of ``chains`` at genesis: the counterparties' roots of trust."""
     chain, counterparty = context.zones.connections
     mine = np.isin(chain, chains)
     chain, counterparty = chain[mine], counterparty[mine]
@@ -377,7 +380,10 @@ def genesis_trust(chains: Any, context: Context) -> Frame:
 
 
 def certify(roots: Digests, context: Context) -> pa.BinaryArray:
-    """Return what certifies the roots of ``context.chains``: each zone's signed header, with its validators."""
+    """Sign the headers of ``context.chains`` for ``roots``.
+
+    Each is returned with its validators, encoded.
+    """
     return pa.array(
         [
             _signed(chain, context.height, context.time, root.tobytes(), context)
@@ -392,40 +398,40 @@ def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -
 
 
 def conflicting_header(certification: bytes, chain: int, context: Context) -> bytes:
-    """Return another header of the same zone and height, with another root: what validators sign that fork."""
+    """Sign a second header of the same zone and height with another root, as on a fork."""
     first = read_own_header(certification).signed_header.header
     root = bytes([first.app_hash[0] ^ 1]) + first.app_hash[1:]
     return _signed(chain, first.height, first.time, root, context)
 
 
 def build_evidence(first: bytes, second: bytes) -> bytes:
-    """Return the evidence that a zone has signed two headers (X-3), as it is submitted."""
+    """Encode the evidence that a zone has signed two headers (X-3)."""
     return Misbehaviour(read_header(first), read_header(second)).encode()
 
 
 def trust_row(chain: int, counterparty: int, header: bytes, context: Context) -> Frame:
-    """Return the row of a trust table of a header that a zone has chosen to trust in this block."""
+    """Return the trust table row of a header that a zone decided to trust in this block."""
     found = TrustedHeader.of(read_header(header).signed_header.header, context.time, context.height)
     return _rows({(chain, counterparty): [found]})
 
 
 def header_times(headers: Frame) -> dict[int, int]:
-    """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
+    """Return the time (ns) of each zone's signed header, by position."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
     return {chain: read_own_header(data).signed_header.header.time for chain, data in signed if data}
 
 
 def newest_times(state: State) -> U64:
-    """Return for each row of ``connections`` the time (ns) of its newest trusted header."""
+    """Return the time (ns) of the newest trusted header of each row of ``connections``."""
     connections, trust = state.connections, state.trust
-    keys, asked = encode_keys(CONNECTION, trust, connections)
-    newest = np.searchsorted(keys, asked, side="right") - 1
+    keys, wanted = encode_keys(CONNECTION, trust, connections)
+    newest = np.searchsorted(keys, wanted, side="right") - 1
     times: U64 = trust["time"][newest]
     return times
 
 
 class Clients:
-    """The light clients of a block's zones, as updates move them on: a trust set of each connection."""
+    """The light clients of a block's zones: one trust set per connection."""
 
     def __init__(self, state: State, context: Context) -> None:
         self._context = context
@@ -443,43 +449,44 @@ class Clients:
         self._period, self._delay = context.options.trusting_ns, context.options.delay_ns
 
     def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
-        """Return the root of a trusted header, None where none of that height is trusted."""
+        """Return the root of the trusted header of a height, or None."""
         found = self._trusted((chain, counterparty)).get(height)
         return None if found is None else found.root
 
     def time(self, chain: int, counterparty: int, height: int) -> int:
-        """Return the time (ns) of a trusted header, 0 where none is trusted."""
+        """Return the time (ns) of the trusted header of a height, or 0."""
         found = self._trusted((chain, counterparty)).get(height)
         return 0 if found is None else found.time
 
     def expired(self, chain: int, counterparty: int, height: int) -> bool:
-        """Return whether a trusted header is too old to be used (X-4), False where none is trusted."""
+        """Return True if the trusted header of a height is too old to use (X-4)."""
         found = self._trusted((chain, counterparty)).get(height)
         return found is not None and bool(is_period_over(found.time, self._period, self._context.time))
 
     def delayed(self, chain: int, counterparty: int, height: int) -> bool:
-        """Return whether a trusted header was added too recently to be used (X-11), False where none is trusted."""
+        """Return True if the trusted header of a height was added too recently to use (X-11)."""
         if not self._delay:
             return False
         found = self._trusted((chain, counterparty)).get(height)
         return found is not None and self._context.time < found.added_time + self._delay
 
     def trusted_below(self, chain: int, counterparty: int, height: int) -> int | None:
-        """Return the greatest trusted height below ``height``, None where there is none."""
+        """Return the greatest trusted height below ``height``, or None."""
         if counterparty < 0 or find_row(self._lanes, connection_key(chain, counterparty)) < 0:
             return None
         found = self._trusted((chain, counterparty)).below(height)
         return None if found is None else found.height
 
     def frozen(self, chain: int, counterparty: int) -> bool:
-        """Return whether a connection is frozen by now."""
+        """Return True if the connection is frozen."""
         return (chain, counterparty) in self._frozen
 
     def update_header(self, chain: int, counterparty: int, header: bytes) -> Refusal:
-        """Give a header of a counterparty to its light client (``updateHeader``, 3.1).
+        """Submit a header of a counterparty to its light client (``updateHeader``, 3.1).
 
-        Returns ``ACCEPTED``, also when this header contradicts a trusted one, which freezes the connection (X-3);
-        ``NoOp`` for a header that is trusted already; or why the header is refused.
+        Returns:
+            ``ACCEPTED``, also for a header that contradicts a trusted one and so freezes the connection (X-3); ``NoOp``
+            for a header that is trusted already; else the reason of refusal.
         """
         pair, offered = (chain, counterparty), read_header(header)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
@@ -503,7 +510,7 @@ class Clients:
         return Refusal.ACCEPTED
 
     def submit_misbehaviour(self, chain: int, counterparty: int, evidence: Misbehaviour) -> Refusal:
-        """Freeze a connection by two headers of its counterparty, if they are that (``submitMisbehaviour``, X-3)."""
+        """Freeze a connection if two headers prove its fork (``submitMisbehaviour``, X-3)."""
         pair = (chain, counterparty)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
         first, second = (self._on_trusted(pair, header) for header in (evidence.header_1, evidence.header_2))
@@ -515,14 +522,14 @@ class Clients:
         return Refusal.ACCEPTED
 
     def _on_trusted(self, pair: tuple[int, int], offered: HeaderUpdate) -> HeaderUpdate:
-        """Return a header as an update of the trusted one next below it; of none where there is none."""
+        """Return a header as an update of the next trusted one below it, if there is one."""
         base = self._trusted(pair).below(offered.height)
         if base is None:
             return replace(offered, trusted_height=max(offered.height - 1, 0))
         return self._on(base, pair[1], offered)
 
     def _on(self, base: TrustedHeader, counterparty: int, offered: HeaderUpdate) -> HeaderUpdate:
-        """Return a header as an update of a trusted one, with the validators that this vouches for."""
+        """Return a header as an update of a trusted one, with the validators of the latter."""
         believed = offered.trusted_validators
         if believed.hash != base.validators_hash:
             believed, _ = validators_of_zone(counterparty, base.height, self._context)
@@ -531,11 +538,11 @@ class Clients:
     def _verified(
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
     ) -> TrustedHeader | Refusal:
-        """Return a header as an open client that trusts ``base`` verifies it, or why it refuses it.
+        """Return a header as an open client that trusts ``base`` verifies it, or the refusal.
 
-        Found out once: all zones of a block have one clock, and most trust the same headers.
+        Results are cached: all zones of a block have one clock, and most trust the same headers.
         """
-        key = (counterparty, id(base), header)  # kept beside what is found, so that no other has the number
+        key = (counterparty, id(base), header)  # the value references `base`, so its id stays unique
         known = self._offered.get(key)
         if known is None:
             known = self._offered[key] = base, self._verify(client, counterparty, base, header)
@@ -571,9 +578,8 @@ class Clients:
     def after(self) -> tuple[Frame, Frame]:
         """Return ``trust`` and ``connections`` after the block.
 
-        A chain that has come to trust a header forgets those that are too old to build on, and more than are kept, but
-        for the newest of each connection. Those that wait for their delay are not counted and stay: however many are
-        brought meanwhile, each comes to be of use (X-11).
+        A chain with a new trusted header prunes expired headers and those beyond the limit, except the newest of each
+        connection. Headers within their delay do not count and stay, so each becomes usable (X-11).
         """
         trust, connections = self._trust, self._connections
         added = {pair: headers for pair, client in self._trusts.items() if (headers := client.added)}
@@ -605,11 +611,11 @@ class Clients:
 
 
 REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)
-"""What a light client may say to a header."""
+"""The errors of a light client's header check."""
 
 
 def _refusal(error: NotProven) -> Refusal:
-    """Return the refusal of an error; where no header below is trusted, those were too old to be kept."""
+    """Return the refusal of an error; a missing base header was pruned because of its age."""
     return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
 
 
@@ -618,7 +624,7 @@ def _digests(values: Iterable[bytes]) -> Digests:
 
 
 def _rows(added: Mapping[tuple[int, int], list[TrustedHeader]]) -> Frame:
-    """Return the rows of a trust table of the headers that connections have added."""
+    """Return added headers of connections as trust table rows."""
     headers = [header for some in added.values() for header in some]
 
     columns: dict[str, Any] = {

@@ -1,9 +1,7 @@
-"""What a block may know besides its zones' states and its inputs.
+"""The constant parts of a network of zones, and the metadata of a block.
 
-What is fixed in a network of zones: their order, which are connected, where programs live, what types they handle.
-
-Zones are positions here and in every column of the kernel: the row of a zone in the order of their chain ids as they
-stand in the keys of a store, so that ascending positions are ascending keys.
+Zones are positions here and in every column of the kernel: rows in the order of chain ids as in the keys of a store, so
+ascending positions are ascending keys.
 """
 
 from __future__ import annotations
@@ -28,15 +26,17 @@ from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.protocols.shared.state_tables import Hosting
 
 MAX_ZONES = 2**16
-"""A pair of positions fits one word of 32 bits."""
+"""Maximum number of zones: a pair of positions fits one 32-bit word."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class ZoneNetwork(Hosting):
-    """The zones of a topology under the protocol's options. Raises ``InvalidInput`` when a name is no chain id, when
-    programs move, or when the options name what is not there.
+    """The zones of a topology under the protocol's options.
+
+    Raises:
+        InvalidInput: A name is no chain id, programs move, or an option names an unknown chain or program.
     """
 
     options: IbcOptions
@@ -56,7 +56,7 @@ class ZoneNetwork(Hosting):
 
     @cached_property
     def own(self) -> npt.NDArray[np.uint32]:
-        """Return the positions of the zones that are not another lake's, ascending."""
+        """Return the positions of the zones of this lake, ascending."""
         mine = ~np.isin(self.numbers, np.array(self.topology.external, dtype=np.uint64))
         return np.flatnonzero(mine).astype(np.uint32)
 
@@ -67,12 +67,12 @@ class ZoneNetwork(Hosting):
 
     @cached_property
     def connections(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return both ends of every connection as (chain, counterparty), ascending: each is registered on both."""
+        """Return both ends of every connection as (chain, counterparty), ascending."""
         zones = len(self.names)
         if self.options.connections is None:
             chain, counterparty = np.divmod(np.arange(zones * zones, dtype=np.uint32), np.uint32(zones))
-            apart = chain != counterparty
-            return chain[apart], counterparty[apart]
+            is_remote = chain != counterparty
+            return chain[is_remote], counterparty[is_remote]
         pairs: set[tuple[int, int]] = set()
         for first, second in self.options.connections:
             for name in (first, second):
@@ -88,15 +88,14 @@ class ZoneNetwork(Hosting):
 
     @cached_property
     def queue_names(self) -> list[list[bytes]]:
-        """Return the names of the queues that others keep for each zone: by substream, then by the zone's position."""
+        """Return the names of the queues for each zone on other zones: by substream, then position."""
         return [
             [queue_name(name, purpose) for name in self.names] for purpose in (QueuePurpose.RECEIPT, QueuePurpose.SEND)
         ]
 
     @cached_property
     def index_prefixes(self) -> list[pa.BinaryArray]:
-        """Return what comes before the index in the leaves of those queues' entries: by substream, a column by the
-        zone's position."""
+        """Return the leaf prefixes of entries of these queues: a column by position per substream."""
         return [
             pa.array([LEAF_PREFIX + uvarint(len(name) + INDEX_BYTES) + name for name in names], pa.binary())
             for names in self.queue_names
@@ -104,8 +103,10 @@ class ZoneNetwork(Hosting):
 
     @cached_property
     def end_prefixes(self) -> dict[bytes, pa.BinaryArray]:
-        """Return what comes before the value's hash in the leaves of those queues' heads and tails: by their key, a
-        column by substream, then by the zone's position."""
+        """Return the leaf prefixes of heads and tails of these queues, up to the value's hash.
+
+        By key; a column by substream, then by position.
+        """
         names = [name for of_kind in self.queue_names for name in of_kind]
         return {
             key: pa.array(
@@ -122,7 +123,7 @@ class ZoneNetwork(Hosting):
 
     @cached_property
     def handled(self) -> Mask:
-        """Return which types have a handler on which zones, shape (types, zones)."""
+        """Return a mask of the types with a handler on each zone, shape (types, zones)."""
         table = np.ones((len(self.types), len(self.names)), dtype=bool)
         for row, name in enumerate(self.types[1:], start=1):
             chains = self.options.types[name].chains
@@ -150,22 +151,30 @@ class ZoneNetwork(Hosting):
             found.append(None if modules is None else self._programs_named(modules, f"types.{name}.modules"))
         return found
 
-    def _programs_named(self, chosen: Collection[str], option: str) -> U64:
-        """Return the programs that an option names, each by its name or its class."""
+    def _programs_named(self, references: Collection[str], option: str) -> U64:
+        """Return the programs in an option, by name or class."""
         names, classes, numbers = (self.topology.programs[key].to_pylist() for key in ("name", "program", "number"))
-        unknown = sorted(set(chosen) - set(names) - set(classes))
+        unknown = sorted(set(references) - set(names) - set(classes))
         if unknown:
             raise InvalidInput(f"options.{option}: no program or class of programs {unknown[0]!r}")
         rows = zip(numbers, names, classes, strict=True)
-        return np.array([n for n, own, kind in rows if own in chosen or kind in chosen], dtype=np.uint64)
+        return np.array([n for n, own, kind in rows if own in references or kind in references], dtype=np.uint64)
 
 
 @dataclass(frozen=True)
 class Context:
-    """A block's height, tick and time, the zones that make it, the network's fixed parts and the programs installed.
+    """The metadata of a block.
 
-    ``chains``: the positions of the zones that make a block now, ascending. ``tick_ns``: nanoseconds a tick.
-    ``secrets``: keys of validators that are not drawn from the seed.
+    Attributes:
+        height: The height.
+        tick: The tick.
+        tick_ns: Nanoseconds a tick.
+        seed: The scenario's seed.
+        chains: The positions of the zones that make a block, ascending.
+        zones: The constant parts of the network.
+        options: The protocol options.
+        programs: The zones' programs.
+        secrets: Validators' keys that are not derived from the seed.
     """
 
     height: int
@@ -180,5 +189,5 @@ class Context:
 
     @property
     def time(self) -> int:
-        """Return the block's time in nanoseconds: one tick after genesis at tick 0; it is the scenario's."""
+        """Return the block time in nanoseconds: one tick after genesis at tick 0."""
         return (self.tick + 1) * self.tick_ns

@@ -1,10 +1,10 @@
-"""Disconnection (IBC reference X-5): a zone's final packet, and what a connection does from then on.
+"""Disconnection (IBC reference X-5): a zone's final packet and its effects.
 
-The zone that ends a connection pushes a packet of the type ``disconnect`` without data; the other zone answers it with
-code 0 and an empty result. On both, the connection is ``DISCONNECTING`` from then on: nothing new is sent, packets that
-still come are answered with code 1, and the receipts of those on their way are awaited.
+The zone that ends a connection pushes a packet of the type ``disconnect`` without data; the other zone answers with
+code 0 and an empty result. From then on the connection is ``DISCONNECTING`` on both: no new packets are sent, later
+packets are answered with code 1, and pending receipts are awaited.
 
-Between the columns of programs' messages a final packet, and its receipt, is a row of the kind ``CONTROL``.
+Among the columns of messages, a final packet or its receipt is a row of the kind ``CONTROL``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 def is_final(messages: Frame) -> Mask:
-    """Return which messages are final packets, or the receipts of such."""
+    """Return a mask of final packets and their receipts."""
     found: Mask = messages["kind"] == np.uint8(Kind.CONTROL)
     return found
 
 
 def final_packets(source: npt.NDArray[Any], destination: npt.NDArray[Any]) -> Frame:
-    """Return the final packet of each connection (``source`` ends that with ``destination``), as it is pushed."""
+    """Return the final packet of each connection that ``source`` ends with ``destination``."""
     lanes = lanes_of(source, destination, SEND)
     return blank_messages(
         len(lanes), kind=Kind.CONTROL, **{name: lanes[name] for name in LANE}, of_program=np.bool_(False)
@@ -40,9 +40,9 @@ def final_packets(source: npt.NDArray[Any], destination: npt.NDArray[Any]) -> Fr
 
 
 def is_error_answered(packets: Frame, final: Mask, state: State) -> Mask:
-    """Return which packets come over a connection that is disconnecting by then.
+    """Return a mask of packets over a disconnecting connection.
 
-    It was before this block, or one of the ``final`` packets came before: by ``sequence``, then by index.
+    It was disconnecting before this block, or a ``final`` packet precedes them by ``sequence`` and index.
     """
     connection = connection_rows(state.connections, packets["destination"], packets["source"])
     late: Mask = (state.connections["frozen"][connection] & DISCONNECTING) > 0
@@ -61,7 +61,7 @@ def is_error_answered(packets: Frame, final: Mask, state: State) -> Mask:
 
 
 def disconnect(state: State, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> State:
-    """Return the state with connections disconnecting, those that are open."""
+    """Mark open connections as disconnecting."""
     if len(chain) == 0:
         return state
     frozen = state.connections["frozen"].copy()
@@ -71,9 +71,9 @@ def disconnect(state: State, chain: npt.NDArray[Any], counterparty: npt.NDArray[
 
 
 def end_connections(state: State, own: Frame) -> tuple[State, Frame]:
-    """Return the state after our ``own`` final packets, and what is pushed: none where the connection is not open.
+    """Apply our ``own`` final packets; return the state and the messages to push.
 
-    Other messages among ``own`` are pushed in any case.
+    A final packet is dropped if its connection is not open; other messages are always pushed.
     """
     final = is_final(own)
     if not final.any():

@@ -1,4 +1,7 @@
-"""Every refusal of the protocol by its name (IBC reference 3.6, 5), with the exact texts that the paper gives."""
+"""The refusals of the protocol by name, with the exact texts of the paper.
+
+See IBC reference 3.6, 5.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from causeway_proofs.errors import CausewayError
 
 
 class Refusal(IntEnum):
-    """Why a call changed nothing; 0 is none. The order has no meaning."""
+    """The reason of a call without effect; 0 is none. The order has no meaning."""
 
     ACCEPTED = 0
     UnregisteredDestination = 1
@@ -59,16 +62,16 @@ TEXTS = {
     Refusal.TimeoutNotReached: "message timeout not yet reached",
     Refusal.CleanupBackwards: "cleanup must go forward",
 }
-"""The texts of the paper, as far as it gives any (IBC reference 3.3, 3.4, 5)."""
+"""The texts that the paper gives (IBC reference 3.3, 3.4, 5)."""
 
 NAMES = [refusal.name for refusal in Refusal]
 
 
 class IbcError(CausewayError):
-    """A call of the protocol that is refused; nothing changed.
+    """A refused call of the protocol; nothing changed.
 
     Attributes:
-        refusal: which refusal it is; its name is the error's name.
+        refusal: The refusal; its name is the error's name.
     """
 
     def __init__(self, refusal: Refusal, detail: str = "", **values: object) -> None:

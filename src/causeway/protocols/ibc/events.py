@@ -1,5 +1,8 @@
-"""Events about light clients and accounts: what froze a connection, what a zone decided itself, and which relayer has
-stopped for lack of funds or continues (IBC reference 1.1, 3.5, X-3)."""
+"""Events of light clients and accounts: freezes, recoveries, and relayers' funds.
+
+Reference:
+    IBC reference 1.1, 3.5, X-3.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,17 @@ FUNDED = "Funded"
 
 
 class ZoneEvent(NamedTuple):
-    """What happened to a zone's client of a counterparty: its ``reason``, the remote height that it is about, and the
-    number of the relayer who brought it, 0 where the zone itself decided; with ``via`` INGRESS that of a user from
-    outside. ``event``: ``REJECTED`` where nothing came of it. Of an account the counterparty is the zone itself, and
-    the height its own."""
+    """An event of a zone's client of a counterparty, or of an account on the zone.
+
+    Attributes:
+        chain: The zone.
+        counterparty: The counterparty; for an account the zone itself.
+        height: The remote height; for an account the zone's own.
+        reason: The reason.
+        relayer: The relayer, 0 for a decision of the zone itself; with ``via`` INGRESS the user from outside.
+        event: The event; ``REJECTED`` if it had no effect.
+        via: The path.
+    """
 
     chain: int
     counterparty: int

@@ -1,4 +1,7 @@
-"""When packets expire (IBC reference X-1, D-15): limits are of the receiving chain, its height and its time."""
+"""Expiry of packets: limits are heights and times of the receiving chain.
+
+See IBC reference X-1, D-15.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 def height_limits(sent: Frame, connections: Frame, options: IbcOptions) -> U64:
-    """Return the height of the receiving chain after which each message that is pushed now (lane) has expired.
+    """Return the receiving chain's height after which each pushed message (lane) has expired.
 
-    So many blocks after the newest header of that chain that the sender's client trusts. ``NO_LIMIT`` without time-outs
-    by blocks, and for receipts and what stays on its zone.
+    It counts from the newest header of that chain that the sender's client trusts. ``NO_LIMIT`` without timeouts by
+    blocks, for receipts and for local messages.
     """
     limits = np.full(len(sent), NO_LIMIT, dtype=np.uint64)
     if not (options.limited and options.timeout_blocks):
@@ -38,17 +41,24 @@ def height_limits(sent: Frame, connections: Frame, options: IbcOptions) -> U64:
 
 
 def time_limits(sent_tick: U64, tick_ns: int, options: IbcOptions) -> U64:
-    """Return the time (ns) of the receiving chain after which packets sent in these ticks have expired."""
-    lasting = np.uint64(options.timeout_ns)
-    if not lasting:
+    """Return the receiving chain's time (ns) of expiry of packets sent in these ticks."""
+    timeout = np.uint64(options.timeout_ns)
+    if not timeout:
         return np.full_like(sent_tick, NO_LIMIT)
-    return (sent_tick + np.uint64(1)) * np.uint64(tick_ns) + lasting
+    return (sent_tick + np.uint64(1)) * np.uint64(tick_ns) + timeout
 
 
 def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, expiry: str) -> Any:
-    """Return whether a chain's height and time (ns) are past limits: strictly, or already when equal (``expiry``).
+    """Return True if a chain's height or time is past a limit.
 
-    Numbers or columns of them.
+    All numbers may be columns; then a mask is returned.
+
+    Args:
+        max_height: The limit of height.
+        max_time: The limit of time (ns).
+        height: The chain's height.
+        time: The chain's time (ns).
+        expiry: ``strict``, or ``inclusive`` to count an equal value as past.
     """
     if expiry == "strict":
         return (height > max_height) | (time > max_time)
@@ -56,25 +66,23 @@ def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, expiry: s
 
 
 def has_expired(max_height: U64, sent_tick: U64, height: Any, time: Any, context: Context) -> Mask:
-    """Return which packets, with these limits and sent in these ticks, have expired at a chain's height and time
-    (ns)."""
+    """Return a mask of the packets that have expired at a chain's height and time (ns)."""
     max_time = time_limits(sent_tick, context.tick_ns, context.options)
     passed: Mask = is_expired(max_height, max_time, height, time, context.options.expiry)
     return passed
 
 
 def is_past_limits(runs: Frame, context: Context) -> Mask:
-    """Return which packets, told by their runs or proofs, are past their limits on the zones that make this block."""
+    """Return a mask of the packets (runs or proofs) past their limits in this block."""
     now = np.uint64(context.height), np.uint64(context.time)
     return has_expired(runs["max_height"], runs["tick"], *now, context)
 
 
 def expired_prefix_ends(state: State, lanes: Frame, begin: U64, seen: RelayerView, context: Context) -> U64:
-    """Return for each of our send queues up to where all packets from ``begin`` on are past their limits, by the remote
-    header under which relayers see the other side (``seen``); ``begin`` itself where the first of them is not.
+    """Return the end of the expired packets from ``begin`` on in each own send queue.
 
-    A later packet may expire before an earlier one: limits count from what was trusted when each was sent, and a
-    recovery may lower that.
+    They have expired by the remote header of the relayers' view (``seen``). A later packet may expire before an earlier
+    one: limits count from the trusted header at sending, and a recovery may lower that.
     """
     runs = _sent_runs(state)
     in_time = runs.filter(~_late(runs, seen, context))
@@ -87,8 +95,13 @@ def expired_prefix_ends(state: State, lanes: Frame, begin: U64, seen: RelayerVie
 
 
 def expired_parts(state: State, ranges: Frame, seen: RelayerView, context: Context) -> tuple[Rows, U64, U64]:
-    """Return what of ranges (``begin``, ``end``) of our send queues is past its limits, by the same header: the row of
-    each part's range, ascending, and its ends."""
+    """Return the expired parts of ranges (``begin``, ``end``) of own send queues.
+
+    They have expired by the same header as in ``expired_prefix_ends``.
+
+    Returns:
+        The row of each part's range, ascending, and the part's begin and end.
+    """
     runs = _sent_runs(state)
     late = runs.filter(_late(runs, seen, context))
     stops, begins = encode_keys(
@@ -114,12 +127,14 @@ def _at(rows: Frame, name: str) -> Frame:
 
 
 Expired = Callable[[int, int, int, int], Intervals]
-"""(chain, counterparty, height, time) -> our packets in that queue that have expired by a header of the counterparty
-with this height and time (ns)."""
+"""A function (chain, counterparty, height, time) -> expired own packets.
+
+They are the packets in that queue that have expired by a header of the counterparty with this height and time (ns).
+"""
 
 
 def create_expiry_check(state: State, context: Context) -> Expired:
-    """Return what says which of our packets in a queue have expired by a header of the counterparty."""
+    """Return the function of own packets that have expired by a counterparty's header."""
 
     @cache
     def runs_of() -> dict[tuple[int, ...], tuple[int, int]]:
@@ -129,7 +144,7 @@ def create_expiry_check(state: State, context: Context) -> Expired:
         spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
         return dict(zip(lanes, spans, strict=True))
 
-    @cache  # as many time-outs as one likes may be submitted under one header
+    @cache  # many timeouts may be submitted under one header
     def expired(chain: int, counterparty: int, height: int, time: int) -> Intervals:
         if not context.options.limited:
             return Intervals()
@@ -137,8 +152,8 @@ def create_expiry_check(state: State, context: Context) -> Expired:
         now = np.uint64(height), np.uint64(time)
         late = runs.filter(has_expired(runs["max_height"], runs["tick"], *now, context))
         first, stop = late["first"], late["first"] + late["count"]
-        apart = np.flatnonzero(first[1:] != stop[:-1])
-        starts = np.append(np.zeros(min(1, len(first)), dtype=np.int64), apart + 1)
-        return Intervals(first[starts].tolist(), np.append(stop[apart], stop[-1:]).tolist())
+        gaps = np.flatnonzero(first[1:] != stop[:-1])
+        starts = np.append(np.zeros(min(1, len(first)), dtype=np.int64), gaps + 1)
+        return Intervals(first[starts].tolist(), np.append(stop[gaps], stop[-1:]).tolist())
 
     return expired

@@ -1,4 +1,4 @@
-"""The kinds of faults in a network of zones: relayers misbehave one by one, zones fork and disconnect."""
+"""Fault kinds of a network of zones: single relayers misbehave, zones fork, disconnect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ForkSection(FaultSection):
     tick: TickNumber = Field(..., description="The round in which the others see both.")
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick)
 
 
@@ -75,7 +75,7 @@ class DisconnectSection(FaultSection):
     tick: TickNumber = Field(..., description="The round whose last packet to the other chain is the final one.")
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         return _decision(self, names, key)
 
 
@@ -92,7 +92,7 @@ class RecoverSection(FaultSection):
     tick: TickNumber = Field(..., description="The round in which it goes on.")
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         return _decision(self, names, key)
 
 
@@ -110,13 +110,13 @@ class DepositSection(FaultSection):
     amount: int = Field(..., ge=1, le=LARGEST_DEPOSIT, description="How much is paid.")
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         args = {"relayer": self.relayer, "amount": self.amount}
         return FaultRule(self.kind, names.chain(self.chain, f"{key}.chain"), None, self.tick, self.tick, args)
 
 
 def _decision(section: DisconnectSection | RecoverSection, names: NetworkNames, key: str) -> FaultRule:
-    """Return what a chain decides about a connection."""
+    """Return the decision of a chain about a connection."""
     source = names.chain(section.chain, f"{key}.chain")
     destination = names.chain(section.counterparty, f"{key}.counterparty")
     if source == destination:

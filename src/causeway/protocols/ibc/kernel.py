@@ -1,4 +1,8 @@
-"""The IBC messaging queue behind the kernel contract: one block of any set of zones as a pure function."""
+"""The kernel of the IBC messaging queue: one block of any set of zones as a pure function.
+
+``plan`` lets the relayers inspect both ends of every connection and choose submissions. ``round`` processes the block
+and commits the stores.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +70,7 @@ from causeway.protocols.ibc.state import (
     state_of_frames,
     state_tables,
 )
-from causeway.protocols.ibc.store import commit_stores, pending_runs
+from causeway.protocols.ibc.store import Store, commit_stores, pending_runs
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
 from causeway.protocols.shared.execution import ProgramRunner, find_outdated_programs
 from causeway.protocols.shared.interference import Interference
@@ -77,15 +81,21 @@ from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.protocols.shared.state_tables import StaticHosting, merge_states, select_chains
 
 ROUND_TRIP = 3
-"""Blocks from what shows that a packet has expired to its time-out, at most."""
+"""Maximum number of blocks between the proof of an expiry and the timeout of the packet."""
 
 
 @dataclass(frozen=True)
 class IbcKernel(StaticHosting):
     """The state machine of a network of zones.
 
-    ``programs``: the modules; ``tick_ns``: nanoseconds of block time a tick; ``faults``: what goes wrong on purpose.
-    ``secrets``: keys of validators that are not drawn from the seed.
+    Attributes:
+        topology: The network.
+        programs: The zones' modules.
+        options: The protocol options.
+        seed: The seed of all random draws.
+        tick_ns: The block time of a tick, in nanoseconds.
+        faults: The injected faults.
+        secrets: The validators' secret keys that are not derived from the seed.
     """
 
     topology: Topology
@@ -108,13 +118,24 @@ class IbcKernel(StaticHosting):
         check_tick(self.tick_ns)
         shortest = (2 + self._delay_ticks) * self.tick_ns
         if self.options.unbonding_ns <= shortest:
-            # A header is a tick old when it is brought, and the one that it builds on was so the tick before.
-            needed = "two ticks and delay_seconds" if self.options.delay_ns else "two ticks"
-            text = f"allowed: more than {needed}, here {shortest / NANOSECONDS} seconds"
+            # A header is delivered a tick after its block, and its trusted header a tick before that.
+            minimum = "two ticks and delay_seconds" if self.options.delay_ns else "two ticks"
+            text = f"allowed: more than {minimum}, here {shortest / NANOSECONDS} seconds"
             raise InvalidInput(f"options.unbonding_seconds: {self.options.unbonding_seconds}; {text}")
         if self.topology.external and self.options.max_data_bytes > MAX_DATA_BYTES:
             text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
             raise InvalidInput(f"options.max_data_bytes: {text}")
+        self._check_faults()
+        for chain in self.options.validator_keys:
+            if chain not in self.zones.names:
+                raise InvalidInput(f"options.validator_keys: {chain}: no such chain: {', '.join(self.zones.names[:8])}")
+        for position in self.zones.own.tolist():
+            require_keys(self.zones.names[position], self.options, self.secrets)
+        # Evaluate the cached parts of the network, which check the options.
+        _ = self.zones.connections, self.zones.handled, self.zones.permitted, self.zones.users
+
+    def _check_faults(self) -> None:
+        """Check that the relayers, accounts and connections of the faults exist."""
         for row, fault in enumerate(self.faults.rows):
             key = f"faults[{row}]"
             if fault.kind == DEPOSIT and self.options.relay.accounts is None:
@@ -129,17 +150,10 @@ class IbcKernel(StaticHosting):
                     raise InvalidInput(f"{key}: {fault.kind}: {first} and {second} are not connected")
                 if fault.kind == RECOVER and fault.destination in self.topology.external:
                     raise InvalidInput(f"{key}: recover: {second} is external, its headers are not seen here")
-        # What the options name must be there before anything runs.
-        for chain in self.options.validator_keys:
-            if chain not in self.zones.names:
-                raise InvalidInput(f"options.validator_keys: {chain}: no such chain: {', '.join(self.zones.names[:8])}")
-        for position in self.zones.own.tolist():
-            require_keys(self.zones.names[position], self.options, self.secrets)
-        _ = self.zones.connections, self.zones.handled, self.zones.permitted, self.zones.users
 
     @cached_property
     def zones(self) -> ZoneNetwork:
-        """Return the fixed parts of the network."""
+        """Return the constant parts of the network."""
         return ZoneNetwork(self.topology, self.options)
 
     @cached_property
@@ -148,52 +162,37 @@ class IbcKernel(StaticHosting):
         return Interference(self.faults, self.zones.numbers, self.seed)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know."""
+        """Return the metadata of a block of ``chains`` at ``tick``."""
         fixed = (self.zones, self.options, self.programs, self.secrets)
         return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, *fixed)
 
     @property
     def hosting(self) -> ZoneNetwork:
-        """Return the zones, and where programs live."""
+        """Return the zones, which also locate the programs."""
         return self.zones
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
+        """Return every state table by name, those of the program classes in use included."""
         return state_tables(self.programs.schemas())
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Return the state with these tables; absent tables are empty."""
         return state_of_frames(frames, self.programs.schemas())
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0: all registered, queues empty, programs as they begin."""
+        """Return the state of ``chains`` at height 0: registered zones, empty queues, new programs."""
         chains, start = self._own(chains), Tick(0, 0)
         own = self.zones.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
-        # The connections of `chains` at genesis.
-        chain, counterparty = self.zones.connections
-        mine = np.isin(chain, chains)
-        zero = np.zeros(int(mine.sum()), dtype=np.uint64)
-        columns = dict.fromkeys(CONNECTIONS_SCHEMA.names, zero)
-        ends = {"chain": chain[mine], "counterparty": counterparty[mine]}
-        connections = Frame({**columns, **ends, "frozen": zero.astype(np.uint8)}, len(zero))
-        context = self.context(chains, start)
-        funds = genesis_funds(chains, self.options)
-        # The queues of connections and the local lanes of `chains`, all empty.
-        source = np.concatenate([connections["chain"], chains]).repeat(2)
-        destination = np.concatenate([connections["counterparty"], chains]).repeat(2)
-        substream = np.tile(np.array([RECEIPT, SEND], dtype=np.uint64), len(source) // 2)
-        lanes = dict(zip(LANE, (source, destination, substream), strict=True))
-        rows = Frame(lanes).take(stable_order(source, destination, substream))
-        zero = np.zeros(len(source), dtype=np.uint64)
+        context, connections = self.context(chains, start), self._genesis_connections(chains)
         tables = {
-            "queues": rows.with_columns(begin=zero, next_index=zero, ready=zero).select(QUEUES_SCHEMA.names),
+            "queues": _genesis_queues(connections, chains),
             "connections": connections,
-            "funds": funds,
+            "funds": genesis_funds(chains, self.options),
+            "trust": genesis_trust(chains, context),
+            "accounts": accounts,
         }
-        state = replace(
-            self.state({**tables, "trust": genesis_trust(chains, context), "accounts": accounts}), programs=programs
-        )
+        state = replace(self.state(tables), programs=programs)
         headers = empty_frame(HEADERS_SCHEMA)
         if len(chains):
             store = commit_stores(state, context)
@@ -201,13 +200,22 @@ class IbcKernel(StaticHosting):
             headers = _headers(chains, 0, roots, repeat_bytes(b"", len(chains)))
         first = self.next_planned(0)
         if first is not None or coming is not None:
-            # Genesis is the tick before the first: the longest pause begins there.
+            # Genesis precedes the first tick, so the longest pause is one tick shorter.
             pause = self.longest_pause() - 1
             first = pause if first is None else min(first, pause)
         return RoundResult(state, empty_frame(ENTRIES_SCHEMA), EventLog().logs(), headers, wake=first)
 
+    def _genesis_connections(self, chains: Chains) -> Frame:
+        """Return the connections of ``chains`` at genesis (``CONNECTIONS_SCHEMA``)."""
+        chain, counterparty = self.zones.connections
+        mine = np.isin(chain, chains)
+        zero = np.zeros(int(mine.sum()), dtype=np.uint64)
+        columns = dict.fromkeys(CONNECTIONS_SCHEMA.names, zero)
+        ends = {"chain": chain[mine], "counterparty": counterparty[mine]}
+        return Frame({**columns, **ends, "frozen": zero.astype(np.uint8)}, len(zero))
+
     def committed(self, state: State) -> Frame:
-        """Return no entries: the digests of all are in the table ``leaves``."""
+        """Return no entries: the table ``leaves`` holds the digests of all."""
         return empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
@@ -219,20 +227,20 @@ class IbcKernel(StaticHosting):
         return Frame({"chain": chains, "root": store.roots}, len(chains))
 
     def _own(self, chains: Chains) -> Chains:
-        """Return which of ``chains`` are run here; of those that another lake runs there is no state and no header."""
+        """Select the local chains; chains of other lakes have no state and no header here."""
         return chains[np.isin(chains, self.zones.own)]
 
     def _to_own(self, rows: pa.Table) -> pa.Table:
-        """Return what comes to zones that are run here; the rest comes in at its own lake."""
+        """Select the rows addressed to local zones."""
         if not self.topology.external or not rows.num_rows:
             return rows
         foreign = pc.is_in(rows["chain"], pa.array(self.topology.external, pa.uint64()))
         return rows.filter(pc.invert(foreign))
 
     def idle(self, state: State) -> bool:
-        """Return whether no packet waits for its receipt, and no local lane holds a message.
+        """Return True if no packet awaits its receipt and no local lane holds a message.
 
-        A packet to a zone of another lake is none of these: only a relay process, from outside, moves it.
+        Packets to zones of another lake do not count: only an external relay process moves them.
         """
         queues = state.queues.counters
         waiting = (queues["substream"] == SEND) | (queues["source"] == queues["destination"])
@@ -240,16 +248,15 @@ class IbcKernel(StaticHosting):
         return not bool((waiting & (queues["next_index"] > queues["begin"])).any())
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which a fault acts of itself, None if none is left."""
+        """Return the first tick from ``tick`` on at which a fault acts, or None."""
         return self.interference.next_planned(tick)
 
     def longest_pause(self) -> int:
-        """Return the ticks of a third of the unbonding period, after which relayers refresh clients (X-4)."""
+        """Return a third of the unbonding period in ticks, the refresh interval of clients (X-4)."""
         return max(1, self.options.unbonding_ns // REFRESH // self.tick_ns)
 
     def idle_limit(self) -> int:
-        """Return for how many ticks nothing may move before a small batch is brought, a header can be used, or a packet
-        times out."""
+        """Return the idle ticks that a small batch, a pending header or a packet timeout may need."""
         relay, rest = self.options.relay, self._delay_ticks + self.options.relay.patience
         if relay.min_batch > 1:
             rest += relay.max_wait
@@ -260,38 +267,34 @@ class IbcKernel(StaticHosting):
 
     @property
     def _delay_ticks(self) -> int:
-        """Return how many ticks a header waits before it can be used."""
+        """Return the ticks between the delivery of a header and its first use."""
         return -(-self.options.delay_ns // self.tick_ns)
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[RelayPlan]:
-        """Let the relayers look at both sides of every connection, and submit what they will."""
+        """Choose the relayers' submissions from the state of both ends of every connection.
+
+        See ``contract.Kernel.plan``.
+        """
         running = self.interference.running(self._own(chains), tick.tick)
         context = self.context(running, tick)
         seen = RelayerView.of(view, context)
         provable = usable_headers(state, seen, context)
         rows = plan_submissions(state, seen, provable, self.interference, context)
-        offered, own = plan_reads(rows, state, provable, context)
-        brought = transactions(self._to_own(carried), context)
-        if brought:
-            own = merge_ranges(concat([own, own_packets_for(brought, own, state, context)]))
-        against = accused_zones(self.interference.sources(FORK, tick.tick), state, seen, context)
-        # What is paid into accounts on running zones in this block.
-        due = [
-            Deposit(self.interference.positions[fault.source], fault.args[RELAYER], fault.args["amount"])
-            for fault in self.interference.acting(context.tick, DEPOSIT)
-            if fault.source is not None
-        ]
-        names = self.options.relayers
-        decisions, deposits = (
-            self._decisions(seen, context),
-            tuple(one._replace(relayer=names.index(one.relayer)) for one in due if one.chain in context.chains),
-        )
-        content = RelayPlan(rows, seen, provable, against, decisions, brought, deposits)
-        wanted = wanted_headers(rows, against, state, context)
-        reads = Reads(offered=offered, own=locate_ranges(own, state.runs), headers=wanted)
-        return Plan(reads, content, EventLog().logs()["events"])
+        relayed = transactions(self._to_own(carried), context)
+        accused = accused_zones(self.interference.sources(FORK, tick.tick), state, seen, context)
+        decisions, deposits = self._recoveries(seen, context), self._deposits(context)
+        content = RelayPlan(rows, seen, provable, accused, decisions, relayed, deposits)
+        return Plan(self._reads(content, state, context), content, EventLog().logs()["events"])
+
+    def _reads(self, plan: RelayPlan, state: State, context: Context) -> Reads:
+        """Return the entries and headers that the submissions of a plan need."""
+        offered, own = plan_reads(plan.submissions, state, plan.provable, context)
+        if plan.transactions:
+            own = merge_ranges(concat([own, own_packets_for(plan.transactions, own, state, context)]))
+        headers = wanted_headers(plan.submissions, plan.accused, state, context)
+        return Reads(offered=offered, own=locate_ranges(own, state.runs), headers=headers)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[RelayPlan], inputs: Inputs[State], tick: Tick
@@ -304,45 +307,70 @@ class IbcKernel(StaticHosting):
             return RoundResult(state, empty_frame(ENTRIES_SCHEMA), log.logs(), empty_frame(HEADERS_SCHEMA))
         running = self.interference.running(chains, tick.tick)
         context = self.context(running, tick)
-        halted, kept = None, state.kept
+        active, halted = state, None
         if len(running) < len(chains):
+            active = self._part(state, running, tick)
             halted = self._part(state, np.setdiff1d(chains, running), tick)
-            state = self._part(state, running, tick)
-        state = change_zone_programs(state, context)
-        own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
-        after, outbound = process_block(state, plan.content, inputs, own, context, log)
+        active = change_zone_programs(active, context)
+        forced = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
+        after, outbound = process_block(active, plan.content, inputs, forced, context, log)
         if halted is not None:
-            leaves = after.leaves.beside(halted.leaves)
-            rest = merge_states(self, [replace(one, leaves=Leaves({})) for one in (after, halted)])
-            after = replace(rest, leaves=leaves, kept=kept)
+            after = replace(self._merge(after, halted), kept=state.kept)
         everyone = replace(context, chains=chains)
         store = commit_stores(after, everyone)
-        roots = store.roots
-        headers = _headers(chains, tick.height, roots, certify(roots, everyone))
-        # What goes to a zone of another lake is proved when a relay process asks for it.
-        pending = pending_runs(after)
+        headers = _headers(chains, tick.height, store.roots, certify(store.roots, everyone))
+        proofs = self._prove(after, store, plan.content.seen, context)
+        after = replace(after, proofs=proofs, kept=StoreCache(store))
+        needs = earliest(oldest_height(after.runs), oldest_known_height(after))
+        wake, gives_up = self._next_wake(after, tick), self._gives_up(tick)
+        return RoundResult(after, outbound, log.logs(), headers, wake, needs, gives_up)
+
+    def _prove(self, state: State, store: Store, seen: RelayerView, context: Context) -> Frame:
+        """Return the proofs for relayers: of pending entries, positions and absences.
+
+        Entries for zones of another lake are proved when a relay process requests them.
+        """
+        pending = pending_runs(state)
         proofs = store.prove_runs(pending.filter(np.isin(pending["destination"], self.zones.own)))
-        for position, lanes in requested_positions(after, plan.content.seen, context):
+        for position, lanes in requested_positions(state, seen, context):
             proofs = concat([proofs, store.prove_positions(lanes, position)])
         if self.options.absence:
-            absent = requested_absences(after, plan.content.seen, context)
-            proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
-        proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
-        after, logs = replace(after, proofs=proofs, kept=StoreCache(store)), log.logs()
-        elapsed = next_usable_tick(after, tick.tick, self.tick_ns, self.zones.own, self.options)
+            absent = requested_absences(state, seen, context)
+            proofs = concat([proofs, store.prove_absences(absent, state.receipts)])
+        return proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
+
+    def _next_wake(self, state: State, tick: Tick) -> int | None:
+        """Return the next tick with internal activity, or None if there is none."""
+        elapsed = next_usable_tick(state, tick.tick, self.tick_ns, self.zones.own, self.options)
         planned = earliest(self.next_planned(tick.tick + 1), elapsed)
-        due = next_wake_tick(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())
-        end = idle_limit_tick(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
-        needs = earliest(oldest_height(after.runs), oldest_known_height(after))
-        return RoundResult(after, outbound, logs, headers, due, needs, end)
+        return next_wake_tick(tick, idle=self.idle(state), planned=planned, pause=self.longest_pause())
+
+    def _gives_up(self, tick: Tick) -> int:
+        """Return the tick from which on a round without movement ends the run."""
+        idle_limit = QUIET_TICKS + self.idle_limit()
+        return idle_limit_tick(tick, settled=self.interference.last_change, idle_limit=idle_limit)
+
+    def _merge(self, active: State, halted: State) -> State:
+        """Merge the states of running and halted zones."""
+        leaves = active.leaves.beside(halted.leaves)
+        rest = merge_states(self, [replace(state, leaves=Leaves({})) for state in (active, halted)])
+        return replace(rest, leaves=leaves)
 
     def _part(self, state: State, zones: Chains, tick: Tick) -> State:
-        """Return some zones' part of a state; queues that do not change stay the objects that they are."""
+        """Select the state of some zones; unchanged queues stay the same objects."""
         rest = select_chains(self, replace(state, leaves=Leaves({})), zones, tick.tick)
         return replace(rest, leaves=state.leaves.own_entries(zones))
 
-    def _decisions(self, seen: RelayerView, context: Context) -> Decisions:
-        """Return the recoveries that running zones decide for this block."""
+    def _deposits(self, context: Context) -> tuple[Deposit, ...]:
+        """Return the deposits into relayers' accounts on running zones in this block."""
+        positions, names = self.interference.positions, self.options.relayers
+        faults = self.interference.acting(context.tick, DEPOSIT)
+        due = [(positions[fault.source], fault.args) for fault in faults if fault.source is not None]
+        running = [(chain, args) for chain, args in due if chain in context.chains]
+        return tuple(Deposit(chain, names.index(args[RELAYER]), args["amount"]) for chain, args in running)
+
+    def _recoveries(self, seen: RelayerView, context: Context) -> Decisions:
+        """Return the client recoveries that running zones decide in this block."""
         source, destination = self._decided(RECOVER, context)
         if not len(source):
             return ()
@@ -350,27 +378,46 @@ class IbcKernel(StaticHosting):
         return tuple((chain, counterparty, seen.signed_headers.get(counterparty, b"")) for chain, counterparty in pairs)
 
     def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return the connections that running zones decide about in this block: their ends of them, and the others."""
+        """Return the connections that running zones decide about in this block.
+
+        Args:
+            kind: The kind of decision, a fault kind.
+            context: The metadata of the block.
+
+        Returns:
+            The positions of the deciding zones and of their counterparties.
+        """
         due = self.interference.acting(context.tick, kind)
-        pairs = dict.fromkeys((fault.source, fault.destination) for fault in due)  # decided twice is decided
+        pairs = dict.fromkeys((fault.source, fault.destination) for fault in due)  # without duplicates
         numbers = np.array(list(pairs), dtype=np.uint64).reshape(-1, 2)
         source, destination = (self.zones.positions_of(numbers[:, column]) for column in range(2))
-        here = np.isin(source, context.chains)
-        return source[here], destination[here]
+        is_running = np.isin(source, context.chains)
+        return source[is_running], destination[is_running]
 
     def _forged(self, context: Context) -> Frame:
-        """Return the packets that byzantine zones put into their send queues in this block."""
+        """Return the packets that byzantine zones append to their send queues in this block."""
         rows = self.interference.forged(context.chains, context.tick)
         if len(rows) == 0:
             return _NOTHING_FORGED
         hosts = self.zones.host_of(rows["receiver"])
-        here = connection_exists(rows["source"], hosts, self.zones)
+        is_connected = connection_exists(rows["source"], hosts, self.zones)
         ends = {"source": rows["source"], "destination": np.maximum(hosts, 0).astype(np.uint32)}
-        return _forged(**ends, **{name: rows[name] for name in ("sender", "receiver", "payload")}).filter(here)
+        return _forged(**ends, **{name: rows[name] for name in ("sender", "receiver", "payload")}).filter(is_connected)
+
+
+def _genesis_queues(connections: Frame, chains: Chains) -> Frame:
+    """Return the empty queues of connections and local lanes of ``chains`` (``QUEUES_SCHEMA``)."""
+    source = np.concatenate([connections["chain"], chains]).repeat(2)
+    destination = np.concatenate([connections["counterparty"], chains]).repeat(2)
+    substream = np.tile(np.array([RECEIPT, SEND], dtype=np.uint64), len(source) // 2)
+    lanes = dict(zip(LANE, (source, destination, substream), strict=True))
+    rows = Frame(lanes).take(stable_order(source, destination, substream))
+    zero = np.zeros(len(source), dtype=np.uint64)
+    return rows.with_columns(begin=zero, next_index=zero, ready=zero).select(QUEUES_SCHEMA.names)
 
 
 def _forged(source: Chains, destination: Chains, sender: U64, receiver: U64, payload: pa.BinaryArray) -> Frame:
-    """Return packets as a byzantine zone makes them."""
+    """Build packets of byzantine zones."""
     return blank_messages(
         len(source),
         kind=Kind.REQUEST,
@@ -390,7 +437,13 @@ _NOTHING_FORGED = _forged(_NO_CHAINS, _NO_CHAINS, _NO_PROGRAMS, _NO_PROGRAMS, pa
 
 
 def connection_exists(chain: npt.NDArray[Any], counterparty: Hosts, zones: ZoneNetwork) -> npt.NDArray[np.bool_]:
-    """Return which pairs of zones are connected; ``counterparty`` may be ``NO_HOST``."""
+    """Return a mask of connected pairs of zones.
+
+    Args:
+        chain: Positions of zones.
+        counterparty: Positions of zones; may contain ``NO_HOST``.
+        zones: The network.
+    """
     known = Frame(dict(zip(CONNECTION, zones.connections, strict=True)))
     found = connection_rows(known, chain, np.maximum(counterparty, 0).astype(np.uint32))
     return (found >= 0) & (counterparty >= 0)
@@ -404,7 +457,7 @@ def _headers(chains: Chains, height: int, roots: npt.NDArray[np.uint8], signed: 
 
 
 def change_zone_programs(state: State, context: Context) -> State:
-    """Return the state with the programs that changes installed on ``context.chains``, or gave another class."""
+    """Install new and changed programs on ``context.chains``."""
     runner, hosts = context.programs, context.zones.host_of(context.programs.changed)
     due = find_outdated_programs(runner, hosts, context.chains, state.accounts, state.programs)
     return state.with_programs(*runner.brought_up(due, state.accounts, state.programs)) if len(due) else state

@@ -1,4 +1,8 @@
-"""Chain ids, and the keys under which queues lie in a zone's store (IBC reference 2.1, 2.3; ``key_codec = plain``)."""
+"""Chain ids, and the keys of queues in a zone's store.
+
+Reference:
+    IBC reference 2.1, 2.3; ``key_codec = plain``.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,20 @@ from enum import IntEnum
 from causeway.protocols.ibc.errors import IbcError, Refusal
 
 PREFIX = b"ibc:"
-"""What every key of a queue begins with; nothing else in a store does."""
+"""The prefix of every key of a queue, and of no other key."""
 
 HEAD_KEY = b"\x00"
 TAIL_KEY = b"\x7f"
 INDEX_BYTES = 8
 
 MAX_INDEX = 0x7F << 56
-"""Indices stay below this, so that in a store the key of a queue's tail comes after those of its messages."""
+"""Upper bound of indices, so that the key of a queue's tail follows those of its messages."""
 
 _IDENTIFIER = re.compile(rb"[A-Za-z0-9._+#\[\]<>-]{1,64}")
 
 
 class QueuePurpose(IntEnum):
-    """What a queue of a connection holds: packets for the remote chain, or results of packets that came from it."""
+    """The content of a queue: packets for the remote chain, or results of its packets."""
 
     SEND = 0
     RECEIPT = 1
@@ -33,8 +37,10 @@ _PURPOSES = {word: purpose for purpose, word in _WORDS.items()}
 
 
 class KeyPart(IntEnum):
-    """What lies under a key of a queue: where it begins, where it ends, or the entry of an index. Of proofs also that
-    there is no entry."""
+    """The part of a queue that a key names: head, tail or entry.
+
+    In proofs it may also be the absence of an entry.
+    """
 
     HEAD = 0
     TAIL = 1
@@ -44,7 +50,7 @@ class KeyPart(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueKey:
-    """A parsed key: whose queue, which queue, which entry (``index`` is 0 for head and tail)."""
+    """A parsed key: remote chain, queue, part, and index (0 for head and tail)."""
 
     remote: str
     purpose: QueuePurpose
@@ -52,7 +58,7 @@ class QueueKey:
     index: int = 0
 
     def encode(self) -> bytes:
-        """Return the key's bytes."""
+        """Return the bytes of the key."""
         name = queue_name(self.remote, self.purpose)
         if self.part == KeyPart.HEAD:
             return name + HEAD_KEY
@@ -60,22 +66,33 @@ class QueueKey:
 
 
 def valid_identifier(identifier: str) -> bool:
-    """Return whether a text is a chain id or a packet type: 1 to 64 of the allowed bytes, no colon."""
+    """Return True if a text is a chain id or packet type: 1 to 64 allowed bytes, no colon."""
     return identifier.isascii() and _IDENTIFIER.fullmatch(identifier.encode()) is not None
 
 
 def queue_name(remote: str, purpose: QueuePurpose) -> bytes:
-    """Return the name of the queue that a chain keeps for ``remote``."""
+    """Return the name of the queue that a chain keeps for another.
+
+    Args:
+        remote: The id of the other chain.
+        purpose: The content of the queue.
+    """
     return PREFIX + remote.encode() + b":" + _WORDS[purpose]
 
 
 def index_key(remote: str, purpose: QueuePurpose, index: int) -> bytes:
-    """Return the key of an entry."""
+    """Return the key of an entry.
+
+    Args:
+        remote: The id of the other chain.
+        purpose: The content of the queue.
+        index: The index of the entry.
+    """
     return QueueKey(remote, purpose, KeyPart.INDEX, index).encode()
 
 
 def parse_key(data: bytes) -> QueueKey:
-    """Return what a key says.
+    """Parse a key of a queue.
 
     Raises:
         IbcError: MalformedKey, for bytes that are no key of a queue.

@@ -1,7 +1,7 @@
-"""The leaves of queues' entries, queue by queue: what comes and goes costs what it is, however much there is.
+"""The leaves of queues' entries, queue by queue, with updates in O(changes).
 
-The table ``leaves`` is one frame of all of them. A block would have to write it anew for every entry that it adds; so a
-state has them by queue, in buffers with room at the end, and the frame is made when somebody asks for it.
+As one frame, the table ``leaves`` would have to be rewritten for every added entry. So a state stores it by queue, in
+buffers with spare room, and builds the frame on demand.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ LEAVES_SCHEMA = pa.schema(
         pa.field("digest", pa.binary(32), nullable=False),
     ]
 )
-"""One row an entry of a queue of a connection: the hash of its leaf in the zone's store. The entry itself is the row of
-``outbound`` with the same lane and index."""
+"""One row an entry of a connection's queue: the hash of its leaf in the zone's store.
+
+The entry itself is the row of ``outbound`` with the same lane and index.
+"""
 
 ROOM = 32
-"""Entries that a queue can have more, at least, before its buffers are copied."""
+"""Minimum number of entries that a queue can add before its buffers are copied."""
 
 Mask = npt.NDArray[np.bool_]
 Zones = npt.NDArray[np.uint32]
 
 
 class _Buffer:
-    """Room for the entries of a queue. What is written stays, so that several states may share it."""
+    """Append-only storage for the entries of a queue, shared by several states."""
 
     __slots__ = ("digests", "index", "used")
 
@@ -49,7 +51,7 @@ class _Buffer:
 
 
 class QueueLeaves:
-    """The entries of one queue: their indices, ascending, and the hashes of their leaves. Immutable."""
+    """The entries of one queue: ascending indices and leaf hashes. Immutable."""
 
     __slots__ = ("_buffer", "_start", "_stop")
 
@@ -58,7 +60,7 @@ class QueueLeaves:
 
     @classmethod
     def of(cls, index: U64, digests: Digests) -> QueueLeaves:
-        """Return entries, of which there is one at least."""
+        """Create the leaves of at least one entry."""
         count = len(index)
         buffer = _Buffer(2 * count + ROOM)
         buffer.index[:count], buffer.digests[:count], buffer.used = index, digests, count
@@ -78,17 +80,17 @@ class QueueLeaves:
         return self._buffer.digests[self._start : self._stop]
 
     def indices_from(self, first: int) -> U64:
-        """Return the indices that are not below ``first``."""
+        """Return the indices of at least ``first``."""
         return self.index[int(np.searchsorted(self.index, np.uint64(first))) :]
 
     def has(self, index: U64) -> Mask:
-        """Return which indices are those of entries."""
+        """Return a mask of the indices with an entry."""
         entries = self.index
         found: Mask = entries[np.minimum(np.searchsorted(entries, index), len(entries) - 1)] == index
         return found
 
     def append_entries(self, index: U64, digests: Digests) -> QueueLeaves:
-        """Return these entries and others, which ascend, too."""
+        """Add entries, which ascend."""
         buffer, stop = self._buffer, self._stop + len(index)
         inside = index[0] < buffer.index[self._stop - 1]
         if inside or buffer.used != self._stop or stop > len(buffer.index):
@@ -100,26 +102,26 @@ class QueueLeaves:
         return QueueLeaves(buffer, self._start, stop)
 
     def without(self, index: U64) -> QueueLeaves | None:
-        """Return the entries without some, which ascend and are all there; None where none is left."""
+        """Remove present entries, which ascend; return None if none is left."""
         count = len(index)
         if count == len(self):
             return None
         if self.index[count - 1] == index[-1]:
             return QueueLeaves(self._buffer, self._start + count, self._stop)
-        kept = np.ones(len(self), dtype=bool)
-        kept[np.searchsorted(self.index, index)] = False
-        return QueueLeaves.of(self.index[kept], self.digests[kept])
+        is_left = np.ones(len(self), dtype=bool)
+        is_left[np.searchsorted(self.index, index)] = False
+        return QueueLeaves.of(self.index[is_left], self.digests[is_left])
 
     def drop_below(self, limit: np.uint64) -> QueueLeaves | None:
-        """Return the entries from an index on; None where none is left."""
+        """Remove the entries below an index; return None if none is left."""
         count = int(np.searchsorted(self.index, limit))
         return QueueLeaves(self._buffer, self._start + count, self._stop) if count < len(self) else None
 
     def common_prefix_length(self, before: QueueLeaves) -> int:
-        """Return how many of the first entries are those of ``before``."""
+        """Return the number of first entries shared with ``before``."""
         count = min(len(self), len(before))
         if self._buffer is before._buffer and self._start == before._start:
-            return count  # nothing is written twice
+            return count  # buffers are append-only
         if count == 0 or self.index[0] != before.index[0]:
             return 0
         same = self.index[:count] == before.index[:count]
@@ -127,7 +129,7 @@ class QueueLeaves:
         return count if same.all() else int(np.argmin(same))
 
     def first_missing(self, index: int) -> int:
-        """Return the first index from ``index`` on that is not there."""
+        """Return the first index from ``index`` on without an entry."""
         entries = self.index
         start = int(np.searchsorted(entries, np.uint64(index)))
         # From the first that is missing on, every index is ahead of its rank.
@@ -135,9 +137,9 @@ class QueueLeaves:
 
 
 class Leaves:
-    """The entries of many queues of connections. Immutable.
+    """The entries of many queues. Immutable.
 
-    ``merge``, ``delete`` and ``advance`` are the words of the queue algebra (``model.queues``).
+    ``merge``, ``delete`` and ``advance`` have the names of the queue algebra (``core.queues``).
     """
 
     __slots__ = ("_frame", "_lanes")
@@ -148,7 +150,7 @@ class Leaves:
 
     @classmethod
     def of(cls, frame: Frame) -> Leaves:
-        """Return the leaves that a table (``LEAVES_SCHEMA``) has, in its order."""
+        """Return the leaves of a table (``LEAVES_SCHEMA``), in its order."""
         index, digests = frame["index"], frame["digest"]
         found = cls({key: QueueLeaves.of(index[rows], digests[rows]) for key, rows in _by_lane(lane_keys(frame))})
         found._frame = frame
@@ -158,24 +160,24 @@ class Leaves:
         return sum(map(len, self._lanes.values()))
 
     def frame(self) -> Frame:
-        """Return the table; it is made when a column is read."""
+        """Return the table, built on first access to a column."""
         if self._frame is None:
             self._frame = LazyFrame(len(self), self._joined)
         return self._frame
 
     def get(self, lane: int) -> QueueLeaves | None:
-        """Return the entries of the queue with a number (``lane_keys``), None where it has none."""
+        """Return the entries of the queue with a number (``lane_keys``), or None."""
         return self._lanes.get(lane)
 
     def changed(self, before: Leaves) -> set[int]:
-        """Return the numbers of the queues whose entries are not those of ``before``."""
+        """Return the numbers of the queues with other entries than in ``before``."""
         own, others = self._lanes, before._lanes
         if own is others:
             return set()
-        return {key for key, held in own.items() if others.get(key) is not held} | (others.keys() - own.keys())
+        return {key for key, entries in own.items() if others.get(key) is not entries} | (others.keys() - own.keys())
 
     def counts(self, lanes: U64) -> Rows:
-        """Return how many entries each queue has; ``lanes``: their numbers, ascending."""
+        """Return the number of entries of each queue; ``lanes``: queue numbers, ascending."""
         found = np.zeros(len(lanes), dtype=np.int64)
         keys = np.fromiter(self._lanes, np.uint64, len(self._lanes))
         counts = np.fromiter(map(len, self._lanes.values()), np.int64, len(self._lanes))
@@ -184,12 +186,12 @@ class Leaves:
         return found
 
     def own_entries(self, zones: Zones) -> Leaves:
-        """Return the entries of the zones' own queues."""
+        """Select the entries of the zones' own queues."""
         wanted = set(zones.tolist())
-        return Leaves({key: held for key, held in self._lanes.items() if key >> 17 in wanted})
+        return Leaves({key: entries for key, entries in self._lanes.items() if key >> 17 in wanted})
 
     def beside(self, others: Leaves) -> Leaves:
-        """Return these entries and those of other zones."""
+        """Merge with the entries of other zones."""
         return Leaves(self._lanes | others._lanes)
 
     def merge(self, numbered: Frame) -> Leaves:
@@ -200,82 +202,88 @@ class Leaves:
         order = stable_order(keys, numbered["index"])
         index, digests = numbered["index"][order], numbered["digest"][order]
         for key, rows in _by_lane(keys[order]):
-            held = lanes.get(key)
+            entries = lanes.get(key)
             added = index[rows], digests[rows]
-            lanes[key] = QueueLeaves.of(*added) if held is None else held.append_entries(*added)
+            lanes[key] = QueueLeaves.of(*added) if entries is None else entries.append_entries(*added)
         return Leaves(lanes)
 
     def delete(self, values: Frame) -> Leaves:
-        """Remove the entries that ``values`` names by lane and index. Raises ``NotInQueue``."""
+        """Remove entries by lane and index.
+
+        Raises:
+            NotInQueue: An entry is missing.
+        """
         if len(values) == 0:
             return self
         lanes, keys = dict(self._lanes), lane_keys(values)
         order = stable_order(keys, values["index"])
         index = values["index"][order]
         for key, rows in _by_lane(keys[order]):
-            held, gone = lanes.pop(key, None), index[rows]
-            if held is None or not held.has(gone).all():
-                raise NotInQueue(f"queue {key} has not all of the entries {gone.tolist()[:8]}")
-            left = held.without(gone)
+            entries, deleted = lanes.pop(key, None), index[rows]
+            if entries is None or not entries.has(deleted).all():
+                raise NotInQueue(f"queue {key} has not all of the entries {deleted.tolist()[:8]}")
+            left = entries.without(deleted)
             if left is not None:
                 lanes[key] = left
         return Leaves(lanes)
 
-    def advance(self, asked: Frame, to: U64) -> Leaves:
-        """Remove all below index ``to`` from each queue asked for."""
+    def advance(self, queues: Frame, to: U64) -> Leaves:
+        """Remove all entries below index ``to`` from each queue of ``queues``."""
         lanes = dict(self._lanes)
-        for key, limit in zip(lane_keys(asked).tolist(), to, strict=True):
-            held = lanes.pop(key, None)
-            left = None if held is None else held.drop_below(limit)
+        for key, limit in zip(lane_keys(queues).tolist(), to, strict=True):
+            entries = lanes.pop(key, None)
+            left = None if entries is None else entries.drop_below(limit)
             if left is not None:
                 lanes[key] = left
         return Leaves(lanes)
 
     def first(self, lanes: Frame, without: U64) -> U64:
-        """Return the lowest index in each queue; ``without``: what it is where there is none."""
+        """Return the lowest index in each queue; ``without``: the default for an empty queue."""
         found = [self._lanes.get(key) for key in lane_keys(lanes).tolist()]
-        firsts = (default if held is None else held.index[0] for held, default in zip(found, without, strict=True))
+        firsts = (
+            default if entries is None else entries.index[0] for entries, default in zip(found, without, strict=True)
+        )
         return np.fromiter(firsts, np.uint64, len(found))
 
     def ranks(self, lanes: Frame, index: U64, *, right: bool = False) -> Rows:
-        """Return how many entries of its queue lie below an index, or with ``right`` not above it, row by row."""
+        """Return the number of entries below each index (``right``: not above it) in its queue."""
         found = np.zeros(len(lanes), dtype=np.int64)
-        for held, rows in self._of_lanes(lanes):
-            found[rows] = np.searchsorted(held.index, index[rows], side="right" if right else "left")
+        for entries, rows in self._of_lanes(lanes):
+            found[rows] = np.searchsorted(entries.index, index[rows], side="right" if right else "left")
         return found
 
     def holds(self, lanes: Frame, index: U64) -> Mask:
-        """Return which indices their queues have entries of."""
+        """Return a mask of the indices with an entry in their queues."""
         found = np.zeros(len(lanes), dtype=bool)
-        for held, rows in self._of_lanes(lanes):
-            found[rows] = held.has(index[rows])
+        for entries, rows in self._of_lanes(lanes):
+            found[rows] = entries.has(index[rows])
         return found
 
     def at(self, lanes: Frame, rank: Rows) -> U64:
-        """Return the indices of the entries with these ranks, which there are."""
+        """Return the indices of the entries with these ranks, which exist."""
         found = np.zeros(len(lanes), dtype=np.uint64)
-        for held, rows in self._of_lanes(lanes):
-            found[rows] = held.index[rank[rows]]
+        for entries, rows in self._of_lanes(lanes):
+            found[rows] = entries.index[rank[rows]]
         return found
 
     def _of_lanes(self, lanes: Frame) -> Iterator[tuple[QueueLeaves, Any]]:
-        """Yield the entries of each queue asked for, and the rows that ask for it."""
+        """Yield the entries of each queue of ``lanes``, and its rows."""
         keys = lane_keys(lanes)
         order = None if bool((keys[1:] >= keys[:-1]).all()) else np.argsort(keys, kind="stable")
         for key, rows in _by_lane(keys if order is None else keys[order]):
-            held = self._lanes.get(key)
-            if held is not None:
-                yield held, rows if order is None else order[rows]
+            entries = self._lanes.get(key)
+            if entries is not None:
+                yield entries, rows if order is None else order[rows]
 
     def _joined(self) -> Frame:
         keys = sorted(self._lanes)
-        held = [self._lanes[key] for key in keys]
-        if not held:
+        queues = [self._lanes[key] for key in keys]
+        if not queues:
             return empty_frame(LEAVES_SCHEMA)
-        counts = [len(one) for one in held]
+        counts = [len(one) for one in queues]
         columns: dict[str, Any] = {name: column.repeat(counts) for name, column in _lanes(keys).items()}
-        columns["index"] = np.concatenate([one.index for one in held])
-        columns["digest"] = np.concatenate([one.digests for one in held])
+        columns["index"] = np.concatenate([one.index for one in queues])
+        columns["digest"] = np.concatenate([one.digests for one in queues])
         return Frame(columns)
 
 
@@ -285,20 +293,23 @@ def lane_key(source: int, destination: int, substream: int) -> int:
 
 
 def lane_keys(rows: Frame) -> U64:
-    """Return one number for each row's lane: they order like lanes. Positions of zones have 16 bits."""
+    """Return the number of each row's lane; numbers order like lanes.
+
+    Positions of zones have 16 bits.
+    """
     source, destination, substream = (rows[name].astype(np.uint64) for name in LANE)
     found: U64 = source << np.uint64(17) | destination << np.uint64(1) | substream
     return found
 
 
 def find_row(keys: U64, key: int) -> int:
-    """Return the row of a number among numbers, which ascend; -1 where it is not."""
+    """Return the row of a number in an ascending column, or -1."""
     row = int(np.searchsorted(keys, np.uint64(key)))
     return row if row < len(keys) and int(keys[row]) == key else -1
 
 
 def _lanes(keys: list[int]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of lanes (``LANE``) by their numbers."""
+    """Return the columns of lanes (``LANE``) from their numbers."""
     numbers = np.array(keys, dtype=np.uint64)
     source, destination = ((numbers >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.uint32) for shift in (17, 1))
     return dict(zip(LANE, (source, destination, numbers & np.uint64(1)), strict=True))

@@ -1,6 +1,6 @@
-"""The options of the IBC messaging queue: names, values and defaults of the reference, section 4.
+"""The options of the IBC messaging queue (reference, section 4).
 
-The options of relay processes (IBC reference 3.5, X-13): when they submit, what they pay, what they carry.
+They include the options of relay processes (IBC reference 3.5, X-13): timing, fees and shares.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from causeway.protocols.shared.option_values import (
 )
 
 LARGEST_FEE = 2**32
-"""Four billion of these fit into an account."""
+"""Maximum fee; four billion of these fit into an account."""
 
 LARGEST_DEPOSIT = 2**48
-"""Largest balance at genesis and largest deposit; thousands of them fit into an account."""
+"""Maximum genesis balance or deposit; thousands of them fit into an account."""
 
 
 MOST_BLOCKS = 100_000
-"""A relayer that has no money, or no old entries, rests for at most so many blocks; the run makes each of them."""
+"""Maximum blocks that a relayer rests without funds or old entries.
+
+The run produces each of them.
+"""
 
 
 class AccountOptions(ScenarioSection):
@@ -71,7 +74,7 @@ class RelayerOptions(ScenarioSection):
 
     @property
     def patience(self) -> int:
-        """Return the longest time in blocks that a relayer with money coming may rest."""
+        """Return the maximum blocks that a relayer may rest before funds or old entries come."""
         accounts = (self.accounts.reward_every,) if self.accounts is not None and self.accounts.reward else ()
         paid = [one.every for one in self.sponsored.values() if one.budget]
         return max((*accounts, *paid, *(one.min_age for one in self.sponsored.values())), default=0)
@@ -89,13 +92,13 @@ class RelayerOptions(ScenarioSection):
 
 
 CALL_TYPE = "call"
-"""The type of packets between programs whose method is no declared type: request and reply."""
+"""The packet type of calls whose method is no declared type."""
 
 DISCONNECT_TYPE = "disconnect"
-"""The type of the final packet of a connection, which only the protocol itself sends (X-5)."""
+"""The type of a connection's final packet, sent only by the protocol itself (X-5)."""
 
 DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered"}
-"""What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
+"""The values of ``profile = deployed``: those marked (d) in the reference, if supported."""
 
 
 class PacketType(ScenarioSection):
@@ -142,38 +145,41 @@ class IbcOptions(ProfiledOptions):
 
     @property
     def limited(self) -> bool:
-        """Whether packets carry limits after which they have expired."""
+        """Return True if packets have limits after which they expire."""
         return self.timeouts == "on" and (self.timeout_blocks > 0 or self.timeout_seconds > 0)
 
     @property
     def timeout_ns(self) -> int:
-        """How long (ns) after it was sent a packet has expired; 0 for never."""
+        """Return the time (ns) from sending to the expiry of a packet; 0 for never."""
         return round(self.timeout_seconds * NANOSECONDS)
 
     @property
     def unbonding_ns(self) -> int:
-        """How old (ns) a trusted header may be that is used, at most."""
+        """Return the maximum age (ns) of a trusted header in use."""
         return round(self.unbonding_seconds * NANOSECONDS)
 
     @property
     def trusting_ns(self) -> int:
-        """The age (ns) at which a trusted header is over: light clients count from that very instant."""
+        """Return the age (ns) at which a trusted header expires in light clients."""
         return self.unbonding_ns + 1
 
     @property
     def delay_ns(self) -> int:
-        """How long (ns of own time) after it was added a trusted header can be used for proofs (X-11); 0: at once."""
+        """Return the own time (ns) between adding a header and its first use for proofs (X-11)."""
         return round(self.delay_seconds * NANOSECONDS)
 
     @property
     def absence(self) -> bool:
-        """Whether packets time out by the absence of their receipts: in unordered queues (X-6)."""
+        """Return True if packets time out by absence of their receipts: in unordered queues.
+
+        See X-6.
+        """
         return self.order == "unordered" and self.limited
 
     @model_validator(mode="after")
     def _provable(self) -> Self:
         if self.order == "unordered" and self.timeouts == "on" and self.acknowledgements == "asynchronous":
-            # A packet whose receipt is still to be written could time out and be executed, both.
+            # A packet with a pending receipt could both time out and be executed.
             text = "timeouts of unordered queues prove that there is no receipt: use acknowledgements = synchronous"
             raise option_error("timeouts", f'"on": {text}')
         return self
@@ -194,7 +200,7 @@ class IbcOptions(ProfiledOptions):
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        """Check the relayers that ``relay`` names, and what goes with their shares."""
+        """Check the relayers named by ``relay``, and the options that depend on their shares."""
         relay = self.relay
         balances = relay.accounts.balances if relay.accounts is not None else {}
         named = {"users": relay.users, "sponsored": relay.sponsored, "accounts.balances": balances}
@@ -214,7 +220,7 @@ class IbcOptions(ProfiledOptions):
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``profile = deployed`` changes."""
+        """Return the values of ``profile = deployed``."""
         return DEPLOYED
 
     @field_validator("types")
@@ -242,9 +248,9 @@ class IbcOptions(ProfiledOptions):
     @field_validator("relayers")
     @classmethod
     def _distinct(cls, relayers: tuple[str, ...]) -> tuple[str, ...]:
-        for place, name in enumerate(relayers):
+        for position, name in enumerate(relayers):
             if not name or not name.isprintable():
                 raise PydanticCustomError("name", "{text}", {"text": f"{name!a}: no name of printable characters"})
-            if name in relayers[:place]:
+            if name in relayers[:position]:
                 raise PydanticCustomError("distinct", "{text}", {"text": f"two relayers have the name {name!r}"})
         return relayers

@@ -1,11 +1,11 @@
-"""What lies under a queue's keys: packets, receipts, and the positions of head and tail (IBC reference 2.4, plain).
+"""Values of queues' entries: packets, receipts, heads and tails; calls of programs.
 
-The scalar forms read what a stranger brings; the columns write what programs send by the million. Both are one
-encoding: tests hold them equal.
+See IBC reference 2.4, plain.
 
-What Causeway's programs put into packets and receipts: a call between programs, and its answer.
+The scalar functions decode untrusted bytes; the column functions encode the messages of programs in bulk. Both use one
+encoding, and tests compare them.
 
-Data of a packet, all numbers big-endian::
+The data of a packet is a call between programs, all numbers big-endian::
 
     8 bytes   number of the calling program
     8 bytes   number of the program called
@@ -15,7 +15,7 @@ Data of a packet, all numbers big-endian::
     n bytes   the method's name, UTF-8
     rest      the payload
 
-Result of a receipt: 16 bytes of units that come back, then the payload of the answer, or the text of a refusal.
+The result of a receipt is its answer: 16 bytes of refunded units, then the payload, or the text of a refusal.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.hashing import binary_rows
+from causeway_proofs.order import U64
 
 from causeway.core.frame import Frame
 from causeway.protocols.ibc.errors import IbcError, Refusal
@@ -36,14 +37,12 @@ FORM_PLAIN = 1
 FORM_LIMITED = 2
 
 NO_LIMIT = 2**64 - 1
-"""A packet's max_height or max_time that never passes."""
-
-U64 = npt.NDArray[np.uint64]
+"""A max_height or max_time that never passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet: its type and data, and the receiving chain's height and time (ns) after which it has expired."""
+    """A packet: type, data, and its limits of the receiving chain's height and time (ns)."""
 
     type: str
     data: bytes
@@ -52,7 +51,7 @@ class Packet:
     limited: bool = False
 
     def encode(self) -> bytes:
-        """Return V_send; ``limited`` packets carry their limits."""
+        """Return V_send; ``limited`` packets contain their limits."""
         head = bytes([FORM_PLAIN])
         if self.limited:
             head = bytes([FORM_LIMITED]) + self.max_height.to_bytes(8, "big") + self.max_time.to_bytes(8, "big")
@@ -74,10 +73,10 @@ class Receipt:
 
 
 def decode_packet(value: bytes) -> Packet:
-    """Return the packet that ``value`` encodes.
+    """Decode a packet.
 
     Raises:
-        IbcError: InvalidPacket, for anything else, also with a byte too many.
+        IbcError: InvalidPacket, for any other bytes, even with one trailing byte.
     """
     form = value[0] if value else 0
     offset = {FORM_PLAIN: 1, FORM_LIMITED: 17}.get(form, 0)
@@ -99,10 +98,10 @@ def decode_packet(value: bytes) -> Packet:
 
 
 def decode_receipt(value: bytes) -> Receipt:
-    """Return the receipt that ``value`` encodes.
+    """Decode a receipt.
 
     Raises:
-        IbcError: InvalidPacket, for anything else, also with a byte too many.
+        IbcError: InvalidPacket, for any other bytes, even with one trailing byte.
     """
     if len(value) < 5 or value[0] != FORM_PLAIN:
         raise IbcError(Refusal.InvalidPacket, "a receipt begins with form 1 and a code of four bytes")
@@ -112,12 +111,12 @@ def decode_receipt(value: bytes) -> Receipt:
     return Receipt(int.from_bytes(value[1:5], "big", signed=True), result)
 
 
-def _block(value: bytes, offset: int, what: str) -> tuple[bytes, int]:
-    """Return the bytes at ``offset`` that their length in four bytes precedes, and the offset after them."""
+def _block(value: bytes, offset: int, name: str) -> tuple[bytes, int]:
+    """Return the bytes at ``offset`` after their four-byte length, and the next offset."""
     start = offset + 4
     length = int.from_bytes(value[offset:start], "big")
     if start > len(value) or start + length > len(value):
-        raise IbcError(Refusal.InvalidPacket, f"{what} ends before its length")
+        raise IbcError(Refusal.InvalidPacket, f"{name} ends before its length")
     return value[start : start + length], start + length
 
 
@@ -127,7 +126,7 @@ def encode_position(index: int) -> bytes:
 
 
 def decode_position(value: bytes) -> int:
-    """Return the head or tail that ``value`` encodes.
+    """Decode a queue's head or tail.
 
     Raises:
         IbcError: InvalidPacket, unless it has 8 bytes.
@@ -140,16 +139,23 @@ def decode_position(value: bytes) -> int:
 def packet_column(
     types: pa.DictionaryArray, data: pa.BinaryArray, max_height: U64 | None = None, max_time: U64 | None = None
 ) -> pa.BinaryArray:
-    """Return V_send of each packet. ``types``: n names; with limits, of which both or none are given, in form 2."""
+    """Return V_send of each packet.
+
+    Args:
+        types: The names of types.
+        data: The data.
+        max_height: The limits of height; with limits, packets have form 2.
+        max_time: The limits of time (ns); given if ``max_height`` is.
+    """
     if max_height is None or max_time is None:
         form = bytes([FORM_PLAIN])
         names = [form + len(name).to_bytes(4, "big") + name for name in _names(types)]
-        return _joined(_chosen(names, types), _lengths(data), data)
+        return _joined(_names_column(names, types), _lengths(data), data)
     limits = np.stack([max_height, max_time], axis=1).astype(">u8").view(np.uint8).reshape(len(data), 16)
     form_column = np.full((len(data), 1), FORM_LIMITED, dtype=np.uint8)
     names = [len(name).to_bytes(4, "big") + name for name in _names(types)]
     head = binary_rows(np.concatenate([form_column, limits], axis=1))
-    return _joined(head, _chosen(names, types), _lengths(data), data)
+    return _joined(head, _names_column(names, types), _lengths(data), data)
 
 
 def receipt_column(codes: npt.NDArray[np.integer], results: pa.BinaryArray) -> pa.BinaryArray:
@@ -162,7 +168,7 @@ def receipt_column(codes: npt.NDArray[np.integer], results: pa.BinaryArray) -> p
 
 
 def binary_lengths(values: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Return the length of each value in bytes."""
+    """Return the length of each value in bytes, int64."""
     if len(values) == 0:
         return np.empty(0, dtype=np.int64)
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
@@ -173,7 +179,7 @@ def _names(types: pa.DictionaryArray) -> list[bytes]:
     return [name.as_py().encode() for name in types.dictionary]
 
 
-def _chosen(names: list[bytes], types: pa.DictionaryArray) -> pa.BinaryArray:
+def _names_column(names: list[bytes], types: pa.DictionaryArray) -> pa.BinaryArray:
     return pa.array(names, pa.binary()).take(types.indices)
 
 
@@ -192,10 +198,10 @@ WORD = 2**64
 
 
 def call_column(messages: Frame) -> pa.BinaryArray:
-    """Return the data of a packet for each request; no method's name has more than 255 bytes."""
+    """Return the packet data of each request; methods' names have at most 255 bytes."""
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
-    lengths = np.array([len(name.as_py()) for name in names], dtype=np.int64)  # longer ones may stand there unused
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.int64)  # unused names may be longer
     codes = method.indices.to_numpy(zero_copy_only=False)
     fixed = np.empty((len(messages), CALL_BYTES), dtype=np.uint8)
     words = ("sender", "receiver", "callback", "amount_high", "amount_low")
@@ -208,11 +214,15 @@ def call_column(messages: Frame) -> pa.BinaryArray:
 
 
 WITHOUT_RESULT = (1, 2)
-"""Codes of receipts whose result is empty: unknown type, timed out (IBC reference 3.3). Everything comes back."""
+"""Receipt codes with an empty result, which refund everything: unknown type, timeout.
+
+Reference:
+    IBC reference 3.3.
+"""
 
 
 def answer_column(messages: Frame) -> pa.BinaryArray:
-    """Return the result of a receipt for each response."""
+    """Return the receipt result of each response."""
     fixed = np.empty((len(messages), ANSWER_BYTES), dtype=np.uint8)
     fixed[:, :8] = _words(messages["amount_high"])
     fixed[:, 8:] = _words(messages["amount_low"])
@@ -222,15 +232,15 @@ def answer_column(messages: Frame) -> pa.BinaryArray:
 
 
 def is_empty_result(codes: Any) -> Any:
-    """Return which receipts, by their codes, have an empty result."""
+    """Return a mask of the receipt codes with an empty result."""
     return (codes == WITHOUT_RESULT[0]) | (codes == WITHOUT_RESULT[1])
 
 
 def decode_call(data: bytes) -> dict[str, Any]:
-    """Return the message columns that a packet's data gives, of one request.
+    """Decode the data of a packet to the message columns of one request.
 
     Raises:
-        IbcError: InvalidPacket, when the data is shorter than it says, or the method is no UTF-8.
+        IbcError: InvalidPacket, if the data is truncated, or the method is not UTF-8.
     """
     if len(data) < CALL_BYTES or len(data) < CALL_BYTES + data[CALL_BYTES - 1]:
         raise IbcError(Refusal.InvalidPacket, f"data of {len(data)} bytes ends within a call")
@@ -245,10 +255,10 @@ def decode_call(data: bytes) -> dict[str, Any]:
 
 
 def decode_answer(result: bytes) -> tuple[int, int, bytes]:
-    """Return the upper and lower word of what comes back, and the payload.
+    """Decode the result of a receipt to the upper and lower word of the refund, and the payload.
 
     Raises:
-        IbcError: InvalidPacket, when there are fewer than 16 bytes.
+        IbcError: InvalidPacket, if there are fewer than 16 bytes.
     """
     if len(result) < ANSWER_BYTES:
         raise IbcError(Refusal.InvalidPacket, f"a result of {len(result)} bytes ends within its refund")

@@ -1,10 +1,10 @@
-"""What a block's accepted submissions, local messages and ingress mean for the programs (IBC reference 3.3, 3.4).
+"""Inputs of programs from submissions, local messages and ingress, and their answers.
 
-A packet is for a handler, or has its receipt at once: of a type that the zone does not handle, from a sender that does
-not live where the packet comes from, for a program that is not here, or expired. A receipt is the answer to the packet
-at the same index of our send queue, whose identity is taken from our own packet, never from the relayer.
+See IBC reference 3.3, 3.4.
 
-What the programs of a block answered: which packet each answer is the receipt of (IBC reference 3.3, 3.4).
+A packet goes to a handler or gets its receipt at once: for an unhandled type, a sender not on the source zone, a
+missing program, or expiry. A receipt answers the packet at the same index of our send queue, whose identity comes from
+our own packet, never from the relayer. An answer of a program is matched with the packet whose receipt it is.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from causeway.protocols.ibc.disconnection import is_final
 from causeway.protocols.ibc.packets import ANSWER_BYTES, is_empty_result
 from causeway.protocols.ibc.state import RECEIPT, State, reverse_lanes
 from causeway.protocols.shared.events import EventLog, event_rows
-from causeway.protocols.shared.execution import HANDLER_FAILED
+from causeway.protocols.shared.execution import HANDLER_FAILED, ranks_by_chain
 from causeway.protocols.shared.limits import MAX_DATA_BYTES
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, blank_messages, payload_lengths
 
 CHAIN_HALTED = "ChainHalted"
-"""Why what users send to a zone that makes no block is refused."""
+"""Reason of refusing users' input to a zone that makes no block."""
 
 
 class ReceiptCode(IntEnum):
-    """Codes of receipts: those that the protocol reserves (reference 2.4), and those of calls between programs."""
+    """Codes of receipts: reserved by the protocol (reference 2.4), and of programs' calls."""
 
     SUCCESS = 0
     UNKNOWN_TYPE = 1
@@ -47,11 +47,14 @@ class ReceiptCode(IntEnum):
 
 
 NOT_AT_ONCE = "asynchronous receipts are off"
-"""What a receipt says of a handler that did not answer at once (``acknowledgements = synchronous``)."""
+"""Receipt text for a handler without the required immediate answer.
+
+Only with ``acknowledgements = synchronous``.
+"""
 
 
 def receipt_texts(packets: Frame, codes: np.ndarray) -> pa.BinaryArray:
-    """Return what the receipts say that the protocol itself makes: nothing for those without a result."""
+    """Return the texts of the protocol's own receipts, empty for those without a result."""
     texts = pa.array([_TEXTS.get(code, b"") for code in ReceiptCode], pa.binary())
     column = texts.take(pa.array(np.searchsorted(np.array(list(ReceiptCode)), codes)))
     nobody = np.flatnonzero(codes == ReceiptCode.NO_PROGRAM)
@@ -68,31 +71,30 @@ _TEXTS = {
 }
 
 ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
-"""What a program is given and how it came; ``source`` is ``NO_CHAIN`` for what a user sent."""
+"""The columns of an arrival; ``source`` is ``NO_CHAIN`` for users' messages."""
 
 
 def is_installed_locally(messages: Frame, state: State, context: Context) -> np.ndarray:
-    """Return which messages are for a program that is installed on the zone that they came to."""
-    here = context.zones.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
-    mine: np.ndarray = here & (find_positions(state.accounts["program"], messages["receiver"]) >= 0)
-    return mine & ~is_final(messages)
+    """Return a mask of the messages for a program installed on the zone that they came to."""
+    is_local = context.zones.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
+    is_installed: np.ndarray = is_local & (find_positions(state.accounts["program"], messages["receiver"]) >= 0)
+    return is_installed & ~is_final(messages)
 
 
 def restore_identities(receipts: Frame, packets: Frame) -> Frame:
-    """Return receipts as the answers that programs are given: who asked whom is taken from our own ``packets``.
+    """Convert receipts to answers for programs, with identities from our own ``packets``.
 
-    Row by row they have one index, in lanes of opposite directions. A receipt without a result gives back all that was
-    attached.
+    Row by row they have one index, in opposite lanes. A receipt without a result refunds everything attached.
     """
-    whole = is_empty_result(receipts["code"])
-    # No more comes back than was attached, whatever the other chain says.
+    refunds_all = is_empty_result(receipts["code"])
+    # The refund is at most the attached amount, whatever the other chain claims.
     more = (receipts["amount_high"] > packets["amount_high"]) | (
         (receipts["amount_high"] == packets["amount_high"]) & (receipts["amount_low"] > packets["amount_low"])
     )
-    whole |= more
+    refunds_all |= more
     return receipts.with_columns(
-        amount_high=np.where(whole, packets["amount_high"], receipts["amount_high"]),
-        amount_low=np.where(whole, packets["amount_low"], receipts["amount_low"]),
+        amount_high=np.where(refunds_all, packets["amount_high"], receipts["amount_high"]),
+        amount_low=np.where(refunds_all, packets["amount_low"], receipts["amount_low"]),
         kind=np.where(is_final(packets), packets["kind"], np.uint8(Kind.RESPONSE)),
         sender=packets["receiver"],
         receiver=packets["sender"],
@@ -105,15 +107,15 @@ def restore_identities(receipts: Frame, packets: Frame) -> Frame:
 def ingress_arrivals(ingress: pa.Table, carried: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
     """Return the messages from users as arrivals.
 
-    Those for programs that are not on their zone are refused with an event, and so is everything, transactions of
-    relayers among it, for zones that make no block now. A message's number (``callback``) is made of the height and its
-    position in what came to the zone in this block: what was ``carried``, then messages from users.
+    Messages to missing programs are refused with an event; so is all input, transactions of relayers included, to zones
+    that make no block. A message's number (``callback``) consists of the height and its position in the zone's input:
+    first the ``carried`` transactions, then users' messages.
     """
-    brought = context.zones.positions_of(carried["chain"].to_numpy())
+    carried_to = context.zones.positions_of(carried["chain"].to_numpy())
     chain = context.zones.positions_of(ingress["chain"].to_numpy())
-    before: U64 = np.bincount(brought, minlength=len(context.zones.names)).astype(np.uint64)
+    before: U64 = np.bincount(carried_to, minlength=len(context.zones.names)).astype(np.uint64)
     rows = from_table(ingress.select(["receiver", "sender", "method", "payload"]))
-    index = before[chain] + _ranks(chain)
+    index = before[chain] + ranks_by_chain(chain)
     messages = _from_users(
         chain,
         index,
@@ -123,22 +125,22 @@ def ingress_arrivals(ingress: pa.Table, carried: pa.Table, state: State, context
         method=rows["method"].dictionary_encode(),
         payload=rows["payload"],
     )
-    running, here = np.isin(chain, context.chains), is_installed_locally(messages, state, context)
-    _refuse(messages.filter(running & ~here), ReceiptCode.NO_PROGRAM, ReceiptCode.NO_PROGRAM.name, log)
-    unread = np.flatnonzero(~np.isin(brought, context.chains))
+    running, is_installed = np.isin(chain, context.chains), is_installed_locally(messages, state, context)
+    _refuse(messages.filter(running & ~is_installed), ReceiptCode.NO_PROGRAM, ReceiptCode.NO_PROGRAM.name, log)
+    unread = np.flatnonzero(~np.isin(carried_to, context.chains))
     transactions = _from_users(
-        brought[unread],
-        _ranks(brought)[unread],
+        carried_to[unread],
+        ranks_by_chain(carried_to)[unread],
         sender=carried["carrier"].to_numpy()[unread],
         receiver=repeat_value(np.uint64(NOBODY), len(unread)),
     )
     _refuse(transactions, ReceiptCode.REJECTED, CHAIN_HALTED, log)
     _refuse(messages.filter(~running), ReceiptCode.REJECTED, CHAIN_HALTED, log)
-    return messages.filter(running & here)
+    return messages.filter(running & is_installed)
 
 
 NOBODY = 2**64 - 1
-"""The receiver of a transaction, which is for no program."""
+"""The receiver of a transaction, which is no program's."""
 
 
 def _from_users(chain: Chains, index: U64, **columns: Any) -> Frame:
@@ -161,60 +163,60 @@ def _refuse(messages: Frame, code: ReceiptCode, reason: str, log: EventLog) -> N
     log.add(event_rows(refused, Event.REJECTED, code=code, reason=reason, **where))
 
 
-def _ranks(chain: Chains) -> U64:
-    """Return the position of each row among those of its chain, from 1, in row order."""
-    order = stable_order(chain)
-    ranks: U64 = np.empty(len(chain), dtype=np.uint64)
-    ranks[order] = group_rows(chain[order]).ranks().astype(np.uint64) + np.uint64(1)
-    return ranks
-
-
 NO_SLOT = -1
 TOO_LONG = f"an answer to another lake has at most {MAX_DATA_BYTES - ANSWER_BYTES} bytes".encode()
 SLOT_GONE = "SlotNotOpen"
-"""Why an answer is dropped: a cleanup has passed the index of its receipt."""
+"""Reason of dropping an answer after a cleanup of its receipt's index."""
 
 
 def answers_by_slot(responses: Frame, waiting: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
-    """Return responses to packets with the lane and index of their receipts, and the slots still unanswered.
+    """Match responses with the slots of their packets.
 
-    ``waiting``: slots (``SLOTS_SCHEMA``) of all packets that programs have or had before them; ``sender`` called
-    ``receiver``. An answer whose slot is gone, because a cleanup passed it, is dropped with an event.
+    An answer whose slot was cleaned is dropped with an event.
+
+    Args:
+        responses: The programs' answers.
+        waiting: The slots (``SLOTS_SCHEMA``) of all handled packets; ``sender`` called ``receiver``.
+        context: The metadata of the block.
+        log: The log of events.
+
+    Returns:
+        The responses with the lane and index of their receipts, and the slots still unanswered.
     """
-    asked, given = len(waiting), len(responses)
+    slot_count, answer_count = len(waiting), len(responses)
     own = (responses["receiver"], responses["sender"], responses["callback"])
     theirs = (waiting["sender"], waiting["receiver"], waiting["callback"])
-    if given == 0 or (
-        asked == given and all(np.array_equal(one, other) for one, other in zip(own, theirs, strict=True))
+    if answer_count == 0 or (
+        slot_count == answer_count and all(np.array_equal(one, other) for one, other in zip(own, theirs, strict=True))
     ):
-        slot: Rows = np.arange(given)
+        slot: Rows = np.arange(answer_count)
     else:
         keys = [np.concatenate([other, one]) for one, other in zip(own, theirs, strict=True)]
         order = stable_order(*keys)
         groups = group_rows(*(key[order] for key in keys))
-        is_slot = order < asked
+        is_slot = order < slot_count
         # In a group the slots come first: its k-th answer is to its k-th slot.
         slots_in = np.add.reduceat(is_slot.astype(np.int64), groups.starts)
         answer = np.flatnonzero(~is_slot)
         late = groups.ranks()[answer] >= 2 * groups.spread(slots_in)[answer]
-        slot = np.full(given, NO_SLOT, dtype=np.int64)
-        slot[order[answer] - asked] = np.where(late, NO_SLOT, order[answer - groups.spread(slots_in)[answer]])
-        nowhere = slot == NO_SLOT
-        if nowhere.any():
-            _log_nowhere(responses.filter(nowhere), context, log)
-            responses, slot = responses.filter(~nowhere), slot[~nowhere]
-    taken = waiting.select(["source", "destination", "index"]).take(slot)
-    open_still = np.ones(asked, dtype=bool)
+        slot = np.full(answer_count, NO_SLOT, dtype=np.int64)
+        slot[order[answer] - slot_count] = np.where(late, NO_SLOT, order[answer - groups.spread(slots_in)[answer]])
+        has_no_slot = slot == NO_SLOT
+        if has_no_slot.any():
+            _log_dropped(responses.filter(has_no_slot), context, log)
+            responses, slot = responses.filter(~has_no_slot), slot[~has_no_slot]
+    answered = waiting.select(["source", "destination", "index"]).take(slot)
+    open_still = np.ones(slot_count, dtype=bool)
     open_still[slot] = False
-    lanes = reverse_lanes(taken, RECEIPT)
-    receipts = responses.with_columns(**{name: lanes[name] for name in LANE}, index=taken["index"])
+    lanes = reverse_lanes(answered, RECEIPT)
+    receipts = responses.with_columns(**{name: lanes[name] for name in LANE}, index=answered["index"])
     return receipts, waiting.filter(open_still)
 
 
 def truncate_receipts(receipts: Frame, context: Context) -> Frame:
-    """Return receipts with those that are too long to be carried to another lake in a form that says so.
+    """Replace receipts that are too long for another lake.
 
-    Their packets have been handled: the caller is told with code 3, and what comes back to it stays as it is.
+    Their packets have been handled, so the code is 3 and the refund stays.
     """
     if not context.zones.topology.external:
         return receipts
@@ -227,13 +229,13 @@ def truncate_receipts(receipts: Frame, context: Context) -> Frame:
     return receipts.with_columns(payload=payload, code=code)
 
 
-def _log_nowhere(responses: Frame, context: Context, log: EventLog) -> None:
+def _log_dropped(responses: Frame, context: Context, log: EventLog) -> None:
     chain = context.zones.host_of(responses["sender"]).view(np.uint32)
     log.add(event_rows(responses, Event.DROPPED, chain=chain, code=responses["code"], reason=SLOT_GONE))
 
 
 def receipt_codes(codes: np.ndarray) -> np.ndarray:
-    """Return the codes that receipts carry for the codes with which programs answer."""
+    """Return the receipt codes of programs' answer codes."""
     table = np.maximum(np.arange(256), ReceiptCode.REJECTED)
     table[[0, HANDLER_FAILED]] = ReceiptCode.SUCCESS, ReceiptCode.HANDLER_FAILED
     table[4] = ReceiptCode.REJECTED

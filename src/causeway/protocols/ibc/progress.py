@@ -1,6 +1,9 @@
-"""How far the queues of a block's zones are, as submissions move them on one after the other (IBC reference 3.3, 3.4).
+"""Positions of the queues of a block's zones, advanced by its submissions in sequence.
 
-What says whether an entry was received already, or a packet answered, stands here.
+This module decides if an entry was received, or a packet answered, before.
+
+Reference:
+    IBC reference 3.3, 3.4.
 """
 
 from __future__ import annotations
@@ -20,27 +23,31 @@ Pair = tuple[int, int]
 """A connection: a zone and its counterparty."""
 
 Span = tuple[int, int]
-"""Indices from the first to before the second."""
+"""A range of indices, the second exclusive."""
 
 
 Mask = npt.NDArray[np.bool_]
 
 
 def is_processed(state: State, own: Frame, packets: Mask) -> Mask:
-    """Return which entries of unordered queues were processed before, as ``Progress.processed`` says it of spans.
+    """Return a mask of processed entries of unordered queues (see ``QueueProgress.processed``).
 
-    ``own``: the lane of ours that each goes to, and its ``index``; ``packets``: which of them are packets, the others
-    are receipts.
+    Args:
+        state: The state.
+        own: The own lane that each entry goes to, and its ``index``.
+        packets: Mask of the packets; the others are receipts.
     """
-    here = state.leaves.holds(own, own["index"])
+    is_present = state.leaves.holds(own, own["index"])
     if len(state.slots):
-        here |= lookup_rows(slot_entries(state), own, LANE_COLUMNS, ordered=False) >= 0
-    return np.where(packets, here | (own["index"] < state.queues.read_counters("begin", own)), ~here)
+        is_present |= lookup_rows(slot_entries(state), own, LANE_COLUMNS, ordered=False) >= 0
+    return np.where(packets, is_present | (own["index"] < state.queues.read_counters("begin", own)), ~is_present)
 
 
 class QueueProgress:
-    """Heads and tails of queues. ``substream``: RECEIPT for what the zone receives, SEND for its own packets that are
-    answered."""
+    """Heads and tails of queues.
+
+    ``substream``: RECEIPT for received packets, SEND for answered own packets.
+    """
 
     def __init__(self, state: State, *, ordered: bool) -> None:
         self._state = state
@@ -54,11 +61,11 @@ class QueueProgress:
         self._connections = connection_keys(state.connections)
 
     def is_connected(self, pair: Pair) -> bool:
-        """Return whether a connection is registered."""
+        """Return True if the connection is registered."""
         return pair[1] >= 0 and find_row(self._connections, connection_key(*pair)) >= 0
 
     def expected(self, pair: Pair, substream: int) -> int:
-        """Return the index that comes next: the tail of a receipt queue, the head of a send queue."""
+        """Return the next index: the tail of a receipt queue, the head of a send queue."""
         found = self._next.get((pair, substream))
         if found is None:
             found = self._next[pair, substream] = self._counter(
@@ -67,7 +74,7 @@ class QueueProgress:
         return found
 
     def head(self, pair: Pair) -> int:
-        """Return the head of a receipt queue by now."""
+        """Return the current head of a receipt queue."""
         if pair not in self._heads:
             self._heads[pair] = self._counter(pair, RECEIPT, "begin")
         return self._heads[pair]
@@ -81,8 +88,8 @@ class QueueProgress:
         return [(first, stop) for first, stop, inside in cut if inside]
 
     def in_turn(self, pair: Pair, substream: int, span: Span) -> list[Span]:
-        """Return the parts of a span that can be processed now: step 5 of 3.3, step 7 of 3.4; unordered: X-6."""
-        # An index past the limit may have been written by a zone that no kernel runs; no receipt could have it.
+        """Return the parts of a span that are next: step 5 of 3.3, step 7 of 3.4; unordered: X-6."""
+        # A foreign zone may write an index past the limit, which no receipt could have.
         limit = MAX_INDEX if substream == RECEIPT else self._counter(pair, SEND, "next_index")
         stop = min(span[1], limit)
         if self._ordered:
@@ -92,13 +99,13 @@ class QueueProgress:
         return [(first, stop) for first, stop, inside in cut if not inside]
 
     def take(self, pair: Pair, substream: int, span: Span) -> None:
-        """Note that a span is processed now."""
+        """Record a span as processed."""
         self._next[pair, substream] = span[1]
         if not self._ordered:
             self._done(pair, substream).add(*span)
 
     def clean(self, pair: Pair, head: int) -> None:
-        """Move the head of a receipt queue to ``head``, and its tail with it where that is lower (X-2)."""
+        """Advance the head of a receipt queue to ``head``, and a lower tail with it (X-2)."""
         self._heads[pair] = head
         if not self._ordered:
             self._done(pair, RECEIPT).add(0, head)
@@ -109,11 +116,11 @@ class QueueProgress:
         return 0 if row < 0 else int(self._counters[name].item(row))
 
     def _done(self, pair: Pair, substream: int) -> Intervals:
-        """Return the indices of an unordered queue that were processed: received, or answered."""
+        """Return the processed indices of an unordered queue: received, or answered."""
         found = self._processed.get((pair, substream))
         if found is None:
             if substream == RECEIPT:
-                # All below the first that is missing were written, or are gone.
+                # All indices below the first missing one were written or pruned.
                 found = Intervals.of(self._held(pair, substream, self._counter(pair, RECEIPT, "ready")))
                 found.add(0, max(self._counter(pair, RECEIPT, name) for name in ("begin", "ready")))
             else:
@@ -122,9 +129,9 @@ class QueueProgress:
         return found
 
     def _held(self, pair: Pair, substream: int, first: int = 0) -> U64:
-        """Return the indices from ``first`` on that a queue holds entries or unanswered places of, ascending."""
-        held, slots = self._state.leaves.get(lane_key(*pair, substream)), self._state.slots
-        own: U64 = np.empty(0, dtype=np.uint64) if held is None else held.indices_from(first)
+        """Return the indices from ``first`` on with an entry or an unanswered slot, ascending."""
+        entries, slots = self._state.leaves.get(lane_key(*pair, substream)), self._state.slots
+        own: U64 = np.empty(0, dtype=np.uint64) if entries is None else entries.indices_from(first)
         if substream == RECEIPT and len(slots):
             mine = (slots["destination"] == pair[0]) & (slots["source"] == pair[1])
             own = np.sort(np.concatenate([own, slots["index"][mine]]))

@@ -1,13 +1,10 @@
-"""Entries of queues as leaves of a zone's store (IBC reference 2.3, 2.4, 2.6): from messages to leaf hashes.
+"""Entries of queues: leaf hashes, pushes, and entries of unordered queues.
 
-A leaf's hash is SHA256(00 || uvarint(len key) || key || 20 || SHA256(value)), as ICS-23's Tendermint spec has it.
+The hash of a leaf is SHA256(00 || uvarint(len key) || key || 20 || SHA256(value)), as in ICS-23's Tendermint spec (IBC
+reference 2.3, 2.4, 2.6).
 
-Unordered queues (IBC reference X-6): what of them is still to be brought, and what of them is there.
-
-Entries come and go in any order, so neither head nor tail says what is missing: each entry that is offered is held
-against the queue that it goes to.
-
-Pushes to queues, and what they leave: numbered entries, their leaves in the store, the runs they lie in.
+Entries of unordered queues (IBC reference X-6) come and go in any order. Neither head nor tail tells which are missing,
+so each offered entry is compared with the entries of the receiving queue.
 """
 
 from __future__ import annotations
@@ -55,9 +52,13 @@ __all__ = [
 
 
 def type_codes(messages: Frame, zones: ZoneNetwork) -> npt.NDArray[np.int32]:
-    """Return the type of the packet that each request becomes, as its row in ``zones.types``.
+    """Return the packet type of each request, int32, as its row in ``zones.types``.
 
     It is the request's method, if that is a declared type, else ``call``.
+
+    Args:
+        messages: The requests (message columns).
+        zones: The network.
     """
     method = messages["method"]
     known = {name: code for code, name in enumerate(zones.types)}
@@ -69,7 +70,11 @@ def type_codes(messages: Frame, zones: ZoneNetwork) -> npt.NDArray[np.int32]:
 def entry_values(messages: Frame, substream: int, zones: ZoneNetwork, tick_ns: int) -> pa.BinaryArray:
     """Return V_send (``substream`` SEND) or V_receipt of each message.
 
-    ``messages``: the message columns, for packets with limits also ``max_height`` and ``sent_tick``.
+    Args:
+        messages: Message columns; packets with limits also have ``max_height`` and ``sent_tick``.
+        substream: SEND or RECEIPT.
+        zones: The network.
+        tick_ns: The length of a tick in nanoseconds.
     """
     final = is_final(messages)
     if substream == RECEIPT:
@@ -89,7 +94,15 @@ def _emptied(values: pa.BinaryArray, chosen: npt.NDArray[np.bool_]) -> pa.Binary
 
 
 def entry_digests(messages: Frame, zones: ZoneNetwork, tick_ns: int) -> tuple[Digests, Digests]:
-    """Return the hash of each message's value, and its leaf hash: see ``entry_leaves``."""
+    """Return the hash of each message's value, and its leaf hash (``index_leaves``).
+
+    Both have shape (n, 32).
+
+    Args:
+        messages: Message columns with lane and ``index`` (see ``entry_values``).
+        zones: The network.
+        tick_ns: The length of a tick in nanoseconds.
+    """
     length = len(messages)
     substream = messages["substream"]
     values, leaves = (np.empty((length, DIGEST_BYTES), dtype=np.uint8) for _ in range(2))
@@ -116,7 +129,15 @@ def _hashed_values(messages: Frame, kind: int, zones: ZoneNetwork, tick_ns: int)
 def index_leaves(
     destination: npt.NDArray[np.uint32], index: U64, kind: int, hashed: Digests, zones: ZoneNetwork
 ) -> Digests:
-    """Return the leaf hashes of entries of queues for ``destination``, given the hashes of their values."""
+    """Return the leaf hashes of entries, shape (n, 32).
+
+    Args:
+        destination: The position of the zone that each entry's queue is for.
+        index: The index of each entry.
+        kind: The queues' substream, RECEIPT or SEND.
+        hashed: The hashes of the values, shape (n, 32).
+        zones: The network.
+    """
     names = zones.index_prefixes[kind]
 
     def preimages(start: int, stop: int) -> pa.BinaryArray:
@@ -131,7 +152,14 @@ def index_leaves(
 
 
 def position_leaves(queues: Frame, part: bytes, positions: U64, zones: ZoneNetwork) -> Digests:
-    """Return the leaf hash of the head (``part`` HEAD_KEY) or tail of each lane, whose value is its position."""
+    """Return the leaf hash of the head or tail of each lane, shape (n, 32).
+
+    Args:
+        queues: The lanes.
+        part: ``HEAD_KEY`` or ``TAIL_KEY``.
+        positions: The heads or tails.
+        zones: The network.
+    """
     return end_leaves(queues, part, position_hashes(positions), zones)
 
 
@@ -141,7 +169,14 @@ def position_hashes(positions: U64) -> Digests:
 
 
 def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: ZoneNetwork) -> Digests:
-    """Return the leaf hash of the head or tail of each lane, given the hashes of their values."""
+    """Return the leaf hash of the head or tail of each lane, shape (n, 32).
+
+    Args:
+        queues: The lanes.
+        part: ``HEAD_KEY`` or ``TAIL_KEY``.
+        hashed: The hashes of the values, shape (n, 32).
+        zones: The network.
+    """
     zone_count = len(zones.names)
     names = zones.end_prefixes[part]
     choice = queues["substream"].astype(np.int64) * zone_count + queues["destination"].astype(np.int64)
@@ -155,22 +190,28 @@ def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: ZoneNetwork) 
 
 
 def entry_leaf(key: bytes, value: bytes) -> bytes:
-    """Return the leaf hash of one entry of a store."""
+    """Return the leaf hash of one entry of a store, 32 bytes.
+
+    Args:
+        key: The key.
+        value: The value.
+    """
     head = LEAF_PREFIX + uvarint(len(key)) + key + bytes([DIGEST_BYTES])
     return sha256(head + sha256(value))
 
 
 def unsettled_ranges(state: State, lanes: Frame, seen: RelayerView, context: Context) -> Frame:
-    """Return what of the offered queues ``lanes`` is to be brought: ranges ``begin`` to ``end`` - 1 of ``proof``.
+    """Return the pending ranges ``begin`` to ``end`` - 1 of offered queues.
 
-    Of packets those that have no receipt and no index for one, and are in time; of receipts those whose packets still
-    wait.
+    Each range has the row of its ``proof``; ``lanes`` are the queues.
+
+    Pending are packets in time without a receipt or a slot, and receipts of pending packets.
     """
     proofs = seen.proofs
-    brought = (proofs["part"] == KeyPart.INDEX) & (lookup_rows(lanes, proofs, LANE) >= 0)
+    is_offered = (proofs["part"] == KeyPart.INDEX) & (lookup_rows(lanes, proofs, LANE) >= 0)
     if context.options.absence:
-        brought &= (proofs["substream"] == RECEIPT) | ~is_past_limits(proofs, context)
-    rows = np.flatnonzero(brought)
+        is_offered &= (proofs["substream"] == RECEIPT) | ~is_past_limits(proofs, context)
+    rows = np.flatnonzero(is_offered)
     runs = proofs.take(rows)
     spread, index = expand_ranges(runs["first"], runs["first"] + runs["count"])
     offered = runs.select(LANE).take(spread)
@@ -185,7 +226,7 @@ def unsettled_ranges(state: State, lanes: Frame, seen: RelayerView, context: Con
 
 
 def select_missing(missing: Frame, seen: RelayerView, relayer: int, context: Context) -> Frame:
-    """Return what a relayer submits of ``missing``: not too little, not too much, its share (``RelayOptions``)."""
+    """Return a relayer's submissions of ``missing``: batches, limits, shares (``RelayOptions``)."""
     options, count = context.options.relay, len(context.options.relayers)
     size = (missing["end"] - missing["begin"]).astype(np.int64)
     groups, total = _worth(missing, context)
@@ -200,28 +241,31 @@ def select_missing(missing: Frame, seen: RelayerView, relayer: int, context: Con
         stop = first
     begin = np.clip(groups.spread(first) - before, 0, size).astype(np.uint64)
     end = np.clip(groups.spread(stop) - before, 0, size).astype(np.uint64)
-    kept = end > begin
-    rows = missing.filter(kept)
+    is_selected = end > begin
+    rows = missing.filter(is_selected)
     length = len(rows)
     call = np.where(rows["substream"] == SEND, SubmissionKind.RECEIVE, SubmissionKind.RECEIPT).astype(np.uint8)
     return rows.select(LANE).with_columns(
         relayer=repeat_value(np.uint32(relayer), length),
         call=call,
-        begin=rows["begin"] + begin[kept],
-        end=rows["begin"] + end[kept],
+        begin=rows["begin"] + begin[is_selected],
+        end=rows["begin"] + end[is_selected],
         alteration=repeat_value(np.uint8(Alteration.NONE), length),
         proof=rows["proof"],
     )
 
 
 def filter_worthwhile(missing: Frame, context: Context) -> Frame:
-    """Return what is missing in queues that are not too short to be served now (``min_batch``, ``max_wait``)."""
+    """Select the missing entries of queues due for service (``min_batch``, ``max_wait``)."""
     groups, total = _worth(missing, context)
     return missing.filter(groups.spread(total) > 0)
 
 
 def _worth(missing: Frame, context: Context) -> tuple[Groups, Rows]:
-    """Return the rows of each queue, and how many entries are missing there; 0 where they can wait."""
+    """Return the rows of each queue, and the number of its missing entries.
+
+    The number is 0 for entries that can wait.
+    """
     options = context.options.relay
     size = (missing["end"] - missing["begin"]).astype(np.int64)
     groups = group_rows(*(missing[name] for name in LANE))
@@ -231,31 +275,35 @@ def _worth(missing: Frame, context: Context) -> tuple[Groups, Rows]:
 
 
 def split_present_runs(runs: Frame, leaves: Leaves) -> Frame:
-    """Return runs of entries (``first``, ``count``) without the entries that are gone: cut in pieces where need be."""
+    """Split runs of entries (``first``, ``count``) at removed entries."""
     lanes, ends = runs.select(LANE), runs["first"] + runs["count"]
-    held = leaves.ranks(lanes, ends) - leaves.ranks(lanes, runs["first"])
-    if np.array_equal(held, runs["count"].astype(np.int64)):
+    present = leaves.ranks(lanes, ends) - leaves.ranks(lanes, runs["first"])
+    if np.array_equal(present, runs["count"].astype(np.int64)):
         return runs
     spread, index = expand_ranges(runs["first"], ends)
-    here = leaves.holds(lanes.take(spread), index)
-    spread, index = spread[here], index[here]
+    is_present = leaves.holds(lanes.take(spread), index)
+    spread, index = spread[is_present], index[is_present]
     at, first, stop = merge_ranges(index, spread)
     return runs.take(spread[at]).with_columns(first=first, count=stop - first)
 
 
 def first_missing(state: State, before: State) -> U64:
-    """Return ``ready`` of each queue: of receipt queues the first index from the head on that they have no entry of.
+    """Return ``ready`` of each queue.
 
-    ``before``: the state that the block began with. Where nothing has come or gone since, nothing is looked for.
+    For receipt queues it is the first index from the head on without an entry.
+
+    Args:
+        state: The state.
+        before: The state at the start of the block; only changed queues are searched.
     """
     counters, numbers = state.queues.counters, lane_keys(state.queues.counters)
     receipts = (counters["substream"] == RECEIPT) & (counters["source"] != counters["destination"])
     first: U64 = np.maximum(counters["ready"], counters["begin"])
     found: U64 = np.where(receipts, first, counters["next_index"])
     for lane in state.leaves.changed(before.leaves):
-        row, held = find_row(numbers, lane), state.leaves.get(lane)
-        if receipts[row] and held is not None:
-            found[row] = held.first_missing(int(found[row]))
+        row, entries = find_row(numbers, lane), state.leaves.get(lane)
+        if receipts[row] and entries is not None:
+            found[row] = entries.first_missing(int(found[row]))
     return found
 
 
@@ -266,18 +314,29 @@ ENTRIES_SCHEMA = pa.schema(
         pa.field("max_height", pa.uint64(), nullable=False),
     ]
 )
-"""An entry of the queue ``substream`` (0: receipts, 1: packets) of ``source`` for ``destination``, or a local message.
-``max_height``: the height of the destination after which a packet has expired, ``NO_LIMIT`` for none.
-``queue_index`` is its index again, or ``NO_QUEUE`` for a receipt that the protocol itself made and for a packet that a
-byzantine zone forged."""
+"""An entry of a queue of ``source`` for ``destination``, or a local message.
+
+``substream`` is 0 for receipts and 1 for packets.
+
+``max_height``: the destination's height after which a packet has expired, ``NO_LIMIT`` for none. ``queue_index``
+repeats the index; it is ``NO_QUEUE`` for a receipt of the protocol itself and for a forged packet.
+"""
 
 
 def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[State, Frame]:
-    """Push packets and local messages, and write receipts at the indices that they have already.
+    """Push packets and local messages, and write receipts at their existing indices.
 
-    ``sent``: message columns with their lane and ``of_program`` (whether a program made it), in the order of pushing;
-    ``receipts``: likewise, with ``index``. Returns the state with the queues after, and what is outbound
-    (``ENTRIES_SCHEMA``). Raises ``IndexOverflow`` when a queue would reach ``MAX_INDEX``.
+    Args:
+        state: The state.
+        sent: Message columns with lane and ``of_program`` (produced by a program), in push order.
+        receipts: Likewise, with ``index``.
+        context: The metadata of the block.
+
+    Returns:
+        The state with the new queues, and the outbound entries (``ENTRIES_SCHEMA``).
+
+    Raises:
+        IndexOverflow: A queue would reach ``MAX_INDEX``.
     """
     index, queues = state.queues.number(sent)
     sent = sent.with_columns(index=index)
@@ -302,8 +361,10 @@ def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[
 
 
 def _leaves(outbound: Frame, context: Context) -> tuple[Frame, Frame]:
-    """Return the leaves (``LEAVES_SCHEMA``) of what is in a store, and the receipts (``RECEIPTS_SCHEMA``) of which the
-    values are kept."""
+    """Return the leaves of stored entries, and the receipts to keep.
+
+    Their schemas are ``LEAVES_SCHEMA`` and ``RECEIPTS_SCHEMA``.
+    """
     entries = outbound.filter(outbound["source"] != outbound["destination"])
     if len(entries) == 0:
         return empty_frame(LEAVES_SCHEMA), empty_frame(RECEIPTS_SCHEMA)
@@ -316,7 +377,7 @@ def _leaves(outbound: Frame, context: Context) -> tuple[Frame, Frame]:
 
 
 def _runs(outbound: Frame, context: Context) -> Frame:
-    """Return one run (``RUNS_SCHEMA``) for each stretch of indices that a lane got now."""
+    """Return one run (``RUNS_SCHEMA``) for each new range of indices of a lane."""
     at, first, end = merge_ranges(outbound["index"], *(outbound[name] for name in LANE))
     runs = outbound.select(LANE).take(at)
     return runs.with_columns(
@@ -329,8 +390,15 @@ def _runs(outbound: Frame, context: Context) -> Frame:
 
 
 def update_ready(state: State, before: State, ordered: bool) -> State:
-    """Return the state with ``ready`` of each queue: where its written entries end, in unordered queues where their
-    first stretch without a gap does; ``before``: the state that the block began with."""
+    """Update ``ready`` of each queue.
+
+    It is the end of the written entries, in unordered queues of the first gapless range.
+
+    Args:
+        state: The state.
+        before: The state at the start of the block.
+        ordered: True for ordered queues.
+    """
     queues = state.queues
     ready = queues.counters["next_index"] if ordered else first_missing(state, before)
     unwritten = slot_entries(state)

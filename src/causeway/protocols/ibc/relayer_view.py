@@ -1,4 +1,8 @@
-"""What relayers see, and the form of what they submit (IBC reference 3.5)."""
+"""The relayers' view of other zones, and the schema of their submissions.
+
+Reference:
+    IBC reference 3.5.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from causeway.protocols.shared.messages import LANE, LANE_FIELDS
 
 
 class SubmissionKind(IntEnum):
-    """What a submission asks of the zone, in the order in which a relayer's submissions about one chain are judged."""
+    """The kind of a submission, in order of processing for one relayer and chain."""
 
     RECEIVE = 0
     RECEIPT = 1
@@ -35,11 +39,11 @@ class SubmissionKind(IntEnum):
 
 
 NO_PROOF = -1
-"""The ``proof`` of a submission that has none."""
+"""The ``proof`` of a submission without one."""
 
 
 class Alteration(IntEnum):
-    """What a malicious relayer did to a submission."""
+    """The alteration of a submission by a malicious relayer."""
 
     NONE = 0
     TAMPERED = 1
@@ -58,17 +62,23 @@ SUBMISSIONS_SCHEMA = pa.schema(
         pa.field("proof", pa.int64(), nullable=False),
     ]
 )
-"""One row a run that a relayer submits to ``destination``: entries ``begin`` to ``end`` - 1 of the queue ``substream``
-that ``source`` keeps for it. ``proof``: the row of the proofs seen that covers it."""
+"""One row a run that a relayer submits to ``destination``.
+
+It holds the entries ``begin`` to ``end`` - 1 of the queue ``substream`` that ``source`` keeps for ``destination``.
+``proof``: the row of the covering proof in the view.
+"""
 
 
 @dataclass(frozen=True)
 class RelayerView:
-    """What relayers see for the zones that make a block: the rows shown to them as destinations.
+    """The relayers' view for the zones that make a block.
 
-    ``queues``: other zones' queues for them. ``proofs``: what those zones prove. ``headers``: one row a zone
-    (``HEADERS_SCHEMA``) of the height before. ``under``: the headers that queues and proofs are of, one a connection
-    at most (``chain``, ``counterparty``, ``height``, ``time``); None: those of the height before.
+    Attributes:
+        queues: Other zones' queues for them.
+        proofs: The proofs of other zones for them.
+        headers: One row a zone (``HEADERS_SCHEMA``) of the previous height.
+        under: The headers of queues and proofs, at most one a connection (``chain``, ``counterparty``, ``height``,
+            ``time``); None for those of the previous height.
     """
 
     queues: Frame
@@ -78,7 +88,7 @@ class RelayerView:
 
     @classmethod
     def of(cls, view: View, context: Context) -> RelayerView:
-        """Return what is shown to ``context.chains``."""
+        """Return the view of ``context.chains``."""
         queues, proofs = (
             view.tables[name].filter(
                 (view.tables[name]["source"] != view.tables[name]["destination"])
@@ -90,24 +100,26 @@ class RelayerView:
 
     @cached_property
     def signed_headers(self) -> Mapping[int, bytes]:
-        """Return the signed header of each zone that is seen, without a byte where it has none yet."""
+        """Return the signed header of each visible zone, empty if it has none yet."""
         headers = self.headers
         return dict(zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True))
 
     def ends(self, lanes: Frame) -> tuple[U64, U64]:
-        """Return head and tail of other zones' queues; 0 where none is shown."""
+        """Return head and tail of other zones' queues; 0 for invisible ones."""
         return self._counter("begin", lanes), self._counter("next_index", lanes)
 
     def ready(self, lanes: Frame) -> U64:
-        """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is shown."""
+        """Return the end of the written entries of these queues (``QUEUES_SCHEMA``).
+
+        It is 0 for invisible queues.
+        """
         return self._counter("ready", lanes)
 
     def headers_of(self, chain: Any, counterparty: Any, context: Context) -> tuple[U64, U64]:
-        """Return height and time (ns) of the counterparties' headers that all is shown under, row by row; the time is 0
-        where there is none."""
+        """Return height and time (ns) of each counterparty's header in the view; time 0 for none."""
         if self.under is None:
-            asked = self.headers.filter(np.isin(self.headers["chain"], counterparty))
-            times = header_times(asked)
+            headers = self.headers.filter(np.isin(self.headers["chain"], counterparty))
+            times = header_times(headers)
             found = np.array([times.get(zone, 0) for zone in counterparty.tolist()], dtype=np.uint64)
             return np.full_like(found, context.height - 1), found
         rows = connection_rows(self.under, chain, counterparty)

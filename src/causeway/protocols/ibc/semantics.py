@@ -1,4 +1,4 @@
-"""IBC's semantics: what queues promise and guarantee, and what its numbers and codes mean."""
+"""IBC's semantics: promises and guarantees of queues, numbers and codes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from causeway.protocols.shared.semantics import (
 
 
 def promises(lanes: Lanes[IbcOptions]) -> Iterator[Promise]:
-    """Yield what queues promise.
+    """Yield the promises of queues.
 
-    Packets are numbered and sent in that order; ordered queues are received and acknowledged in it (G1), and keep the
-    causal order of the zones (C1 to C5); their receipts are what acknowledges the packets. A receipt has
-    the index of its packet, and is written when the answer is there: its queue is numbered by the packets, and the
-    receipts of an ordered one are taken in order as long as no packet times out, which leaves its receipt behind (X-1).
-    Every packet gets a receipt or times out at some time (L1). With a delay (X-11) nothing is proved under a header
-    that is not older. Lanes of a zone to itself are queues without relayers. A receipt for a program that is gone, or
-    that never was, as that of a forged packet, is taken and given to nobody.
+    Packets are numbered and sent in order. Ordered queues are received and acknowledged in that order (G1), and keep
+    the causal order of the zones (C1 to C5); their receipts acknowledge the packets. A receipt has the index of its
+    packet and is written when the answer is ready. So its queue is numbered by the packets; receipts of an ordered
+    queue are processed in order unless a packet times out, which leaves its receipt unprocessed (X-1). Every packet
+    gets a receipt or times out eventually (L1). With a delay (X-11) only older headers serve proofs. Lanes of a zone to
+    itself are queues without relayers. A receipt for a missing program, as that of a forged packet, is accepted and
+    delivered to nobody.
     """
     options = lanes.options
     ordered = options.order == "ordered"
@@ -110,11 +110,17 @@ _REFUSALS = {
     Refusal.PermissionDenied.name.encode(): RejectCode.INVALID,
     Refusal.InvalidPacket.name.encode(): RejectCode.TOO_LARGE,
 }
-"""Why a call is not sent, by the text of the reject: its code is that of a program that says no."""
+"""Portable codes of unsent calls, by the text of the reject.
+
+The reject's code is that of a refusing program.
+"""
 
 
 def portable(code: int, text: bytes) -> RejectCode:
-    """Return what a code other than 0 means; codes from ``REJECTED`` on, but for the named ones, are programs' own."""
+    """Return the portable meaning of a non-zero code.
+
+    Unnamed codes from ``REJECTED`` on are programs' own.
+    """
     if code == ReceiptCode.HANDLER_FAILED and text == TOO_LONG:
         return RejectCode.TOO_LARGE
     if code == ReceiptCode.REJECTED and text in _REFUSALS:

@@ -1,8 +1,8 @@
 """The state of any set of zones as columns (IBC reference 2.5), and its tables in the lake.
 
-A lane is a queue: ``source`` keeps it for ``destination``. Substream 0 is a connection's receipt queue, 1 its send
-queue: the order of their keys in a store. Where ``destination`` is ``source`` itself the lane is local: answers (0) and
-calls (1) between programs of one zone, which no store holds and nobody proves.
+A lane is a queue that ``source`` keeps for ``destination``. Substream 0 is a connection's receipt queue, 1 its send
+queue, in the order of their keys in a store. A lane with ``destination`` equal to ``source`` is local: answers (0) and
+calls (1) between programs of one zone, in no store and without proofs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEND = 1
 
 FROZEN = 1
 DISCONNECTING = 2
-"""Bits of what a connection is besides open."""
+"""Bits of a connection's state."""
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
@@ -45,8 +45,10 @@ QUEUES_SCHEMA = pa.schema(
         _field("ready", pa.uint64()),
     ]
 )
-"""One row a queue: its head (``begin``) and tail (``next_index``). Entries below ``ready`` are written; in a receipt
-queue slots from there on may still wait for an answer that comes later."""
+"""One row a queue: its head (``begin``) and tail (``next_index``).
+
+Entries below ``ready`` are written. In a receipt queue, later slots may still wait for an asynchronous answer.
+"""
 
 RUNS_SCHEMA = pa.schema(
     [
@@ -58,9 +60,11 @@ RUNS_SCHEMA = pa.schema(
         _field("max_height", pa.uint64()),
     ]
 )
-"""One row a run of entries that were pushed at one height: entries ``first`` to ``first + count`` - 1 of the lane lie
-in the outbound entries of ``height``. ``max_height``: the limit of all of them, if they are packets. Runs that the
-destination is known to be done with are forgotten."""
+"""One row a run of entries pushed at one height.
+
+Entries ``first`` to ``first + count`` - 1 of the lane are outbound entries of ``height``. ``max_height`` is the common
+limit of packets. Runs that the destination has finished with are forgotten.
+"""
 
 PROOFS_SCHEMA = pa.schema(
     [
@@ -76,20 +80,26 @@ PROOFS_SCHEMA = pa.schema(
         _field("sides", pa.binary()),
     ]
 )
-"""What ``source`` proves to ``destination`` under the root of this height: entries ``first`` to ``first + count``
-- 1 of a lane (``part`` INDEX) are the leaves from ``position`` on of its store's tree of ``size`` leaves; ``sides``:
-the digests beside them. They were pushed at height ``pushed`` in ``tick``, and have the limit ``max_height``, if they
-are packets. ``part`` HEAD or TAIL: the one leaf that says that the queue's head or tail is ``first``. ``part`` ABSENT:
-there are no entries ``first`` to ``first + count`` - 1: two neighbouring leaves from ``position`` on, of the entry
-before, or of the head where ``first`` is 0, and of the entry behind, or of the tail where they end at ``MAX_INDEX``.
-The hashes of the values of both come before ``sides``."""
+"""A proof of ``source`` for ``destination`` under the root of this height.
+
+``part`` INDEX: entries ``first`` to ``first + count`` - 1 of a lane are the leaves from ``position`` on of the store's
+tree of ``size`` leaves, and ``sides`` holds the digests beside them. They were pushed at height ``pushed`` in ``tick``;
+packets have the limit ``max_height``. ``part`` HEAD or TAIL: the one leaf with the queue's head or tail ``first``.
+``part`` ABSENT: entries ``first`` to ``first + count`` - 1 are absent. The proof shows two neighbouring leaves from
+``position`` on: the previous entry, or the head if ``first`` is 0, and the next entry, or the tail at ``MAX_INDEX``.
+The hashes of both values precede ``sides``.
+"""
 
 
 _HEIGHT = [*LANE_FIELDS, _field("height", pa.uint64())]
 KNOWN_QUEUES_SCHEMA = pa.schema([*_HEIGHT, *list(QUEUES_SCHEMA)[len(LANE_FIELDS) :]])
 KNOWN_PROOFS_SCHEMA = pa.schema([*_HEIGHT, *list(PROOFS_SCHEMA)[len(LANE_FIELDS) :]])
-"""What relayers know of other zones' queues for ``destination`` and of what ``source`` proves of them, at the height of
-a header that ``destination`` trusts and that waits for its delay, or can be used since (``delays``)."""
+"""The relayers' knowledge of ``source`` for ``destination`` at a header's height.
+
+It holds queues and proofs.
+
+``destination`` trusts the header, which is within its delay or became usable since (``delays``).
+"""
 
 CONNECTIONS_SCHEMA = pa.schema(
     [
@@ -101,10 +111,11 @@ CONNECTIONS_SCHEMA = pa.schema(
         _field("peer_done", pa.uint64()),
     ]
 )
-"""One row a connection: the highest trusted height of ``counterparty``; whether it is frozen (bit 1: its headers
-contradict each other), or disconnecting (bit 2). ``peer_received``, ``peer_done``: how far, as relayers saw, the
-counterparty had received our packets and processed our receipts; nothing but what is offered to relayers depends on
-it."""
+"""One row a connection: its state, and the highest trusted height of ``counterparty``.
+
+``frozen`` bit 1: conflicting headers; bit 2: disconnecting. ``peer_received``, ``peer_done``: the packets received and
+the receipts processed by the counterparty, as seen by relayers. They affect only the proofs offered to relayers.
+"""
 
 TRUST_SCHEMA = pa.schema(
     [
@@ -120,13 +131,17 @@ TRUST_SCHEMA = pa.schema(
         _field("header_hash", pa.binary(32)),
     ]
 )
-"""One row a trusted header of ``counterparty`` on ``chain``: its height, time (ns), root and validators, and our
-height and time (ns) when it was added. Height 0 is the root of trust: what was registered at genesis. The time of
-adding is committed only where something depends on it: where there is a delay (``IbcOptions.delay_ns``)."""
+"""One row a trusted header of ``counterparty`` on ``chain``.
+
+Columns: height, time (ns), root and validators, and the own height and time (ns) of its addition. Height 0 is the root
+of trust, registered at genesis. The time of addition is committed only with a delay (``IbcOptions.delay_ns``).
+"""
 
 RECEIPTS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("value", pa.binary(32))])
-"""One row a receipt in a queue of a connection: the hash of its value, with which absences beside it are proved. Kept
-only where packets time out so (``IbcOptions.absence``)."""
+"""One row a receipt in a queue: the hash of its value, for proofs of neighbouring absences.
+
+Stored only where packets time out by absence (``IbcOptions.absence``).
+"""
 
 SLOTS_SCHEMA = pa.schema(
     [
@@ -138,8 +153,12 @@ SLOTS_SCHEMA = pa.schema(
         _field("callback", pa.uint64()),
     ]
 )
-"""One row a packet from ``source`` that was received and whose program has not answered yet: its receipt has an index,
-and no value. ``destination``, whose row it is, comes first."""
+"""One row a received packet from ``source`` without an answer.
+
+Its receipt has an index, but no value.
+
+``destination``, the owner, comes first.
+"""
 
 RELAYERS_SCHEMA = pa.schema(
     [
@@ -154,8 +173,7 @@ RELAYERS_SCHEMA = pa.schema(
         _field("wasted", pa.uint64()),
     ]
 )
-"""One row a relayer and zone: header updates and messages it submitted there, what became of those, and the fees it
-paid, in all and for what had no effect."""
+"""One row a relayer and zone: counts of header updates and messages by outcome, and fees."""
 
 BACKOFFS_SCHEMA = pa.schema(
     [
@@ -169,9 +187,13 @@ BACKOFFS_SCHEMA = pa.schema(
         _field("until", pa.uint64()),
     ]
 )
-"""One row a stretch of entries ``first`` to ``stop`` - 1, of a kind of call about ``source``, that a relayer does not
-submit to ``chain`` before the height ``until``: it was refused so often in a row (``backing_off``). No store commits to
-that, it is what relayers remember."""
+"""One row a range of entries that a relayer does not submit before height ``until``.
+
+The entries are ``first`` to ``stop`` - 1.
+
+The range belongs to a kind of call to ``chain`` about ``source``, refused ``refusals`` times in a row
+(``relay.backoff``). It is the relayers' memory and in no store.
+"""
 
 FUNDS_SCHEMA = pa.schema(
     [
@@ -185,11 +207,14 @@ FUNDS_SCHEMA = pa.schema(
         _field("stops", pa.uint64()),
     ]
 )
-"""One row an account of a relayer of the scenario on a zone, and behind these one of the zone itself (``relayer`` is
-the number of relayers) that holds the fees which it has collected. ``deposited``: what came from outside, the balance
-at genesis included; ``earned``, ``owed``: rewards that were paid out, and that are still to be. ``stopped``: the height
-at which the relayer could not pay for a call first, 0 while it can; ``stops``: how often that happened. Only where
-relayers have accounts (``AccountOptions``)."""
+"""One row an account of a scenario's relayer on a zone, then the zone's own account.
+
+The zone's ``relayer`` is the number of relayers.
+
+The zone's account holds its fees. ``deposited``: deposits from outside, the genesis balance included; ``earned``,
+``owed``: rewards paid and due. ``stopped``: the height at which the relayer ran out of funds, 0 while it can pay;
+``stops``: the number of such times. Only with relayer accounts (``AccountOptions``).
+"""
 
 ENDS = ("source", "destination")
 CONNECTION = ("chain", "counterparty")
@@ -216,15 +241,20 @@ STATE_TABLES: dict[str, StateTable] = {
     "funds": StateTable(FUNDS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
     "accounts": ACCOUNTS,
 }
-"""Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+"""State tables by name.
+
+Each program class adds a table ``program_<class>`` with its own schema.
+"""
 
 _OF_QUEUES = ("queues", "leaves", "runs")
 
 
 @dataclass
 class StoreCache:
-    """The zones' stores as they were committed last, None where they are to be built: an index that a state carries
-    along, without which every root is the same."""
+    """The zones' stores after their last commitment, or None.
+
+    The cache does not affect roots.
+    """
 
     store: object = None
 
@@ -233,10 +263,13 @@ class StoreCache:
 class State:
     """The states of a set of zones at one height.
 
-    ``queues``: all lanes, with the runs in which entries lie as their segments; ``leaves``: the leaves of entries,
-    which are their elements. The other frames are those of ``STATE_TABLES``, in the order of each. ``programs`` maps
-    the name of a program class to the frame of its instances' state (first column ``program``). ``kept``: a derived
-    index.
+    Attributes:
+        queues: All lanes, with the runs of their entries as segments.
+        leaves: The leaves of entries, as the elements of the queues.
+        programs: Program states by class (first column ``program``).
+        kept: The cached stores.
+
+    The other attributes are tables of ``STATE_TABLES``, each in its order.
     """
 
     queues: Queues
@@ -257,18 +290,18 @@ class State:
 
     @property
     def runs(self) -> Frame:
-        """Return where in the lake the entries of queues lie (``RUNS_SCHEMA``)."""
+        """Return the runs of the queues' entries (``RUNS_SCHEMA``)."""
         assert self.queues.segments is not None
         return self.queues.segments
 
     def frames(self) -> dict[str, Frame]:
-        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        """Return the rows of every table by name; unchanged tables stay the same objects."""
         own = {name: getattr(self, name) for name in STATE_TABLES if name not in _OF_QUEUES}
         of_queues = {"queues": self.queues.counters, "leaves": self.leaves.frame(), "runs": self.runs}
         return of_queues | own | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
 
     def trimmed(self, lanes: Frame) -> State:
-        """Move the head of each queue asked for (any number of times) to its first entry, to its tail without any."""
+        """Move the head of each queue of ``lanes`` to its first entry, or to its tail."""
         if len(lanes) == 0:
             return self
         lanes = lanes.select(LANE).take(group_rows(*(lanes[name] for name in LANE)).starts)
@@ -277,17 +310,22 @@ class State:
         return replace(self, queues=self.queues.with_counters(begin=heads))
 
     def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> State:
-        """Return the state with what execution left."""
+        """Return the state with the results of execution."""
         return replace(self, accounts=accounts, programs=programs)
 
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
+    """Return all tables of a state, for the schemas of the program classes in use."""
     return STATE_TABLES | program_tables(program_schemas)
 
 
 def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema]) -> State:
-    """Return the state that has these tables; absent ones are empty."""
+    """Return the state with these tables; absent tables are empty.
+
+    Args:
+        frames: The tables by name.
+        program_schemas: The schemas of the program classes in use.
+    """
     own = {name: frames.get(name, empty_frame(table.schema)) for name, table in STATE_TABLES.items()}
     counters, leaves, runs = (own.pop(name) for name in _OF_QUEUES)
     # An index stays below ``MAX_INDEX``, so that the key of the tail comes after it in a store.
@@ -297,31 +335,37 @@ def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, p
 
 
 def is_frozen(connections: Frame) -> npt.NDArray[np.bool_]:
-    """Return which connections are frozen: nothing is accepted of them (X-3)."""
+    """Return a mask of frozen connections, which accept nothing (X-3)."""
     found: npt.NDArray[np.bool_] = (connections["frozen"] & FROZEN) > 0
     return found
 
 
 def lanes_of(source: Any, destination: Any, substream: Any) -> Frame:
-    """Return lanes: columns ``LANE``, of chains given as columns, of one substream or a column of such."""
+    """Return lanes (``LANE``).
+
+    Args:
+        source: Positions of zones.
+        destination: Positions of zones.
+        substream: One substream, or a column.
+    """
     columns = {"source": source, "destination": destination}
     chains = Frame({name: column.astype(np.uint32, copy=False) for name, column in columns.items()})
     return chains.with_columns(substream=np.asarray(substream, dtype=np.uint64)[()])
 
 
 def reverse_lanes(rows: Frame, substream: Any) -> Frame:
-    """Return the lanes in the other direction: of packets those of their receipts, of receipts those of packets."""
+    """Return the reverse lanes: of receipts for packets, and of packets for receipts."""
     return lanes_of(rows["destination"], rows["source"], substream)
 
 
 def slot_entries(state: State) -> Frame:
-    """Return the entries of receipt queues that are still to be written (``LANE_COLUMNS``), in the order of slots."""
+    """Return the unwritten entries of receipt queues (``LANE_COLUMNS``), in the order of slots."""
     slots = state.slots
     return reverse_lanes(slots, RECEIPT).with_columns(index=slots["index"])
 
 
 def connection_key(chain: int, counterparty: int) -> int:
-    """Return a number for a connection: they order like the rows of ``connections``."""
+    """Return the number of a connection; numbers order like the rows of ``connections``."""
     return chain << 16 | counterparty
 
 
@@ -333,5 +377,5 @@ def connection_keys(rows: Frame) -> U64:
 
 
 def connection_rows(table: Frame, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> Rows:
-    """Return the row of each connection asked for in a frame with one row a connection, -1 where there is none."""
+    """Return the row of each connection in a table with one row a connection, or -1."""
     return lookup_rows(table, Frame({"chain": chain, "counterparty": counterparty}), CONNECTION)

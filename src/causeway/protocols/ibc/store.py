@@ -1,18 +1,12 @@
-"""The Merkle stores of zones (IBC reference 2.6, ``proof = simple``): one tree a zone over all its entries.
+"""The Merkle stores of zones: one tree per zone over all its entries.
 
-In the order of their keys: what belongs to applications and light clients (``application``), then the queues by remote
-zone, the receipt queue first: its head, its entries, its tail.
+They implement ``proof = simple`` (IBC reference 2.6).
 
-``committing`` makes them; here are the proofs that they give.
+Entries are in key order: tables of applications and light clients (``app/<table>``, one digest of the zone's rows
+each), then the queues by remote zone, each receipt queue first: its head, its entries, its tail (IBC reference 2.6).
 
-What zones commit to besides their queues (IBC reference 2.6): one entry a table, ``app/<table>``, a digest of the
-zone's rows.
-
-The commitment of a block: the trees of zones' stores, changed where the state has (IBC reference 2.6).
-
-The trees are kept with the state. A block hashes what it changes, and what that moves to another position in its tree,
-which is all that lies behind: so an entry that comes or goes costs the leaves behind it, and the path above. They are a
-derived index: without them they are built from the state's tables.
+The trees are cached with the state and derived from its tables. A block hashes changed leaves and moved leaves: an
+added or removed entry costs the leaves after it and the paths above them.
 """
 
 from __future__ import annotations
@@ -59,37 +53,42 @@ COMMITTED = {
     "slots": "slots",
     "trust": "trust",
 }
-"""By its name in the keys of a store: the state table, besides queues and programs, that is committed under it."""
+"""Committed state tables besides queues, by their name in the keys of a store."""
 
 NOT_COMMITTED = {
     "connections": ("peer_received", "peer_done"),
     "funds": ("stopped", "stops"),
     "trust": ("added_time",),
 }
-"""Columns of tables that are not: of ``connections`` and ``funds`` what is the relayers' knowledge, not the zone's; of
-``trust`` that on which something depends only where headers have a delay."""
+"""Columns that are not committed.
+
+Those of ``connections`` and ``funds`` are the relayers' knowledge, not the zone's. That of ``trust`` matters only where
+headers have a delay.
+"""
 
 
 class CommitmentContext(Protocol):
-    """What a commitment needs to know; a block's ``Context`` says it."""
+    """The part of a block's ``Context`` that a commitment needs."""
 
     @property
     def chains(self) -> npt.NDArray[np.uint32]:
-        """Return the positions of the zones whose stores are committed, ascending."""
+        """Return the positions of the committing zones, ascending."""
         ...
 
     @property
     def zones(self) -> ZoneNetwork:
-        """Return the fixed parts of the network."""
+        """Return the constant parts of the network."""
         ...
 
 
 @dataclass(frozen=True)
 class ApplicationEntries:
-    """The entries of zones' stores that belong to no queue.
+    """The entries of zones' stores outside the queues.
 
-    ``tables``: by name, keys ascending, what each digest is of; ``sections``: the digests. ``leaves``: the hashes of
-    the entries' leaves, shape (zones, tables, 32).
+    Attributes:
+        tables: The digested tables by name, in key order.
+        sections: Their digests.
+        leaves: The leaf hashes of the entries, shape (zones, tables, 32).
     """
 
     tables: Mapping[str, Frame]
@@ -97,7 +96,7 @@ class ApplicationEntries:
     leaves: Digests
 
     def entries(self) -> list[dict[bytes, bytes]]:
-        """Return the entries of each zone's store, keys ascending."""
+        """Return the entries of each zone's store, in key order."""
         zones = zip(*(section.digests for section in self.sections.values()), strict=True)
         return [dict(zip(map(_key, self.sections), digests, strict=True)) for digests in zones]
 
@@ -105,9 +104,12 @@ class ApplicationEntries:
 def application_entries(
     state: State, context: CommitmentContext, before: ApplicationEntries | None = None
 ) -> ApplicationEntries:
-    """Return what the zones of a block commit to besides their queues.
+    """Return the entries of zones' stores outside the queues.
 
-    ``before``: what the same zones committed to earlier; what is the same is not hashed again.
+    Args:
+        state: The state of the zones.
+        context: The zones.
+        before: Earlier entries of the same zones, to avoid hashing unchanged tables.
     """
     tables: dict[str, Frame] = {key: getattr(state, name) for key, name in COMMITTED.items()}
     if context.zones.options.relay.accounts is None:
@@ -121,7 +123,7 @@ def application_entries(
     shape = len(context.chains), len(tables), DIGEST_BYTES
     leaves = np.empty(shape, dtype=np.uint8) if before is None else before.leaves.copy()
     sections: dict[str, TableDigests] = {}
-    for place, (name, frame) in enumerate(tables.items()):
+    for column, (name, frame) in enumerate(tables.items()):
         known = None if before is None else before.sections[name]
         if before is not None and known is not None and before.tables[name] is frame:
             sections[name] = known
@@ -137,7 +139,7 @@ def application_entries(
         changed = range(len(context.chains)) if known is None else section.changed.tolist()
         for zone in changed:
             leaf = entry_leaf(_key(name), section.digests[zone])
-            leaves[zone, place] = np.frombuffer(leaf, dtype=np.uint8)
+            leaves[zone, column] = np.frombuffer(leaf, dtype=np.uint8)
     return ApplicationEntries(tables, sections, leaves)
 
 
@@ -146,16 +148,20 @@ def _key(name: str) -> bytes:
 
 
 def _not_pushed(length: int) -> dict[str, U64]:
-    """Return the columns of proofs that only those of entries have."""
+    """Return constant values of the proof columns that only entries use."""
     return {name: repeat_value(np.uint64(0), length) for name in ("pushed", "tick", "max_height")}
 
 
 @dataclass(frozen=True)
 class ConnectionQueues:
-    """The queues of zones' connections, in the order of their keys in the stores.
+    """The queues of zones' connections, in key order.
 
-    ``counters``: the table that they are rows ``rows`` of. ``lanes``: what they are called, and where they begin and
-    end; ``keys``: their numbers; ``owner``: the row of each one's zone among the zones.
+    Attributes:
+        counters: The table of queue counters.
+        rows: The rows of the queues in it.
+        lanes: The lanes of the queues, with begin and end.
+        keys: The numbers of the lanes.
+        owner: The row of each queue's zone among the zones.
     """
 
     counters: Frame
@@ -166,7 +172,7 @@ class ConnectionQueues:
 
     @classmethod
     def of(cls, state: State, chains: npt.NDArray[np.uint32], before: ConnectionQueues | None) -> ConnectionQueues:
-        """Return the queues of a state's zones; ``before``: those of the same zones in an earlier state."""
+        """Return the queues of a state's zones, reusing ``before``, those of the same zones earlier."""
         counters = state.queues.counters
         ends = ("begin", "next_index")
         if before is not None and all(
@@ -175,8 +181,8 @@ class ConnectionQueues:
         ):
             moved = {name: counters[name][before.rows] for name in ends}
             return replace(before, counters=counters, lanes=before.lanes.with_columns(**moved))
-        apart = (counters["source"] != counters["destination"]) & np.isin(counters["source"], chains)
-        rows = np.flatnonzero(apart)
+        is_remote = (counters["source"] != counters["destination"]) & np.isin(counters["source"], chains)
+        rows = np.flatnonzero(is_remote)
         lanes = counters.select((*LANE, *ends)).take(rows)
         owner: Rows = np.asarray(np.searchsorted(chains, lanes["source"]), dtype=np.int64)
         return cls(counters, rows, lanes, lane_keys(lanes), owner)
@@ -186,10 +192,17 @@ class ConnectionQueues:
 class Store:
     """The stores of ``chains`` after a block.
 
-    ``heads``: where in its zone's tree the head of each queue is; ``ends``: the leaves of heads and tails, shape
-    (queues, 2, 32). ``leaves``, ``counts``: the entries of the queues, and how many each has. ``application``: what
-    belongs to no queue. ``roots``: of each zone's store, shape (zones, 32). ``forest``: the trees, as the block of
-    ``version`` left them: a later one changes them, and then there are no proofs any more.
+    Attributes:
+        chains: Positions of the zones.
+        queued: The queues.
+        heads: The position of each queue's head in its zone's tree.
+        ends: The leaves of heads and tails, shape (queues, 2, 32).
+        leaves: The entries of the queues.
+        counts: The number of entries of each queue.
+        application: The entries outside the queues.
+        roots: The root of each zone's store, shape (zones, 32).
+        forest: The trees. A later block changes them, after which this store gives no proofs.
+        version: The version of the forest after the block.
     """
 
     chains: npt.NDArray[np.uint32]
@@ -205,42 +218,48 @@ class Store:
 
     @property
     def lanes(self) -> Frame:
-        """Return the queues, in the order of their keys."""
+        """Return the queues, in key order."""
         return self.queued.lanes
 
     @property
     def is_current(self) -> bool:
-        """Return whether the trees are still those of this block."""
+        """Return True if the trees are still those of this block."""
         return self.version == self.forest.version
 
     def prove_runs(self, runs: Frame) -> Frame:
-        """Return the proofs (``PROOFS_SCHEMA``) of runs of entries (``RUNS_SCHEMA``) that are all in their queues."""
+        """Return proofs (``PROOFS_SCHEMA``) of runs (``RUNS_SCHEMA``) of present entries."""
         if len(runs) == 0:
             return empty_frame(PROOFS_SCHEMA)
         lane, rank = lookup_rows(self.lanes, runs, LANE), self.leaves.ranks(runs, runs["first"])
-        shown = runs.with_columns(part=np.uint8(KeyPart.INDEX), pushed=runs["height"])
-        return self._proofs(shown, lane, 1 + rank)
+        proved = runs.with_columns(part=np.uint8(KeyPart.INDEX), pushed=runs["height"])
+        return self._proofs(proved, lane, 1 + rank)
 
     def prove_positions(self, lanes: Frame, part: KeyPart) -> Frame:
-        """Return the proofs (``PROOFS_SCHEMA``) of the heads or tails of queues, which ``lanes`` names."""
+        """Return proofs (``PROOFS_SCHEMA``) of the heads or tails of the queues ``lanes``."""
         if len(lanes) == 0:
             return empty_frame(PROOFS_SCHEMA)
         lane = lookup_rows(self.lanes, lanes, LANE)
         value = self.lanes["begin" if part == KeyPart.HEAD else "next_index"][lane]
-        shown = lanes.with_columns(
+        proved = lanes.with_columns(
             part=np.uint8(part), **_not_pushed(len(lanes)), first=value, count=np.ones(len(lanes), dtype=np.uint64)
         )
         offset = np.zeros(len(lanes), dtype=np.int64) if part == KeyPart.HEAD else 1 + self.counts[lane]
-        return self._proofs(shown, lane, offset)
+        return self._proofs(proved, lane, offset)
 
-    def prove_absences(self, asked: Frame, receipts: Frame) -> Frame:
-        """Return the proofs (``PROOFS_SCHEMA``, ``part`` ABSENT) that cover the indices ``begin`` to ``end`` - 1 of
-        receipt queues (``asked``: lanes with both) that have no entry; ``receipts``: the hashes of those that have."""
-        if len(asked) == 0:
+    def prove_absences(self, ranges: Frame, receipts: Frame) -> Frame:
+        """Return proofs of the missing indices of ranges of receipt queues.
+
+        They have ``PROOFS_SCHEMA`` with ``part`` ABSENT.
+
+        Args:
+            ranges: Lanes with ``begin`` and ``end``.
+            receipts: The hashes of the present receipts.
+        """
+        if len(ranges) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane = lookup_rows(self.lanes, asked, LANE)
-        of_lane = asked.select(LANE)
-        low, high = (self.leaves.ranks(asked, asked[name]) for name in ("begin", "end"))
+        lane = lookup_rows(self.lanes, ranges, LANE)
+        of_lane = ranges.select(LANE)
+        low, high = (self.leaves.ranks(ranges, ranges[name]) for name in ("begin", "end"))
         # Gap ``rank`` lies between the entries ``rank`` - 1 and ``rank``, the head before the first of a queue.
         row, rank = expand_ranges(low, high + 1)
         lane = lane[row]
@@ -249,23 +268,23 @@ class Store:
         behind, before = np.flatnonzero(~last), np.flatnonzero(rank > 0)
         end[behind] = self.leaves.at(of_lane.take(row[behind]), rank[behind])
         first[before] = self.leaves.at(of_lane.take(row[before]), rank[before] - 1) + np.uint64(1)
-        wanted = np.maximum(first, asked["begin"][row]) < np.minimum(end, asked["end"][row])
+        wanted = np.maximum(first, ranges["begin"][row]) < np.minimum(end, ranges["end"][row])
         lane, rank, last, first, end, row = (column[wanted] for column in (lane, rank, last, first, end, row))
         values = np.empty((len(lane), 2, DIGEST_BYTES), dtype=np.uint8)
         for side, at_end, name, index in ((0, rank == 0, "begin", first - np.uint64(1)), (1, last, "next_index", end)):
             values[at_end, side] = position_hashes(self.lanes[name][lane[at_end]])
             entry = of_lane.take(row[~at_end]).with_columns(index=index[~at_end])
             values[~at_end, side] = receipts["value"][lookup_rows(receipts, entry, LANE_COLUMNS)]
-        shown = of_lane.take(row).with_columns(
+        proved = of_lane.take(row).with_columns(
             part=repeat_value(np.uint8(KeyPart.ABSENT), len(row)),
             **_not_pushed(len(row)),
             first=first,
             count=end - first,
         )
-        return self._proofs(shown, lane, rank, values)
+        return self._proofs(proved, lane, rank, values)
 
     def _proofs(self, runs: Frame, lane: Rows, offset: Rows, beside: Digests | None = None) -> Frame:
-        """Return runs with their proofs; ``beside``: the values that come before the sides of two leaves each."""
+        """Return runs with proofs; ``beside``: values that precede the sides, for two leaves each."""
         tree, position = self.queued.owner[lane], self.heads[lane] + offset
         counts = runs["count"].astype(np.int64) if beside is None else np.full(len(runs), 2, dtype=np.int64)
         digests, sides = self.forest.sides(tree, position, counts)
@@ -283,10 +302,10 @@ class Store:
 
 
 def pending_runs(state: State) -> Frame:
-    """Return the runs of queues (``RUNS_SCHEMA``) that relayers may still want a proof of.
+    """Return the runs of queues (``RUNS_SCHEMA``) that may still need a proof.
 
-    Of a send queue: what the destination, as far as relayers saw, has not received; of a receipt queue: what it has
-    not processed. Of a receipt queue only what is written; of an unordered one only what is still there.
+    In a send queue: entries that the destination, as seen by relayers, has not received. In a receipt queue: written,
+    unpruned entries that it has not processed.
     """
     runs = state.runs
     runs = runs.filter(runs["source"] != runs["destination"])
@@ -299,7 +318,7 @@ def pending_runs(state: State) -> Frame:
     runs = runs.with_columns(seen=seen).filter(runs["first"] + runs["count"] > seen)
     first = np.maximum(runs["first"], state.queues.read_counters("begin", runs))
     runs = split_present_runs(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
-    # Where entries are gone, what is left of a run may end before what is wanted begins.
+    # After pruning, the rest of a run may end before the pending entries begin.
     return runs.filter(runs["first"] + runs["count"] > runs["seen"]).select(RUNS_SCHEMA.names)
 
 
@@ -314,8 +333,12 @@ HEAD, TAIL = 0, 1
 def commit_stores(state: State, context: CommitmentContext) -> Store:
     """Return the stores of a state's zones.
 
-    The trees of ``state.kept`` are changed where the state has, if they are of these zones and no other block has
-    changed them since; else all are built.
+    The trees of ``state.kept`` are updated if they are of these zones and no other block has changed them; else all are
+    rebuilt.
+
+    Args:
+        state: The state of the zones.
+        context: The zones.
     """
     chains: Chains = context.chains
     before = state.kept.store if isinstance(state.kept.store, Store) else None
@@ -329,7 +352,7 @@ def commit_stores(state: State, context: CommitmentContext) -> Store:
     fixed = application.leaves.shape[1]
     sizes = np.bincount(queued.owner, weights=counts + 2, minlength=len(chains)).astype(np.int64) + fixed
     bases = np.cumsum(sizes) - sizes
-    # Of all zones' queues joined, where each begins; less those of the zones before.
+    # The position of each queue in its own zone's tree.
     joined = np.cumsum(counts + 2) - (counts + 2)
     heads: Rows = fixed + joined - (bases - fixed * np.arange(len(chains)))[queued.owner]
     moved = _moved_ends(queued, before)
@@ -339,8 +362,8 @@ def commit_stores(state: State, context: CommitmentContext) -> Store:
     for side, name, key in ((HEAD, "begin", HEAD_KEY), (TAIL, "next_index", TAIL_KEY)):
         rows = np.flatnonzero(moved[:, side])
         if len(rows):
-            asked = lanes.take(rows)
-            ends[rows, side] = position_leaves(asked, key, asked[name], context.zones)
+            changed = lanes.take(rows)
+            ends[rows, side] = position_leaves(changed, key, changed[name], context.zones)
     forest = MerkleForest(sizes) if before is None else before.forest
     same = {} if before is None else _same_first(queued, state.leaves, before)
     shifts = np.zeros(len(chains), dtype=np.int64)
@@ -349,16 +372,16 @@ def commit_stores(state: State, context: CommitmentContext) -> Store:
             return before
         shifts = sizes.copy()
         resized = [row for row in same if counts[row] != before.counts[row]]
-        kept = np.array([same[row] for row in resized], dtype=np.int64)
-        np.minimum.at(shifts, queued.owner[resized], heads[resized] + 1 + kept)
+        unchanged = np.array([same[row] for row in resized], dtype=np.int64)
+        np.minimum.at(shifts, queued.owner[resized], heads[resized] + 1 + unchanged)
         forest.resize(sizes)
-    made = Store(chains, queued, heads, ends, state.leaves, counts, application, _NO_ROOTS, forest, forest.version)
-    _write(made, shifts, same, moved, before)
-    return replace(made, roots=forest.roots())
+    store = Store(chains, queued, heads, ends, state.leaves, counts, application, _NO_ROOTS, forest, forest.version)
+    _write(store, shifts, same, moved, before)
+    return replace(store, roots=forest.roots())
 
 
 def _moved_ends(queued: ConnectionQueues, before: Store | None) -> Mask:
-    """Return which queues have another head or tail than before, shape (queues, 2)."""
+    """Return a mask of changed heads and tails, shape (queues, 2)."""
     names = ("begin", "next_index")
     if before is None:
         return np.ones((len(queued.lanes), 2), dtype=bool)
@@ -366,22 +389,26 @@ def _moved_ends(queued: ConnectionQueues, before: Store | None) -> Mask:
 
 
 def _same_first(queued: ConnectionQueues, leaves: Leaves, before: Store) -> dict[int, int]:
-    """Return the queues (rows of ``lanes``) of which entries have come or gone, with how many of the first stayed."""
+    """Return the number of unchanged first entries of each changed queue, by row of ``lanes``."""
     keys = sorted(leaves.changed(before.leaves))
     rows = find_positions(queued.keys, np.array(keys, dtype=np.uint64))
     found = {}
     for key, row in zip(keys, rows.tolist(), strict=True):
-        held, known = leaves.get(key), before.leaves.get(key)
+        entries, known = leaves.get(key), before.leaves.get(key)
         if row >= 0:
-            found[row] = 0 if held is None or known is None else held.common_prefix_length(known)
+            found[row] = 0 if entries is None or known is None else entries.common_prefix_length(known)
     return found
 
 
 def _write(store: Store, shifts: Rows, same: dict[int, int], moved: Mask, before: Store | None) -> None:
-    """Write the leaves that are new, or at another position, and hash what is above them.
+    """Write the new and moved leaves, and hash the paths above them.
 
-    ``shifts``: from which position on all leaves of each tree are written; ``same``: see ``_same_first``; ``moved``:
-    which ends of queues are others.
+    Args:
+        store: The store.
+        shifts: The position of the first moved leaf of each tree.
+        same: See ``_same_first``.
+        moved: Mask of the changed ends of queues.
+        before: The store before the block.
     """
     forest, owner, heads, counts = store.forest, store.queued.owner, store.heads, store.counts
     leaves, bases, shift = forest.leaves, forest.offsets[owner], shifts[owner]
@@ -389,9 +416,9 @@ def _write(store: Store, shifts: Rows, same: dict[int, int], moved: Mask, before
     changed = np.ones(application.shape[:2], dtype=bool)
     if before is not None:
         changed = (application != before.application.leaves).any(axis=2)
-    zone, place = np.nonzero(changed)
-    leaves[forest.offsets[zone] + place] = application[zone, place]
-    written = [(zone, place)]
+    zone, column = np.nonzero(changed)
+    leaves[forest.offsets[zone] + column] = application[zone, column]
+    written = [(zone, column)]
     for side, position in ((HEAD, heads), (TAIL, heads + 1 + counts)):
         rows = np.flatnonzero(moved[:, side] | (position >= shift))
         leaves[(bases + position)[rows]] = store.ends[rows, side]
@@ -399,15 +426,15 @@ def _write(store: Store, shifts: Rows, same: dict[int, int], moved: Mask, before
     behind = np.flatnonzero((counts > 0) & (heads + 1 + counts > shift))
     first = dict(zip(behind.tolist(), np.maximum(shift - heads - 1, 0)[behind].tolist(), strict=True))
     for row, rank in {**same, **first}.items():
-        held = store.leaves.get(int(store.queued.keys[row]))
-        if held is not None and rank < len(held):
+        entries = store.leaves.get(int(store.queued.keys[row]))
+        if entries is not None and rank < len(entries):
             at = int(bases[row] + heads[row]) + 1
-            leaves[at + rank : at + len(held)] = held.digests[rank:]
-            positions = np.arange(rank, len(held)) + (heads[row] + 1)
+            leaves[at + rank : at + len(entries)] = entries.digests[rank:]
+            positions = np.arange(rank, len(entries)) + (heads[row] + 1)
             written.append((np.full(len(positions), owner[row]), positions))
     tree, position = (np.concatenate(column) for column in zip(*written, strict=True))
-    places = tree << 40 | position
-    if not bool((places[1:] > places[:-1]).all()):
-        places.sort()
-        places = places[np.append(True, places[1:] != places[:-1])]
-    forest.rehash(places >> 40, places & ((1 << 40) - 1))
+    node_keys = tree << 40 | position
+    if not bool((node_keys[1:] > node_keys[:-1]).all()):
+        node_keys.sort()
+        node_keys = node_keys[np.append(True, node_keys[1:] != node_keys[:-1])]
+    forest.rehash(node_keys >> 40, node_keys & ((1 << 40) - 1))

@@ -1,14 +1,11 @@
-"""What a subnet agrees on where streams are certified: slices are brought, verified, built into a payload, which every
-notary validates, and executed, ``blocks_ahead`` of its heights later (IC reference 3.7 to 3.9).
+"""Agreement on certified slices: build, validate and execute payloads.
 
-The next honest block maker proposes what ``get_xnet_payload`` gives. Malicious ones propose before it, of the same
-slices, and are refused whole; a proposal of theirs in which nothing is wrong is the payload.
+Every notary validates the payload. A subnet executes it ``blocks_ahead`` of its heights later (IC reference 3.7 to
+3.9), so a stored slice includes all data to verify it again, whatever its source has collected since (IC reference 3.7,
+3.8).
 
-Payloads that a subnet has agreed on and not yet executed: blocks run ``blocks_ahead`` heights ahead of the state (IC
-reference 3.7, 3.8).
-
-What is kept of a slice is all that is needed to verify it again when it is executed, whatever its source has collected
-since.
+The next honest block maker proposes the result of ``get_xnet_payload``. Malicious block makers propose first, from the
+same slices. A proposal with an invalid slice is refused whole; a valid one becomes the payload.
 """
 
 from __future__ import annotations
@@ -69,13 +66,13 @@ from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
 
 
 def past_payloads(state: State) -> list[Frame]:
-    """Return the payloads that are agreed and not yet executed, in order of height."""
+    """Return the pending payloads, ascending by height."""
     agreed = state.agreed
     return [agreed.filter(agreed["executed"] == height) for height in np.unique(agreed["executed"])]
 
 
 def due_slices(state: State, chains: Chains) -> Frame:
-    """Return the agreed slices that ``chains`` execute in this round, at the height after that of the state."""
+    """Return the agreed slices that ``chains`` execute at the height after the state's."""
     slices = state.agreed.filter(_due_now(state) & np.isin(state.agreed["destination"], chains))
     return add_read_ranges(slices.with_columns(receiver=slices["destination"]))
 
@@ -93,9 +90,10 @@ def _numbers(state: State, chains: Chains) -> U64:
 
 
 def advance_expected(state: State, context: Context) -> tuple[ExpectedIndexes, Chains]:
-    """Return what is expected after the payloads that are agreed, and which of ``context.chains`` can build one.
+    """Return the expected indexes after pending payloads, and the chains that can build one.
 
-    Those cannot whose payloads contradict their state, as no honest network's do: their payload is empty (3.8 (1)).
+    A chain of ``context.chains`` cannot if its pending payloads contradict its state, as in no honest network. Its
+    payload is empty (3.8 (1)).
     """
     base = context.options.index_base
     try:
@@ -108,19 +106,21 @@ def advance_expected(state: State, context: Context) -> tuple[ExpectedIndexes, C
 
 
 def pending_payloads(state: State, payloads: Sequence[Frame], context: Context) -> Frame:
-    """Return what is agreed and not yet executed when a round is over in which ``payloads`` were agreed
-    (``AGREED_SCHEMA``)."""
+    """Return the pending slices after a round that agreed on ``payloads`` (``AGREED_SCHEMA``)."""
     ahead = np.uint64(1 + context.options.blocks_ahead)
-    kept = [state.agreed.filter(~_due_now(state))]
+    pending = [state.agreed.filter(~_due_now(state))]
     for payload in payloads:
         new = payload.with_columns(executed=_numbers(state, payload["destination"]) + ahead)
-        kept.append(new.select(AGREED_SCHEMA.names))
-    agreed = concat(kept)
+        pending.append(new.select(AGREED_SCHEMA.names))
+    agreed = concat(pending)
     return agreed.take(stable_order(*(agreed[name] for name in AGREED_ORDER)))
 
 
 _CERTIFIED = [*SLICE_COLUMNS, "number", "anchor", "header", "siblings", "messages", "path", "certification", "receiver"]
-"""The columns of a certified slice; ``with_reads`` adds what is read to check it."""
+"""The columns of a certified slice.
+
+``add_read_ranges`` adds the ranges to read for its check.
+"""
 
 
 # ---- planning
@@ -129,67 +129,73 @@ _CERTIFIED = [*SLICE_COLUMNS, "number", "anchor", "header", "siblings", "message
 def plan_certified(
     state: State, local: State, view: View, carriers: Carriers, context: Context, wired: WireInput | None
 ) -> Plan[XNetPlan]:
-    """Return what is brought to ``context.chains``, what they execute, and what is read for both.
+    """Plan a round of certified subnets.
 
-    ``local``: the state of these chains; ``state``: of them and of those of the call that run no round; ``wired``: what
-    other lakes' subnets brought.
+    The plan holds candidate slices, slices to execute, and the rows to read for both.
+
+    Args:
+        state: The state of all chains of the call.
+        local: The state of ``context.chains``, which run the round.
+        view: The visible state of other chains.
+        carriers: The carriers of slices.
+        context: The metadata of the round.
+        wired: Slices from subnets of other lakes.
     """
     expected, builders = advance_expected(state, context)
     building = context if len(builders) == len(context.chains) else replace(context, chains=builders)
-    everything, older = serve_slices(view, expected, building), partial(serve_slices, view, expected, building)
-    candidates = carriers.carry_certified(filter_new(expected, everything, building), everything, older, building)
+    available, older = serve_slices(view, expected, building), partial(serve_slices, view, expected, building)
+    candidates = carriers.carry_certified(filter_new(expected, available, building), available, older, building)
     candidates = add_read_ranges(candidates)
     makers = np.array(sorted({chain for chain, _ in carriers.block_makers(building)}), dtype=np.uint32)
-    everything = everything.filter(np.isin(everything["destination"], makers))
-    before = older(1) if len(makers) else everything
+    available = available.filter(np.isin(available["destination"], makers))
+    before = older(1) if len(makers) else available
     before = before.filter(np.isin(before["destination"], makers))
     ahead = context.options.blocks_ahead > 0
-    taken = due_slices(local, context.chains) if ahead else candidates
+    due = due_slices(local, context.chains) if ahead else candidates
     wanted = _reads(candidates)
     if ahead or len(makers):
-        parts = [
-            wanted,
-            *(
-                _reads(add_read_ranges(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
-                for slices in (everything, before)
-            ),
+        full = [
+            _reads(add_read_ranges(slices.with_columns(message_begin=slices["begin"], message_end=slices["end"])))
+            for slices in (available, before)
         ]
-        # Ranges (lane, `begin`, `end`) that cover the same, none of which overlap.
-        ranges = concat(
-            [*parts, taken.select(LANE).with_columns(begin=taken["message_begin"], end=taken["message_end"])]
-        )
-        ranges = ranges.filter(ranges["end"] > ranges["begin"])
-        ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
-        lanes = group_rows(*(ranges[name] for name in LANE))
-        begins, ends = ranges["begin"].copy(), ranges["end"]
-        for start, count in zip(lanes.starts.tolist(), lanes.counts.tolist(), strict=True):
-            if count > 1:
-                # Each begins where those before it have ended; one of which nothing is left goes.
-                rows = slice(start + 1, start + count)
-                begins[rows] = np.maximum(begins[rows], np.maximum.accumulate(ends[start : start + count - 1]))
-        wanted = ranges.with_columns(begin=begins).filter(ends > begins)
-    rejects, events = read_rejects(taken, context), empty_frame(EVENTS_SCHEMA)
+        executed = due.select(LANE).with_columns(begin=due["message_begin"], end=due["message_end"])
+        wanted = _disjoint(concat([wanted, *full, executed]))
+    rejects, events = read_rejects(due, context), empty_frame(EVENTS_SCHEMA)
     if wired is not None:
-        # What a plan needs to know of the slices of the lake's own subnets and of those from a wire.
+        # Merge local and remote slices.
         columns = [*SLICE_COLUMNS, *READ_COLUMNS]
-        both = concat([taken.select(columns), wired.slices.select(columns)])
-        taken, rejects, events = (
+        both = concat([due.select(columns), wired.slices.select(columns)])
+        due, rejects, events = (
             both.take(stable_order(both["destination"], both["source"], both["substream"])),
             merge_rejects(rejects, wired),
             wired.events,
         )
-    plan = make_plan(local, taken, rejects, view, state.kept_slices, events, context, wanted)
+    plan = make_plan(local, due, rejects, view, state.kept_slices, events, context, wanted)
     reads = plan.reads
-    if not (state.trees is not None and (state.trees.forest.version == state.trees.version)):
-        # Whoever has to build the trees of streams anew reads all that is in them.
+    if not state.has_current_trees:
+        # Rebuilding the trees of streams needs all their messages.
         reads = replace(reads, own=stream_ranges(state))
     elif len(makers):
-        # What they propose has other signals.
+        # Malicious proposals contain other signals.
         ours = stream_ranges(local)
         ours = ours.filter(np.isin(ours["source"], makers))
         reads = replace(reads, own=concat([reads.own.filter(~np.isin(reads.own["source"], makers)), ours]))
-    content = replace(plan.content, brought=UnverifiedSlices(candidates, everything, before), wired=wired)
+    content = replace(plan.content, brought=UnverifiedSlices(candidates, available, before), wired=wired)
     return replace(plan, reads=reads, content=content)
+
+
+def _disjoint(ranges: Frame) -> Frame:
+    """Return disjoint ranges (lane, ``begin``, ``end``) of the same messages, in lane order."""
+    ranges = ranges.filter(ranges["end"] > ranges["begin"])
+    ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
+    lanes = group_rows(*(ranges[name] for name in LANE))
+    begins, ends = ranges["begin"].copy(), ranges["end"]
+    for start, count in zip(lanes.starts.tolist(), lanes.counts.tolist(), strict=True):
+        if count > 1:
+            # Start each range after the ends of the previous ones; drop empty ranges.
+            rows = slice(start + 1, start + count)
+            begins[rows] = np.maximum(begins[rows], np.maximum.accumulate(ends[start : start + count - 1]))
+    return ranges.with_columns(begin=begins).filter(ends > begins)
 
 
 def _reads(slices: Frame) -> Frame:
@@ -201,8 +207,15 @@ def _reads(slices: Frame) -> Frame:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a round executes (``content``), the messages of its slices (``offered``) and those of ours that it looks at
-    (``own``); ``state``: with what is agreed from now on; ``refused``: the events of what was refused."""
+    """The agreed input of a round.
+
+    Attributes:
+        content: The slices to execute.
+        offered: The messages of these slices.
+        own: The own messages that the slices refer to.
+        state: The state with the pending payloads.
+        refused: The events of refusal.
+    """
 
     content: XNetPlan
     offered: Frame
@@ -213,11 +226,16 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Slices that are proposed, as whoever judges them sees them.
+    """Proposed slices with the results of their verification.
 
-    ``certified``: those of this lake's subnets, and ``checked`` what is wrong with them. ``slices``: all, in the order
-    of payloads, and ``causes`` what is wrong with each. Then their messages as they arrived (all that were read), the
-    REJECT signals in them, and the sizes of messages, where there is a limit.
+    Attributes:
+        certified: The slices of local subnets.
+        checked: The results of their check.
+        slices: All slices, in payload order.
+        causes: The error of each slice, empty if it is valid.
+        messages: All messages read for the slices, as they arrived.
+        rejects: The REJECT signals in the slices.
+        sizes: The sizes of messages, if there is a limit.
     """
 
     certified: Frame
@@ -229,20 +247,20 @@ class Proposal:
     sizes: MessageSizes | None
 
     def invalid(self, payload: Frame) -> npt.NDArray[np.bool_]:
-        """Return which slices of a payload made of these are not what their source has certified."""
+        """Return a mask of the slices of a payload that their source has not certified."""
         wrong = np.array([bool(cause) for cause in self.causes], dtype=bool)
         return wrong[lookup_rows(self.slices, payload, LANE, ordered=False)]
 
     def select_certified(self, payload: Frame) -> Frame:
-        """Return a payload's slices of this lake's subnets with the columns that certify them."""
+        """Return a payload's slices of local subnets, with the certification columns."""
         row = lookup_rows(payload, self.certified, LANE, ordered=False)
-        taken = self.certified.filter(row >= 0)
+        certified = self.certified.filter(row >= 0)
         row = row[row >= 0]
         ends = {name: payload[name][row] for name in ("message_begin", "message_end")}
-        return taken.with_columns(**ends)
+        return certified.with_columns(**ends)
 
     def agreed(self, payload: Frame) -> Frame:
-        """Return a payload as it is kept until it is executed: with the digests beside its messages."""
+        """Return a payload as stored until its execution: with the digests beside its messages."""
         slices = self.select_certified(payload)
         return slices.with_columns(
             beside=proof_digests(slices, lookup_rows(self.certified, slices, LANE, ordered=False), self.checked)
@@ -251,7 +269,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Notary:
-    """Whoever judges slices and payloads in a round: every node of each subnet alike."""
+    """Validator of slices and payloads in a round; all nodes of a subnet decide alike."""
 
     state: State
     expected: ExpectedIndexes
@@ -259,13 +277,12 @@ class Notary:
     context: Context
 
     def look(self, certified: Frame, messages: Frame, wired: WireInput | None = None) -> Proposal:
-        """Verify slices from the bytes that came with them; those from a wire were."""
+        """Verify slices from their bytes; those from a wire are verified already."""
         messages = alter_messages(messages, certified)
         checked = check_certified(certified, messages, self.context, self.certifier)
         slices, causes, rejects = certified, checked.causes, read_rejects(certified, self.context)
         if wired is not None:
-            # The slices of the lake's own subnets, of each the cause that makes it invalid, and those from a wire,
-            # in the order of payloads (destination, source).
+            # Merge local and remote slices in payload order (destination, source).
             both = concat([slices.select(SLICE_COLUMNS), wired.slices.select(SLICE_COLUMNS)])
             order = stable_order(both["destination"], both["source"], both["substream"])
             named = [*causes, *[""] * len(wired.slices)]
@@ -275,21 +292,23 @@ class Notary:
         sizes = _sizes(messages, options.version) if options.payload_bytes else None
         return Proposal(certified, checked, slices, causes, messages, rejects, sizes)
 
-    def build(self, seen: Proposal) -> tuple[Frame, np.ndarray]:
-        """Return the honest block maker's payload of slices that were seen, and the error of each."""
+    def build(self, proposal: Proposal) -> tuple[Frame, np.ndarray]:
+        """Return the honest block maker's payload from a proposal, and the error of each slice."""
         context = self.context
-        given = seen.slices, seen.rejects, seen.invalid(seen.slices), context
+        arguments = proposal.slices, proposal.rejects, proposal.invalid(proposal.slices), context
         limit = context.options.payload_bytes
-        turn = source_turns(seen.slices, context) if limit else None
+        turn = source_turns(proposal.slices, context) if limit else None
         return get_xnet_payload(
-            self.state, *given, size_limit=limit, sizes=seen.sizes, expected=self.expected, turn=turn
+            self.state, *arguments, size_limit=limit, sizes=proposal.sizes, expected=self.expected, turn=turn
         )
 
-    def validate(self, payload: Frame, seen: Proposal) -> np.ndarray:
-        """Return the error of each slice of payloads made of what was seen."""
-        given = payload, seen.rejects, seen.invalid(payload), self.context
+    def validate(self, payload: Frame, proposal: Proposal) -> np.ndarray:
+        """Return the error of each slice of payloads made from a proposal."""
+        arguments = payload, proposal.rejects, proposal.invalid(payload), self.context
         limit = self.context.options.payload_bytes
-        return validate_xnet_payload(self.state, *given, size_limit=limit, sizes=seen.sizes, expected=self.expected)
+        return validate_xnet_payload(
+            self.state, *arguments, size_limit=limit, sizes=proposal.sizes, expected=self.expected
+        )
 
 
 def agree(
@@ -300,68 +319,47 @@ def agree(
     certifier: Certifier,
     context: Context,
 ) -> Agreement:
-    """Agree on a payload for each chain of the round, and return what is executed in it.
+    """Agree on a payload for each chain of the round and return the input to execute.
 
-    Raises ``InvariantViolation`` for chains whose notaries refuse what their honest block maker builds, and for those
-    that find an agreed slice to be invalid when it is executed.
+    Raises:
+        InvariantViolation: Notaries refuse a chain's honest payload, or an agreed slice is invalid at its execution.
     """
     content, offered, served = plan.content, inputs.offered, plan.content.brought
     assert served is not None
     expected, _ = advance_expected(state, context)
     notary = Notary(state, expected, certifier, context)
-    seen = notary.look(served.candidates, offered, content.wired)
-    payload, errors = notary.build(seen)
-    wrong = notary.validate(payload, seen) > 0
-    _ensure(~wrong, payload, "notaries refuse the payload of an honest block maker")
-    # What does not fit stays for a later block.
+    proposal = notary.look(served.candidates, offered, content.wired)
+    payload, errors = notary.build(proposal)
+    is_refused = notary.validate(payload, proposal) > 0
+    _ensure(~is_refused, payload, "notaries refuse the payload of an honest block maker")
+    # Slices that do not fit stay for a later block.
     errors = np.where(errors == SliceError.PayloadTooLarge, SliceError.ACCEPTED, errors)
-    refused = [refusal_events(seen.slices, errors, context.options, seen.causes)]
-    agreed, settled = [(payload, seen)], set[int]()
-    for chain, does in carriers.block_makers(context):
-        honest = seen.select_certified(payload.filter(_to(chain, payload))).select(_CERTIFIED)
+    refused = [refusal_events(proposal.slices, errors, context.options, proposal.causes)]
+    agreed, settled = [(payload, proposal)], set[int]()
+    for chain, behaviour in carriers.block_makers(context):
+        honest = proposal.select_certified(payload.filter(_to(chain, payload))).select(_CERTIFIED)
         if chain in settled or not len(honest):
             continue
-        false = add_read_ranges(propose_slices(honest, served.everything, served.older, does))
-        proposal = notary.look(false, offered.filter(_to(chain, offered)))
-        failed = notary.validate(false, proposal)
+        false = add_read_ranges(propose_slices(honest, served.everything, served.older, behaviour))
+        other = notary.look(false, offered.filter(_to(chain, offered)))
+        failed = notary.validate(false, other)
         if failed.any():
-            refused.append(refused_payload_event(false, failed, proposal.causes))
+            refused.append(refused_payload_event(false, failed, other.causes))
         else:
-            # What is valid is agreed, whoever proposes it.
+            # A valid proposal is agreed, whoever makes it.
             settled.add(chain)
-            agreed.append((false, proposal))
+            agreed.append((false, other))
     others = ~np.isin(payload["destination"], sorted(settled))
-    agreed[0] = payload if others.all() else payload.filter(others), seen
+    agreed[0] = payload if others.all() else payload.filter(others), proposal
     if context.options.blocks_ahead:
-        waiting = [of.agreed(slices) for slices, of in agreed]
+        pending = [of.agreed(slices) for slices, of in agreed]
         now = due_slices(state, context.chains)
         verified = check_certified(now, offered, context, certifier)
         _ensure(~verified.invalid, now, "an agreed slice is not valid any more")
         agreed = [(now, Proposal(now, verified, now, verified.causes, offered, read_rejects(now, context), None))]
-        state = replace(state, agreed=pending_payloads(state, waiting, context))
-    taken = [accepted_columns(state, payload, context) for payload, _ in agreed]
-    # The messages that a round takes of those that were `offered`: those of slices, each with the `messages` that
-    # were read for them, and those of loopback streams.
-    messages = [of.messages for _, of in agreed]
-    looped, found = offered["source"] == offered["destination"], []
-    for payload, arrived in zip(taken, messages, strict=True):
-        # Which messages are in slices, of those that were read to check them.
-        if len(arrived) == 0 or len(payload) == 0:
-            wanted: npt.NDArray[np.bool_] = np.zeros(len(arrived), dtype=bool)
-        else:
-            runs, index = group_rows(*(arrived[name] for name in LANE)), arrived["index"]
-            row = lookup_rows(payload, arrived.select(LANE).take(runs.starts), LANE, ordered=False)
-            first, stop = payload["message_begin"][row], payload["message_end"][row]
-            least, most = (of.reduceat(index, runs.starts) for of in (np.minimum, np.maximum))
-            known = row >= 0
-            wanted = runs.spread(known)
-            if not ((least >= first) & (most < stop))[known].all():
-                wanted &= (index >= runs.spread(first)) & (index < runs.spread(stop))
-        if arrived is offered:
-            # Most rounds take everything as it was read: nothing is put together.
-            wanted, looped = wanted | looped, np.zeros(len(offered), dtype=bool)
-        found.append(arrived.filter(wanted))
-    slices, arrived = concat(taken), concat([*found, offered.filter(looped)])
+        state = replace(state, agreed=pending_payloads(state, pending, context))
+    payloads = [accepted_columns(state, payload, context) for payload, _ in agreed]
+    messages = _accepted_messages(payloads, [of.messages for _, of in agreed], offered)
     rejects = concat(
         [
             of.rejects.filter(lookup_rows(payload, reverse_lanes(of.rejects), LANE, ordered=False) >= 0)
@@ -369,9 +367,36 @@ def agree(
         ]
     )
     signals = filter_own_signals(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
-    content = replace(content, slices=sort_by_stream(slices), signals=signals)
+    content = replace(content, slices=sort_by_stream(concat(payloads)), signals=signals)
     own = revisited_messages(state, inputs.own, content.slices, signals, context)
-    return Agreement(content, arrived, own, state, concat(refused))
+    return Agreement(content, messages, own, state, concat(refused))
+
+
+def _accepted_messages(payloads: list[Frame], arrived: list[Frame], offered: Frame) -> Frame:
+    """Return the messages of payloads, and those of loopback streams."""
+    looped, accepted = offered["source"] == offered["destination"], []
+    for payload, messages in zip(payloads, arrived, strict=True):
+        mask = _in_slices(payload, messages)
+        if messages is offered:
+            # The usual case: one filter for both, no concatenation.
+            mask, looped = mask | looped, np.zeros(len(offered), dtype=bool)
+        accepted.append(messages.filter(mask))
+    return concat([*accepted, offered.filter(looped)])
+
+
+def _in_slices(payload: Frame, messages: Frame) -> npt.NDArray[np.bool_]:
+    """Return a mask of the messages in the slices of a payload."""
+    if len(messages) == 0 or len(payload) == 0:
+        return np.zeros(len(messages), dtype=bool)
+    runs, index = group_rows(*(messages[name] for name in LANE)), messages["index"]
+    row = lookup_rows(payload, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    first, stop = payload["message_begin"][row], payload["message_end"][row]
+    least, most = (reduction.reduceat(index, runs.starts) for reduction in (np.minimum, np.maximum))
+    known = row >= 0
+    mask: npt.NDArray[np.bool_] = runs.spread(known)
+    if not ((least >= first) & (most < stop))[known].all():
+        mask &= (index >= runs.spread(first)) & (index < runs.spread(stop))
+    return mask
 
 
 def _to(chain: int, rows: Frame) -> npt.NDArray[np.bool_]:
@@ -385,7 +410,7 @@ def _ensure(valid: npt.NDArray[np.bool_], slices: Frame, text: str) -> None:
 
 
 def _sizes(messages: Frame, version: CertificationVersion) -> MessageSizes:
-    """Return the lengths of messages of other subnets, in the order of lanes."""
+    """Return the lengths of messages of other subnets, in lane order."""
     messages = messages.filter(messages["source"] != messages["destination"])
     ordered = messages.take(stable_order(*(messages[name] for name in LANE_COLUMNS)))
     return MessageSizes(ordered, message_lengths(ordered, version))

@@ -1,6 +1,7 @@
-"""A batch: what a round takes in, once it is agreed, and its decoding (IC reference 2.7, 3.2).
+"""Batches: the decoded input of a round, and the messages to read for an agreed payload.
 
-What an agreed payload means for a round: which messages must be read for it.
+Reference:
+    IC reference 2.7, 3.2.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, blank_message
 
 @dataclass(frozen=True)
 class UnverifiedSlices:
-    """Certified slices that were brought, not verified yet, of which a payload is built (``certified_slices``).
+    """Certified slices before verification, candidates for a payload (``certified_slices``).
 
-    ``candidates``: what carriers offer, one row a lane. ``everything``, ``older``: what endpoints serve, now and of the
-    height before, to the subnets with block makers that propose something else; none to all others.
+    Attributes:
+        candidates: The slices that carriers offer, one a lane.
+        everything: The slices that endpoints serve to subnets with malicious block makers.
+        older: The same at the previous height.
     """
 
     candidates: Frame
@@ -40,22 +43,24 @@ class UnverifiedSlices:
     older: Frame
 
     def without(self, chains: Chains) -> UnverifiedSlices:
-        """Return what was not brought to ``chains``."""
+        """Remove the slices to ``chains``."""
         frames = (self.candidates, self.everything, self.older)
         return UnverifiedSlices(*(frame.filter(~np.isin(frame["destination"], chains)) for frame in frames))
 
 
 @dataclass(frozen=True)
 class XNetPlan:
-    """What an agreed payload means for a round.
+    """The meaning of a payload for a round.
 
-    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``); where they are certified those that may be
-    taken, until the round has agreed on ``brought`` (``agreement``).
-    ``loopback``: the loopback streams that are inducted, one row a lane (``message_begin``, ``message_end``).
-    ``signals``: the REJECT signals in the slices that are about messages still in our streams (``REJECTS_SCHEMA``).
-    ``segments``: where canisters have moved, in which round the messages of both were routed (lane, ``first``,
-    ``tick``). ``kept``: what carriers keep from now on (``KEPT_SLICES_SCHEMA``). ``wired``: what other lakes' subnets
-    brought, None without any.
+    Attributes:
+        slices: The accepted slices, one a lane (``SLICE_COLUMNS``). With certification, the possible ones until the
+            round agrees on ``brought`` (``agreement``).
+        loopback: The inducted loopback streams, one row a lane (``message_begin``, ``message_end``).
+        signals: REJECT signals in the slices about messages still in our streams (``REJECTS_SCHEMA``).
+        segments: After moves of canisters, the round that routed the messages (lane, ``first``, ``tick``).
+        kept: The stream headers that carriers keep from now on (``KEPT_SLICES_SCHEMA``).
+        wired: Slices from subnets of other lakes; None if there are none.
+        brought: The unverified slices; None without certification.
     """
 
     slices: Frame
@@ -67,7 +72,7 @@ class XNetPlan:
     brought: UnverifiedSlices | None = None
 
     def without(self, chains: Chains) -> XNetPlan:
-        """Return the plan without what ``chains`` would take."""
+        """Remove the inputs of ``chains``."""
         slices, loopback, signals = self.slices, self.loopback, self.signals
         return replace(
             self,
@@ -80,13 +85,17 @@ class XNetPlan:
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """The input of a round, chains as positions.
+    """The input of a round, with chains as positions.
 
-    ``slices``, ``messages``: the accepted slices and their messages; ``loopback``, ``loopback_messages``: the loopback
-    streams and theirs; both as they were sent, and where canisters have moved with the tick in which they were
-    ``routed``. ``signals``: the REJECT signals in the slices about messages still in our streams; ``signalled``: our
-    own messages that headers reject, or whose sizes the streams need, with ``reason`` (0: not rejected) and ``size``.
-    ``ingress``: messages from users, with their ``chain``.
+    Attributes:
+        slices: The accepted slices.
+        messages: Their messages; after moves of canisters with the tick of routing (``routed``).
+        loopback: The loopback streams.
+        loopback_messages: Their messages, likewise.
+        signals: REJECT signals in the slices about messages still in our streams.
+        signalled: Own messages that headers reject, or whose size is needed, with ``reason`` (0: not rejected) and
+            ``size``.
+        ingress: Messages from users, with their ``chain``.
     """
 
     slices: Frame
@@ -99,11 +108,18 @@ class DecodedBatch:
 
 
 def decode_batch(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnets: U64) -> DecodedBatch:
-    """Return what a round takes in; ``subnets`` gives the numbers of the chains by position.
+    """Decode the input of a round.
 
-    ``offered``: the messages of the plan's slices and loopback streams, ``own``: of those that are signalled. Raises
-    ``InvariantViolation`` unless the messages are the runs without gaps that the slices announce: they were checked
-    before agreement.
+    Args:
+        plan: The plan.
+        offered: The messages of its slices and loopback streams.
+        own: The signalled own messages.
+        ingress: Messages from users.
+        subnets: The numbers of the chains by position.
+
+    Raises:
+        InvariantViolation: The messages are not the gapless runs that the slices announce, although the slices were
+            checked before agreement.
     """
     looped = offered["source"] == offered["destination"]
     messages, loopback_messages = offered.filter(~looped), offered.take(np.flatnonzero(looped))
@@ -119,16 +135,16 @@ def decode_batch(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, 
         rows = lookup_rows(plan.signals, own, LANE_COLUMNS, ordered=False)
         reason[rows >= 0] = plan.signals["reason"][rows[rows >= 0]]
     # The ingress rows as messages (`MESSAGE_COLUMNS`) with the position of their `chain`.
-    entered = from_table(ingress)
+    users = from_table(ingress)
     order = np.argsort(subnets)
-    positions = order[np.searchsorted(subnets[order], entered["chain"])]
+    positions = order[np.searchsorted(subnets[order], users["chain"])]
     ingress_messages = blank_messages(
-        len(entered),
+        len(users),
         kind=int(Kind.INGRESS),
-        sender=entered["sender"],
-        receiver=entered["receiver"],
-        method=entered["method"].dictionary_encode(),
-        payload=entered["payload"],
+        sender=users["sender"],
+        receiver=users["receiver"],
+        method=users["method"].dictionary_encode(),
+        payload=users["payload"],
         chain=positions.astype(np.uint32),
     )
     return DecodedBatch(
@@ -143,9 +159,9 @@ def decode_batch(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, 
 
 
 def refuse_ingress(ingress: Frame, refused: npt.NDArray[np.bool_], code: int, reason: str, log: EventLog) -> Frame:
-    """Return the ingress messages without those ``refused``, each of which leaves an event.
+    """Remove the ingress messages ``refused``, with an event each.
 
-    It never gets an index in a queue, so its identity is its position in the payload of its chain, from 1.
+    A refused message never gets a queue index; its position in its chain's payload, from 1, identifies it.
     """
     if not refused.any():
         return ingress
@@ -159,20 +175,22 @@ def refuse_ingress(ingress: Frame, refused: npt.NDArray[np.bool_], code: int, re
 
 
 def _routed(messages: Frame, segments: Frame) -> U64:
-    """Return the tick in which each message was put into its lane, the last there is where no segment is known: what
-    came from another lake, whose programs do not come back to where they were."""
+    """Return the tick of routing of each message; the greatest tick without a segment.
+
+    Such messages come from other lakes, whose programs never return to a previous host.
+    """
     if len(segments) == 0:
         return np.full(len(messages), U64_MAX, dtype=np.uint64)
-    first, asked = encode_keys((*LANE, "first"), segments, messages.select(LANE).with_columns(first=messages["index"]))
+    first, keys = encode_keys((*LANE, "first"), segments, messages.select(LANE).with_columns(first=messages["index"]))
     order = np.argsort(first, kind="stable")
-    found = segments.take(order[np.searchsorted(first[order], asked, side="right") - 1])
+    found = segments.take(order[np.searchsorted(first[order], keys, side="right") - 1])
     known = np.logical_and.reduce([found[name] == messages[name] for name in LANE])
     ticks: U64 = np.where(known, found["tick"], np.uint64(U64_MAX))
     return ticks
 
 
 def _ensure_complete(slices: Frame, messages: Frame) -> None:
-    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the slices, each index once."""
+    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the slices."""
     if _is_complete(slices, messages):
         return
     chains = np.union1d(slices["destination"], messages["destination"])
@@ -182,14 +200,14 @@ def _ensure_complete(slices: Frame, messages: Frame) -> None:
 
 
 def _is_complete(slices: Frame, messages: Frame) -> bool:
-    """Return whether the messages are exactly the ranges of the slices, each index once."""
+    """Return True if the messages are exactly the ranges of the slices, each index once."""
     counts = (slices["message_end"] - slices["message_begin"]).astype(np.int64)
     total = int(counts.sum())
     if total != len(messages):
         return False
     if total == 0:
         return True
-    # What was read mostly lies lane by lane: one look-up a run of rows of one lane.
+    # Rows mostly lie lane by lane: one look-up a run.
     runs = group_rows(*(messages[name] for name in LANE))
     found = lookup_rows(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
     if bool((found >= 0).all()):
@@ -212,25 +230,31 @@ def make_plan(
     slices: Frame,
     rejects: Frame,
     view: View,
-    kept: Frame,
+    kept_slices: Frame,
     events: Frame,
     context: Context,
     wanted: Frame | None = None,
 ) -> Plan[XNetPlan]:
-    """Return what slices and loopback streams bring, and which of our messages must be seen again.
+    """Plan a round: the inducted messages, and the own messages to read again.
 
-    ``slices``: those that are accepted, or that may be. ``rejects``: the REJECT signals in them. ``kept``: what
-    carriers keep. ``wanted``: the messages of others that are read (lane, ``begin``, ``end``; none twice), if not those
-    that the slices bring.
+    Args:
+        state: The state.
+        slices: The accepted, or with certification the possible, slices.
+        rejects: The REJECT signals in them.
+        view: The visible state of other chains.
+        kept_slices: The stream headers that carriers keep.
+        events: The events of refusal.
+        context: The metadata of the round.
+        wanted: Disjoint ranges (lane, ``begin``, ``end``) of messages to read; None for those of the slices.
     """
     if not context.options.certified:
         slices = accepted_columns(state, slices, context)
     # The loopback streams of the state that hold messages, all of which are inducted (D-7).
     lanes = state.streams.counters
-    streams_own = (lanes["source"] == lanes["destination"]) & (lanes["next_index"] > lanes["begin"])
+    is_loopback = (lanes["source"] == lanes["destination"]) & (lanes["next_index"] > lanes["begin"])
     if context.options.loopback != "stream":
-        streams_own &= False
-    lanes = lanes.take(np.flatnonzero(streams_own))
+        is_loopback &= False
+    lanes = lanes.take(np.flatnonzero(is_loopback))
     loopback = lanes.select(LANE).with_columns(message_begin=lanes["begin"], message_end=lanes["next_index"])
     runs = view.tables["runs"]
     trimmed = view.tables["trimmed_runs"]
@@ -240,7 +264,7 @@ def make_plan(
     if len(context.registry.moved):
         segments = concat([_segments(slices, runs), _segments(loopback, state.runs)])
     signals = filter_own_signals(state, rejects)
-    # One about a message that we never sent is kept, for the round to see.
+    # Signals about messages never sent stay in the plan; the round detects them.
     sent = signals.filter(signals["index"] < state.streams.read_counters("next_index", signals))
     own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
     if context.options.limits == "deployed":
@@ -249,32 +273,36 @@ def make_plan(
     reads = Reads(
         offered=concat(
             [
-                locate_ranges(_brought(slices) if wanted is None else wanted, runs),
-                locate_ranges(_brought(loopback), state.runs),
+                locate_ranges(_message_ranges(slices) if wanted is None else wanted, runs),
+                locate_ranges(_message_ranges(loopback), state.runs),
             ]
         ),
         own=locate_ranges(own, state.runs),
     )
-    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept), events)
+    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept_slices), events)
 
 
 def accepted_columns(state: State, slices: Frame, context: Context) -> Frame:
-    """Return accepted slices as a round takes them (``SLICE_COLUMNS``): one without messages moves nothing, wherever it
-    says it would begin."""
+    """Return accepted slices with ``SLICE_COLUMNS`` only.
+
+    A slice without messages is placed at the expected index, so that it moves nothing.
+    """
     slices = slices.select(SLICE_COLUMNS)
     empty = slices["message_end"] <= slices["message_begin"]
     if not empty.any():
         return slices
-    here, _ = expected_indexes(state, (), context.options.index_base).of(slices)
+    expected, _ = expected_indexes(state, (), context.options.index_base).of(slices)
     return slices.with_columns(
-        message_begin=np.where(empty, here, slices["message_begin"]),
-        message_end=np.where(empty, here, slices["message_end"]),
+        message_begin=np.where(empty, expected, slices["message_begin"]),
+        message_end=np.where(empty, expected, slices["message_end"]),
     )
 
 
 def revisited_messages(state: State, own: Frame, slices: Frame, signals: Frame, context: Context) -> Frame:
-    """Return those of our messages (``own``, in streams) that accepted ``slices`` make a round look at, and no others:
-    what was read for another reason leaves no trace in a state."""
+    """Select the own messages (``own``) that accepted ``slices`` refer to.
+
+    Messages read for another reason must not affect the state.
+    """
     wanted = lookup_rows(signals, own, LANE_COLUMNS, ordered=False) >= 0
     if context.options.limits == "deployed":
         cut = _cut_segments(state, slices)
@@ -285,22 +313,22 @@ def revisited_messages(state: State, own: Frame, slices: Frame, signals: Frame, 
 
 
 def stream_ranges(state: State) -> Frame:
-    """Return all messages in the streams of the state's subnets (``RANGES_SCHEMA``)."""
+    """Return the ranges of all messages in the state's streams (``RANGES_SCHEMA``)."""
     lanes = state.streams.counters
     return locate_ranges(lanes.select(LANE).with_columns(begin=lanes["begin"], end=lanes["next_index"]), state.runs)
 
 
 def _segments(lanes: Frame, runs: Frame) -> Frame:
-    """Return the rounds in which what is in some lanes was put there."""
+    """Return the segments (lane, ``first``, ``tick``) of some lanes."""
     return runs.select(_SEGMENTS.names).filter(lookup_rows(lanes, runs, LANE, ordered=False) >= 0)
 
 
-def _brought(slices: Frame) -> Frame:
+def _message_ranges(slices: Frame) -> Frame:
     return slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
 
 
 def filter_own_signals(state: State, signals: Frame) -> Frame:
-    """Return the REJECT signals in slices that are about messages that are still in our streams."""
+    """Select the REJECT signals about messages still in our streams."""
     if len(signals) == 0:
         return empty_frame(REJECTS_SCHEMA)
     row = state.streams.positions(signals)
@@ -309,7 +337,7 @@ def filter_own_signals(state: State, signals: Frame) -> Frame:
 
 
 def _cut_segments(state: State, slices: Frame) -> Frame:
-    """Return the collected parts of segments that are not collected whole: their sizes are needed."""
+    """Return the collected parts of partly collected segments, whose sizes are needed."""
     runs = state.runs
     row = lookup_rows(reverse_lanes(slices), runs, LANE, ordered=False)
     runs, end = runs.filter(row >= 0), slices["signals_end"][row[row >= 0]]
@@ -319,7 +347,7 @@ def _cut_segments(state: State, slices: Frame) -> Frame:
 
 
 def _outside(ranges: Frame, cut: Frame) -> Frame:
-    """Return the one-message ``ranges`` that no range of ``cut`` (at most one a lane) covers."""
+    """Select the one-message ``ranges`` outside ``cut`` (at most one a lane)."""
     row = lookup_rows(cut, ranges, LANE, ordered=False)
     if len(cut) == 0:
         return ranges

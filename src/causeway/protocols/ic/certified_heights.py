@@ -1,5 +1,9 @@
-"""The heights of subnets that certify their states: what a round commits to, what is signed of it and when, what
-endpoints serve of it (IC reference 2.8, 3.1 (5)). Each subnet counts its own heights (``heads``).
+"""The heights of certifying subnets: commitment, certification, served data.
+
+Each subnet counts its own heights (``heads``).
+
+Reference:
+    IC reference 2.8, 3.1 (5).
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from causeway.protocols.shared.messages import LANE, blank_messages
 
 
 def first_heads(chains: Chains) -> Frame:
-    """Return the heads of subnets at their genesis, height 0 of each; their roots are not known yet."""
+    """Return the heads of subnets at genesis, height 0, without roots yet."""
     numbers = np.zeros(len(chains), dtype=np.uint64)
     previous = repeat_bytes(b"", len(chains))
     length = len(chains)
@@ -49,7 +53,7 @@ def first_heads(chains: Chains) -> Frame:
 
 
 def next_heads(heads: Frame, running: Chains, context: Context) -> Frame:
-    """Return the heads after a batch of the subnets that are ``running``; their roots are not known yet."""
+    """Advance the heads of the subnets in ``running`` by one height; their roots are set later."""
     moved = np.isin(heads["chain"], running)
     time = np.uint64(context.tick * context.tick_ns)
     roots = [root.tobytes() for root in heads["root"]]
@@ -67,46 +71,51 @@ def next_heads(heads: Frame, running: Chains, context: Context) -> Frame:
 def commit_and_certify(
     state: State, running: Chains, oldest: int, context: Context, certifier: Certifier
 ) -> tuple[State, EventLog]:
-    """Return the state with the roots of its heads, certified as far as that is due, and what endpoints serve of it;
-    and the events of nodes that gave false shares.
+    """Set the roots of heads, certify the due heights, and update the data that endpoints serve.
 
-    ``running``: the subnets that are at a new height; ``oldest``: by how many heights what carriers offer is older than
-    what is certified last (a fault).
+    Args:
+        state: The state after the round.
+        running: The subnets at a new height.
+        oldest: The age in heights of the oldest slices that faulty carriers offer.
+        context: The metadata of the round.
+        certifier: The certifier.
+
+    Returns:
+        The state, and the events of nodes with false shares.
     """
     states, lanes = canonical_states(state, state.heads, context)
-    found = state_roots(states)
-    # The subnets that run no round and have another root than before: the registry has taken canisters from them,
-    # or brought some.
+    roots = state_roots(states)
+    # The registry may change the canisters, and so the root, of a subnet that runs no round.
     heads = state.heads
     known = heads["root"].any(axis=1)
-    other = known & (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
+    other = known & (roots.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
     moved: Chains = heads["chain"][other]
     if len(moved):
         state = replace(state, heads=next_heads(state.heads, moved, context), agreed=_later(state.agreed, moved))
         states, lanes = canonical_states(state, state.heads, context)
-        found, running = state_roots(states), np.union1d(running, moved).astype(np.uint32)
-    state = replace(state, heads=state.heads.with_columns(root=found.roots))
+        roots, running = state_roots(states), np.union1d(running, moved).astype(np.uint32)
+    state = replace(state, heads=state.heads.with_columns(root=roots.roots))
     log = EventLog()
-    state = _certified(state, running, found, context, certifier, log)
-    return _offering(state, running, oldest, states, lanes, found, context), log
+    state = _certify_due(state, running, roots, context, certifier, log)
+    return _update_offers(state, running, oldest, states, lanes, roots, context), log
 
 
 def _later(agreed: Frame, chains: Chains) -> Frame:
-    """Return the agreed slices, those of ``chains`` a height later: a height came before which no block made."""
+    """Move the agreed slices of ``chains`` one height later, after a height without a block."""
     if len(agreed) == 0:
         return agreed
     return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
 
 
 def apply_splits(state: State, chains: Chains) -> State:
-    """Return the state after the splitting batches of ``chains``: their agreed slices are executed a height later."""
+    """Apply the splitting batches of ``chains``: execute agreed slices a height later."""
     return replace(state, agreed=_later(state.agreed, chains)) if chains.size else state
 
 
-def _certified(
+def _certify_due(
     state: State, running: Chains, found: StateRoots, context: Context, certifier: Certifier, log: EventLog
 ) -> State:
-    """Certify the heights that are due: those that ``running`` subnets made ``certification_delay`` heights ago."""
+    """Certify the due heights of ``running`` subnets, ``certification_delay`` heights old."""
     heads, delay = state.heads, context.options.certification_delay
     rows = np.flatnonzero(np.isin(heads["chain"], running))
     new = Frame(
@@ -118,24 +127,24 @@ def _certified(
         },
         len(rows),
     ).select(UNCERTIFIED_SCHEMA.names)
-    waiting = concat([state.uncertified, new])
-    waiting = waiting.take(stable_order(waiting["chain"], waiting["number"]))
-    at = find_positions(heads["chain"].astype(np.uint64), waiting["chain"].astype(np.uint64))
-    due = waiting["number"] + np.uint64(delay) <= heads["number"][at]
+    uncertified = concat([state.uncertified, new])
+    uncertified = uncertified.take(stable_order(uncertified["chain"], uncertified["number"]))
+    at = find_positions(heads["chain"].astype(np.uint64), uncertified["chain"].astype(np.uint64))
+    due = uncertified["number"] + np.uint64(delay) <= heads["number"][at]
     certified, certifications = heads["certified"].copy(), heads["certification"].to_pylist()
     rows = np.flatnonzero(due)
-    wanted = [
+    tasks = [
         CertificationTask(
-            int(waiting["chain"][row]),
-            int(waiting["number"][row]),
-            waiting["root"][row].tobytes(),
-            waiting["height_witness"][row].as_py() or None,
+            int(uncertified["chain"][row]),
+            int(uncertified["number"][row]),
+            uncertified["root"][row].tobytes(),
+            uncertified["height_witness"][row].as_py() or None,
         )
         for row in rows.tolist()
     ]
-    for row, signed in zip(rows.tolist(), certifier.certify_all(wanted), strict=True):
-        # Write an event for each node of a subnet whose share was found to be false; `index` is the node's number.
-        chain = int(waiting["chain"][row])
+    for row, signed in zip(rows.tolist(), certifier.certify_all(tasks), strict=True):
+        # Log each node with a false share; `index` is the node's number.
+        chain = int(uncertified["chain"][row])
         if signed.false_shares:
             refused_shares = blank_messages(
                 len(signed.false_shares), kind=int(Kind.CONTROL), index=np.array(signed.false_shares, dtype=np.uint64)
@@ -147,12 +156,12 @@ def _certified(
             log.add(event_rows(refused_shares, Event.REJECTED, reason=InvalidShare.__name__, **about_shares))
         if signed.certification is not None:
             certifications[at[row]] = signed.certification
-            certified[at[row]] = waiting["number"][row]
+            certified[at[row]] = uncertified["number"][row]
     heads = heads.with_columns(certified=certified, certification=pa.array(certifications, pa.binary()))
-    return replace(state, heads=heads, uncertified=waiting.filter(~due))
+    return replace(state, heads=heads, uncertified=uncertified.filter(~due))
 
 
-def _offering(
+def _update_offers(
     state: State,
     running: Chains,
     oldest: int,
@@ -161,17 +170,20 @@ def _offering(
     found: StateRoots,
     context: Context,
 ) -> State:
-    """Return the state with what endpoints serve: of each stream the height certified last, those that wait for their
-    certification, and ``oldest`` older ones."""
+    """Update the data that endpoints serve.
+
+    They serve the last certified height of each stream, uncertified and older ones.
+
+    ``oldest`` is the number of older heights.
+    """
     assert state.trees is not None
     heads = state.heads
-    # Up to V19 the loopback stream is in the state, but nobody takes slices of it.
-    mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
-    part = lanes.take(mine)
+    # Up to V19 the loopback stream is in the state, but is never served.
+    rows = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
+    part = lanes.take(rows)
     head = find_positions(heads["chain"].astype(np.uint64), part["source"].astype(np.uint64))
     keys = stream_keys(part, context)
-    # The first message of the newest segment of each stream, where it is still in it whole; else where the stream
-    # begins.
+    # Anchor each stream at its newest segment if that is complete, else at its begin.
     runs = state.runs
     begin: U64 = part["begin"]
     if len(runs) == 0:
@@ -190,31 +202,30 @@ def _offering(
         number=heads["number"][head],
         begin=part["begin"],
         anchor=anchor,
-        header=states.streams.headers.take(pa.array(mine)),
+        header=states.streams.headers.take(pa.array(rows)),
         siblings=pa.BinaryArray.from_buffers(
             pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         ),
-        messages=labeled_digests(MESSAGES_LABEL, np.ascontiguousarray(states.streams.message_roots[mine])),
-        path=found.paths.take(pa.array(mine)),
-        certification=repeat_bytes(b"", len(mine)),
+        messages=labeled_digests(MESSAGES_LABEL, np.ascontiguousarray(states.streams.message_roots[rows])),
+        path=found.paths.take(pa.array(rows)),
+        certification=repeat_bytes(b"", len(rows)),
     )
     offers = concat([state.offers, new.select(OFFERS_SCHEMA.names)])
     head = find_positions(heads["chain"].astype(np.uint64), offers["source"].astype(np.uint64))
     number, certified = offers["number"], heads["certified"][head]
     now = is_certified(heads)[head] & (number == certified)
     if now.any():
-        given = heads["certification"].take(pa.array(head))
-        offers = offers.with_columns(certification=pc.if_else(pa.array(now), given, offers["certification"]))
-    # One that was passed over when it was due never gets a certification.
-    waits = number + np.uint64(context.options.certification_delay) > heads["number"][head]
-    offers = offers.filter(waits | (is_certified(offers) & (number + np.uint64(oldest) >= certified)))
+        certifications = heads["certification"].take(pa.array(head))
+        offers = offers.with_columns(certification=pc.if_else(pa.array(now), certifications, offers["certification"]))
+    # A height skipped when it was due never gets a certification.
+    is_pending = number + np.uint64(context.options.certification_delay) > heads["number"][head]
+    offers = offers.filter(is_pending | (is_certified(offers) & (number + np.uint64(oldest) >= certified)))
     offers = offers.take(stable_order(*(offers[name] for name in (*LANE, "number"))))
     return replace(state, offers=offers)
 
 
 def trim_runs(before: State, after: State) -> Frame:
-    """Return the segments that are collected and that ``after.offers`` still reach into (``RUNS_SCHEMA``); ``before``:
-    the state that the round began with."""
+    """Return the collected segments (``RUNS_SCHEMA``) that ``after.offers`` still refer to."""
     candidates = before.runs if len(before.trimmed_runs) == 0 else concat([before.trimmed_runs, before.runs])
     candidates = candidates.take(stable_order(*(candidates[name] for name in (*LANE, "first"))))
     offers = after.offers
@@ -224,13 +235,12 @@ def trim_runs(before: State, after: State) -> Frame:
     least = np.minimum.reduceat(offers["begin"], groups.starts)
     row = lookup_rows(offers.select(LANE).take(groups.starts), candidates, LANE)
     needed = (row >= 0) & (candidates["first"] + candidates["count"] > least[row])
-    held, asked = encode_keys((*LANE, "first"), after.runs, candidates)
-    return candidates.filter(needed & ~np.isin(asked, held))
+    present, candidate_keys = encode_keys((*LANE, "first"), after.runs, candidates)
+    return candidates.filter(needed & ~np.isin(candidate_keys, present))
 
 
 def headers(state: State, chains: Chains) -> Frame:
-    """Return the headers of ``chains`` (``HEADERS_SCHEMA``): their own heights, their roots, and the certifications
-    that they made last."""
+    """Return the headers of ``chains`` (``HEADERS_SCHEMA``), with their own heights."""
     heads = state.heads
     assert np.array_equal(heads["chain"], chains)
     nothing = repeat_bytes(b"", len(chains))

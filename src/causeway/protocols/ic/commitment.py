@@ -1,15 +1,12 @@
-"""The digests of a subnet's tables, its sections, and its state root where subnets certify nothing.
+"""State roots of subnets: table digests, and the canonical state trees that subnets certify.
 
-There the root is SHA-256 over the digests of the sections, each a digest of the section's columns in their canonical
-order; that of certified data, the last, where there is any. Messages in streams enter by the Merkle root of the run
-they were appended in, so a message is hashed once in its life on a chain. The root that subnets certify stands in
-``certified_state``.
+Without certification, the root is SHA-256 over the digests of the sections, each a digest of the section's columns in
+canonical order; the section of certified data comes last and only if it has rows. Messages in streams enter by the
+Merkle root of their segment, so each message is hashed once per chain.
 
-The states that subnets certify: their canonical trees and their roots (IC reference 2.8, 2.9).
-
-The root of a subnet's state is that of its canonical state tree: streams, metadata, time, certified data, and below
-``causeway`` the digests of all other tables, one a section. The trees of the messages in streams are kept: a round
-hashes what it appends, and what collecting moves.
+With certification, the root is that of the canonical state tree: streams, metadata, time, certified data, and below
+``causeway`` the digests of all other tables (IC reference 2.8, 2.9). The trees of messages in streams are cached: a
+round hashes the appended messages and the nodes that collection moves.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUM
 ROOT_DOMAIN = b"causeway-ic-state-1"
 
 CERTIFIED_DATA_SECTION = "certified_data"
-"""The section of what canisters let their subnets certify. The state tree has it as leaves of its own."""
+"""The section of certified data; the state tree has it as leaves of its own."""
 
 HEADER_TYPE = np.dtype(
     [
@@ -97,7 +94,10 @@ def _preimages(messages: Frame) -> pa.BinaryArray:
 
 
 def outbound_segments(outbound: Frame, context: Context) -> Frame:
-    """Return one segment (``RUNS_SCHEMA``) for each substream that ``outbound`` (by lane, ascending) appends to."""
+    """Return a segment (``RUNS_SCHEMA``) per substream that ``outbound`` extends.
+
+    The messages ascend by lane.
+    """
     groups = group_rows(outbound["destination"], outbound["source"], outbound["substream"])
     heads = outbound.select(LANE).take(groups.starts)
     return heads.with_columns(
@@ -113,13 +113,13 @@ def outbound_segments(outbound: Frame, context: Context) -> Frame:
 
 
 _NO_ROOT = np.zeros((1, DIGEST_BYTES), dtype=np.uint8)
-"""The root of a segment where the trees of streams commit to their messages."""
+"""The root of a segment where the trees of streams commit to the messages."""
 
 
 def uncertified_roots(state: State, context: Context) -> Digests:
-    """Return the root of each chain of ``context.chains``, shape (chains, 32), where they certify nothing.
+    """Return the uncertified root of each chain of ``context.chains``, shape (chains, 32).
 
-    What the state has kept of its last roots (``State.hashed``) saves hashing what is the same, and is moved on.
+    The cache ``State.hashed`` avoids hashing unchanged tables, and is updated.
     """
     known = state.hashed.last
     before = known if known is not None and known.is_of(context.chains, context.registry) else None
@@ -128,9 +128,9 @@ def uncertified_roots(state: State, context: Context) -> Digests:
     for name, section in sections.items():
         if before is None or section is not before.sections[name]:
             changed[section.changed] = True
-    kept = None if before is None else before.roots
+    old_roots = None if before is None else before.roots
     chains = len(context.chains)
-    roots = np.empty((chains, DIGEST_BYTES), dtype=np.uint8) if kept is None else kept.copy()
+    roots = np.empty((chains, DIGEST_BYTES), dtype=np.uint8) if old_roots is None else old_roots.copy()
     digests = [section.digests for name, section in sections.items() if name != CERTIFIED_DATA_SECTION]
     data = sections[CERTIFIED_DATA_SECTION].digests
     rows = changed.nonzero()[0]
@@ -139,8 +139,8 @@ def uncertified_roots(state: State, context: Context) -> Digests:
         certified = b"" if data[chain] == EMPTY_TABLE_DIGEST else data[chain]
         return b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), certified])
 
-    made = [sha256(preimage(chain)) for chain in rows.tolist()]
-    roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
+    hashed = [sha256(preimage(chain)) for chain in rows.tolist()]
+    roots[rows] = np.frombuffer(b"".join(hashed), dtype=np.uint8).reshape(len(hashed), DIGEST_BYTES)
     roots.setflags(write=False)
     assert state.hashed.last is not None
     state.hashed.last = replace(state.hashed.last, roots=roots)
@@ -150,7 +150,7 @@ def uncertified_roots(state: State, context: Context) -> Digests:
 def table_digests(state: State, context: Context) -> dict[str, TableDigests]:
     """Return the digests of each of the state's tables, one a chain of ``context.chains``.
 
-    What the state has kept of those of before (``State.hashed``) saves hashing what is the same, and is moved on.
+    The cache ``State.hashed`` avoids hashing unchanged tables, and is updated.
     """
     chains, known = context.chains, state.hashed.last
     before = known if known is not None and known.is_of(chains, context.registry) else None
@@ -182,7 +182,7 @@ _Part = tuple[str, Frame, Callable[[], Owners], _Hashing]
 
 
 def _sections(state: State, context: Context) -> Iterator[_Part]:
-    """Yield what enters a root, in order: a name, the rows, whose they are, and how they are hashed."""
+    """Yield the sections of a root in order: name, rows, owners and hash function."""
 
     def hosts(frame: Frame, canister: str) -> Callable[[], Owners]:
         return lambda: context.host_of(frame[canister]).view(np.uint32)
@@ -217,18 +217,18 @@ _OF_CHAINS = {
     for name, table in STATE_TABLES.items()
     if table.owner in table.chains and name not in NOT_COMMITTED
 }
-"""The tables of which chains own the rows, and the column that says which, in the order of their sections."""
+"""The tables owned by chains, with the owner column, in section order."""
 
 
 def _named_twice(frame: Frame, owner: Owners, chains: Chains, before: TableDigests | None) -> TableDigests:
-    """Hash the counters of ingress queues: their key enters twice, as if it were the sender too."""
+    """Hash the counters of ingress queues, with the key also as the sender."""
     receiver = frame["receiver"]
     named = Frame({"receiver": receiver, "sender": receiver, "next_index": frame["next_index"]})
     return digest_rows_by_chain(named, owner, chains, before)
 
 
 LOOPBACK = "loopback"
-"""The section with the root of the messages of a subnet's stream to itself, which is not certified (V20 on)."""
+"""The section with the root of a subnet's loopback messages, uncertified from V20 on."""
 
 _EMPTY = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 
@@ -247,16 +247,21 @@ def stream_keys(lanes: Frame, context: Context) -> Keys:
 
 
 def build_trees(state: State, messages: Frame, context: Context) -> State:
-    """Return the state with the trees of its streams' messages, all of which are given (``OUTBOUND_SCHEMA``)."""
+    """Build the trees of the streams' messages.
+
+    Args:
+        state: The state.
+        messages: All messages in its streams (``OUTBOUND_SCHEMA``).
+        context: The metadata of the round.
+    """
     forest = StreamForest()
     _move(forest, state, messages, context)
     return replace(state, trees=StreamTrees(forest, forest.version))
 
 
 def update_trees(state: State, appended: Frame, context: Context) -> State:
-    """Return the state with its trees moved on: ``appended`` are the messages that came into its streams; what was
-    collected goes."""
-    assert state.trees is not None and (state.trees.forest.version == state.trees.version)
+    """Add the ``appended`` messages to the trees of streams and remove collected ones."""
+    assert state.trees is not None and state.has_current_trees
     forest = state.trees.forest
     _move(forest, state, appended, context)
     return replace(state, trees=StreamTrees(forest, forest.version))
@@ -282,8 +287,16 @@ def _move(forest: StreamForest, state: State, appended: Frame, context: Context)
 
 
 def canonical_states(state: State, heads: Frame, context: Context) -> tuple[CanonicalStates, Frame]:
-    """Return the canonical states of the subnets of ``heads`` (``HEADS_SCHEMA``), and the streams in them (rows of the
-    table ``lanes``, in the order in which they stand there)."""
+    """Build the canonical states of subnets.
+
+    Args:
+        state: The state, with current trees.
+        heads: The heads of the subnets (``HEADS_SCHEMA``).
+        context: The metadata of the round.
+
+    Returns:
+        The states, and their streams: rows of the table ``lanes`` in the order of the states.
+    """
     assert state.trees is not None
     options = context.options
     lanes = state.streams.counters
@@ -291,84 +304,80 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
         lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
     keys = stream_keys(lanes, context)
     subnets = find_positions(heads["chain"].astype(np.uint64), lanes["source"].astype(np.uint64))
-    # The encoded header of each stream: its bounds, and its signals about what comes the other way.
-    rejects = state.rejects
-    rejecting = lookup_rows(lanes, reverse_lanes(rejects), LANE)
-    given = rejects.filter(rejecting >= 0)
-    rejecting = rejecting[rejecting >= 0]
-    order = stable_order(rejecting.astype(np.uint64), given["index"])
-    headers = encode_stream_headers(
-        lanes["begin"],
-        lanes["next_index"],
-        lanes["expected"],
-        rejecting[order],
-        given["index"][order],
-        given["reason"][order],
-        context.options.version,
-    )
     streams = StreamColumns(
         subnets=subnets,
         destinations=stream_labels(
             context.registry.subnets[lanes["destination"]], lanes["substream"], flat=options.flat
         ),
-        headers=headers,
+        headers=_stream_headers(lanes, state.rejects, context),
         message_roots=state.trees.forest.roots(keys),
         counts=lanes["next_index"] - lanes["begin"],
     )
     has_previous = heads["number"] > np.uint64(0)
-    found = np.zeros((len(has_previous), DIGEST_BYTES), dtype=np.uint8)
+    previous = np.zeros((len(has_previous), DIGEST_BYTES), dtype=np.uint8)
     for row in np.flatnonzero(has_previous).tolist():
-        found[row] = np.frombuffer(heads["previous"][row].as_py(), dtype=np.uint8)
-    # The certified data of canisters on some subnets (`chains`, ascending), as their state trees have it.
+        previous[row] = np.frombuffer(heads["previous"][row].as_py(), dtype=np.uint8)
+    # The certified data of the subnets' canisters, in the order of their state trees.
     hosts = context.host_of(state.certified_data["program"])
     rows = find_positions(heads["chain"].astype(np.uint64), hosts.view(np.uint32).astype(np.uint64))
-    there = np.flatnonzero(rows >= 0)
+    local = np.flatnonzero(rows >= 0)
     # Ids of canisters are ordered as their numbers are.
-    there = there[stable_order(rows[there].astype(np.uint64))]
-    values = state.certified_data["data"].take(pa.array(there))
-    # The digests of the tables by subnet; of those whose height requires the full state hash only.
-    assert state.trees is not None
+    local = local[stable_order(rows[local].astype(np.uint64))]
+    values = state.certified_data["data"].take(pa.array(local))
+    # The digests of the tables by subnet, for heights with a full state hash.
     chains = heads["chain"]
-    # What stops a subnet is a round that it has not made: no state of its own says so, nor is one made to say it.
-    going = replace(state, stopped=state.stopped.slice(0, 0)) if len(state.stopped) else state
+    # The round that stops a subnet is never completed, so its own state does not contain the stop.
+    unstopped = replace(state, stopped=state.stopped.slice(0, 0)) if len(state.stopped) else state
     tables = {
         name: np.frombuffer(b"".join(section.digests), dtype=np.uint8).reshape(len(chains), DIGEST_BYTES)
-        for name, section in table_digests(going, replace(context, chains=chains)).items()
+        for name, section in table_digests(unstopped, replace(context, chains=chains)).items()
         if name != CERTIFIED_DATA_SECTION  # it has leaves of its own
     }
-    counters = state.streams.counters
-    own = counters.take(np.flatnonzero(counters["source"] == counters["destination"]))
-    # The root of the messages of each subnet's stream to itself (`own`: rows of the table `lanes`).
-    roots = np.tile(_EMPTY, (len(heads), 1))
-    if context.options.flat:
-        roots[find_positions(heads["chain"].astype(np.uint64), own["source"].astype(np.uint64))] = (
-            state.trees.forest.roots(stream_keys(own, context))
-        )
-    else:
-        own = own.filter(own["next_index"] > own["begin"])
-        looped = group_rows(own["source"])
-        nodes = identified_digests(canister_ids(own["substream"]), state.trees.forest.roots(stream_keys(own, context)))
-        roots[find_positions(heads["chain"].astype(np.uint64), own["source"][looped.starts].astype(np.uint64))] = (
-            fork_roots(nodes, looped)
-        )
-    tables[LOOPBACK] = roots
+    tables[LOOPBACK] = _loopback_roots(state, heads, context)
     labels = tuple(sorted(tables))
     full = heads["number"] % np.uint64(context.options.full_hash_every) == 0
     states = CanonicalStates(
         heights=heads["number"],
-        previous=found,
+        previous=previous,
         has_previous=has_previous,
         times=heads["time"],
         sections=SectionColumns(labels, np.stack([tables[label] for label in labels], axis=1), full),
-        certified_data=CertifiedData(rows[there], canister_ids(state.certified_data["program"][there]), values),
+        certified_data=CertifiedData(rows[local], canister_ids(state.certified_data["program"][local]), values),
         streams=streams,
         version=options.version,
     )
     return states, lanes
 
 
+def _stream_headers(lanes: Frame, rejects: Frame, context: Context) -> pa.BinaryArray:
+    """Encode the header of each stream: its bounds and its signals about reverse messages."""
+    row = lookup_rows(lanes, reverse_lanes(rejects), LANE)
+    rejects, row = rejects.filter(row >= 0), row[row >= 0]
+    order = stable_order(row.astype(np.uint64), rejects["index"])
+    bounds = lanes["begin"], lanes["next_index"], lanes["expected"]
+    signals = row[order], rejects["index"][order], rejects["reason"][order]
+    return encode_stream_headers(*bounds, *signals, context.options.version)
+
+
+def _loopback_roots(state: State, heads: Frame, context: Context) -> Digests:
+    """Return the root of the messages of each subnet's loopback stream."""
+    assert state.trees is not None
+    counters, forest = state.streams.counters, state.trees.forest
+    lanes = counters.take(np.flatnonzero(counters["source"] == counters["destination"]))
+    roots = np.tile(_EMPTY, (len(heads), 1))
+    if context.options.flat:
+        sources, found = lanes["source"], forest.roots(stream_keys(lanes, context))
+    else:
+        lanes = lanes.filter(lanes["next_index"] > lanes["begin"])
+        groups = group_rows(lanes["source"])
+        nodes = identified_digests(canister_ids(lanes["substream"]), forest.roots(stream_keys(lanes, context)))
+        sources, found = lanes["source"][groups.starts], fork_roots(nodes, groups)
+    roots[find_positions(heads["chain"].astype(np.uint64), sources.astype(np.uint64))] = found
+    return roots
+
+
 def certified_roots(state: State, chains: Chains, context: Context) -> Digests:
-    """Return the root of each subnet's state, shape (chains, 32), from its tables and the trees of its streams."""
+    """Return the root of each subnet's state tree, shape (chains, 32)."""
     states, _ = canonical_states(state, state.heads, context)
     assert np.array_equal(state.heads["chain"], chains)
     return state_roots(states).roots

@@ -1,7 +1,10 @@
-"""The execution phase: schedule the inputs, run the programs, push what they produced (IC reference 3.5).
+"""The execution phase: schedule the inputs, run the programs, push their messages.
 
-``schedule_and_execute`` is evaluated once a round (D-13): ``Schedule`` says what it took from the queues, the program
-runner says what was produced.
+``schedule_and_execute`` runs once a round (D-13): ``Schedule`` holds the consumed inputs, the program runner returns
+the produced messages.
+
+Reference:
+    IC reference 3.5.
 """
 
 from __future__ import annotations
@@ -29,10 +32,15 @@ INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption.
+    """The consumed elements of the queues, and the inputs in order of consumption.
 
-    ``inputs`` has the message columns and ``index``, the position in the queue; ``missing``: those whose canister is
-    mapped here but not installed. ``turns``, ``next_sources``: those of the state after it.
+    Attributes:
+        ingress: Mask of the consumed elements of ingress queues.
+        xnet: Mask of the consumed elements of input queues.
+        inputs: The message columns, and ``index``, the queue index.
+        missing: Mask of the inputs whose canister is mapped to the subnet but not installed.
+        turns: The round-robin turns afterwards.
+        next_sources: The next sources afterwards.
     """
 
     ingress: np.ndarray
@@ -44,7 +52,7 @@ class Schedule:
 
 
 def schedule(state: State, induction: Sequence[RoundStep], context: Context) -> Schedule:
-    """Choose what every canister consumes."""
+    """Select the inputs that every canister consumes."""
     ingress, queued = state.ingress_queues.elements, state.input_queues.elements
     turns, next_sources = state.turns, state.next_sources
     nothing = np.zeros(0, dtype=bool)
@@ -54,12 +62,12 @@ def schedule(state: State, induction: Sequence[RoundStep], context: Context) -> 
     if limit := context.options.messages_per_canister:
         turns = move_behind(turns, enqueued_queues([step.arrivals for step in induction]))
         local = context.host_of(queued["sender"]) == context.host_of(queued["receiver"])
-        taken = take_in_turn(ingress, queued, turns, next_sources, local, limit)
-        order, turns = taken.order, taken.turns
-        next_sources = taken.next_sources.filter(state.installed(taken.next_sources["receiver"]))
+        in_turn = take_in_turn(ingress, queued, turns, next_sources, local, limit)
+        order, turns = in_turn.order, in_turn.turns
+        next_sources = in_turn.next_sources.filter(state.installed(in_turn.next_sources["receiver"]))
     else:
-        # The order in which everything is consumed, as rows of the ingress queues' elements and behind them of the
-        # input queues': a canister's ingress by index, then its input queues in passes, the oldest of each first.
+        # Rows of ingress queues, then of input queues: a canister consumes its ingress by index, then the oldest
+        # message of each input queue in turn.
         position = group_rows(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
         if len(ingress) == 0:
             order = stable_order(queued["receiver"], position, queued["sender"])
@@ -84,55 +92,27 @@ def schedule(state: State, induction: Sequence[RoundStep], context: Context) -> 
 
 
 def execute(state: State, induction: Sequence[RoundStep], context: Context) -> RoundStep:
-    """Run the programs on their inputs, and push what they produced to the output queues.
+    """Run the programs on their inputs, and push the produced messages to the output queues.
 
-    ``induction``: the steps of the induction phase, of which it is told here what was consumed in the same round.
+    ``induction`` holds the steps of the induction phase; the events of their arrivals tell if they were consumed.
     """
     log = EventLog()
     plan = schedule(state, induction, context)
     inputs, answers = plan.inputs, None
     if plan.missing.any():
-        # Answer the requests to canisters that are mapped here but not installed; nothing else waits for one.
+        # Answer the requests to canisters that are mapped to the subnet but not installed.
         requests = plan.inputs.filter(plan.missing)
         at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
         code, reason = RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
         log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
         answers = reject_responses(requests, code, NOT_FOUND)
         inputs, answers = plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
-    # Write what happened to every input: received in this round, executed in this round, or both.
     for arrivals, elements, consumed in (
         (concat([step.arrivals for step in induction]), state.input_queues.elements, plan.xnet),
         (concat([step.ingress for step in induction]), state.ingress_queues.elements, plan.ingress),
     ):
-        executed = consumed
-        if plan.missing.any():
-            executed = consumed & state.installed(elements["receiver"])
-        on_lane = "index" in arrivals
-        if len(arrivals) == len(elements) and bool(executed.all()):
-            log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
-            continue
-        # The row of each arrival among the elements: they are the last of each queue, in the order of pushing.
-        ingress = "index" not in arrivals
-        keys = ["receiver"] if ingress else ["receiver", "sender"]
-        arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
-        both = [np.concatenate([elements[key], arrivals[key]]) for key in keys]
-        index = np.concatenate([elements["index"], arrivals["queue_index"]])
-        order = stable_order(*both, index)
-        # Every arrival follows its element in this order, because they have equal keys and elements come first.
-        is_arrival = order >= len(elements)
-        arrival_rows = np.empty(len(arrivals), dtype=np.int64)
-        arrival_rows[arrival_order] = order[np.flatnonzero(is_arrival) - 1]
-        log.add(
-            _received(
-                arrivals, np.where(executed[arrival_rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane
-            )
-        )
-        older = np.ones(len(elements), dtype=bool)
-        older[arrival_rows] = False
-        earlier = elements.take(np.flatnonzero(older & executed))
-        hosts = context.host_of(earlier["receiver"]).view(np.uint32)
-        bits = _executed_bits(earlier)
-        log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
+        executed = consumed & state.installed(elements["receiver"]) if plan.missing.any() else consumed
+        _log_inputs(arrivals, elements, executed, context, log)
     if len(plan.inputs) == 0:
         return RoundStep(state, log)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
@@ -168,8 +148,40 @@ def execute(state: State, induction: Sequence[RoundStep], context: Context) -> R
     return RoundStep(state, log)
 
 
+def _log_inputs(arrivals: Frame, elements: Frame, executed: np.ndarray, context: Context, log: EventLog) -> None:
+    """Log every input of some queues: received in this round, executed in this round, or both.
+
+    Args:
+        arrivals: The messages pushed in this round.
+        elements: All elements of the queues.
+        executed: Mask of the executed elements.
+        context: The metadata of the round.
+        log: The log of events.
+    """
+    on_lane = "index" in arrivals
+    if len(arrivals) == len(elements) and bool(executed.all()):
+        log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
+        return
+    # Find the row of each arrival among the elements: the last ones of each queue, in push order.
+    keys = ["receiver", "sender"] if on_lane else ["receiver"]
+    arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
+    both = [np.concatenate([elements[key], arrivals[key]]) for key in keys]
+    index = np.concatenate([elements["index"], arrivals["queue_index"]])
+    order = stable_order(*both, index)
+    # An arrival directly follows its element: their keys are equal, and the sort is stable.
+    rows = np.empty(len(arrivals), dtype=np.int64)
+    rows[arrival_order] = order[np.flatnonzero(order >= len(elements)) - 1]
+    log.add(_received(arrivals, np.where(executed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
+    older = np.ones(len(elements), dtype=bool)
+    older[rows] = False
+    earlier = elements.take(np.flatnonzero(older & executed))
+    hosts = context.host_of(earlier["receiver"]).view(np.uint32)
+    bits = _executed_bits(earlier)
+    log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
+
+
 def arrival_events(arrivals: Frame) -> Frame:
-    """Return the event rows of arrivals on chains that execute nothing in this round."""
+    """Return the events of arrivals on chains that execute nothing in this round."""
     return _received(arrivals, np.zeros(len(arrivals), dtype=np.uint16), on_lane=True)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of faults in a network of subnets: of carriers, block makers, nodes and batches, and of whole subnets."""
+"""Fault kinds of a network of subnets: of carriers, block makers, nodes, batches, subnets."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ ALTER = "alter"
 BLOCK_MAKER = "block_maker"
 NODE = "node"
 BATCH = "batch"
-"""The kinds that this protocol has besides those of all."""
+"""The fault kinds of this protocol, besides the common ones."""
 
 PART, DOES, NODES, SUBSTREAM = "part", "does", "nodes", "substream"
-"""In the arguments: the part of a slice that is altered; what the party does; the numbers of nodes; the program that
-names the only substream that is altered."""
+"""Arguments: altered part, behaviour, node numbers, program of the altered substream."""
 
 PAYLOAD, SIBLING, SIGNATURE, DESTINATION, HEIGHT, HEADER = (
     "payload",
@@ -43,19 +42,19 @@ PAYLOAD, SIBLING, SIGNATURE, DESTINATION, HEIGHT, HEADER = (
 """The parts of a slice that a carrier may alter."""
 
 REORDER, FOREIGN, OVERSIZED, ALTERED = "reorder", "foreign", "oversized", "altered"
-"""What a block maker may do, besides a gap, a replay and stale slices."""
+"""Behaviours of a block maker, besides a gap, a replay and stale slices."""
 
 FALSE_SHARE, NO_SHARE, DOWN, SLOW, LYING = "false_share", "no_share", "down", "slow", "lying"
-"""What a node may do, besides serving stale slices."""
+"""Behaviours of a node, besides serving stale slices."""
 
 AGAIN, AHEAD = "again", "ahead"
-"""What may happen to batches."""
+"""Faults of batches."""
 
 AGE = "age"
-"""In the arguments of a stale offer: by how many heights it is older than the newest."""
+"""An argument of a stale offer: its age in heights."""
 
 MAX_AGE = 1000
-"""A carrier keeps the headers of so many heights at most."""
+"""Maximum heights whose headers a carrier keeps."""
 
 
 class CallForgeSection(ForgeSection):
@@ -87,7 +86,7 @@ class CallForgeSection(ForgeSection):
         return self
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         fault = super().fault(names, key)
         kind = Kind.REQUEST if self.message == "request" else Kind.RESPONSE
         rest = {name: getattr(self, name) for name in ("callback", "amount", "code", "deadline")}
@@ -122,7 +121,7 @@ class AlterSection(OfferSection):
     )
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         fault = super().fault(names, key)
         if self.substream is None:
             return fault
@@ -147,7 +146,7 @@ class _PartySection(FaultSection):
         return ensure_forward(self, self.until, "tick", self.tick)
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved: its destination is the subnet."""
+        """Return the fault with resolved names; its destination is the subnet."""
         chain = names.chain(self.chain, f"{key}.chain")
         last = self.tick if self.until is None else self.until
         return FaultRule(self.kind, None, chain, self.tick, last, {DOES: self.does})
@@ -192,7 +191,7 @@ class NodeSection(FaultSection):
         return ensure_forward(self, self.until, "from", self.from_tick)
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         chain = names.chain(self.chain, f"{key}.chain")
         last = U64_MAX if self.until is None else self.until
         return FaultRule(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
@@ -219,4 +218,4 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     BatchSection,
     HaltSection,
 )
-"""The sections of the kinds of this protocol."""
+"""The fault sections of this protocol."""

@@ -1,21 +1,14 @@
-"""What goes wrong on purpose between subnets: who carries slices and how, and what byzantine subnets send.
+"""Injected faults between subnets: carriers, block makers, nodes, byzantine subnets.
 
-An honest carrier offers the stream's newest certified slice at every tick. A slow one offers nothing at some ticks, by
-a draw that depends on seed, destination, source and height alone; a stale one offers what was certified at an older
-height, for which it keeps the headers of streams. The scenario's faults are applied on top. All of it
-happens before a slice is checked, before the phases of a round and before routing: no rule knows of it.
+An honest carrier offers the newest certified slice of a stream at every tick. A slow one skips some ticks, by a draw
+from seed, destination, source and height. A stale one offers slices of older heights, from stream headers that it
+keeps. The faults of the scenario come on top.
 
-How faulty carriers and block makers alter slices: functions on columns, so that no rule knows of faults.
+Faults act before a slice is checked, before the phases of a round and before routing, so no protocol rule knows of
+them. An altered slice stays well-formed wherever a decoder would refuse it: the certification check has to detect it.
 
-Slices are rows as endpoints serve them (``SLICE_COLUMNS`` and, where they are certified, the columns of the table
-``offers`` and ``receiver``), messages are rows of the lake. What is altered stays well-formed wherever a decoder would
-refuse it, so that what is tested is that it is not certified.
-
-The queue of batches that consensus delivers to a subnet: one of each height, in order (IC reference 3.1, X-1).
-
-Which parties of a network are faulty at a tick: block makers, nodes, and who delivers batches.
-
-What they do stands elsewhere: ``tampering`` alters slices, ``certifying`` signs, the endpoints serve.
+The module also holds the queue of batches that consensus delivers to a subnet: one batch per height, in order (IC
+reference 3.1, X-1).
 """
 
 from __future__ import annotations
@@ -79,19 +72,25 @@ from causeway.protocols.shared.interference import DROP, GAP, PASSIVE, REPLAY, T
 from causeway.protocols.shared.messages import FORGED, LANE, blank_messages
 
 TAMPERED = "tampered"
-"""A column of slices: what happens to their messages when they are read."""
+"""A column of slices: the alteration of their messages on arrival."""
 
 UNTOUCHED, FLIPPED, EXCHANGED = 0, 1, 2
-"""Its values: nothing; a bit of the first payload is flipped; the first two are exchanged."""
+"""Values of ``TAMPERED``: unaltered, first payload flipped, first two messages exchanged."""
 
 
 def alter_slices(slices: Frame, part: str, version: CertificationVersion) -> Frame:
-    """Return slices with one ``part`` altered, as a carrier offers them that does so.
+    """Alter one part of slices, as a faulty carrier does.
 
-    ``payload``: they are marked (``TAMPERED``) for ``altered_messages``. ``sibling``: a bit of the first digest
-    beside the messages, of the last one above the stream where none is needed. ``signature``: its last bit.
-    ``destination``: another subnet, the one that offers them. ``height``: one higher, in the certification too.
-    ``header``: it signals one message more.
+    Args:
+        slices: Slices with the columns that certify them.
+        part: One of ``payload`` (marks the slices for ``alter_messages``), ``sibling`` (a bit of the first digest
+            beside the messages, or of the last one above the stream), ``signature`` (its last bit), ``destination``
+            (the subnet that offers the slices), ``height`` (one higher, in the certification too), ``header`` (one more
+            signal).
+        version: The version of the encodings.
+
+    Returns:
+        The altered slices.
     """
     if part == PAYLOAD:
         return _marked(slices, FLIPPED)
@@ -125,11 +124,17 @@ def alter_slices(slices: Frame, part: str, version: CertificationVersion) -> Fra
 
 
 def propose_slices(honest: Frame, everything: Frame, older: Frame, does: str) -> Frame:
-    """Return the slices that a malicious block maker proposes instead of the ``honest`` ones.
+    """Build the proposal of a malicious block maker.
 
-    ``everything``: all that endpoints serve it; ``older``: the same of the height before. It does as
-    ``fault_kinds.BlockMakerSection`` says, and leaves a slice as it is where that cannot be done to it: it has no
-    certificates but those of endpoints.
+    Args:
+        honest: The honest proposal.
+        everything: All slices that endpoints serve to the block maker.
+        older: The same at the previous height.
+        does: The behaviour (``fault_kinds.BlockMakerSection``).
+
+    Returns:
+        The proposal. A slice stays honest where the behaviour is impossible: the block maker has only the endpoints'
+        certificates.
     """
     if does == FOREIGN:
         return honest.with_columns(receiver=honest["source"])
@@ -152,10 +157,14 @@ def propose_slices(honest: Frame, everything: Frame, older: Frame, does: str) ->
 
 
 def alter_messages(messages: Frame, slices: Frame) -> Frame:
-    """Return the messages of slices as they arrive: altered where a slice says so (``TAMPERED``).
+    """Apply the alterations of slices (``TAMPERED``) to their messages on arrival.
 
-    ``messages``: rows with ``LANE`` and ``index``, in any order, those beside the slices too. A slice without messages
-    has none to alter, one with a single message none to exchange.
+    Args:
+        messages: Rows with ``LANE`` and ``index``, in any order; those beside the slices included.
+        slices: The slices. A slice without messages has none to alter, one with a single message none to exchange.
+
+    Returns:
+        The messages as they arrive.
     """
     if TAMPERED not in slices or not len(messages):
         return messages
@@ -172,7 +181,7 @@ def alter_messages(messages: Frame, slices: Frame) -> Frame:
     # Differences, not sums: an index may be the largest that there is.
     exchanged = (row >= 0) & (hit[TAMPERED][row] == EXCHANGED) & (messages["index"] >= first)
     exchanged &= messages["index"] - first < np.minimum(hit["message_end"][row] - first, np.uint64(2))
-    # The messages with what those at `rows`, two a lane, carry exchanged: all but their positions.
+    # Exchange the contents of two messages a lane; their positions stay.
     rows = np.flatnonzero(exchanged)
     if not len(rows):
         return messages
@@ -180,23 +189,23 @@ def alter_messages(messages: Frame, slices: Frame) -> Frame:
     lanes = np.stack([messages[name][order].astype(np.uint64) for name in LANE])
     same = (lanes[:, 1:] == lanes[:, :-1]).all(axis=0)
     first, second = order[:-1][same], order[1:][same]
-    taken = np.arange(len(messages))
-    taken[first], taken[second] = second, first
-    kept = {name: messages[name] for name in (*LANE, "index")}
-    return messages.take(taken).with_columns(**kept)
+    order_after = np.arange(len(messages))
+    order_after[first], order_after[second] = second, first
+    positions = {name: messages[name] for name in (*LANE, "index")}
+    return messages.take(order_after).with_columns(**positions)
 
 
 def unaltered_slices(slices: Frame) -> Frame:
-    """Return slices marked so that nothing happens to their messages."""
+    """Mark slices so that their messages stay unaltered."""
     return _marked(slices, UNTOUCHED)
 
 
-def _marked(slices: Frame, what: int) -> Frame:
-    return slices.with_columns(**{TAMPERED: np.full(len(slices), what, dtype=np.uint8)})
+def _marked(slices: Frame, alteration: int) -> Frame:
+    return slices.with_columns(**{TAMPERED: np.full(len(slices), alteration, dtype=np.uint8)})
 
 
 def _flipped(data: bytes, position: int) -> bytes:
-    """Return bytes with the lowest bit of one flipped, empty ones with a byte."""
+    """Flip the lowest bit of one byte; an empty value becomes one byte first."""
     changed = bytearray(data or b"\0")
     changed[position] ^= 1
     return bytes(changed)
@@ -211,17 +220,26 @@ class Carriers(Interference):
     passive = (*PASSIVE, NODE, BLOCK_MAKER)
 
     def oldest(self, tick: int) -> int:
-        """Return by how many heights what carriers offer, or block makers propose, from ``tick`` on is older than the
-        newest; 0: by none."""
+        """Return the maximum age in heights of slices offered or proposed from ``tick`` on.
+
+        It is 0 if none is older.
+        """
         coming = [fault for fault in self._faults.rows if fault.last >= tick]
         ages = [int(fault.args[AGE]) for fault in coming if fault.kind == STALE]
         stale = any(fault.kind == BLOCK_MAKER and fault.args[DOES] == STALE for fault in coming)
         return max([*ages, int(stale)])
 
     def kept(self, kept: Frame, view: View, chains: Chains, tick: Tick) -> Frame:
-        """Return what carriers to ``chains`` keep after a tick, to offer it later (``KEPT_SLICES_SCHEMA``).
+        """Return the stream headers that carriers to ``chains`` keep after a tick.
 
-        ``kept``: what they have; ``view``: what they see.
+        Args:
+            kept: The headers kept so far (``KEPT_SLICES_SCHEMA``).
+            view: The visible state of other chains.
+            chains: Positions of the destinations.
+            tick: The current tick.
+
+        Returns:
+            The headers to offer later (``KEPT_SLICES_SCHEMA``).
         """
         oldest = self.oldest(tick.tick + 1)
         if oldest == 0:
@@ -238,10 +256,13 @@ class Carriers(Interference):
         return joined.take(stable_order(*(joined[name] for name in _KEPT_ORDER)))
 
     def carry(self, slices: Frame, everything: Frame, older: Frame, context: Context) -> Frame:
-        """Return the slices that reach their destinations, in order of (destination, source, substream).
+        """Return the delivered slices, ascending by (destination, source, substream).
 
-        ``slices``: those with news, which honest carriers offer; ``everything``: all that could be offered, which
-        others may choose from; ``older``: what could be offered of what carriers have kept.
+        Args:
+            slices: The slices with news that honest carriers offer.
+            everything: All available slices, for faulty carriers.
+            older: Slices of the headers that carriers kept.
+            context: The metadata of the round.
         """
         if len(slices):
             slices = slices.filter(~self.skipped(slices["destination"], slices["source"], context.height))
@@ -256,9 +277,13 @@ class Carriers(Interference):
     def carry_certified(
         self, slices: Frame, everything: Frame, older: Callable[[int], Frame], context: Context
     ) -> Frame:
-        """Return the certified slices that reach their destinations, in order of (destination, source).
+        """Return the delivered certified slices, ascending by (destination, source).
 
-        ``slices``, ``everything``: as of ``carry``; ``older``: the slices of so many heights before the newest.
+        Args:
+            slices: The slices with news that honest carriers offer.
+            everything: All available slices, for faulty carriers.
+            older: A function from an age in heights to the slices of that height.
+            context: The metadata of the round.
         """
         if len(slices):
             slices = slices.filter(~self.skipped(slices["destination"], slices["source"], context.height))
@@ -277,12 +302,12 @@ class Carriers(Interference):
         return slices
 
     def _hit_substreams(self, fault: FaultRule, slices: Frame) -> npt.NDArray[np.bool_]:
-        """Return which slices a fault is about, of those that show one substream each."""
+        """Return a mask of the slices that a fault affects, where each shows one substream."""
         hit = self.hit(fault, slices["destination"], slices["source"])
         return hit & (slices["substream"] == np.uint64(fault.args[SUBSTREAM])) if SUBSTREAM in fault.args else hit
 
     def block_makers(self, context: Context) -> list[tuple[int, str]]:
-        """Return the malicious block makers of a round, in the order in which they propose: chain, and what it does."""
+        """Return the malicious block makers of a round in proposal order: (chain, behaviour)."""
         acting = self.acting(context.tick, BLOCK_MAKER)
         makers = [
             (self.positions[chain], fault.args[DOES]) for fault in acting if (chain := fault.destination) is not None
@@ -303,7 +328,7 @@ class Carriers(Interference):
             base = np.uint64(context.options.index_base)
             altered = altered.with_columns(begin=base, message_begin=base)
         elif fault.kind == GAP:
-            # Always at least one message, though there be none, so that what is refused is the first index.
+            # At least one message, even of an empty stream: the first index is what must be refused.
             begin = np.minimum(altered["message_begin"], np.uint64(MAX_INDEX - 2)) + np.uint64(1)
             stop = np.maximum(altered["message_end"], begin + np.uint64(1))
             altered = altered.with_columns(message_begin=begin, message_end=stop, end=np.maximum(altered["end"], stop))
@@ -312,8 +337,16 @@ class Carriers(Interference):
         return sort_by_stream(concat([honest, altered]))
 
     def reached(self, batch: DecodedBatch, context: Context, log: EventLog) -> DecodedBatch:
-        """Return the batch without what users send to subnets that run no round: those that are split now, halted ones,
-        and those that are not in the registry."""
+        """Refuse ingress to subnets that run no round: splitting, halted or unregistered ones.
+
+        Args:
+            batch: The decoded batch.
+            context: The metadata of the round.
+            log: The log for the events of refusal.
+
+        Returns:
+            The batch without the refused messages.
+        """
         absent = ~context.registry.has(batch.ingress["chain"])
         ingress = refuse_ingress(batch.ingress, absent, RejectCode.DestinationInvalid, UNKNOWN_SUBNET, log)
         splitting = np.isin(ingress["chain"], context.splitting)
@@ -323,18 +356,17 @@ class Carriers(Interference):
         return replace(batch, ingress=ingress)
 
     def forged_messages(self, chains: Chains, context: Context, log: EventLog) -> Frame:
-        """Return what byzantine subnets among ``chains`` append to their streams in this round (``ONWARD_SCHEMA``).
+        """Return the messages that byzantine subnets append to their streams (``ONWARD_SCHEMA``).
 
-        One that runs no round appends nothing, nor is anything appended for a canister on no subnet; each leaves an
-        event.
+        A message of a subnet that runs no round, or to a canister without a host, is dropped with an event.
         """
         rows = self.forged(chains, context.tick)
         if len(rows) == 0:
             return empty_frame(ONWARD_SCHEMA)
-        given = {name: rows[name] for name in rows.names}
+        columns = {name: rows[name] for name in rows.names}
         methods = ["forged" if kind == Kind.REQUEST else "" for kind in rows["kind"].tolist()]
-        given["method"] = pa.array(methods, pa.string()).dictionary_encode()
-        forged = blank_messages(len(rows), **given)
+        columns["method"] = pa.array(methods, pa.string()).dictionary_encode()
+        forged = blank_messages(len(rows), **columns)
         forged = forged.with_columns(queue_index=np.uint64(FORGED), sent_tick=np.uint64(context.tick))
         forged = forged.select(ONWARD_SCHEMA.names)
         absent = ~context.registry.has(forged["source"])
@@ -353,7 +385,7 @@ class Carriers(Interference):
 
 
 def _oldest_rejects(streams: Frame, view: View) -> U64:
-    """Return the oldest message that each stream rejects, the end of its signals where it rejects none."""
+    """Return the oldest rejected index of each stream, or the end of its signals for none."""
     oldest: U64 = streams["signals_end"].copy()
     rejects = view.tables["rejects"]
     lanes = group_rows(*(rejects[name] for name in ("destination", "source", "substream")))
@@ -364,14 +396,13 @@ def _oldest_rejects(streams: Frame, view: View) -> U64:
 
 
 def _falsified(slices: Frame, fault: FaultRule, version: CertificationVersion) -> Frame:
-    """Return certified slices as a carrier offers them that replays, leaves a gap, tampers or alters."""
+    """Return certified slices altered by a replaying, gapping, tampering or altering carrier."""
     if fault.kind == REPLAY:
-        # Slices from the first message on that is in their streams, though it was taken before.
+        # Start at the first message in the stream again, although it was delivered before.
         begin, first = slices["begin"], slices["message_begin"]
         return slices.with_columns(message_begin=np.where(slices["end"] > begin, begin, first))
     if fault.kind == GAP:
-        # Slices from one index above the expected on, and with one message at least, though there be none: so what
-        # is refused is their first index.
+        # Start one index too high, with at least one message: the first index is what must be refused.
         first = np.minimum(slices["message_begin"], np.uint64(MAX_INDEX - 2)) + np.uint64(1)
         return slices.with_columns(
             message_begin=first, message_end=np.maximum(slices["message_end"], first + np.uint64(1))
@@ -383,11 +414,11 @@ def _falsified(slices: Frame, fault: FaultRule, version: CertificationVersion) -
 
 
 CAPACITY = 16
-"""Batches that are delivered and not yet executed at most."""
+"""Maximum number of delivered batches that are not executed yet."""
 
 
 class Ignored(CausewayError):
-    """A batch that is not the next one: its state exists already, or that of the batch before it does not yet."""
+    """The batch is not the next one: its state exists, or its predecessor's does not yet."""
 
     def __init__(self, expected: int, actual: int) -> None:
         super().__init__(f"Ignored: batch {actual}, expected {expected}")
@@ -395,14 +426,17 @@ class Ignored(CausewayError):
 
 
 class QueueIsFull(CausewayError):
-    """The queue holds as many batches as it may; the batch must be delivered again later."""
+    """The queue is full; the batch must be delivered again later."""
 
 
 @dataclass
 class BatchQueue:
-    """Batches on their way to the state machine, by their numbers.
+    """Pending batches of a subnet, by number.
 
-    ``latest_state``: the height of the newest state; ``last_delivered``: of the newest batch that was taken.
+    Attributes:
+        latest_state: The height of the newest state.
+        last_delivered: The number of the newest accepted batch.
+        waiting: The numbers of the pending batches.
     """
 
     latest_state: int
@@ -411,15 +445,15 @@ class BatchQueue:
 
     @property
     def expected(self) -> int:
-        """Return the number of the batch that comes next."""
+        """Return the number of the next batch."""
         return 1 + max(self.last_delivered, self.latest_state)
 
     def deliver(self, number: int) -> None:
-        """Take a batch.
+        """Append a batch; on an error nothing changes.
 
         Raises:
-            Ignored: it is not the expected one; nothing changes.
-            QueueIsFull: there is no room for it; nothing changes.
+            Ignored: The batch is not the expected one.
+            QueueIsFull: The queue is full.
         """
         if number != self.expected:
             raise Ignored(self.expected, number)
@@ -429,7 +463,7 @@ class BatchQueue:
         self.last_delivered = number
 
     def executed(self) -> int:
-        """Return the number of the oldest batch, which has been executed: its state exists now."""
+        """Remove the oldest batch after its execution and return its number."""
         self.latest_state = self.waiting.pop(0)
         return self.latest_state
 
@@ -438,7 +472,13 @@ _THRESHOLD = (FALSE_SHARE, NO_SHARE)
 
 
 def find_faulty_nodes(faults: Faults, tick: int, *does: str) -> frozenset[tuple[int, int]]:
-    """Return the nodes that do one of ``does`` at ``tick``, each by the numbers of its subnet and of its own."""
+    """Return the nodes with one of some behaviours, as (subnet number, node number).
+
+    Args:
+        faults: The injected faults.
+        tick: The tick.
+        does: The behaviours.
+    """
     return frozenset(
         (fault.source, node)
         for fault in _acting(faults, tick, NODE, *does)
@@ -448,14 +488,16 @@ def find_faulty_nodes(faults: Faults, tick: int, *does: str) -> frozenset[tuple[
 
 
 def find_share_faults(faults: Faults, tick: int) -> ShareFaults:
-    """Return the nodes that do not sign as they should at ``tick``."""
+    """Return the nodes that withhold or falsify signature shares at ``tick``."""
     return ShareFaults(find_faulty_nodes(faults, tick, FALSE_SHARE), find_faulty_nodes(faults, tick, NO_SHARE))
 
 
 def malicious_block_makers(faults: Faults, tick: int) -> dict[int, list[str]]:
-    """Return what the malicious block makers of subnets (their numbers) do at ``tick``, in the order of the scenario.
+    """Return the behaviours of malicious block makers at ``tick``, by subnet number.
 
-    An honest one follows them.
+    Those of one subnet are in scenario order.
+
+    An honest block maker follows them.
     """
     found: dict[int, list[str]] = {}
     for fault in _acting(faults, tick, BLOCK_MAKER):
@@ -465,9 +507,13 @@ def malicious_block_makers(faults: Faults, tick: int) -> dict[int, list[str]]:
 
 
 def delivered_batches(faults: Faults, tick: int, number: int, chain: int) -> list[int]:
-    """Return the numbers of the batches that are delivered to ``chain`` at ``tick`` in their order.
+    """Return the numbers of the batches delivered to ``chain`` at ``tick``, in order.
 
-    ``number``: that of the round's batch, which always is among them.
+    Args:
+        faults: The injected faults.
+        tick: The tick.
+        number: The number of the round's batch, which is always among them.
+        chain: The number of the subnet.
     """
     does = [fault.args[DOES] for fault in _acting(faults, tick, BATCH) if fault.destination == chain]
     ahead = does.count(AHEAD)
@@ -475,10 +521,15 @@ def delivered_batches(faults: Faults, tick: int, number: int, chain: int) -> lis
 
 
 def ignored_batches(faults: Faults, numbers: Frame, context: Context) -> EventLog:
-    """Return the events of batches that subnets ignore in a round, because they are not the next one.
+    """Return the events of batches that subnets ignore in a round.
 
-    ``numbers``: the ``number`` of the round's batch of each subnet that runs it (``chain``). Of each that is ignored
-    ``index`` is the batch's number, and ``queue_index`` that of the expected one.
+    Args:
+        faults: The injected faults.
+        numbers: The ``number`` of the round's batch of each running subnet (``chain``).
+        context: The metadata of the round.
+
+    Returns:
+        Events with the number of the batch in ``index`` and the expected number in ``queue_index``.
     """
     log = EventLog()
     if not any(True for _ in _acting(faults, context.tick, BATCH)):
@@ -496,35 +547,35 @@ def ignored_batches(faults: Faults, numbers: Frame, context: Context) -> EventLo
 
 
 def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None:
-    """Check what a scenario says of faults against its options and nodes.
+    """Check the faults of a scenario against its options and nodes.
 
     Raises:
-        InvalidInput: a fault would have no effect, because the options do not have what it alters, or is one of a node
-            that never is there.
+        InvalidInput: The options lack the altered part, or a node does not exist.
     """
     for row, fault in enumerate(faults.rows):
-        what = fault.args.get(DOES, fault.args.get(PART))
-        said = f"faults[{row}]: {fault.kind} of {what}"
+        behaviour = fault.args.get(DOES, fault.args.get(PART))
+        prefix = f"faults[{row}]: {fault.kind} of {behaviour}"
         if not options.certified and fault.kind in (ALTER, BLOCK_MAKER):
-            raise InvalidInput(f'{said}: nobody would see it with certification = "off"; allowed: bls, threshold')
+            raise InvalidInput(f'{prefix}: nobody would see it with certification = "off"; allowed: bls, threshold')
         if SUBSTREAM in fault.args and options.flat:
             text = 'streams have no substreams with substreams = "flat"'
-            raise InvalidInput(f"{said}: substream: {text}; allowed: per_destination, per_source")
-        if fault.kind == BLOCK_MAKER and what == OVERSIZED and not (options.payload_bytes or options.limits != "none"):
+            raise InvalidInput(f"{prefix}: substream: {text}; allowed: per_destination, per_source")
+        unlimited = not options.payload_bytes and options.limits == "none"
+        if fault.kind == BLOCK_MAKER and behaviour == OVERSIZED and unlimited:
             text = "payloads have no limit of size with payload_bytes = 0; allowed: 1 and more"
-            raise InvalidInput(f'{said}: {text}, or limits = "deployed"')
+            raise InvalidInput(f'{prefix}: {text}, or limits = "deployed"')
         if fault.kind == NODE:
-            if what in _THRESHOLD and options.certification != "threshold":
-                raise InvalidInput(f'{said}: nodes give no shares; allowed with certification = "threshold"')
+            if behaviour in _THRESHOLD and options.certification != "threshold":
+                raise InvalidInput(f'{prefix}: nodes give no shares; allowed with certification = "threshold"')
             if fault.source in topology.external:
-                raise InvalidInput(f"{said}: another lake runs the subnet; its scenario says what its nodes do")
+                raise InvalidInput(f"{prefix}: another lake runs the subnet; its scenario says what its nodes do")
             membership = topology.membership
             count = membership.nodes.get(fault.source or 0, options.nodes)
             count += sum(change.add for change in membership.changes if change.chain == fault.source)
             unknown = [node for node in fault.args[NODES] if node >= count]
             if unknown:
                 raise InvalidInput(
-                    f"{said}: the subnet has no node {unknown[0]}; its nodes have the numbers 0 to {count - 1}"
+                    f"{prefix}: the subnet has no node {unknown[0]}; its nodes have the numbers 0 to {count - 1}"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Identifiers of the Internet Computer: byte forms, their order, and their texts (IC reference 2.9)."""
+"""Identifiers of the Internet Computer: byte forms, order and texts (IC reference 2.9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def canister_id(number: int) -> bytes:
 
 
 def canister_number(identifier: bytes) -> int:
-    """Return the number of the canister with an id as ``canister_id`` makes it."""
+    """Return the number of a canister from an id of ``canister_id``."""
     return int.from_bytes(identifier[: -len(CANISTER_SUFFIX)], "big")
 
 
@@ -28,31 +28,36 @@ def subnet_id(number: int) -> bytes:
 
 
 def canister_ids(numbers: U64) -> npt.NDArray[np.uint8]:
-    """Return the ids of canisters, a row each, shape (n, 10)."""
+    """Return the ids of canisters, uint8, shape (n, 10)."""
     return _with_suffix(numbers.astype(">u8"), CANISTER_SUFFIX)
 
 
 def subnet_ids(numbers: U64) -> npt.NDArray[np.uint8]:
-    """Return the ids of test subnets, a row each, shape (n, 10)."""
+    """Return the ids of test subnets, uint8, shape (n, 10)."""
     return _with_suffix(numbers.astype("<u8"), TEST_SUBNET_SUFFIX)
 
 
 def stream_labels(subnets: U64, substreams: U64, *, flat: bool) -> npt.NDArray[np.uint8]:
-    """Return the label of each stream in its state tree, a row each.
+    """Return the label of each stream in its state tree, uint8, one a row.
 
-    A flat stream has the id of the subnet that it leads to; a substream appends the id of the canister that names it.
+    The label of a flat stream is the id of the destination subnet; a substream appends the id of its canister.
+
+    Args:
+        subnets: The numbers of the destination subnets.
+        substreams: The numbers of the substreams' canisters.
+        flat: True for flat streams.
     """
     labels = subnet_ids(subnets)
     return labels if flat else np.concatenate([labels, canister_ids(substreams)], axis=1)
 
 
 def subnet_order(numbers: U64) -> U64:
-    """Return keys that order subnets as their id bytes do: the numbers with their bytes swapped."""
+    """Return sort keys in the order of subnets' id bytes: the byte-swapped numbers."""
     return numbers.astype("<u8").byteswap()
 
 
 def canister_texts(numbers: U64) -> list[str]:
-    """Return the principal text of each canister; meant for the few messages that quote one."""
+    """Return the principal text of each canister (for few messages)."""
     distinct, inverse = np.unique(numbers, return_inverse=True)
     texts = [principal_to_text(canister_id(int(number))) for number in distinct]
     return [texts[position] for position in inverse]

@@ -1,14 +1,13 @@
-"""Signals: what the verdicts on our messages do to our streams, and what becomes of the rejected (IC reference 3.4,
-X-13).
+"""The induction phase: timeouts, loopback, collection from slice headers, induction.
 
-Outcomes for a message of ours that a header signals: collected; if rejected, answered to its sender by a synthetic
-reject (a request) or put on the way to its receiver's present host (a response).
+The steps follow IC reference 3.1 in order; "3.4 (n)" is line n of that section. A message of a slice is pushed to its
+input queue, or dropped, or rejected with a signal.
 
-The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
+Signals of others decide our own messages: accepted ones are collected. A rejected request is answered to its sender by
+a synthetic reject; a rejected response is sent on to its receiver's present host (IC reference 3.4, X-13).
 
-The steps and their order are those of IC reference 3.1; "3.4 (n)" is line n of that section. Outcomes for a message of
-a slice: pushed to its input queue; dropped and lost; rejected with a signal. ``signals`` handles the signals about our
-own messages.
+Reference:
+    IC reference 3.4, X-13.
 """
 
 from __future__ import annotations
@@ -60,9 +59,13 @@ _NONE = np.uint64(NO_QUEUE)
 
 
 def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) -> Queues:
-    """Remove the messages below ``end`` from the streams of ``lanes``, and their bytes from the streams' sizes.
+    """Remove the messages below ``end`` from the streams of ``lanes``, and subtract their bytes.
 
-    ``signalled``: messages with their ``size``; those of a segment that is cut are among them where limits are on.
+    Args:
+        streams: The streams.
+        lanes: The lanes to collect from.
+        end: The end of the collected messages of each lane.
+        signalled: Messages with ``size``; under limits they include those of partly collected segments.
     """
     segments = streams.segments
     assert segments is not None
@@ -72,7 +75,7 @@ def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) 
     to = np.where(limit >= 0, end[limit], np.uint64(0))
     cut = (segments["first"] < to) & (to < segments["first"] + segments["count"])
     if cut.any() and len(signalled):
-        bytes_left = _without(segments, cut, to, signalled)
+        bytes_left = _remaining_bytes(segments, cut, to, signalled)
         streams = replace(streams, segments=segments.with_columns(bytes=bytes_left))
     streams = streams.advance(lanes, end)
     # The bytes of each stream's messages: the sum over its segments.
@@ -86,33 +89,43 @@ def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) 
     return streams.with_counters(stream_bytes=sizes)
 
 
-def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64:
-    """Return the bytes of each segment without those of its ``signalled`` messages below ``to`` where it is ``cut``."""
-    starts, asked = encode_keys(
+def _remaining_bytes(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64:
+    """Return the bytes of each segment without its collected messages.
+
+    These are ``signalled`` messages below ``to``, where a segment is ``cut``.
+    """
+    starts, keys = encode_keys(
         (*LANE, "first"), segments, signalled.select(LANE).with_columns(first=signalled["index"])
     )
-    row = np.searchsorted(starts, asked, side="right") - 1
-    # Whoever rebuilds trees was given all messages, those of loopback streams among them that are collected by now.
-    gone = (row >= 0) & (signalled["index"] < to[row])
+    row = np.searchsorted(starts, keys, side="right") - 1
+    # After a rebuild of trees, the messages include collected ones of loopback streams.
+    collected = (row >= 0) & (signalled["index"] < to[row])
     for name in LANE:
-        gone &= signalled[name] == segments[name][row]
+        collected &= signalled[name] == segments[name][row]
     sizes = np.zeros(len(segments), dtype=np.uint64)
-    np.add.at(sizes, row[gone], signalled["size"][gone])
+    np.add.at(sizes, row[collected], signalled["size"][collected])
     left: U64 = segments["bytes"] - np.where(cut, sizes, np.uint64(0))
     return left
 
 
 def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLog) -> tuple[State, Frame, Frame]:
-    """Make the synthetic rejects of requests and send responses on (X-13).
+    """Answer rejected requests with synthetic rejects and forward rejected responses (X-13).
 
-    ``rejected``: our messages with the ``reason`` of their signal. Returns the state, the rejects pushed here, and what
-    is to be appended to streams. Each leaves an event ACKNOWLEDGED with its reason; that the others were accepted
-    follows from the ranges collected.
+    Each rejected message leaves an event ACKNOWLEDGED with its reason. The collected ranges imply the accepted ones.
+
+    Args:
+        state: The state.
+        rejected: Own messages with the ``reason`` of their signal.
+        context: The metadata of the round.
+        log: The log of events.
+
+    Returns:
+        The state, the rejects pushed locally, and the messages to append to streams.
     """
     if len(rejected) == 0:
         return state, empty_frame(ARRIVALS_SCHEMA), empty_frame(ONWARD_SCHEMA)
-    seen = {"chain": rejected["source"], "on_lane": True, "code": reject_codes(rejected["reason"])}
-    log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **seen))
+    event_columns = {"chain": rejected["source"], "on_lane": True, "code": reject_codes(rejected["reason"])}
+    log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **event_columns))
     request = rejected["kind"] == Kind.REQUEST
     columns = ["row", "fresh", *ONWARD_SCHEMA.names]
     answers = []
@@ -120,12 +133,12 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
         rows = np.flatnonzero(request & (rejected["reason"] == reason))
         if len(rows):
             at = {"source": rejected["source"][rows], "queue_index": _NONE, "sent_tick": np.uint64(context.tick)}
-            made = induction_rejects(rejected.take(rows), reason).with_columns(row=rows, fresh=np.True_, **at)
-            answers.append(made.select(columns))
-    again = np.flatnonzero(~request)
-    if len(again):
-        kept = rejected.select(["source", *MESSAGE_COLUMNS, "sent_tick"]).take(again)
-        answers.append(kept.with_columns(row=again, fresh=np.False_, queue_index=_NONE).select(columns))
+            rejects = induction_rejects(rejected.take(rows), reason).with_columns(row=rows, fresh=np.True_, **at)
+            answers.append(rejects.select(columns))
+    responses = np.flatnonzero(~request)
+    if len(responses):
+        forwarded = rejected.select(["source", *MESSAGE_COLUMNS, "sent_tick"]).take(responses)
+        answers.append(forwarded.with_columns(row=responses, fresh=np.False_, queue_index=_NONE).select(columns))
     onward = concat(answers)
     onward = onward.take(np.argsort(onward["row"], kind="stable"))
     hosts = context.host_of(onward["receiver"])
@@ -134,32 +147,33 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
     here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
     local = onward.take(np.flatnonzero(here))
     state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC, log)
-    away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
-    return state, arrivals, away.select(ONWARD_SCHEMA.names)
+    remote = onward.take(np.flatnonzero((hosts >= 0) & ~here))
+    return state, arrivals, remote.select(ONWARD_SCHEMA.names)
 
 
 def pre_process(state: State, batch: DecodedBatch, context: Context) -> tuple[State, list[RoundStep]]:
-    """Return the state after the induction phase, and its steps in their order (3.4).
+    """Run the induction phase (3.4); return the state and the steps in order.
 
-    Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
+    Raises:
+        InvariantViolation: A slice does not continue its stream, although it was checked before agreement.
     """
     timed_out = time_out_requests(state, context)  # step 1: X-3
     loopback = induct_loopback(timed_out.state, batch, context)  # step 2: D-7, all of 3.4 for our own stream
-    collected = collect_from_headers(loopback.state, batch, context)  # step 3: 3.4 (3), of 3.4 (4) what goes; X-13
-    slices = induct_slices(collected.state, batch, context)  # step 4: 3.4 (2), of 3.4 (4) what is added, 3.4 (5)
+    collected = collect_from_headers(loopback.state, batch, context)  # step 3: 3.4 (3), removals of 3.4 (4); X-13
+    slices = induct_slices(collected.state, batch, context)  # step 4: 3.4 (2), additions of 3.4 (4), 3.4 (5)
     ingress = induct_ingress(slices.state, batch.ingress, context)  # step 4: 3.4 (1)
     return ingress.state, [timed_out, loopback, collected, slices, ingress]
 
 
-# ---- step 1, time-outs (X-3)
+# ---- step 1, timeouts (X-3)
 
 
 def time_out_requests(state: State, context: Context) -> RoundStep:
-    """Remove guaranteed requests that waited too long in output queues; push their synthetic rejects."""
+    """Remove expired guaranteed requests from output queues and push their synthetic rejects."""
     elements = state.output_queues.elements
     if context.options.timeouts == "off" or len(elements) == 0:
         return RoundStep(state)
-    # Whole ticks, so that no product of ticks and nanoseconds can pass a word.
+    # Compare whole ticks: a product of ticks and nanoseconds may overflow 64 bits.
     lifetime = lifetime_ticks(context.options, context.tick_ns)
     waited = np.uint64(context.tick) - elements["sent_tick"] >= np.uint64(lifetime)
     expired = waited & (elements["kind"] == Kind.REQUEST) & (elements["deadline"] == 0)
@@ -180,7 +194,7 @@ def time_out_requests(state: State, context: Context) -> RoundStep:
 
 
 def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
-    """Induct all messages of the loopback streams, remove them, then handle those that were rejected."""
+    """Induct and remove all messages of the loopback streams, then handle the rejected ones."""
     lanes = batch.loopback
     if len(lanes) == 0:
         return RoundStep(state)
@@ -188,7 +202,7 @@ def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> Roun
     state, verdicts = validate_messages(state, messages, context)
     _log_verdicts(messages, verdicts, Via.LOOPBACK, log)
     state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LOOPBACK, context, log)
-    # Their signals are removed at once, so none is ever listed.
+    # Their signals are removed at once and never listed.
     end = lanes["message_end"]
     log.collected(lanes, COLLECTED_MESSAGES, state.streams.read_counters("begin", lanes), end)
     streams = collect_messages(state.streams, lanes, end, batch.signalled)
@@ -204,22 +218,23 @@ def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> Roun
 
 
 def collect_from_headers(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
-    """Remove our messages that have a signal, handle those that were rejected, then remove our signals about messages
-    that are no longer in their stream."""
+    """Remove our signalled messages, handle the rejected ones, then remove our outdated signals.
+
+    A signal is outdated when its message has left the source's stream.
+    """
     log = EventLog()
     rejected = batch.signalled.filter(batch.signalled["reason"] > 0)
     rejected = rejected.take(stable_order(*(rejected[name] for name in LANE_COLUMNS)))
     slices = batch.slices
     bringing = slices.filter(slices["message_end"] > slices["message_begin"])
     state = replace(state, streams=state.streams.ensure(reverse_lanes(bringing)))
-    # A header for a lane of which nothing was ever sent or received either way has nothing to say.
+    # A header of a lane without any past message carries no information.
     known = state.streams.positions(reverse_lanes(slices)) >= 0
     slices = slices.filter(known)
     if len(slices):
         ours, end = reverse_lanes(slices), slices["signals_end"]
         begin, next_index = (state.streams.read_counters(name, ours) for name in ("begin", "next_index"))
-        # Raise `InvariantViolation` unless headers signal messages of our streams and reject what they signal
-        # (X-13).
+        # Headers must signal messages of our streams, and reject only signalled ones (X-13).
         outside = (end < begin) | (end > next_index)
         if outside.any():
             raise InvariantViolation("a header signals messages outside our stream", slices["destination"][outside])
@@ -238,8 +253,8 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
         seen = np.maximum(first, slices["begin"])
         log.collected(slices, COLLECTED_SIGNALS, first, seen)
         streams, rejects = state.streams.set_counters(ours, signals_begin=seen), state.rejects
-        kept = rejects["index"] >= streams.read_counters("signals_begin", reverse_lanes(rejects))
-        state = replace(state, streams=streams, rejects=rejects.filter(kept))
+        is_current = rejects["index"] >= streams.read_counters("signals_begin", reverse_lanes(rejects))
+        state = replace(state, streams=streams, rejects=rejects.filter(is_current))
     state, arrivals, onward = handle_rejects(state, rejected, context, log)
     return RoundStep(state, log, arrivals, onward=onward)
 
@@ -248,7 +263,7 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
 
 
 def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundStep:
-    """Judge and signal every message of the slices, and push those that are accepted."""
+    """Validate and signal every message of the slices, and push the accepted ones."""
     bringing = batch.slices.filter(batch.slices["message_end"] > batch.slices["message_begin"])
     if len(bringing) == 0:
         return RoundStep(state)
@@ -256,7 +271,7 @@ def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundS
     state, verdicts = validate_messages(state, messages, context)
     _log_verdicts(messages, verdicts, Via.LANE, log)
     state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LANE, context, log)  # 3.4 (2)
-    # List the REJECT signals; that the others are ACCEPT follows from the expected index.
+    # List the REJECT signals; the expected index implies the ACCEPT ones.
     rejected = np.flatnonzero(verdicts.reason > 0)
     if len(rejected):
         added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
@@ -276,12 +291,15 @@ def induct_slices(state: State, batch: DecodedBatch, context: Context) -> RoundS
 
 
 def validate_messages(state: State, messages: Frame, context: Context) -> tuple[State, Verdicts]:
-    """Return the verdicts on messages in the order of their ``QueueIndex``, and the state after the calls that the
-    responses among them answer are closed; a response that answers none is dropped."""
+    """Validate messages in ``QueueIndex`` order and close the calls of accepted responses.
+
+    Returns:
+        The state, and the verdicts. A response without an open call is dropped.
+    """
     verdicts = vsr_check_xnet(state, messages, context)
     answering = verdicts.enqueued & (messages["kind"] == Kind.RESPONSE)
     if context.options.receiver_check == "off":
-        # What is enqueued where its receiver is not hosted answers nothing: the call is open elsewhere.
+        # A misrouted response answers no call: its call is open on another subnet.
         answering &= context.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
     rows = np.flatnonzero(answering)
     if len(rows) == 0:
@@ -295,9 +313,9 @@ def validate_messages(state: State, messages: Frame, context: Context) -> tuple[
 
 
 def queue_index(messages: Frame) -> Frame:
-    """Return the messages in the order of their ``QueueIndex`` (3.4), which a push then numbers.
+    """Sort messages by ``QueueIndex`` (3.4), the order in which a push numbers them.
 
-    By input queue (m.src, m.dst), in each of them by lane and index.
+    The order is by input queue (m.src, m.dst), then by lane and index.
     """
     if len(messages) == 0:
         return messages
@@ -308,12 +326,12 @@ def queue_index(messages: Frame) -> Frame:
 def map_valid_xnet_messages(
     state: State, messages: Frame, verdicts: Verdicts, via: Via, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
-    """Push the valid messages to their input queues (3.4); also return them (``ARRIVALS_SCHEMA``)."""
+    """Push the valid messages to their input queues (3.4); also return ``ARRIVALS_SCHEMA``."""
     valid = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).filter(verdicts.enqueued)
     valid = valid.with_columns(chain=valid["destination"], via=np.uint8(via))
     if context.options.receiver_check == "off":
         here = context.host_of(valid["receiver"]) == valid["chain"].view(np.int32)
-        # Enqueue messages (with `chain`) where nobody will execute them; also return them with `queue_index`.
+        # Enqueue misrouted messages; nothing will execute them.
         messages = valid.filter(~here)
         index, queues = state.misrouted.number(messages)
         queues = queues.merge(messages.select(["chain", *MESSAGE_COLUMNS]).with_columns(index=index))
@@ -330,8 +348,8 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) 
     if len(rejected):
         reasons = verdicts.reason[rejected]
         rows = messages.take(rejected)
-        judged = {"chain": rows["destination"], "on_lane": True, "via": via}
-        log.add(event_rows(rows, Event.REJECTED, code=reject_codes(reasons), reason=reason_names(reasons), **judged))
+        columns = {"chain": rows["destination"], "on_lane": True, "via": via}
+        log.add(event_rows(rows, Event.REJECTED, code=reject_codes(reasons), reason=reason_names(reasons), **columns))
     dropped = np.flatnonzero(verdicts.cause > 0)
     if len(dropped):
         rows = messages.take(dropped)
@@ -340,15 +358,20 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) 
 
 
 def induct_ingress(state: State, ingress: Frame, context: Context) -> RoundStep:
-    """Push the messages from users to their canisters' queues; refuse those for canisters that are not here."""
+    """Push users' messages to their canisters' queues.
+
+    Messages to canisters that are not local are refused.
+    """
     if len(ingress) == 0:
         return RoundStep(state)
-    # Which ingress messages (`chain`, `receiver`) are accepted: canisters installed where they enter.
-    here = context.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
-    accepted: Mask = here & state.installed(ingress["receiver"])
+    # Accept ingress messages (`chain`, `receiver`) for canisters installed on the subnet.
+    is_local = context.host_of(ingress["receiver"]) == ingress["chain"].view(np.int32)
+    accepted: Mask = is_local & state.installed(ingress["receiver"])
     log = EventLog()
-    kept = refuse_ingress(ingress, ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log)
-    index, queues = state.ingress_queues.number(kept)
-    kept = kept.with_columns(callback=index, queue_index=index)
-    queues = queues.merge(kept.select(MESSAGE_COLUMNS).with_columns(index=index))
-    return RoundStep(replace(state, ingress_queues=queues), log, ingress=kept.select(INGRESS_ARRIVALS_SCHEMA.names))
+    inducted = refuse_ingress(
+        ingress, ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name, log
+    )
+    index, queues = state.ingress_queues.number(inducted)
+    inducted = inducted.with_columns(callback=index, queue_index=index)
+    queues = queues.merge(inducted.select(MESSAGE_COLUMNS).with_columns(index=index))
+    return RoundStep(replace(state, ingress_queues=queues), log, ingress=inducted.select(INGRESS_ARRIVALS_SCHEMA.names))

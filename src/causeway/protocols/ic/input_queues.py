@@ -1,9 +1,8 @@
-"""The VSR, valid set rule: ACCEPT or REJECT for every message of a batch (IC reference 3.3, X-2).
+"""The valid set rule (VSR), ACCEPT or REJECT for every message; pushes to input queues.
 
-Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's
-subnet will make a reject response of a request and send a response to where its receiver now lives).
-
-Pushes to input queues: whatever brings a message to a canister, all are numbered by the same few lines.
+A message is enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), or rejected (a reason). For a rejected request
+the sender's subnet makes a reject response; it sends a rejected response on to its receiver's host (IC reference 3.3,
+X-2).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from causeway_proofs.order import find_positions, group_rows
 
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.joins import encode_keys
+from causeway.core.queues import Queues
 from causeway.core.vocabulary import NO_CHAIN, Event, Kind, Via
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.ic.registry import Context
@@ -31,8 +31,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 class LostCause(IntEnum):
-    """Why a message was dropped for good (IC reference X-11). Of a ``late_response`` the cycles are not lost: its
-    originator, who had another answer, has them."""
+    """Cause of dropping a message for good (IC reference X-11).
+
+    The cycles of a ``late_response`` are not lost: its originator, which had another answer, gets them.
+    """
 
     NOTHING = 0
     sender_mismatch = 1
@@ -49,23 +51,28 @@ def lost_causes(causes: npt.NDArray[np.uint8]) -> pa.DictionaryArray:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """One verdict a message: ``reason`` 0 = ACCEPT; ``cause`` other than 0: accepted, but dropped."""
+    """One verdict a message: ``reason`` 0 is ACCEPT.
+
+    An accepted message with a non-zero ``cause`` is dropped.
+    """
 
     reason: npt.NDArray[np.uint8]
     cause: npt.NDArray[np.uint8]
 
     @property
     def enqueued(self) -> Mask:
-        """Return which messages go to their input queue."""
+        """Return a mask of the messages to enqueue."""
         enqueued: Mask = (self.reason == 0) & (self.cause == 0)
         return enqueued
 
 
 def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
-    """Return the verdicts of their destinations on ``messages`` (``LANE_COLUMNS`` and the message columns).
+    """Return the destinations' verdicts on ``messages``.
 
-    Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
-    those of IC reference 3.3, "Judging one message".
+    They have ``LANE_COLUMNS`` and the message columns.
+
+    The messages of one input queue must be adjacent and in push order. The rules follow IC reference 3.3, "Judging one
+    message".
     """
     options, registry = context.options, context.registry
     length = len(messages)
@@ -86,11 +93,11 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     mismatch = registry.host_of(messages["sender"]) != messages["source"].view(np.int32)
     if mismatch.any():
         on_path = np.zeros(length, dtype=bool)
-        strangers = messages.take(np.flatnonzero(mismatch))
+        remote_senders = messages.take(np.flatnonzero(mismatch))
         if options.migrations == "on":
-            on_path[mismatch] = _on_path(strangers, context)
+            on_path[mismatch] = _on_path(remote_senders, context)
         if registry.has_ended:
-            on_path[mismatch] |= _of_ended(strangers, context)
+            on_path[mismatch] |= _of_ended(remote_senders, context)
         reject(request & on_path, RejectReason.CanisterMigrating)
         mismatch &= ~on_path
         if options.sender_mismatch == "deployed":
@@ -106,44 +113,48 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     elif stale is not None:
         reject(request & (stale[0] | stale[1]), RejectReason.CanisterMigrating)
 
-    elsewhere = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
+    is_misrouted = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
     if options.vsr == "accept_all":
         if options.receiver_check == "on":
-            drop(elsewhere, LostCause.receiver_mismatch)
+            drop(is_misrouted, LostCause.receiver_mismatch)
         return Verdicts(reason, cause)
-    reject(elsewhere, RejectReason.CanisterMigrating)
+    reject(is_misrouted, RejectReason.CanisterMigrating)
     absent = ~state.installed(messages["receiver"])
     reject(absent & request, RejectReason.CanisterNotFound)
     drop(absent, LostCause.response_induction_failed)
     if options.limits == "deployed":
         candidates = np.flatnonzero(request & (reason == 0) & (cause == 0))
-        # Which requests find their input queue already holding `capacity` requests.
-        requests = messages.take(candidates)
-        if len(requests) == 0:
-            full: Mask = np.zeros(0, dtype=bool)
-        else:
-            groups = group_rows(requests["receiver"], requests["sender"])
-            held = state.input_queues.elements.select([*state.input_queues.keys, "kind"])
-            held = held.filter(held["kind"] == Kind.REQUEST)
-            own, asked = encode_keys(
-                state.input_queues.keys, held, requests.select(state.input_queues.keys).take(groups.starts)
-            )
-            queues, counts = np.unique(own, return_counts=True)
-            rows = find_positions(queues, asked)
-            occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
-            full = groups.ranks() + groups.spread(occupied) >= options.limit.queue_capacity
+        full = _exceeds_capacity(state.input_queues, messages.take(candidates), options.limit.queue_capacity)
         reason[candidates[full]] = RejectReason.QueueFull
     return Verdicts(reason, cause)
 
 
+def _exceeds_capacity(input_queues: Queues, requests: Frame, capacity: int) -> Mask:
+    """Return a mask of the requests whose input queue already holds ``capacity`` requests."""
+    if len(requests) == 0:
+        return np.zeros(0, dtype=bool)
+    groups = group_rows(requests["receiver"], requests["sender"])
+    queued = input_queues.elements.select([*input_queues.keys, "kind"])
+    queued = queued.filter(queued["kind"] == Kind.REQUEST)
+    own, keys = encode_keys(input_queues.keys, queued, requests.select(input_queues.keys).take(groups.starts))
+    queues, counts = np.unique(own, return_counts=True)
+    rows = find_positions(queues, keys)
+    occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
+    full: Mask = groups.ranks() + groups.spread(occupied) >= capacity
+    return full
+
+
 def _stale(messages: Frame, context: Context) -> tuple[Mask, Mask]:
-    """Return which messages were routed before their sender and before their receiver came to where they live."""
+    """Return masks of messages routed before the last move of their sender, and receiver."""
     sender, receiver = (messages["routed"] < context.registry.hosted_since(messages[end]) for end in PROGRAMS)
     return sender, receiver
 
 
 def _on_path(messages: Frame, context: Context) -> Mask:
-    """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (X-2 OnPath)."""
+    """Return a mask of remote senders' messages from a subnet on a migration path.
+
+    This is OnPath (X-2).
+    """
     registry = context.registry
     sender_left = registry.position_on_trace(messages["sender"], messages["source"]) >= 0
     sender_host = registry.position_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
@@ -156,7 +167,7 @@ def _on_path(messages: Frame, context: Context) -> Mask:
 
 
 def _of_ended(messages: Frame, context: Context) -> Mask:
-    """Return which messages are responses of canisters on no subnet, from a subnet that hosted them: on their path."""
+    """Return a mask of responses of canisters without a host, from a previous host."""
     registry = context.registry
     found: Mask = (messages["kind"] == Kind.RESPONSE) & (registry.host_of(messages["sender"]) == NO_HOST)
     return found & (registry.position_on_trace(messages["sender"], messages["source"]) >= 0)
@@ -173,10 +184,12 @@ _NO_LANE = {
 
 
 def match_responses(state: State, responses: Frame) -> tuple[State, U8]:
-    """Return the state in which the calls that the ``responses`` answer are closed, and a ``LostCause`` for each that
-    answers none; 0 = it is to be enqueued (X-2 push_input).
+    """Close the calls that ``responses`` answer (X-2 push_input).
 
-    Of a best-effort response that comes too late the refund is the originator's.
+    The refund of a late best-effort response goes to the originator.
+
+    Returns:
+        The state, and the ``LostCause`` of each response without an open call; 0 for the others.
     """
     matching, calls = state.open_calls.close_answered(responses)
     cause = np.zeros(len(responses), dtype=np.uint8)
@@ -187,8 +200,8 @@ def match_responses(state: State, responses: Frame) -> tuple[State, U8]:
     late = np.flatnonzero(~matching & (responses["deadline"] > 0))
     rows = find_positions(state.accounts["program"], responses["receiver"][late])
     late, rows = late[rows >= 0], rows[rows >= 0]
-    made = responses["callback"][late] < state.accounts["next_callback"][rows]
-    late, rows = late[made], rows[made]
+    is_past = responses["callback"][late] < state.accounts["next_callback"][rows]
+    late, rows = late[is_past], rows[is_past]
     if len(late):
         cause[late] = LostCause.late_response
         refunds = responses.select(["amount_high", "amount_low"]).take(late)
@@ -199,16 +212,21 @@ def match_responses(state: State, responses: Frame) -> tuple[State, U8]:
 
 
 def push_messages(state: State, messages: Frame) -> tuple[State, Frame]:
-    """Push messages to their input queues (m.src, m.dst) in row order; also return them with ``queue_index``."""
+    """Push messages to their input queues (m.src, m.dst) in row order.
+
+    Also return ``queue_index``.
+    """
     index, queues = state.input_queues.number(messages)
     queues = queues.merge(messages.select(MESSAGE_COLUMNS).with_columns(index=index))
     return replace(state, input_queues=queues), messages.with_columns(queue_index=index)
 
 
 def push_responses(state: State, responses: Frame, chains: np.ndarray, via: Via, log: EventLog) -> tuple[State, Frame]:
-    """Push the responses that routing made on ``chains``; also return them as arrivals (``ARRIVALS_SCHEMA``).
+    """Push the responses of routing on ``chains``.
 
-    One that answers no open call is dropped.
+    Also return them as arrivals (``ARRIVALS_SCHEMA``).
+
+    A response without an open call is dropped.
     """
     if len(responses) == 0:
         return state, empty_frame(ARRIVALS_SCHEMA)

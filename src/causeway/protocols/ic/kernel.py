@@ -1,4 +1,8 @@
-"""The Internet Computer behind the kernel contract: one round of any set of subnets as a pure function."""
+"""The kernel of the Internet Computer: one round of any set of subnets as a pure function.
+
+``plan`` builds the XNet payloads. ``round`` runs the phases of the reference: decode the batch, process it and certify
+the resulting state (IC reference 3.1).
+"""
 
 from __future__ import annotations
 
@@ -78,15 +82,21 @@ from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.protocols.shared.state_tables import merge_states, select_chains
 
 MAX_CHAINS = 2**16
-"""A pair of positions fits one word of 32 bits."""
+"""Maximum number of subnets: a pair of positions fits one 32-bit word."""
 
 
 @dataclass(frozen=True)
 class IcKernel:
     """The state machine of a network of subnets.
 
-    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes
-    wrong on purpose; ``secrets``: the keys of subnets that are not drawn from the seed.
+    Attributes:
+        topology: The network.
+        programs: The canisters' programs.
+        options: The protocol options.
+        seed: The seed of all random draws.
+        tick_ns: The batch time of a tick, in nanoseconds.
+        faults: The injected faults.
+        secrets: The secret keys that are not derived from the seed.
     """
 
     topology: Topology
@@ -108,8 +118,7 @@ class IcKernel:
         check_tick(self.tick_ns)
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
-        assert self.remotes is not None  # what cannot be is told before anything runs
-        self.remotes.require_keys(self.options, self.secrets, self.chains())
+        self.remotes.require_keys(self.options, self.secrets, self.chains())  # also checks the remote subnets
         check_registry(self.topology, self.options)
         check_faults(self.faults, self.topology, self.options)
 
@@ -123,11 +132,11 @@ class IcKernel:
 
     def registry(self, tick: int) -> Registry:
         """Return the registry version in force in the round of ``tick``."""
-        applied = sum(1 for changed in self._change_ticks if changed <= tick)
+        applied = sum(1 for change_tick in self._change_ticks if change_tick <= tick)
         if applied not in self._registries:
-            found = registry_at(self.topology, tick, self.options.nodes)
-            endpoints = self.remotes.endpoints(tick, found.members)
-            self._registries[applied] = replace(found, version=1 + applied, endpoints=endpoints)
+            registry = registry_at(self.topology, tick, self.options.nodes)
+            endpoints = self.remotes.endpoints(tick, registry.members)
+            self._registries[applied] = replace(registry, version=1 + applied, endpoints=endpoints)
         return self._registries[applied]
 
     @cached_property
@@ -136,25 +145,27 @@ class IcKernel:
 
     @cached_property
     def remotes(self) -> RemoteSubnets:
-        """Return the subnets that other lakes run."""
+        """Return the subnets of other lakes."""
         return RemoteSubnets(self.topology, self.options, self._subnets, self.chains())
 
     @cached_property
     def carriers(self) -> Carriers:
-        """Return who carries slices between subnets, with the scenario's faults."""
+        """Return the carriers of slices between subnets, with the scenario's faults."""
         return Carriers(self.faults, self._subnets, self.seed)
 
     def certifier(self, tick: Tick) -> Certifier:
-        """Return who certifies the subnets' states at ``tick``."""
+        """Return the certifier of the subnets' states at ``tick``."""
         nodes, faults = self.registry(tick.tick).nodes, find_share_faults(self.faults, tick.tick)
         listed = listed_keys(self.options, self.chains()) if self.options.chain_keys else {}
-        known = (nodes, self.remotes.keys, faults, listed, self.secrets, tick.height)
-        return Certifier(self._subnets, self.seed, self.options, *known)
+        fixed = (nodes, self.remotes.keys, faults, listed, self.secrets, tick.height)
+        return Certifier(self._subnets, self.seed, self.options, *fixed)
 
     @property
     def header_heights(self) -> int:
-        """Return of how many heights headers are known: the newest, and older ones that carriers offer where slices are
-        not certified."""
+        """Return the number of visible heights of headers.
+
+        Carriers may offer older slices where slices are not certified, hence more than one height there.
+        """
         return 1 if self.options.certified else 1 + self.carriers.oldest(0)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
@@ -166,10 +177,10 @@ class IcKernel:
         return Context(*clock, self.seed, chains, registry, self.options, self.programs, before, splitting)
 
     def _splitting(self, tick: int) -> Chains:
-        """Return the positions of the subnets that have a splitting batch at ``tick``."""
+        """Return the positions of the subnets with a splitting batch at ``tick``."""
         return splitting_subnets(self.topology, self._subnets, tick)
 
-    # ---- what the network is
+    # ---- network
 
     def chains(self) -> Sequence[str]:
         """Return the subnets' names by position (the order of their id bytes)."""
@@ -182,12 +193,12 @@ class IcKernel:
         return self._subnets
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return how many canisters each subnet hosts at genesis, and one more."""
+        """Return one plus the number of canisters of each subnet at genesis."""
         hosts = self.registry(0).hosts
         return (np.bincount(hosts[hosts >= 0], minlength=len(self._subnets)) + 1).astype(np.float64)
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
+        """Return every state table by name, those of the program classes in use included."""
         return state_tables(self.programs.schemas())
 
     def registry_version(self, tick: int) -> int:
@@ -195,15 +206,15 @@ class IcKernel:
         return self.registry(tick).version
 
     def hosts(self, programs: U64, tick: int) -> Hosts:
-        """Return the subnet that hosts each canister in the round of ``tick``, or was the last to."""
+        """Return the current or last hosting subnet of each canister in the round of ``tick``."""
         return self.registry(tick).last_hosts(programs)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Return the state with these tables; absent tables are empty."""
         return state_from_tables(frames, self.programs.schemas(), self.options.index_base)
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
+        """Return the state of ``chains`` at height 0: empty queues and streams, new programs."""
         registry, chains = self.registry(0), self.remotes.here(chains)
         state = self._installed(registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))])
         nothing = empty_frame(self.outbound)
@@ -216,12 +227,12 @@ class IcKernel:
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
     def _installed(self, canisters: U64) -> State:
-        """Return the first state of the programs of ``canisters`` (ascending), and nothing else."""
+        """Return a state with only the initial program states of ``canisters`` (ascending)."""
         accounts, programs = self.programs.genesis(canisters[self.programs.installed(canisters)])
         return self.state({"accounts": accounts, **{PROGRAM_TABLE + name: rows for name, rows in programs.items()}})
 
     def headers(self, state: State, chains: Chains, tick: Tick) -> Frame:
-        """Return the headers of ``chains`` (``HEADERS_SCHEMA``): the roots of their states."""
+        """Return the uncertified headers of ``chains`` (``HEADERS_SCHEMA``): their state roots."""
         nothing = repeat_bytes(b"", len(chains))
         return Frame(
             {
@@ -235,7 +246,7 @@ class IcKernel:
         )
 
     def committed(self, state: State) -> Frame:
-        """Return all messages in streams, where subnets certify them."""
+        """Return the ranges of all messages in streams if subnets certify them, else none."""
         return stream_ranges(state) if self.options.certified else empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
@@ -247,39 +258,42 @@ class IcKernel:
         roots = certified_roots(build_trees(state, committed, context), chains, context)
         return Frame({"chain": chains, "root": roots}, len(chains))
 
-    # ---- when something happens of itself
+    # ---- schedule
 
     def idle(self, state: State) -> bool:
-        """Return whether no queue or stream of ``state`` holds a message, and nothing agreed waits to be executed."""
-        lanes = state.streams.counters
+        """Return True if no queue or stream holds a message and no agreed batch is pending."""
+        streams = state.streams.counters
         queues = (state.ingress_queues, state.input_queues, state.output_queues)
-        in_streams = lanes["next_index"] > lanes["begin"]
+        in_streams = streams["next_index"] > streams["begin"]
         if len(self.remotes.external):
-            # What another lake's subnet takes, and when, nobody here can know.
-            in_streams &= ~np.isin(lanes["destination"], self.remotes.external)
+            # The progress of a subnet of another lake is unknown here.
+            in_streams &= ~np.isin(streams["destination"], self.remotes.external)
         if self.options.loopback == "seed_literal":
-            in_streams &= lanes["source"] != lanes["destination"]
+            in_streams &= streams["source"] != streams["destination"]
         at_rest = not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
         return at_rest and not len(state.agreed)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with another version of the registry, a forgery or a false slice;
-        None if none is left."""
-        changes = (changed for changed in self._change_ticks if changed >= tick)
+        """Return the first tick from ``tick`` on with a registry change or a carrier fault, or None."""
+        changes = (change_tick for change_tick in self._change_ticks if change_tick >= tick)
         return earliest(next(changes, None), self.carriers.next_planned(tick))
 
     def _gives_up(self, tick: Tick) -> int:
-        waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
-        waits += self.options.certification_delay + self.options.blocks_ahead
-        settled = max([0, *self._change_ticks, self.carriers.last_change]) + waits
-        return idle_limit_tick(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
+        """Return the tick from which on a round without movement ends the run."""
+        longest_wait = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
+        longest_wait += self.options.certification_delay + self.options.blocks_ahead
+        settled = max([0, *self._change_ticks, self.carriers.last_change]) + longest_wait
+        return idle_limit_tick(tick, settled=settled, idle_limit=QUIET_TICKS + longest_wait)
 
-    # ---- a round
+    # ---- round
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XNetPlan]:
-        """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
+        """Build the payloads of ``chains`` from the valid slices, with events for the refused ones.
+
+        See ``contract.Kernel.plan``.
+        """
         chains = self.remotes.here(chains)
         running = self._running(self._batched(state, chains, tick), tick)
         context = self.context(running, tick)
@@ -287,29 +301,28 @@ class IcKernel:
         if self.options.certified:
             return plan_certified(state, local, view, self.carriers, context, self.remotes.read(carried, context))
         expected = expected_indexes(state, (), self.options.index_base)
-        everything = get_streams(expected, view, context)
-        older_ones = cut_slices(state.kept_slices, expected, context)
-        slices = self.carriers.carry(filter_new(expected, everything, context), everything, older_ones, context)
+        available = get_streams(expected, view, context)
+        older = cut_slices(state.kept_slices, expected, context)
+        slices = self.carriers.carry(filter_new(expected, available, context), available, older, context)
         rejects = read_carried_rejects(slices, view, context)
         unknown = find_unknown_roots(slices, view)
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
-        kept = self.carriers.kept(state.kept_slices, view, chains, tick)
+        kept_slices = self.carriers.kept(state.kept_slices, view, chains, tick)
         rejects = read_carried_rejects(accepted, view, context)
-        return make_plan(local, accepted, rejects, view, kept, refusal_events(slices, errors, self.options), context)
+        refusals = refusal_events(slices, errors, self.options)
+        return make_plan(local, accepted, rejects, view, kept_slices, refusals, context)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
         """Run one round of ``chains``: decode the batch, process it, commit to the result (3.1).
 
-        A halted chain keeps its state; so does one that violates a hard invariant, from this round on: the others' is
-        run again without it (X-17).
+        A halted chain keeps its state. A chain that violates a hard invariant is stopped from this round on, and the
+        round runs again without it (X-17).
         """
         chains = self.remotes.here(chains)
-        if self.options.certified and not (
-            state.trees is not None and (state.trees.forest.version == state.trees.version)
-        ):
-            # Before any chain stops: of one that does, the messages are not among the inputs any more.
+        if self.options.certified and not state.has_current_trees:
+            # Before any chain stops: the inputs of a stopped chain lack its messages.
             state = build_trees(state, inputs.own, self.context(chains, tick))
         while True:
             try:
@@ -323,21 +336,11 @@ class IcKernel:
         stops = newly_stopped(state, tick.height)
         if stops.chains.size:
             plan, inputs = exclude_chains(plan, inputs, stops.chains)
-        before = state = replace(state, kept_slices=plan.content.kept)
-        trees = state.trees
-        removal = remove_ended(state, self.context(chains, tick))
-        state = admit_canisters(self, removal.state, self.context(chains, tick), self._installed)
-        state = change_canister_programs(state, self.context(chains, tick))
-        batched = self._batched(state, chains, tick)
-        state = add_subnets(self, state, self.context(batched, tick))
+        before = replace(state, kept_slices=plan.content.kept)
+        removal, batched = self._apply_registry(before, chains, tick)
         running = self._running(batched, tick)
         context = self.context(running, tick)
-        removal = replace(removal, state=state)
-        halted: HaltedStep | None = None
-        if len(running) < len(chains):
-            others = self.context(np.setdiff1d(chains, running), tick)
-            halted = halt(self, removal, others)
-            removal = select_step(self, removal, context)
+        removal, halted = self._halt(removal, chains, context, tick)
         certifier = self.certifier(tick)
         agreed = self._agreed(plan, inputs, removal.state, certifier, context)
         batch = decode_batch(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
@@ -346,14 +349,8 @@ class IcKernel:
             state = merge_states(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
             logs = [halted.log, *logs]
-        # The `number` of the batch of each subnet (`chain`) that runs this round.
-        if not self.options.certified:
-            batches = Frame({"chain": running}, len(running)).with_columns(number=np.uint64(tick.height))
-        else:
-            heads = before.heads.filter(np.isin(before.heads["chain"], running))
-            batches = heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
-        logs.append(ignored_batches(self.faults, batches, context))
-        state = replace(state, trees=trees)
+        logs.append(ignored_batches(self.faults, self._batch_numbers(before, context), context))
+        state = replace(state, trees=before.trees)
         state, headers, signing = self._commit_and_certify(state, chains, batched, outbound, tick, certifier, before)
         return RoundResult(
             state,
@@ -365,10 +362,40 @@ class IcKernel:
             self._gives_up(tick),
         )
 
+    def _apply_registry(self, state: State, chains: Chains, tick: Tick) -> tuple[RoundStep, Chains]:
+        """Remove and admit canisters, change programs and add subnets.
+
+        Return the step and the chains with a batch.
+        """
+        context = self.context(chains, tick)
+        removal = remove_ended(state, context)
+        state = admit_canisters(self, removal.state, context, self._installed)
+        state = change_canister_programs(state, context)
+        batched = self._batched(state, chains, tick)
+        state = add_subnets(self, state, self.context(batched, tick))
+        return replace(removal, state=state), batched
+
+    def _halt(
+        self, removal: RoundStep, chains: Chains, context: Context, tick: Tick
+    ) -> tuple[RoundStep, HaltedStep | None]:
+        """Separate the running chains of a step (``context.chains``) from the halted ones."""
+        if len(context.chains) == len(chains):
+            return removal, None
+        others = self.context(np.setdiff1d(chains, context.chains), tick)
+        return select_step(self, removal, context), halt(self, removal, others)
+
+    def _batch_numbers(self, before: State, context: Context) -> Frame:
+        """Return the batch ``number`` of each running subnet (``chain``)."""
+        running = context.chains
+        if not self.options.certified:
+            return Frame({"chain": running}, len(running)).with_columns(number=np.uint64(context.height))
+        heads = before.heads.filter(np.isin(before.heads["chain"], running))
+        return heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
+
     def _agreed(
         self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, certifier: Certifier, context: Context
     ) -> Agreement:
-        """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
+        """Return the agreed slices with their messages, and the refusals of the others."""
         if not self.options.certified:
             return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
         return agree(plan, inputs, state, self.carriers, certifier, context)
@@ -383,9 +410,19 @@ class IcKernel:
         certifier: Certifier,
         before: State | None = None,
     ) -> tuple[State, Frame, EventLog]:
-        """Return the state committed to, the headers of ``chains``, and the events of their nodes (3.1 (5)).
+        """Commit to the state and certify it (3.1 (5)).
 
-        ``batched``: the chains that are at a new height; ``before``: the state that the round began with.
+        Args:
+            state: The state after the round.
+            chains: All chains of the call.
+            batched: The chains at a new height.
+            outbound: The entries appended to streams.
+            tick: The tick of the round.
+            certifier: The certifier of the tick.
+            before: The state at the start of the round; None at genesis.
+
+        Returns:
+            The state, the headers of ``chains`` and the events of their nodes.
         """
         if not self.options.certified:
             return state, self.headers(state, chains, tick), EventLog()
@@ -401,12 +438,12 @@ class IcKernel:
         return state, certified_headers(state, chains), log
 
     def _running(self, batched: Chains, tick: Tick) -> Chains:
-        """Return the chains that run a round: those with a batch that is no splitting batch."""
+        """Return the chains that run a round: those with an ordinary batch, not a splitting batch."""
         splitting = self._splitting(tick.tick)
         return batched[~np.isin(batched, splitting)] if splitting.size else batched
 
     def _batched(self, state: State, chains: Chains, tick: Tick) -> Chains:
-        """Return the chains that have a batch: in the registry, and neither halted by a fault nor stopped."""
+        """Return the chains with a batch: registered, and neither halted by a fault nor stopped."""
         members = self.registry(tick.tick).has(chains)
         running = self.carriers.running(chains if members.all() else chains[members], tick.tick)
         return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
@@ -414,10 +451,18 @@ class IcKernel:
     def process_batch(
         self, removal: RoundStep, chains: Chains, batch: DecodedBatch, context: Context
     ) -> tuple[State, list[EventLog], Frame]:
-        """Return the state after a decoded batch, its events, and what was appended to the streams (3.1 (4)).
+        """Process a decoded batch (3.1 (4)).
 
-        ``removal``: what happened before, the end of canisters. The three phases have one view of the registry (D-17).
-        What byzantine subnets among ``chains`` forge is appended when routing begins.
+        The three phases share one view of the registry (D-17). Forged messages of byzantine subnets enter at routing.
+
+        Args:
+            removal: The preceding step, the removal of canisters.
+            chains: All chains of the call, also those that do not run.
+            batch: The decoded batch.
+            context: The metadata of the round.
+
+        Returns:
+            The state after the batch, its events, and the messages appended to streams.
         """
         faults = EventLog()
         if context.chains is not chains:

@@ -1,6 +1,7 @@
-"""Reject codes and reasons, and the rejects that routing itself makes (IC reference 2.4, X-13).
+"""Reject codes, reasons and texts of event rows, and the rejects of routing.
 
-The names and codes that the Internet Computer's event rows carry.
+Reference:
+    IC reference 2.4, X-13.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from causeway.protocols.shared.events import names_column
 from causeway.protocols.shared.messages import blank_messages, payload_lengths
 
 NO_REJECT = 0
-"""The code of responses that carry data, beside each ``RejectCode``."""
+"""The code of responses with data, besides each ``RejectCode``."""
 
 ACCEPT = 0
-"""The verdict beside each ``RejectReason``."""
+"""The verdict besides each ``RejectReason``."""
 
 REASON_CODES = {
     RejectReason.CanisterMigrating: RejectCode.SysTransient,
@@ -44,26 +45,28 @@ REASON_TEXTS = {
 }
 
 NO_RECEIVER = "NON_EXISTENT_CANISTER"
-"""Reason of events of messages whose receiver is on no subnet: the name of the answer to them (3.6)."""
+"""Reason of events of messages without a receiving subnet: the name of their answer (3.6)."""
 
 UNROUTABLE = "unroutable_response"
-"""Reason of events of responses that are lost because their originator is on no subnet."""
+"""Reason of events of responses lost because their originator has no subnet."""
 
 CHAIN_HALTED = "ChainHalted"
 CHAIN_SPLITTING = "ChainSplitting"
 UNKNOWN_SUBNET = "UnknownSubnet"
 FORGED_FOR_NOBODY = "forged_for_nobody"
-"""Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one; the
-first three also of messages from users that a subnet refuses because it runs no round."""
+"""Reasons of events of a byzantine subnet's messages that cannot enter a stream.
+
+The first three are also reasons of refusing users' messages on a subnet that runs no round.
+"""
 
 MAX_TEXT = 8 * 1024
-"""Bytes of the text of a reject that a handler makes that are left (X-7); those that routing makes are far shorter."""
+"""Maximum bytes of the text of a handler's reject (X-7); texts of routing are far shorter."""
 
 MESSAGE_OVERHEAD = 256
 """Bytes counted for a message besides its payload (D-3)."""
 
 MAX_RESPONSE = 2 * 1024 * 1024 + MESSAGE_OVERHEAD
-"""Bytes of the largest response, which are set aside for every request (X-4)."""
+"""Bytes of the largest response, reserved for every request (X-4)."""
 
 NO_ROUTE = "No route to canister {}"
 NOT_FOUND = REASON_TEXTS[RejectReason.CanisterNotFound]
@@ -71,7 +74,7 @@ TIMED_OUT = "Request timed out."
 
 
 def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
-    """Return the reject response of each request that was rejected at its receiver for ``reason`` (X-13)."""
+    """Return the reject response of each request rejected at its receiver for ``reason`` (X-13)."""
     code, text = REASON_CODES[reason], REASON_TEXTS[reason]
     if reason != RejectReason.OutOfMemory:
         return reject_responses(requests, code, text)
@@ -81,7 +84,7 @@ def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
 
 
 def truncate_reject_texts(messages: Frame) -> Frame:
-    """Return the messages with the texts of their rejects cut to ``MAX_TEXT`` bytes, at the end of a character."""
+    """Truncate the texts of rejects to ``MAX_TEXT`` bytes, at a character boundary."""
     code = messages["code"]
     if len(code) == 0 or not code.any():
         return messages
@@ -93,15 +96,15 @@ def truncate_reject_texts(messages: Frame) -> Frame:
 
 
 def replace_payloads(payload: pa.BinaryArray, rows: Rows, texts: list[bytes]) -> pa.BinaryArray:
-    """Return payloads with those of ``rows`` (few) replaced."""
-    # The new ones stand behind the old ones; every row takes its own.
+    """Replace the payloads of ``rows`` (few)."""
+    # Append the new payloads and take each row's own.
     position = np.arange(len(payload))
     position[rows] = len(payload) + np.arange(len(rows))
     return pa.concat_arrays([payload, pa.array(texts, pa.binary())]).take(pa.array(position))
 
 
 def _beginning(text: bytes, size: int) -> bytes:
-    """Return the beginning of a text, at most ``size`` bytes, that cuts no character."""
+    """Return the longest prefix of at most ``size`` bytes that ends at a character boundary."""
     end = min(size, len(text))
     while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
         end -= 1
@@ -109,9 +112,12 @@ def _beginning(text: bytes, size: int) -> bytes:
 
 
 def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
-    """Return the reject response of each request, all its cycles refunded.
+    """Return the reject response of each request, with all its cycles refunded.
 
-    ``text`` may hold ``{}`` for the principal text of the request's receiver. The result has the message columns.
+    Args:
+        requests: The requests (message columns).
+        code: The reject code.
+        text: The text; ``{}`` stands for the principal text of the request's receiver.
     """
     if "{}" in text:
         texts = [text.format(canister).encode() for canister in canister_texts(requests["receiver"])]
@@ -138,7 +144,7 @@ def reason_names(reasons: np.ndarray) -> pa.DictionaryArray:
 
 
 def reject_codes(reasons: np.ndarray) -> np.ndarray:
-    """Return the code that goes with each verdict; 0 with ``ACCEPT``."""
+    """Return the reject code of each verdict; 0 for ``ACCEPT``."""
     codes: np.ndarray = np.zeros(1 + max(RejectReason), dtype=np.uint8)
     codes[list(REASON_CODES)] = list(REASON_CODES.values())
     found: np.ndarray = codes[reasons]

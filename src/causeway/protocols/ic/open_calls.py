@@ -1,11 +1,10 @@
-"""The table of open calls: what canisters asked and has not been answered (IC reference 1.1, X-2 push_input).
+"""Open calls, and requests in hand, of canisters (IC reference 1.1, X-2 push_input).
 
-A call opens when its request enters an output queue and closes when a response to it enters an input queue, whatever
-way that came. A response that names no open call is not enqueued: so a caller has one answer to a call.
+A call opens when its request enters an output queue, and closes when a response to it enters an input queue. A response
+without an open call is not enqueued, so each caller has one answer to a call.
 
-Requests in hand: what canisters took from their input queues and have not answered.
-
-When a canister is removed they are rejected, so that every caller has an answer and its cycles.
+Requests in hand were popped from input queues and are not answered yet. They are rejected when their canister is
+removed, so every caller gets its answer and its cycles.
 """
 
 from __future__ import annotations
@@ -32,12 +31,15 @@ OPEN_CALLS_SCHEMA = pa.schema(
         pa.field("deadline", pa.uint32(), nullable=False),
     ]
 )
-"""A call of ``originator`` under ``callback`` to ``respondent``; ascending by the first two, which name it for ever."""
+"""A call of ``originator`` under ``callback`` to ``respondent``.
+
+The first two are the unique key.
+"""
 
 OPEN_CALLS_KEYS = ("originator", "callback")
 
 SPARSE = 4
-"""Slots a call up to which open calls are found through one slot for every callback from the oldest to the newest."""
+"""Maximum callbacks per open call for a dense table from oldest to newest callback."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -46,7 +48,9 @@ Mask = npt.NDArray[np.bool_]
 class OpenCalls:
     """The open calls of any set of canisters.
 
-    ``held``: calls in their order, of which those under ``closed`` (if any) have been answered since.
+    Attributes:
+        held: Calls in order.
+        closed: Mask of the calls that were answered since; None for none.
     """
 
     held: Frame
@@ -67,24 +71,27 @@ class OpenCalls:
         return originators
 
     def close_answered(self, responses: Frame) -> tuple[Mask, OpenCalls]:
-        """Close the calls that ``responses`` (message columns) answer, the first response of each.
+        """Close the calls that ``responses`` (message columns) answer.
 
-        Returns which responses do, and the calls that are open after them.
+        The first response to a call counts.
+
+        Returns:
+            A mask of the answering responses, and the remaining open calls.
         """
         if len(responses) == 0 or len(self.held) == 0:
             return np.zeros(len(responses), dtype=bool), self
         row = self._rows_of(responses)
-        held = self.held
-        matching = (row >= 0) & (held["respondent"][row] == responses["sender"])
+        calls = self.held
+        matching = (row >= 0) & (calls["respondent"][row] == responses["sender"])
         if not (
-            (len(held["deadline"]) == 0 or (held["deadline"].strides[0] == 0 and not held["deadline"][0]))
+            (len(calls["deadline"]) == 0 or (calls["deadline"].strides[0] == 0 and not calls["deadline"][0]))
             and (
                 len(responses["deadline"]) == 0
                 or (responses["deadline"].strides[0] == 0 and not responses["deadline"][0])
             )
         ):
-            matching &= held["deadline"][row] == responses["deadline"]
-        closed = np.zeros(len(held), dtype=bool) if self.closed is None else self.closed.copy()
+            matching &= calls["deadline"][row] == responses["deadline"]
+        closed = np.zeros(len(calls), dtype=bool) if self.closed is None else self.closed.copy()
         if self.closed is not None:
             matching &= ~closed[row]
         before = int(np.count_nonzero(closed))
@@ -95,29 +102,29 @@ class OpenCalls:
             found = np.flatnonzero(matching)
             matching = np.zeros(len(responses), dtype=bool)
             matching[found[np.unique(chosen, return_index=True)[1]]] = True
-        return matching, OpenCalls(held, closed) if len(chosen) else self
+        return matching, OpenCalls(calls, closed) if len(chosen) else self
 
     def _rows_of(self, responses: Frame) -> Rows:
-        """Return the row of the call that each response names by originator and callback, -1 where there is none."""
+        """Return the row of each response's call by originator and callback, or -1."""
         callback, groups = self.held["callback"], self._groups
         first = callback[groups.starts]
         last = callback[groups.starts + groups.counts - 1]
         span = last - first
         if float(span.astype(np.float64).sum()) > SPARSE * len(callback):
-            asked = Frame({"originator": responses["receiver"], "callback": responses["callback"]})
-            return lookup_rows(self.held, asked, OPEN_CALLS_KEYS)
+            keys = Frame({"originator": responses["receiver"], "callback": responses["callback"]})
+            return lookup_rows(self.held, keys, OPEN_CALLS_KEYS)
         # One slot for every callback of an originator from its oldest open call to its newest.
         length = (span + np.uint64(1)).view(np.int64)
         start = np.cumsum(length) - length
         shift = start.view(np.uint64) - first
         slots = np.full(int(start[-1] + length[-1]), -1, dtype=np.int32)
         slots[(callback + groups.spread(shift)).view(np.int64)] = np.arange(len(callback), dtype=np.int32)
-        asking = group_rows(responses["receiver"])
-        of = find_positions(self._originators, responses["receiver"][asking.starts])
-        position = responses["callback"] - asking.spread(first[of])
-        inside = position <= asking.spread(np.where(of >= 0, span[of], np.uint64(0)))
-        inside &= asking.spread(of >= 0)
-        slot = position + asking.spread(start[of].view(np.uint64))
+        originators = group_rows(responses["receiver"])
+        of = find_positions(self._originators, responses["receiver"][originators.starts])
+        position = responses["callback"] - originators.spread(first[of])
+        inside = position <= originators.spread(np.where(of >= 0, span[of], np.uint64(0)))
+        inside &= originators.spread(of >= 0)
+        slot = position + originators.spread(start[of].view(np.uint64))
         if not inside.all():
             slot = np.where(inside, slot, np.uint64(0))
             return np.where(inside, slots[slot.view(np.int64)], np.int32(-1))
@@ -125,13 +132,13 @@ class OpenCalls:
         return found
 
     def opened_by(self, requests: Frame) -> OpenCalls:
-        """Return the open calls with those that ``requests`` (message columns) make, which are newer than all."""
+        """Add the calls of ``requests`` (message columns), which are newer than all others."""
         if len(requests) == 0:
             return self
         order = stable_order(requests["sender"], requests["callback"])
         if not bool((order[1:] > order[:-1]).all()):
             requests = requests.take(order)
-        made = Frame(
+        opened = Frame(
             {
                 "originator": requests["sender"],
                 "callback": requests["callback"],
@@ -140,44 +147,43 @@ class OpenCalls:
             }
         )
         if len(self.held) == 0:
-            return OpenCalls(made)
-        return self._merged(made)
+            return OpenCalls(opened)
+        return self._merged(opened)
 
-    def _merged(self, made: Frame) -> OpenCalls:
-        """Return the calls that are still open and behind them, canister by canister, those just made."""
-        groups, new = self._groups, group_rows(made["originator"])
+    def _merged(self, opened: Frame) -> OpenCalls:
+        """Append new calls to the open ones, canister by canister."""
+        groups, new = self._groups, group_rows(opened["originator"])
         counts = groups.counts
-        kept: Any = slice(None)
+        open_rows: Any = slice(None)
         if self.closed is not None:
             open_ = ~self.closed
             counts = np.add.reduceat(open_, groups.starts, dtype=np.int64)
-            kept = np.flatnonzero(open_)
-        old_names, new_names = self._originators, made["originator"][new.starts]
-        # What lies before a canister's calls: the other table's calls of all canisters below it, and for new ones its
-        # own old ones.
+            open_rows = np.flatnonzero(open_)
+        old_names, new_names = self._originators, opened["originator"][new.starts]
+        # A canister's calls follow those of all lower canisters in the other table; new calls also its own old ones.
         new_before = np.append(0, np.cumsum(new.counts))[np.searchsorted(new_names, old_names)]
         old_before = np.append(0, np.cumsum(counts))[np.searchsorted(old_names, new_names, side="right")]
-        at_new = np.arange(len(made)) + new.spread(old_before)
-        total = int(counts.sum()) + len(made)
-        at_old = np.arange(total - len(made)) + np.repeat(new_before, counts)
+        at_new = np.arange(len(opened)) + new.spread(old_before)
+        total = int(counts.sum()) + len(opened)
+        at_old = np.arange(total - len(opened)) + np.repeat(new_before, counts)
         columns: dict[str, Any] = {}
         for name in OPEN_CALLS_SCHEMA.names:
-            ours, theirs = self.held[name], made[name]
+            ours, theirs = self.held[name], opened[name]
             if (len(ours) == 0 or (ours.strides[0] == 0 and not ours[0])) and (
                 len(theirs) == 0 or (theirs.strides[0] == 0 and not theirs[0])
             ):
                 columns[name] = repeat_value(ours.dtype.type(0), total)
                 continue
             column = np.empty(total, dtype=ours.dtype)
-            column[at_old] = ours[kept]
+            column[at_old] = ours[open_rows]
             column[at_new] = theirs
             columns[name] = column
         return OpenCalls(Frame(columns, total))
 
     def without(self, originators: Mask) -> OpenCalls:
-        """Forget the calls where a mask over ``rows`` is true."""
-        kept = self.rows.filter(~originators)
-        return self if kept is self.held else replace(self, held=kept, closed=None)
+        """Remove the calls of a mask over ``rows``."""
+        remaining = self.rows.filter(~originators)
+        return self if remaining is self.held else replace(self, held=remaining, closed=None)
 
 
 IN_HAND_KEYS = ("respondent", "originator", "callback", "amount_high", "amount_low", "deadline")
@@ -189,23 +195,31 @@ IN_HAND_SCHEMA = pa.schema(
         pa.field("count", pa.uint64(), nullable=False),
     ]
 )
-"""``count`` requests of ``originator`` that ``respondent`` executed and did not answer: one, unless some are forged.
-The amount is what is still attached: what ``respondent`` accepted is in its balance, the rest belongs to nobody."""
+"""``count`` requests of ``originator`` that ``respondent`` executed and did not answer.
+
+The count is one, unless some are forged.
+
+The amount is the rest still attached; the accepted part is in the balance of ``respondent``.
+"""
 
 
 def update_inflight(in_hand: Frame, inputs: Frame, execution: Execution) -> Frame:
-    """Return the requests in hand (``IN_HAND_SCHEMA``) after ``inputs`` were executed: the table itself if, as mostly,
-    every request had its answer at once."""
+    """Return the requests in hand (``IN_HAND_SCHEMA``) after the execution of ``inputs``.
+
+    The table itself is returned if every request was answered at once, the usual case.
+    """
     produced, asked, accepted = execution.produced, execution.asked, execution.accepted
     opened = inputs["kind"] == Kind.REQUEST
     late = asked["late"] > 0
     opened[execution.origins[(produced["kind"] == Kind.RESPONSE) & ~late]] = False
-    taken, given = np.flatnonzero(opened), np.flatnonzero(late)
-    if len(taken) == len(given) == len(accepted) == 0:
+    unanswered, answered_late = np.flatnonzero(opened), np.flatnonzero(late)
+    if len(unanswered) == len(answered_late) == len(accepted) == 0:
         return in_hand
-    requests = inputs.select(["receiver", "sender", "callback", "amount_high", "amount_low", "deadline"]).take(taken)
-    answers = produced.select(["sender", "receiver", "callback", "deadline"]).take(given)
-    amounts = asked.select(["asked_high", "asked_low"]).take(given)
+    requests = inputs.select(["receiver", "sender", "callback", "amount_high", "amount_low", "deadline"]).take(
+        unanswered
+    )
+    answers = produced.select(["sender", "receiver", "callback", "deadline"]).take(answered_late)
+    amounts = asked.select(["asked_high", "asked_low"]).take(answered_late)
     added = _rows(requests, "receiver", "sender", requests["amount_high"], requests["amount_low"])
     closed = _rows(answers, "sender", "receiver", amounts["asked_high"], amounts["asked_low"])
     less, more = (
@@ -214,7 +228,7 @@ def update_inflight(in_hand: Frame, inputs: Frame, execution: Execution) -> Fram
     )
     rows = concat([in_hand, added, more, closed, less])
     change = rows["count"].astype(np.int64)
-    change[len(in_hand) + len(taken) + len(accepted) :] = -1
+    change[len(in_hand) + len(unanswered) + len(accepted) :] = -1
     order = stable_order(*(rows[name] for name in IN_HAND_KEYS))
     rows = rows.take(order)
     groups = group_rows(*(rows[name] for name in IN_HAND_KEYS))
@@ -224,7 +238,7 @@ def update_inflight(in_hand: Frame, inputs: Frame, execution: Execution) -> Fram
 
 
 def _rows(messages: Frame, respondent: str, originator: str, high: np.ndarray, low: np.ndarray) -> Frame:
-    """Return one row for each of some messages."""
+    """Return one row for each message."""
     deadline = messages["deadline"].astype(np.uint32, copy=False)
     columns = (messages[respondent], messages[originator], messages["callback"], high, low, deadline)
     return Frame(dict(zip(IN_HAND_KEYS, columns, strict=True)), len(messages)).with_columns(count=np.uint64(1))

@@ -1,4 +1,4 @@
-"""The options of the Internet Computer protocol: names, values and defaults of the reference, section 4.1."""
+"""The options of the Internet Computer protocol (reference, section 4.1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from causeway.config.topology import MAX_NODES
 from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, allow_only, option_error
 
 MAX_AHEAD = 100
-"""Certification lags, and blocks run ahead, by so many heights at most."""
+"""Maximum heights that certification lags, or blocks run ahead."""
 
 DEPLOYED_PAYLOAD_BYTES = (2 << 20) * 21 // 20
-"""Size of an XNet payload that deployed subnets allow: 2 MiB, and a margin of 5 percent (X-5)."""
+"""Maximum XNet payload of deployed subnets: 2 MiB and a margin of 5 percent (X-5)."""
 
 DEPLOYED: Mapping[str, Any] = {
     "index_base": 0,
@@ -32,7 +32,7 @@ DEPLOYED: Mapping[str, Any] = {
     "splitting": "on",
     "payload_bytes": DEPLOYED_PAYLOAD_BYTES,
 }
-"""What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
+"""The values of ``profile = deployed``: those marked (d) in the reference, if supported."""
 
 
 class StreamLimits(ScenarioSection):
@@ -49,7 +49,11 @@ class StreamLimits(ScenarioSection):
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Return host and port of an address to listen at (``HOST:PORT``). Raises ``ValueError``."""
+    """Parse the address of a listener (``HOST:PORT``) into host and port.
+
+    Raises:
+        ValueError: The address is malformed.
+    """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit() and int(port) < 2**16):
@@ -57,37 +61,37 @@ def listen_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _listens(text: str) -> str:
+def _check_listen_address(text: str) -> str:
     listen_address(text)
     return text
 
 
-ListenAddress = Annotated[str, AfterValidator(_listens)]
+ListenAddress = Annotated[str, AfterValidator(_check_listen_address)]
 
 
 PublicKeyDigits = Annotated[str, Field(pattern=r"^[0-9a-f]{192}$")]
-"""A subnet's public key, 96 bytes in hexadecimal digits."""
+"""A subnet's public key: 96 bytes in hexadecimal digits."""
 
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,252})|[0-9A-Fa-f:.]{2,45}")
-"""A name or an IPv4 address, or an IPv6 address without its brackets."""
+"""A host name, an IPv4 address, or an IPv6 address without brackets."""
 
 
-def _serves(text: str) -> str:
+def _check_node_address(text: str) -> str:
     try:
         found = urlsplit(text)
         # urlsplit drops tabs and line ends.
         printed = re.fullmatch("[!-~]+", text) is not None
         host = found.hostname or ""
-        known = printed and found.scheme in ("http", "https") and _HOST.fullmatch(host) and found.port != 0
+        is_address = printed and found.scheme in ("http", "https") and _HOST.fullmatch(host) and found.port != 0
     except ValueError:  # a port that is none, or half a pair of brackets
-        known = False
-    if not known or "@" in found.netloc or found.path.strip("/") or found.query or found.fragment:
+        is_address = False
+    if not is_address or "@" in found.netloc or found.path.strip("/") or found.query or found.fragment:
         raise ValueError("no address of a node; write it as http://HOST:PORT")
     return text
 
 
-NodeAddress = Annotated[str, AfterValidator(_serves)]
+NodeAddress = Annotated[str, AfterValidator(_check_node_address)]
 
 
 class EndpointVersion(ScenarioSection):
@@ -109,16 +113,16 @@ class RemoteSubnet(ScenarioSection):
 
     @model_validator(mode="after")
     def _ticks_ascend(self) -> Self:
-        for place, (before, after) in enumerate(pairwise(self.versions), 1):
-            if after.tick <= before.tick:
-                text = f"{after.tick}: must be above {before.tick}, that of the version before"
+        for place, (previous, version) in enumerate(pairwise(self.versions), 1):
+            if version.tick <= previous.tick:
+                text = f"{version.tick}: must be above {previous.tick}, that of the version before"
                 raise option_error(f"versions[{place}].tick", text)
         return self
 
     def endpoints_at(self, tick: int) -> tuple[str, ...]:
-        """Return where the nodes serve by the registry version of ``tick``."""
-        known = [version.endpoints for version in self.versions if version.tick <= tick]
-        return known[-1] if known else self.endpoints
+        """Return the node addresses in the registry version of ``tick``."""
+        versions = [version.endpoints for version in self.versions if version.tick <= tick]
+        return versions[-1] if versions else self.endpoints
 
 
 class IcOptions(ProfiledOptions):
@@ -160,7 +164,7 @@ class IcOptions(ProfiledOptions):
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``profile = deployed`` changes; without certificates there are no payloads in bytes."""
+        """Return the values of ``profile = deployed``; without certificates payloads have no size."""
         left_out = {"payload_bytes"} if given.get("certification") == "off" else set()
         return {name: value for name, value in DEPLOYED.items() if name not in left_out}
 
@@ -182,17 +186,20 @@ class IcOptions(ProfiledOptions):
 
     @property
     def certified(self) -> bool:
-        """Whether subnets certify their states, and slices are verified."""
+        """Return True if subnets certify their states, and slices are verified."""
         return self.certification != "off"
 
     @property
     def flat(self) -> bool:
-        """Whether a stream is one queue of messages, without substreams."""
+        """Return True if a stream is one queue of messages, without substreams."""
         return self.substreams == "flat"
 
     @property
     def rejects_exist(self) -> bool:
-        """Whether any rule may give a REJECT; where none can, a REJECT signal is ``UnexpectedSignals`` (D-16)."""
+        """Return True if any rule may give a REJECT.
+
+        Otherwise REJECT signals are ``UnexpectedSignals`` (D-16).
+        """
         return (
             self.vsr == "deployed"
             or self.sender_mismatch == "deployed"
@@ -202,7 +209,7 @@ class IcOptions(ProfiledOptions):
 
 
 def remark(options: Mapping[str, Any]) -> str | None:
-    """Return what a summary of a run with these options says, None if they need no word."""
+    """Return the remark for a summary of a run with these options, or None."""
     if IcOptions.model_validate(options).certified:
         return None
     return 'Nothing was certified (certification = "off"): subnets believed what others in the lake offered.'

@@ -1,9 +1,9 @@
-"""The registry at one version: which subnets exist and which of them hosts a canister (IC reference 2.7).
+"""The registry at one version: subnets, and the host of each canister; round metadata.
 
-Chains are *positions* here and in every column of the kernel: the row of a subnet in the list of subnets sorted by id
-bytes. So ascending positions are the reference's ascending subnet ids, and a position fits 32 bits.
+See IC reference 2.7.
 
-What a round may know besides its state and its inputs.
+Chains are *positions* here and in every column of the kernel: rows of the subnets sorted by id bytes. So ascending
+positions are the reference's ascending subnet ids, and a position fits 32 bits.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from causeway.protocols.shared.execution import ProgramRunner
 from causeway.protocols.shared.option_values import NANOSECONDS
 
 SYSTEM, NNS = "system", "nns"
-"""The roles of subnets: system subnets, and the one among them that governs the network."""
+"""Roles of subnets: system subnets, and the one of them that governs the network."""
 
 NO_CHAINS: Chains = np.empty(0, dtype=np.uint32)
 
 WITH_SPLITS = {"splitting": "on", "vsr": "deployed", "sender_mismatch": "deployed", "migrations": "on"}
-"""Options of a network in which subnets are split. With the others messages of and for canisters that move are dropped,
-and calls without an answer are left."""
+"""Options required in a network with splits of subnets.
+
+With others, messages of and for moving canisters would be dropped and calls would stay unanswered.
+"""
 
 DENSE_LIMIT = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -43,16 +45,23 @@ DENSE_LIMIT = 1 << 24
 
 @dataclass(frozen=True)
 class Registry:
-    """One version of the registry.
+    """One version of the registry. Positions are the same in all versions.
 
-    ``subnets``: numbers of the subnets by position. ``canisters``: known canisters, ascending; ``hosts``: the position
-    of each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
-    ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
-    ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
-    were. ``moved``: canisters that did not always live where they do, ascending; ``moved_ticks``: since when they do.
-    ``members``: by position, whether a subnet is in the registry; ``nodes``: by position, the numbers of the nodes that
-    it has, ascending; ``endpoints``: where they serve, of the members among the subnets that other lakes run.
-    ``system``: which are system subnets, ``nns`` among them. Positions are the same in all versions.
+    Attributes:
+        version: The number of the version.
+        subnets: Numbers of the subnets by position.
+        canisters: Known canisters, ascending.
+        hosts: The position of each canister's subnet; ``NO_HOST`` if ``subnet_assignment`` does not map it.
+        trace_canisters: For every moved canister, one row for each of its hosts, from first to present.
+        trace_hosts: The hosts of these rows.
+        newcomers: Canisters without a host at genesis, and hosted without a break since.
+        moved: Canisters that changed their host, ascending.
+        move_ticks: The tick of each one's last move.
+        members: Mask of the subnets in the registry, by position.
+        nodes: Numbers of each subnet's nodes, ascending, by position.
+        system: Mask of system subnets, ``nns`` included.
+        nns: Mask of the governing subnet.
+        endpoints: Node addresses of member subnets of other lakes.
     """
 
     version: int
@@ -72,7 +81,7 @@ class Registry:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Return whether any canister that was hosted once is on no subnet now."""
+        """Return True if any canister that had a host has none now."""
         return bool((self.host_of(self.trace_canisters) == NO_HOST).any())
 
     @cached_property
@@ -92,16 +101,16 @@ class Registry:
         return table
 
     def has(self, chains: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return which of ``chains`` (positions) are in the registry; a number that is no position is not."""
+        """Return a mask of ``chains`` (positions) in the registry; invalid positions are not."""
         known: npt.NDArray[np.bool_] = chains < len(self.members)
         return known & self.members[np.where(known, chains, 0)] if len(self.members) else known
 
     def nodes_of(self, chain: int) -> tuple[int, ...]:
-        """Return the numbers of the nodes of the subnet at position ``chain``, ascending; none if it is not there."""
+        """Return the nodes of the subnet at position ``chain``, ascending; none if it is no member."""
         return self.nodes[chain] if self.members[chain] else ()
 
     def host_of(self, canisters: U64) -> Hosts:
-        """Return the position of each canister's subnet (``subnet_assignment``), ``NO_HOST`` where it is undefined."""
+        """Return the position of each canister's subnet (``subnet_assignment``), or ``NO_HOST``."""
         dense = self._dense
         if dense is not None:
             hosts: Hosts = dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
@@ -112,7 +121,7 @@ class Registry:
         return np.where(self.canisters[rows] == canisters, self.hosts[rows], NO_HOST).astype(np.int32)
 
     def hosted_since(self, canisters: U64) -> U64:
-        """Return the tick from which on each canister is hosted where it is, 0 for one that never moved."""
+        """Return the tick of each canister's last move, 0 if it never moved."""
         dense = self._dense_since
         if dense is not None:
             since: U64 = dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
@@ -123,55 +132,68 @@ class Registry:
     def position_on_trace(
         self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False
     ) -> npt.NDArray[np.int64]:
-        """Return where each chain first (or ``last``) stands in its canister's trace, -1 where it does not."""
+        """Return the first (or ``last``) index of each chain on its canister's trace, or -1.
+
+        Args:
+            canisters: Numbers of canisters.
+            chains: A position of a chain for each.
+            last: True for the last occurrence.
+        """
         if len(self.trace_canisters) == 0 or len(canisters) == 0:
             return np.full(len(canisters), -1, dtype=np.int64)
         trace = Frame({"program": self.trace_canisters, "chain": self.trace_hosts.view(np.uint32)})
-        known, asked = encode_keys(
+        trace_keys, keys = encode_keys(
             ("program", "chain"), trace, Frame({"program": canisters, "chain": chains.astype(np.uint32, copy=False)})
         )
-        order = np.argsort(known, kind="stable")
-        ordered = known[order]
-        rows = np.searchsorted(ordered, asked, side="right") - 1 if last else np.searchsorted(ordered, asked)
+        order = np.argsort(trace_keys, kind="stable")
+        ordered = trace_keys[order]
+        rows = np.searchsorted(ordered, keys, side="right") - 1 if last else np.searchsorted(ordered, keys)
         rows = np.clip(rows, 0, len(ordered) - 1)
-        return np.where(ordered[rows] == asked, order[rows], -1)
+        return np.where(ordered[rows] == keys, order[rows], -1)
 
     def last_hosts(self, canisters: U64) -> Hosts:
-        """Return the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
+        """Return the current or last host of each canister; ``NO_HOST`` if it never had one."""
         hosts = self.host_of(canisters)
         if len(self.trace_canisters):
             rows = np.searchsorted(self.trace_canisters, canisters, side="right") - 1
-            gone = (hosts == NO_HOST) & (rows >= 0) & (self.trace_canisters[np.maximum(rows, 0)] == canisters)
-            hosts[gone] = self.trace_hosts[rows[gone]]
+            is_removed = (hosts == NO_HOST) & (rows >= 0) & (self.trace_canisters[np.maximum(rows, 0)] == canisters)
+            hosts[is_removed] = self.trace_hosts[rows[is_removed]]
         return hosts
 
 
 def subnet_positions(topology: Topology) -> U64:
-    """Return the numbers of a topology's subnets in the order of their id bytes: position -> number."""
+    """Return the numbers of a topology's subnets by position, the order of their id bytes."""
     numbers: U64 = topology.chains["number"].to_numpy().astype(np.uint64)
     return numbers[np.argsort(subnet_order(numbers), kind="stable")]
 
 
 def splitting_subnets(topology: Topology, subnets: U64, tick: int) -> Chains:
-    """Return the positions of the subnets that have a splitting batch in the round of ``tick`` (X-14).
+    """Return the positions of the subnets with a splitting batch at ``tick`` (X-14).
 
-    ``subnets``: the numbers of all subnets by position.
+    Args:
+        topology: The network.
+        subnets: The numbers of all subnets by position.
+        tick: The tick.
     """
     numbers = np.array(topology.membership.splitting(tick), dtype=np.uint64)
     return np.flatnonzero(np.isin(subnets, numbers)).astype(np.uint32) if len(numbers) else NO_CHAINS
 
 
 def change_ticks(topology: Topology) -> list[int]:
-    """Return the ticks before whose rounds there is a new version of the registry, ascending."""
+    """Return the ticks with a new registry version, ascending."""
     return sorted({*topology.moves["tick"].to_pylist(), *topology.membership.ticks})
 
 
 def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
-    """Return the registry in force in the round of ``tick``: genesis, and all moves and subnets and nodes that came and
-    went up to it.
+    """Return the registry version in force in the round of ``tick``.
 
-    What changes at one tick makes one version: of several moves of one canister the last counts. ``nodes``: how many a
-    subnet has at first, where the topology does not say.
+    It applies all moves and changes of subnets and nodes up to that tick. The changes of one tick make one version; the
+    last move of a canister at a tick counts.
+
+    Args:
+        topology: The network.
+        tick: The tick.
+        nodes: The default number of nodes of a subnet.
     """
     subnets = subnet_positions(topology)
     by_number = np.argsort(subnets)
@@ -221,11 +243,12 @@ def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
 
 
 def check_registry(topology: Topology, options: IcOptions) -> None:
-    """Check the subnets of a topology: at most one is the NNS, nodes leave only where they are, and none is split
-    unless the options allow it.
+    """Check the subnets of a topology.
+
+    There is one NNS at most, only existing nodes are removed, and splits need suitable options.
 
     Raises:
-        InvalidInput: One of these does not hold.
+        InvalidInput: A check fails.
     """
     names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
     governing = [names[number] for number, role in topology.roles.items() if role == NNS]
@@ -265,17 +288,25 @@ def _positions(chains: Any, subnets: U64, by_number: npt.NDArray[np.intp]) -> Ho
 
 
 def lifetime_ticks(options: IcOptions, tick_ns: int) -> int:
-    """Return the first number of whole ticks that is not shorter than a request's lifetime."""
+    """Return the lifetime of a request in ticks, rounded up."""
     return -(-options.request_lifetime_seconds * NANOSECONDS // tick_ns)
 
 
 @dataclass(frozen=True)
 class Context:
-    """The batch's metadata: height, tick, the registry version in force, options, seed, and the programs installed.
+    """The metadata of a round.
 
-    ``chains``: the positions of the chains that run this round. ``tick_ns``: nanoseconds a tick; the batch time is
-    ``tick * tick_ns``, from the scenario, never from a clock. ``before``: the registry version of the round before.
-    ``splitting``: the positions of the chains whose batch is a splitting batch (X-14), in which they run no round.
+    Attributes:
+        height: The height of the lake.
+        tick: The tick.
+        tick_ns: Nanoseconds a tick; the batch time is ``tick * tick_ns``, from the scenario and not from a clock.
+        seed: The scenario's seed.
+        chains: The positions of the chains that run the round.
+        registry: The registry version in force.
+        options: The protocol options.
+        programs: The canisters' programs.
+        before: The registry version of the previous round.
+        splitting: The positions of the chains with a splitting batch (X-14), which run no round.
     """
 
     height: int
@@ -290,5 +321,5 @@ class Context:
     splitting: Chains
 
     def host_of(self, canisters: U64) -> Hosts:
-        """Return ``subnet_assignment`` of each canister as a chain position, -1 where it is undefined."""
+        """Return the position of each canister's subnet (``subnet_assignment``), or -1."""
         return self.registry.host_of(canisters)

@@ -1,14 +1,12 @@
-"""What a new version of the registry, and a halt, mean for the states of subnets before a round runs: new subnets, new
-canisters, and what becomes of those that run no round.
+"""Changes of the registry and halts applied to subnet states before a round.
 
-What happens when a subnet violates a hard invariant: it stops, alone and for good (IC reference X-17).
+They cover new subnets and canisters, removed canisters, and chains that run no round.
 
-From the round of the violation on it is halted with the state from before it; the others go on.
+A subnet that violates a hard invariant stops alone and for good (IC reference X-17). From the round of the violation on
+it is halted with its previous state; the others continue.
 
-The end of canisters that the registry maps to no subnet any more: with its host a canister's state is gone.
-
-Outcomes for what it leaves: requests that wait for it or that it has in hand are rejected, so that their callers have
-an answer; responses that it made are sent; all else is lost, each with an event.
+A canister that the registry maps to no subnet loses its state. Requests that it holds, pending or popped, are rejected,
+so their callers get an answer. Its responses are sent. Everything else is lost, with an event each.
 """
 
 from __future__ import annotations
@@ -43,13 +41,13 @@ from causeway.protocols.shared.messages import MESSAGE_COLUMNS, NO_QUEUE, OUTBOU
 from causeway.protocols.shared.state_tables import merge_states, select_chains
 
 IcStates = Kernel[State, Any]
-"""Whose declaration of tables says how states are cut apart and put together."""
+"""The kernel, for its declaration of tables."""
 
 
 def admit_canisters(kernel: IcStates, state: State, context: Context, installed: Callable[[U64], State]) -> State:
-    """Return the state with the canisters that the registry maps to ``context.chains`` for the first time.
+    """Install the canisters that the registry maps to ``context.chains`` for the first time.
 
-    ``installed``: gives the first state of the programs of canisters.
+    ``installed`` returns the initial state of canisters' programs.
     """
     new = context.registry.newcomers
     if len(new) == 0:
@@ -60,8 +58,7 @@ def admit_canisters(kernel: IcStates, state: State, context: Context, installed:
 
 
 def change_canister_programs(state: State, context: Context) -> State:
-    """Return the state with the canisters of ``context.chains`` to which changes gave another class as what they are
-    now."""
+    """Replace the programs of canisters of ``context.chains`` that got another class."""
     runner, hosts = context.programs, context.host_of(context.programs.changed)
     due = find_outdated_programs(runner, hosts, context.chains, state.accounts, state.programs)
     due = due[state.installed(due)]
@@ -72,8 +69,10 @@ def change_canister_programs(state: State, context: Context) -> State:
 
 
 def add_subnets(kernel: IcStates, state: State, context: Context) -> State:
-    """Return the state with the roots of those of ``context.chains``, which have a batch, that are new in the registry
-    at their height 0. One that is halted then keeps the root that it had before: its canisters make a height of it."""
+    """Set the roots at height 0 of new subnets among ``context.chains``, which have a batch.
+
+    A new subnet that is halted keeps its previous root, and its canisters make another height later.
+    """
     if not context.options.certified or context.registry is context.before:
         return state
     new = context.chains[context.registry.has(context.chains) & ~context.before.has(context.chains)]
@@ -87,7 +86,7 @@ def add_subnets(kernel: IcStates, state: State, context: Context) -> State:
 
 
 def select_step(kernel: IcStates, step: RoundStep, context: Context) -> RoundStep:
-    """Return the part of a step that is about ``context.chains``; all its events, which are in their order."""
+    """Select the part of a step for ``context.chains``; all events stay in order."""
     chains = context.chains
     return replace(
         step,
@@ -98,8 +97,12 @@ def select_step(kernel: IcStates, step: RoundStep, context: Context) -> RoundSte
 
 
 def halt(kernel: IcStates, removal: RoundStep, context: Context) -> HaltedStep:
-    """Return what becomes of ``context.chains``, which run no round: canisters end there, too, and nothing else
-    happens. ``removal``: what has ended in all subnets. Rejects wait for their turn behind what waits already (X-4)."""
+    """Return the state of ``context.chains``, which run no round, after removals of canisters.
+
+    Nothing else happens on them.
+
+    ``removal`` is the removal in all subnets. Rejects queue behind the pending messages (X-4).
+    """
     step, log = select_step(kernel, removal, context), EventLog()
     log.add(arrival_events(step.arrivals))
     state, outbound = append_onward(step.state, step.onward, context)
@@ -117,9 +120,10 @@ class StoppedChains:
 
 
 def mark_stopped(state: State, error: IndexOverflow | InvariantViolation, context: Context) -> State:
-    """Return the state of before the round in which the chains that an error names have stopped.
+    """Mark the chains of an error as stopped in the state before the round.
 
-    Raises the error again when it names no chain that runs: then it is not a chain's.
+    Raises:
+        IndexOverflow, InvariantViolation: The error itself, if it names no running chain.
     """
     chains = np.setdiff1d(_violators(error, context), state.stopped["chain"]).astype(np.uint32)
     if len(chains) == 0:
@@ -131,7 +135,7 @@ def mark_stopped(state: State, error: IndexOverflow | InvariantViolation, contex
 
 
 def _violators(error: IndexOverflow | InvariantViolation, context: Context) -> Chains:
-    """Return the chains whose queues are full, or for which an invariant is false."""
+    """Return the chains with full queues, or with a violated invariant."""
     if isinstance(error, InvariantViolation):
         chains: Chains = np.asarray(error.chains, dtype=np.uint32)
         return chains
@@ -157,7 +161,7 @@ def newly_stopped(state: State, height: int) -> StoppedChains:
 
 
 def exclude_chains(plan: Plan[XNetPlan], inputs: Inputs[State], chains: Chains) -> tuple[Plan[XNetPlan], Inputs[State]]:
-    """Return what a round takes without what ``chains`` would have taken; what they refused they have not seen."""
+    """Remove the inputs of ``chains`` from a round; their refusals vanish too."""
     offered, own, events = inputs.offered, inputs.own, plan.events
     return (
         replace(plan, content=plan.content.without(chains), events=events.filter(~np.isin(events["chain"], chains))),
@@ -172,33 +176,33 @@ def exclude_chains(plan: Plan[XNetPlan], inputs: Inputs[State], chains: Chains) 
 REMOVED = "canister_removed"
 
 MOST = 2**128 - 1
-"""The largest amount that a row of the log has."""
+"""The largest amount of a log row."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 def remove_ended(state: State, context: Context) -> RoundStep:
-    """Remove canisters on no subnet, with what they hold, from their last hosts, but for those that have stopped.
+    """Remove canisters without a host from their last hosts, except from stopped ones.
 
-    The rejects of requests are pushed or sent on to where the caller is, then what responses there are in their output
-    queues is sent, canister by canister.
+    The rejects of requests are pushed locally or sent to the caller's subnet; then the responses in output queues are
+    sent, canister by canister.
     """
     if not context.registry.has_ended:
         return RoundStep(state)
     log, ended = EventLog(), EndedCanisters(context, state.stopped["chain"])
     inputs, outputs, in_hand = state.input_queues.elements, state.output_queues.elements, state.in_hand
-    waiting = inputs.filter(ended.among(inputs["receiver"]) & (inputs["kind"] == Kind.REQUEST))
-    # Requests in hand as messages, each as often as it is in hand, in no queue.
+    pending = inputs.filter(ended.among(inputs["receiver"]) & (inputs["kind"] == Kind.REQUEST))
+    # Popped requests as messages in no queue, repeated by their count.
     in_hand = in_hand.filter(ended.among(in_hand["respondent"]))
     rows = in_hand.take(np.repeat(np.arange(len(in_hand)), in_hand["count"].astype(np.int64)))
     amounts = {name: rows[name] for name in ("callback", "amount_high", "amount_low", "deadline")}
     ends = {"sender": rows["originator"], "receiver": rows["respondent"]}
-    taken = blank_messages(
+    popped = blank_messages(
         len(rows), kind=int(Kind.REQUEST), index=np.full(len(rows), NO_QUEUE, np.uint64), **ends, **amounts
     )
-    made = outputs.filter(ended.among(outputs["sender"]) & (outputs["kind"] == Kind.RESPONSE))
+    responses = outputs.filter(ended.among(outputs["sender"]) & (outputs["kind"] == Kind.RESPONSE))
     state = _without_ended(state, context, ended, log)
-    requests = concat([waiting.select([*MESSAGE_COLUMNS, "index"]), taken])
+    requests = concat([pending.select([*MESSAGE_COLUMNS, "index"]), popped])
     requests = requests.take(stable_order(requests["receiver"]))
     at = {"chain": _last_hosts(requests["receiver"], context), "queue_index": requests["index"]}
     log.add(event_rows(requests, Event.REJECTED, code=RejectCode.DestinationInvalid, reason=REMOVED, **at))
@@ -206,11 +210,11 @@ def remove_ended(state: State, context: Context) -> RoundStep:
         source=at["chain"], queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick)
     )
     hosts = context.host_of(rejects["receiver"])
-    here = rejects.filter(hosts == rejects["source"].view(np.int32))
-    state, arrivals = push_responses(state, here.select(MESSAGE_COLUMNS), here["source"], Via.SYNTHETIC, log)
-    made = made.with_columns(source=_last_hosts(made["sender"], context), queue_index=made["index"])
-    away = rejects.filter(hosts != rejects["source"].view(np.int32))
-    onward = concat([away.select(ONWARD_SCHEMA.names), made.select(ONWARD_SCHEMA.names)])
+    local = rejects.filter(hosts == rejects["source"].view(np.int32))
+    state, arrivals = push_responses(state, local.select(MESSAGE_COLUMNS), local["source"], Via.SYNTHETIC, log)
+    responses = responses.with_columns(source=_last_hosts(responses["sender"], context), queue_index=responses["index"])
+    remote = rejects.filter(hosts != rejects["source"].view(np.int32))
+    onward = concat([remote.select(ONWARD_SCHEMA.names), responses.select(ONWARD_SCHEMA.names)])
     onward = onward.take(stable_order(onward["sender"]))
     routable = context.host_of(onward["receiver"]) != NO_HOST
     lost = onward.filter(~routable)
@@ -221,17 +225,20 @@ def remove_ended(state: State, context: Context) -> RoundStep:
 
 @dataclass(frozen=True)
 class EndedCanisters:
-    """Which canisters end: those on no subnet whose last host has not stopped, for what has stopped changes no more."""
+    """The removed canisters: those without a host whose last host has not stopped.
+
+    A stopped subnet never changes.
+    """
 
     context: Context
     stopped: Chains
 
     def among(self, canisters: U64) -> Mask:
-        """Return which of ``canisters`` end."""
-        gone: Mask = self.context.host_of(canisters) == NO_HOST
-        if len(self.stopped) and gone.any():
-            gone &= ~np.isin(_last_hosts(canisters, self.context), self.stopped)
-        return gone
+        """Return a mask of the removed ones of ``canisters``."""
+        is_removed: Mask = self.context.host_of(canisters) == NO_HOST
+        if len(self.stopped) and is_removed.any():
+            is_removed &= ~np.isin(_last_hosts(canisters, self.context), self.stopped)
+        return is_removed
 
 
 def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
@@ -239,16 +246,16 @@ def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
 
 
 def _without_ended(state: State, context: Context, ended: EndedCanisters, log: EventLog) -> State:
-    """Return the state without the canisters; what is lost of what they held leaves a DROPPED event."""
+    """Remove the canisters; their lost messages and balances leave DROPPED events."""
 
     def dropped(rows: Frame, canisters: U64, queue_index: U64 | int) -> None:
         chains = _last_hosts(canisters, context)
         log.add(event_rows(rows, Event.DROPPED, chain=chains, queue_index=queue_index, reason=REMOVED))
 
-    def without(queues: Queues, kept: Kind | None) -> Queues:
+    def without(queues: Queues, kept_kind: Kind | None) -> Queues:
         owner = queues.keys[0]
         rows = queues.elements.filter(ended.among(queues.elements[owner]))
-        lost = rows if kept is None else rows.filter(rows["kind"] != kept)
+        lost = rows if kept_kind is None else rows.filter(rows["kind"] != kept_kind)
         dropped(lost, lost[owner], lost["index"])
         queues = queues.keep(~ended.among(queues.elements[owner]))
         return queues.without(ended.among(queues.counters[owner]))
@@ -272,12 +279,12 @@ def _without_ended(state: State, context: Context, ended: EndedCanisters, log: E
 
 
 def _balances(accounts: Frame) -> Frame:
-    """Return control rows with the balance of each account as their amount: several where it is past 128 bits."""
+    """Return control rows with the balance of each account, several where it exceeds 128 bits."""
     words = (accounts["balance_over"].tolist(), accounts["balance_high"].tolist(), accounts["balance_low"].tolist())
     rows: list[tuple[int, int]] = []
     for program, over, high, low in zip(accounts["program"].tolist(), *words, strict=True):
-        whole, rest = divmod((over << 128) + (high << 64) + low, MOST)
-        rows += [(program, MOST)] * whole + [(program, rest)] * (rest > 0 or not whole)
+        full_rows, rest = divmod((over << 128) + (high << 64) + low, MOST)
+        rows += [(program, MOST)] * full_rows + [(program, rest)] * (rest > 0 or not full_rows)
     programs = np.array([program for program, _ in rows], dtype=np.uint64)
     amounts = {
         "amount_high": np.array([amount >> 64 for _, amount in rows], dtype=np.uint64),

@@ -1,11 +1,11 @@
 """The routing phase: from output queues to streams (IC reference 3.6, X-6, X-7).
 
-Outcomes for a message of an output queue: appended to the stream to its receiver's subnet; held back, because that
-stream is full; taken out because its receiver is on no subnet (a request is answered with a reject, a response is
-lost); taken out, or made smaller, because its payload is too large.
+A message of an output queue is appended to the stream to its receiver's subnet, or held back by a full stream. Without
+a receiving subnet it is removed: a request is answered with a reject, a response is lost. An oversized message is
+removed or shortened.
 
-``queued`` are the elements of the output queues in their order (sender, receiver, index), each with the lane that it
-is for: ``source``, ``destination``, ``substream``.
+``queued`` are the elements of the output queues by (sender, receiver, index), with their lanes: ``source``,
+``destination``, ``substream``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
 TOO_LARGE = "PayloadTooLarge"
 OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
 SAYS_OVERSIZED = re.compile(re.escape(OVERSIZED).replace(r"\{\}", r"\w+").encode())
-"""What the text of a reject looks like that was made for a message that is too large."""
+"""Pattern of the text of a reject of an oversized message."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,18 +51,23 @@ _ROUTED = [name for name in OUTBOUND_SCHEMA.names if name != "index"]
 
 
 def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundStep, Frame]:
-    """Return the step of routing, and what was appended to the streams (``OUTBOUND_SCHEMA``).
+    """Run the routing phase.
 
-    ``onward``: what is appended before everything else, whatever the limits say (``ONWARD_SCHEMA``).
+    Args:
+        state: The state after execution.
+        onward: Messages appended first, regardless of limits (``ONWARD_SCHEMA``).
+        context: The metadata of the round.
+
+    Returns:
+        The step, and the messages appended to the streams (``OUTBOUND_SCHEMA``).
     """
     log = EventLog()
     elements = state.output_queues.elements
     queued = assign_lanes(elements, context.host_of(elements["sender"]).view(np.uint32), context)
-    # Take out what is for canisters on no subnet (`filter`); return what is left, and that.
     routable = queued["destination"].view(np.int32) != NO_HOST
     state = replace(state, output_queues=state.output_queues.keep(routable))
-    state, queued, unroutable = state, queued.filter(routable), queued.take(np.flatnonzero(~routable))
-    # Push a reject for every request that is for a canister on no subnet (D-8).
+    queued, unroutable = queued.filter(routable), queued.take(np.flatnonzero(~routable))
+    # Push a reject for every request to a canister without a host (D-8).
     if len(unroutable):
         request = unroutable["kind"] == Kind.REQUEST
         for mask, event, code, reason in (
@@ -76,7 +81,7 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundSt
         if context.options.dead_destination == "requests_only":
             answered = unroutable.filter(request)
         elif not request.all():
-            # A response has no cycles of its own to give back: its refund is lost with it.
+            # A response has no cycles of its own, so its refund is lost.
             own = {name: np.where(request, unroutable[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
             answered = unroutable.with_columns(**own)
         replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
@@ -94,18 +99,18 @@ def post_process(state: State, onward: Frame, context: Context) -> tuple[RoundSt
 
 
 def append_onward(state: State, onward: Frame, context: Context) -> tuple[State, Frame]:
-    """Append messages of chains that run no round, and nothing else; also return them (``OUTBOUND_SCHEMA``)."""
+    """Append the messages of chains that run no round; also return them (``OUTBOUND_SCHEMA``)."""
     return append_to_streams(state, assign_lanes(onward, onward["source"], context).select(_ROUTED), context)
 
 
 def in_lane_order(outbound: Frame) -> Frame:
-    """Return what chains appended in a round in the order of ``RoundResult.outbound``."""
+    """Sort appended messages in the order of ``RoundResult.outbound``."""
     return outbound.take(stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index"))))
 
 
 def assign_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Context) -> Frame:
-    """Return messages with the lane that leads each from its source to the present host of its receiver."""
-    # The substream of each message: the unit (0) for flat streams, else its receiver or its sender.
+    """Add the lane from each message's source to the present host of its receiver."""
+    # Flat streams have the single substream 0; else the receiver or the sender names it.
     if context.options.flat:
         substream_id = repeat_value(np.uint64(0), len(messages))
     else:
@@ -119,12 +124,12 @@ def assign_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Conte
 
 
 def _sent_bits(queued: Frame, event: Event, context: Context) -> np.ndarray:
-    """Return ``event`` for each message, with SENT for those that were produced in this round."""
+    """Return ``event`` for each message, with SENT for those produced in this round."""
     return np.where(queued["sent_tick"] == np.uint64(context.tick), np.uint16(Event.SENT | event), np.uint16(event))
 
 
 def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], context: Context, log: EventLog) -> State:
-    """Push the rejects that routing makes; nobody consumes them before the next round."""
+    """Push the rejects of routing, which nobody consumes before the next round."""
     state, arrivals = push_responses(state, replies, chains, Via.SYNTHETIC, log)
     at = {"chain": arrivals["chain"], "queue_index": arrivals["queue_index"], "via": Via.SYNTHETIC}
     log.add(event_rows(arrivals, Event.RECEIVED, code=arrivals["code"], **at))
@@ -134,11 +139,13 @@ def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], contex
 
 
 def reject_oversized(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Take out requests to other subnets whose payload is too large, and make responses smaller whose is (X-7). The
-    name of the method counts as payload: with it a message fits into a block, or its stream would stand still.
+    """Reject oversized requests to other subnets and shorten oversized responses (X-7).
 
-    Such a request is answered with a reject here; data of such a response gives way to a reject. Returns the state with
-    the replies pushed, and what is still queued.
+    The method's name counts as payload: the message must fit into a block, or its stream would stall. The request is
+    answered with a reject; the response's data is replaced by a reject.
+
+    Returns:
+        The state with the replies pushed, and the messages still queued.
     """
     limit = context.options.limit.message_bytes
     lengths = payload_lengths(queued) + method_lengths(queued)
@@ -148,7 +155,7 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
     request = queued["kind"] == Kind.REQUEST
     changed = np.flatnonzero(large & ~request)
     if len(changed):
-        smaller = _with_smaller(queued, changed, lengths, limit, log)
+        smaller = _shortened(queued, changed, lengths, limit, log)
         state = replace(state, output_queues=state.output_queues.with_values(**smaller))
         queued = queued.with_columns(**smaller)
     refused = large & request & (queued["destination"] != queued["source"])
@@ -165,10 +172,8 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
     return state, queued.filter(~refused)
 
 
-def _with_smaller(
-    queued: Frame, rows: Rows, lengths: U64, limit: int, log: EventLog
-) -> dict[str, npt.NDArray[np.uint8]]:
-    """Return the columns ``code`` and ``payload`` of what is queued, the responses ``rows`` (few) made smaller."""
+def _shortened(queued: Frame, rows: Rows, lengths: U64, limit: int, log: EventLog) -> dict[str, npt.NDArray[np.uint8]]:
+    """Return the columns ``code`` and ``payload`` with the responses ``rows`` (few) shortened."""
     large, code = queued.take(rows), queued["code"].copy()
     code[rows] = RejectCode.CanisterError
     texts = [OVERSIZED.format("Response", length, limit).encode() for length in lengths[rows].tolist()]
@@ -181,7 +186,7 @@ def _with_smaller(
 def take_within_limits(
     state: State, queued: Frame, onward: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
-    """Pull from the output queues what the stream limits let through, and return it in routing order (X-6)."""
+    """Remove the messages that stream limits admit, and return them in routing order (X-6)."""
     # The order in which the output queues are visited under limits (X-7).
     position = group_rows(queued["sender"], queued["receiver"]).ranks().astype(np.uint64)
     merged = stable_order(queued["sender"], position, queued["receiver"])
@@ -202,7 +207,7 @@ def take_within_limits(
     ordered = queued.take(order)
     by_stream = stable_order(ordered["destination"], ordered["source"])
     order, ordered = order[by_stream], ordered.take(by_stream)
-    room = _room(state, ordered, onward, context)
+    room = _has_room(state, ordered, onward, context)
     pulled = np.empty(len(queued), dtype=bool)
     pulled[order] = room
     new = queued.filter(~pulled & (queued["sent_tick"] == np.uint64(context.tick)))
@@ -210,8 +215,11 @@ def take_within_limits(
     return replace(state, output_queues=state.output_queues.keep(~pulled)), ordered.filter(room)
 
 
-def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
-    """Return which messages (by stream, in routing order) find their stream below its limits."""
+def _has_room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
+    """Return a mask of the messages whose stream is below its limits.
+
+    They are by stream, in routing order.
+    """
     limit = context.options.limit
     streams = state.streams.ensure(queued).ensure(onward)
     lanes = streams.counters
@@ -240,9 +248,12 @@ def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
 
 
 def append_to_streams(state: State, routed: Frame, context: Context) -> tuple[State, Frame]:
-    """Append messages, those of one substream in their order, to the streams; also return them (``OUTBOUND_SCHEMA``).
+    """Append messages to the streams, those of one substream in order.
 
-    Raises ``IndexOverflow``.
+    Also return them (``OUTBOUND_SCHEMA``).
+
+    Raises:
+        IndexOverflow: A stream would exceed the greatest index.
     """
     routed = routed.take(stable_order(routed["destination"], routed["source"], routed["substream"]))
     index, streams = state.streams.number_grouped(routed)

@@ -1,4 +1,4 @@
-"""The Internet Computer's semantics: what streams promise and guarantee, and what its numbers and codes mean."""
+"""The Internet Computer's semantics: promises and guarantees of streams, numbers and codes."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ GONE = (
     UNROUTABLE,
     REMOVED,
 )
-"""Causes for which a message is dropped whose canister is gone, or does not wait for it."""
+"""Causes of dropping a message whose canister is removed, or does not expect it."""
 
 MISMATCHED = (LostCause.sender_mismatch.name, LostCause.receiver_mismatch.name)
-"""Causes for which a message is dropped of a canister that its sender, or its receiver, does not host."""
+"""Causes of dropping a message of a canister not hosted at its end of the stream."""
 
 
 def promises(lanes: Lanes[IcOptions]) -> Iterator[Promise]:
-    """Yield what streams promise, those of a subnet to itself too.
+    """Yield the promises of streams, loopback streams included.
 
     A lane is a substream, and promises the same in every mode (``options.substreams``): the order of all messages of
-    two subnets, of a subnet and a receiver, or of a sender and a subnet. As long as two canisters stay where they are,
-    all messages from one to the other are in one lane.
+    two subnets, of a subnet and a receiver, or of a sender and a subnet. While two canisters stay on their subnets, all
+    messages from one to the other are in one lane.
 
-    Indices are given and judged one after the other (G6), what is enqueued has the value that it was sent with (G2,
-    G9), and every call is answered at some time (L2: all are guaranteed). Messages are sent in the order of their
-    indices only where none waits in an output queue for room in a stream (X-6). Answers come in any order.
+    Indices are assigned and validated in sequence (G6). An enqueued message has the value that it was sent with (G2,
+    G9), and every call is answered eventually (L2: all are guaranteed). Messages are sent in index order only if none
+    waits in an output queue for room in a stream (X-6). Answers come in any order.
 
-    Streams lose no request. A response is dropped when its canister is gone or does not wait for it any more (X-2, X-3,
-    X-11, D-8), and so is what a canister held that is removed. A subnet that checks signals (``vsr``) drops what comes
-    from a canister that its sender does not host: that is forged. One that accepts all loses messages of canisters that
-    move (D-5), and that is no promise.
+    Streams lose no request. A response is dropped if its canister is removed or does not expect it (X-2, X-3, X-11,
+    D-8); so are the messages of a removed canister. A subnet that checks signals (``vsr``) drops messages of canisters
+    that their sender does not host, which are forged. One that accepts all loses messages of moving canisters (D-5),
+    and does not promise otherwise.
     """
     names = ["numbered", "ordered_receives", "answered", "conserved"]
     if lanes.options.limits == "none":
@@ -66,13 +66,13 @@ _LANES = {
     "per_destination": "; lanes are of a subnet and a receiver",
     "per_source": "; lanes are of a sender and a subnet",
 }
-"""What one sequence of indices is of, where that is not two subnets."""
+"""The scope of one sequence of indices, other than two subnets."""
 
 
 def guarantees(options: IcOptions) -> Iterator[Guarantee]:
     """Yield one statement a topic."""
-    how = f"requests of a pair; answers come in any order{_LANES[options.substreams]}"
-    yield Guarantee("order", "yes", how, "1.2 G3")
+    mechanism = f"requests of a pair; answers come in any order{_LANES[options.substreams]}"
+    yield Guarantee("order", "yes", mechanism, "1.2 G3")
     yield Guarantee("causal", "partly", "requests of a pair; not answers, nor what other pairs send", "1.2 G2, G3")
     yield Guarantee("exactly_once", "yes", "one verdict an index of a stream", "1.2 G1, G7")
     if options.certified:
@@ -83,15 +83,15 @@ def guarantees(options: IcOptions) -> Iterator[Guarantee]:
     yield Guarantee("answered", "yes", "by data, or by a reject that the subnets make", "1.2 G5, 1.3 L2")
     yield Guarantee("one_answer", "yes", "one a call and caller", "1.2 G4")
     if options.timeouts == "on":
-        how = f"a request that has waited {options.request_lifetime_seconds} s to leave its subnet, not later"
-        yield Guarantee("called_off", "partly", how, "5 X-3")
+        mechanism = f"a request that has waited {options.request_lifetime_seconds} s to leave its subnet, not later"
+        yield Guarantee("called_off", "partly", mechanism, "5 X-3")
     else:
         yield Guarantee("called_off", "no", "an answer is waited for as long as it takes", "1.3 L2")
     yield Guarantee("final_first", "yes", "every height is final", "1.4")
     yield Guarantee("value", "yes", "cycles are in balances, queues and streams", "1.2 G9")
     if options.limits == "deployed":
-        how = f"streams of {options.limit.stream_messages:,} messages, queues of {options.limit.queue_capacity:,}"
-        yield Guarantee("held_back", "yes", how, "5 X-4, X-6")
+        mechanism = f"streams of {options.limit.stream_messages:,} messages, queues of {options.limit.queue_capacity:,}"
+        yield Guarantee("held_back", "yes", mechanism, "5 X-4, X-6")
     else:
         yield Guarantee("held_back", "no", 'streams and queues have no limit (limits = "none")', "5 X-4, X-6")
     yield Guarantee("any_carrier", "yes", "payload builders pull; what is not certified is refused", "3.9, 1.3 L1")
@@ -99,7 +99,7 @@ def guarantees(options: IcOptions) -> Iterator[Guarantee]:
 
 
 _BACK = {"source": "destination", "destination": "source"}
-"""What a subnet says of the stream that comes to it stands beside its own."""
+"""A subnet stores its counters of the incoming stream with its outgoing one."""
 
 WATERMARKS = (
     StateWatermark("begin", "lanes", "begin"),
@@ -120,8 +120,10 @@ _CODES: Mapping[int, Portable] = {
 
 
 def portable(code: int, text: bytes) -> Portable:
-    """Return what a reject code other than 0 means. ``text``: of the reject; a time-out is a transient error, a message
-    that is too large one of its canister, of which the text of the error begins otherwise."""
+    """Return the portable meaning of a non-zero reject code.
+
+    A timeout is a transient error, and an oversized message a canister error, both recognised by ``text``.
+    """
     if code == RejectCode.SysTransient and text == TIMED_OUT.encode():
         return Portable.TIMED_OUT
     if code == RejectCode.CanisterError and SAYS_OVERSIZED.fullmatch(text):

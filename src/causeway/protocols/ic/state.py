@@ -1,11 +1,10 @@
-"""The canonical state of any set of subnets as columns (IC reference 2.5, 2.6), and its tables in the lake.
+"""The canonical state of any set of subnets as columns, and its tables in the lake.
 
-What canisters let their subnets certify: the state table ``certified_data`` (``ic0.certified_data_set``).
+See IC reference 2.5, 2.6.
 
-In the state tree it is the leaf ``canister / <canister id> / certified_data`` (IC reference 2.9). A canister that never
-set any has no row and no leaf. The row moves with the canister, and goes with it when it is removed.
-
-What a step of a round gives: the state after it, and what it leaves to the steps that follow.
+The table ``certified_data`` holds the data that canisters have their subnets certify (``ic0.certified_data_set``). In
+the state tree it is the leaf ``canister / <canister id> / certified_data`` (IC reference 2.9). A canister that never
+set any has neither row nor leaf. The row moves, and is removed, with the canister.
 """
 
 from __future__ import annotations
@@ -46,15 +45,19 @@ from causeway.protocols.shared.messages import (
 CERTIFIED_DATA = StateTable(CERTIFIED_DATA_SCHEMA, "program", ("program",), programs=("program",))
 
 
-def update_certified_data(data: Frame, given: Frame) -> Frame:
-    """Return the certified data of canisters (``CERTIFIED_DATA_SCHEMA``, ascending) after some was set.
+def update_certified_data(data: Frame, updates: Frame) -> Frame:
+    """Update the certified data of canisters (``CERTIFIED_DATA_SCHEMA``, ascending).
 
-    ``given``: what was set in a round, in that order (``Execution.certified``); the table itself comes back when
-    nothing was.
+    Args:
+        data: The table.
+        updates: The values set in a round, in order (``Execution.certified``).
+
+    Returns:
+        The updated table; the same object if no value was set.
     """
-    if len(given) == 0:
+    if len(updates) == 0:
         return data
-    rows = concat([data, given])
+    rows = concat([data, updates])
     rows = rows.take(stable_order(rows["program"]))
     groups = group_rows(rows["program"])
     return rows.take(groups.starts + groups.counts - 1)
@@ -65,13 +68,18 @@ def _numbers(*names: str) -> list[pa.Field]:
 
 
 INPUT_SCHEMA = pa.schema([*MESSAGE_FIELDS, *_numbers("index")])
-"""An element of an input queue (sender, receiver) or, with ``sender`` the user, of the receiver's ingress queue."""
+"""An element of an input queue (sender, receiver), or of a user's ingress queue.
+
+For ingress, ``sender`` is the user.
+"""
 
 LANES_SCHEMA = pa.schema([*LANE_FIELDS, *_numbers("begin", "next_index", "stream_bytes", "signals_begin", "expected")])
-"""One row a substream of the stream from ``source`` to ``destination``. Messages ``begin`` to ``next_index`` - 1 are in
-it, of ``stream_bytes`` bytes together (exact where ``limits = deployed``, an upper bound elsewhere). It carries signals
-about the messages ``signals_begin`` to ``expected`` - 1 that came the other way; ``expected`` is both ``signals_end``
-and the entry of expected_xnet_indices (the invariant of 2.6)."""
+"""One row a substream of the stream from ``source`` to ``destination``.
+
+The stream holds the messages ``begin`` to ``next_index`` - 1, of ``stream_bytes`` bytes in total (exact for ``limits =
+deployed``, else an upper bound). It carries signals about the reverse messages ``signals_begin`` to ``expected`` - 1.
+``expected`` is both ``signals_end`` and the entry of expected_xnet_indices (the invariant of 2.6).
+"""
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -81,8 +89,10 @@ REJECTS_SCHEMA = pa.schema(
         pa.field("reason", pa.uint8(), nullable=False),
     ]
 )
-"""A REJECT signal about the message ``index`` from ``source`` to ``destination``. It is in the stream of the
-destination to the source; indices that are signalled and not listed are ACCEPT."""
+"""A REJECT signal about the message ``index`` from ``source`` to ``destination``.
+
+It lies in the stream of the destination to the source. All other signalled indices are ACCEPT.
+"""
 
 RUNS_SCHEMA = pa.schema(
     [
@@ -91,13 +101,19 @@ RUNS_SCHEMA = pa.schema(
         pa.field("root", pa.binary(32), nullable=False),
     ]
 )
-"""The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of
-those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never
-again."""
+"""A segment: the messages that one round appended to one substream, until all are gone.
+
+Its row holds the indices, the bytes of the remaining messages and the Merkle root over all. So each message of a stream
+is hashed once.
+"""
 
 MISROUTED_SCHEMA = pa.schema([pa.field("chain", pa.uint32(), nullable=False), *INPUT_SCHEMA])
-"""A message that ``receiver_check = off`` enqueued on ``chain`` although its receiver is hosted elsewhere (D-5): it
-stays there for ever. ``index`` counts in (chain, receiver, sender)."""
+"""A message enqueued on ``chain`` although its receiver is hosted elsewhere (D-5).
+
+Only with ``receiver_check = off``.
+
+It stays there forever. ``index`` counts in (chain, receiver, sender).
+"""
 
 STOPPED_SCHEMA = pa.schema(
     [
@@ -106,7 +122,10 @@ STOPPED_SCHEMA = pa.schema(
         pa.field("cause", pa.string(), nullable=False),
     ]
 )
-"""A chain that violated a hard invariant in the round of ``height``, and has run none since; ``cause``: the error."""
+"""A chain stopped after violating a hard invariant in the round of ``height``.
+
+``cause``: the error.
+"""
 
 KEPT_SLICES_SCHEMA = pa.schema(
     [
@@ -115,9 +134,11 @@ KEPT_SLICES_SCHEMA = pa.schema(
         pa.field("root", pa.binary(32), nullable=False),
     ]
 )
-"""The header of the stream from ``source`` to ``destination`` as it was certified at ``source_height``, with the
-source's root, and the oldest message that it rejected (``signals_end``: none). A carrier keeps it to offer it later (a
-fault): it is no part of a subnet's state, and enters no root."""
+"""A stream header that a faulty carrier keeps to offer later.
+
+It is the header of the stream from ``source`` to ``destination``, certified at ``source_height``, with the source's
+root and the oldest rejected message (``signals_end`` for none). It is not part of a subnet's state or root.
+"""
 
 HEADS_SCHEMA = pa.schema(
     [
@@ -129,9 +150,12 @@ HEADS_SCHEMA = pa.schema(
         pa.field("certification", pa.binary(), nullable=False),
     ]
 )
-"""How far a subnet is: its own height ``number``, its batch time in nanoseconds, the root of its state and that of the
-height before (empty at height 0); the last height that is ``certified``, and its ``certification`` (protobuf; empty as
-long as there is none)."""
+"""The head of a subnet: its own height ``number``, batch time (ns), and state roots.
+
+``root`` is that of the height, ``previous`` that of the one before (empty at height 0).
+
+``certified`` is the last certified height, and ``certification`` its certification (protobuf; empty before the first).
+"""
 
 UNCERTIFIED_SCHEMA = pa.schema(
     [
@@ -141,7 +165,7 @@ UNCERTIFIED_SCHEMA = pa.schema(
         pa.field("height_witness", pa.binary(), nullable=False),
     ]
 )
-"""A height of a subnet that is not certified yet: its root, and the encoded witness of ``metadata / height``."""
+"""An uncertified height: its root, and the encoded witness of ``metadata / height``."""
 
 OFFERS_SCHEMA = pa.schema(
     [
@@ -154,10 +178,14 @@ OFFERS_SCHEMA = pa.schema(
         pa.field("certification", pa.binary(), nullable=False),
     ]
 )
-"""What an endpoint needs to serve the stream from ``source`` to ``destination`` as it was at the source's own height
-``number``: the encoded header, which says where the stream began (``begin``); the digests beside the run of messages
-from ``anchor`` to the end, joined; the digest of all ``messages``; the digests from the stream's up to the state's
-root; and the certification, empty until there is one."""
+"""The data to serve the stream from ``source`` to ``destination`` at height ``number``.
+
+The height is the source's own.
+
+Columns: the encoded header, which also holds ``begin``; the digests beside the messages from ``anchor`` to the end,
+joined; the digest of all ``messages``; the digests from the stream to the state root; and the certification (empty
+before there is one).
+"""
 
 AGREED_SCHEMA = pa.schema(
     [
@@ -171,9 +199,11 @@ AGREED_SCHEMA = pa.schema(
         pa.field("beside", pa.binary(), nullable=False),
     ]
 )
-"""A slice in a payload that is agreed and not yet executed: what ``destination`` does at its own height ``executed``.
-It is all that is needed to verify the slice again then: the columns of ``offers`` and of slices, and the digests of the
-messages ``beside`` those of the slice that were read to check it, joined."""
+"""A slice of an agreed payload that ``destination`` executes at its own height ``executed``.
+
+The row suffices to verify the slice again then: the columns of ``offers`` and of slices, and the joined digests of the
+messages ``beside`` the slice that its check needs.
+"""
 
 INGRESS_KEYS = ("receiver",)
 INPUT_KEYS = ("receiver", "sender")
@@ -189,7 +219,7 @@ PROGRAMS = ("sender", "receiver")
 
 
 def _counters(keys: tuple[str, ...]) -> StateTable:
-    """Return the table of the rolling indices of queues, which belong to the program of the first key."""
+    """Return the table of the counters of queues, which belong to the program of the first key."""
     return StateTable(pa.schema(_numbers(*keys, "next_index")), keys[0], keys, programs=keys)
 
 
@@ -197,7 +227,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "ingress_counters": _counters(INGRESS_KEYS),
     "input_counters": _counters(INPUT_KEYS),
     "output_counters": _counters(OUTPUT_KEYS),
-    # Who sends is a user.
+    # The senders are users.
     "ingress_queues": StateTable(INPUT_SCHEMA, "receiver", (*INGRESS_KEYS, "index"), programs=("receiver",)),
     "input_queues": StateTable(INPUT_SCHEMA, "receiver", (*INPUT_KEYS, "index"), programs=PROGRAMS),
     "output_queues": StateTable(QUEUED_SCHEMA, "sender", (*OUTPUT_KEYS, "index"), programs=PROGRAMS),
@@ -230,11 +260,16 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "accounts": ACCOUNTS,
     "certified_data": CERTIFIED_DATA,
 }
-"""Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+"""State tables by name.
+
+Each program class adds a table ``program_<class>`` with its own schema.
+"""
 
 NOT_COMMITTED = ("kept_slices", "heads", "uncertified", "offers", "trimmed_runs", "agreed")
-"""Tables that are no sections of a root. The root commits to the number, the time and the root before of ``heads``
-all the same where it is certified (``certified_state``)."""
+"""Tables without a section in the root.
+
+A certified root still commits to number, time and previous root of ``heads`` (``canonical_states``).
+"""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -242,8 +277,10 @@ DENSE_CANISTERS = 1 << 24
 
 @dataclass(frozen=True)
 class StreamTrees:
-    """The trees of the messages in streams, as they were at ``version``. They are changed in place: whoever holds an
-    older state must not use them."""
+    """Trees of the messages in streams at ``version``.
+
+    They change in place, so older states must not use them.
+    """
 
     forest: StreamForest
     version: int
@@ -251,21 +288,31 @@ class StreamTrees:
 
 @dataclass(frozen=True)
 class State:
-    """The canonical states of a set of subnets at one height, and what execution keeps beside them.
+    """The canonical states of a set of subnets at one height, and the state of execution.
 
-    ``ingress_queues`` by receiver; ``input_queues`` by (receiver, sender); ``output_queues`` by (sender, receiver).
-    ``streams`` by lane: the counters are the table ``lanes``, the segments the table ``runs``; the messages themselves
-    lie in the lake. ``open_calls``: what canisters asked and has no answer yet; ``in_hand``: what they were asked, took
-    and have not answered. ``turns``, ``next_sources``: whose turn it is, where what a canister takes in a round is
-    limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
-    ``stopped``: the subnets that violated an invariant. ``kept_slices``: what carriers keep to offer later.
-    ``heads``: how far each subnet is; ``uncertified``: its heights that are not certified yet; ``offers``: what its
-    endpoints serve; ``trimmed_runs``: segments that are collected, and that offers reach into.
-    ``agreed``: slices of payloads that are agreed and not yet executed.
-    ``certified_data``: what canisters let their subnets certify.
-    ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
-    Two are no tables. ``hashed``: what the last roots were made of, of this state or of one that it was made from.
-    ``trees``: the trees of the messages in streams, where streams are certified; None where they are to be built.
+    Attributes:
+        ingress_queues: Ingress queues by receiver.
+        input_queues: Input queues by (receiver, sender).
+        output_queues: Output queues by (sender, receiver).
+        open_calls: Requests without an answer, at their senders.
+        in_hand: Requests popped by canisters and not answered yet.
+        turns: The round-robin turns of input queues, where a limit applies.
+        next_sources: The next kind of input of each canister, where a limit applies.
+        streams: Streams by lane: counters (table ``lanes``) and segments (table ``runs``). The lake holds the messages.
+        rejects: REJECT signals in streams.
+        misrouted: Misrouted messages by (chain, receiver, sender).
+        stopped: Subnets that violated an invariant.
+        kept_slices: Stream headers that carriers keep.
+        heads: The head of each subnet.
+        uncertified: Heights that are not certified yet.
+        offers: The data that endpoints serve.
+        trimmed_runs: Collected segments that offers still refer to.
+        agreed: Slices of agreed payloads that are not executed yet.
+        accounts: The accounts of canisters.
+        certified_data: The certified data of canisters.
+        programs: Canister states by program class (first column ``program``).
+        trees: The trees of the messages in certified streams; None before they are built. In no table.
+        hashed: A cache of the last root computation, of this state or an ancestor. In no table.
     """
 
     ingress_queues: Queues
@@ -292,7 +339,7 @@ class State:
     hashed: DigestCache = field(default_factory=DigestCache, compare=False, repr=False)
 
     def frames(self) -> dict[str, Frame]:
-        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        """Return the rows of every table by name; unchanged tables stay the same objects."""
         return {
             "ingress_counters": self.ingress_queues.counters,
             "input_counters": self.input_queues.counters,
@@ -326,8 +373,13 @@ class State:
         assert self.streams.segments is not None
         return self.streams.segments
 
+    @property
+    def has_current_trees(self) -> bool:
+        """Return True if the trees of streams are those of this state, not of a later one."""
+        return self.trees is not None and self.trees.forest.version == self.trees.version
+
     def installed(self, canisters: U64) -> npt.NDArray[np.bool_]:
-        """Return which canisters are installed on the subnets of this state."""
+        """Return a mask of the canisters installed on the subnets of this state."""
         known: U64 = self.accounts["program"]
         if len(known) == 0:
             return np.zeros(len(canisters), dtype=bool)
@@ -340,17 +392,23 @@ class State:
 
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return all tables of a state, given the schemas of the program classes in use."""
+    """Return all tables of a state, for the schemas of the program classes in use."""
     return {**STATE_TABLES, **program_tables(program_schemas)}
 
 
 def state_from_tables(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema], base: int) -> State:
-    """Return the state that has these tables; one that is absent is empty. ``base`` is ``index_base``."""
+    """Return the state with these tables; absent tables are empty.
+
+    Args:
+        frames: The tables by name.
+        program_schemas: The schemas of the program classes in use.
+        base: The first index of queues (``index_base``).
+    """
     found = {
         name: frames[name] if name in frames else empty_frame(table.schema)
         for name, table in state_tables(program_schemas).items()
     }
-    # The counters of queues that lose nothing: what they hold tells all.
+    # These queues never shrink, so their elements determine the counters.
     groups = group_rows(*(found["misrouted"][key] for key in MISROUTED_KEYS))
     next_index = found["misrouted"]["index"][groups.starts + groups.counts - 1] + np.uint64(1)
     return State(
@@ -383,11 +441,11 @@ def state_from_tables(frames: Mapping[str, Frame], program_schemas: Mapping[str,
 
 
 _NOT_HELD = empty_frame(pa.schema([*LANE_FIELDS, *_numbers("index")]))
-"""The elements of streams, none of which a state holds."""
+"""The elements of streams: a state holds none."""
 
 
 def reverse_lanes(rows: Frame) -> Frame:
-    """Return the lanes the other way of ``rows``: where signals about their messages are, and what is expected."""
+    """Return the reverse lanes of ``rows``, with their signals and expected indices."""
     return Frame({"source": rows["destination"], "destination": rows["source"], "substream": rows["substream"]})
 
 
@@ -399,8 +457,10 @@ ARRIVALS_SCHEMA = pa.schema(
         pa.field("queue_index", pa.uint64(), nullable=False),
     ]
 )
-"""A push to an input queue on ``chain``: the message and its place there, by which way it came, and where it was in a
-lane (``source`` and ``destination`` are ``NO_CHAIN`` when in none)."""
+"""A push to an input queue on ``chain``: message, queue index, path and lane position.
+
+``source`` and ``destination`` are ``NO_CHAIN`` for a message from no lane.
+"""
 
 INGRESS_ARRIVALS_SCHEMA = pa.schema(
     [ARRIVALS_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "queue_index"]]
@@ -410,15 +470,23 @@ INGRESS_ARRIVALS_SCHEMA = pa.schema(
 ONWARD_SCHEMA = pa.schema(
     [OUTBOUND_SCHEMA.field(name) for name in ["source", *MESSAGE_COLUMNS, "queue_index", "sent_tick"]]
 )
-"""A message that routing appends to a stream of ``source`` whatever the limits say; ``queue_index``: where it was in an
-output queue, ``NO_QUEUE`` or ``FORGED`` if in none."""
+"""A message that routing appends to a stream of ``source`` regardless of limits.
+
+``queue_index``: its index in an output queue, else ``NO_QUEUE`` or ``FORGED``.
+"""
 
 
 @dataclass(frozen=True)
 class RoundStep:
-    """``arrivals``: what was pushed to input queues (``ARRIVALS_SCHEMA``), ``ingress``: to ingress queues
-    (``INGRESS_ARRIVALS_SCHEMA``); their events are written after execution, which knows what was consumed.
-    ``onward``: what routing is to append to streams (``ONWARD_SCHEMA``). ``log``: the events of the step.
+    """The result of a step of a round.
+
+    Attributes:
+        state: The state after the step.
+        log: The events of the step.
+        arrivals: Pushes to input queues (``ARRIVALS_SCHEMA``). Their events follow execution, which knows the consumed
+            ones.
+        ingress: Pushes to ingress queues (``INGRESS_ARRIVALS_SCHEMA``).
+        onward: Messages for routing to append to streams (``ONWARD_SCHEMA``).
     """
 
     state: State
@@ -430,7 +498,7 @@ class RoundStep:
 
 @dataclass(frozen=True)
 class HaltedStep:
-    """What a round leaves of chains that do not run it."""
+    """The result of a round for the chains that do not run it."""
 
     state: State
     outbound: Frame

@@ -1,10 +1,11 @@
-"""Who certifies a subnet's state: one key, or nodes with shares of it of which some are faulty (IC reference 2.9).
+"""Certifiers of subnet states: one key per subnet, or nodes with shares of it.
 
-Keys follow from the scenario's seed, so that a run comes out the same every time; or the options list a subnet's public
-key, and the secret one is in a file. Roots do not contain signatures, and of a root there is but one signature under a
-key (BLS): whoever executes a lake again without the secret key verifies the certifications that its headers have, and
-goes on with the same. Nothing is kept but what can be derived again: a ``Certifier`` is made for a round, from the
-registry and the faults in force.
+Some nodes may be faulty (IC reference 2.9).
+
+Keys derive from the scenario's seed, so runs are reproducible; or the options list a subnet's public key and a file
+holds the secret one. Roots do not contain signatures, and BLS signatures are unique. So a lake can be executed again
+without the secret key: the run verifies the recorded certifications and continues with them. A ``Certifier`` is derived
+for each round from the registry and the active faults.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ KEY_DOMAIN = b"causeway subnet"
 SHARES_DOMAIN = b"causeway shares of subnet"
 FALSE_SHARE = b"a false share of "
 
-_KEPT = 4096
+_CACHE_SIZE = 4096
 _NUMBER_BYTES = 8
 
 
 @dataclass(frozen=True)
 class ShareFaults:
-    """Nodes that do not sign as they should, each by the numbers of its subnet and of its own.
+    """Nodes with faulty signature shares, as (subnet number, node number).
 
     Attributes:
-        false: they give a share that is none of the state's.
-        silent: they give none.
+        false: Nodes that give an invalid share.
+        silent: Nodes that give no share.
     """
 
     false: frozenset[tuple[int, int]] = frozenset()
@@ -51,12 +52,11 @@ class ShareFaults:
 
 @dataclass(frozen=True)
 class CertificationResult:
-    """What came of certifying one state.
+    """Result of certifying one state.
 
     Attributes:
-        certification: encoded; None where too few nodes gave good shares.
-        false_shares: numbers of the nodes whose shares were found to be false, ascending. Whoever's share was not
-            needed is not looked at.
+        certification: The encoded certification; None if too few nodes gave valid shares.
+        false_shares: Numbers of the nodes with invalid shares, ascending. Unneeded shares are not verified.
     """
 
     certification: bytes | None
@@ -65,13 +65,13 @@ class CertificationResult:
 
 @dataclass(frozen=True)
 class CertificationTask:
-    """A state that is to be certified.
+    """A state to certify.
 
     Attributes:
-        position: of the subnet.
-        height: the subnet's own.
-        root: of the state, 32 bytes.
-        height_witness: that the state has that height, encoded (certification version 24 on).
+        position: The position of the subnet.
+        height: The subnet's own height.
+        root: The state root, 32 bytes.
+        height_witness: The encoded witness of the height (certification version 24 on).
     """
 
     position: int
@@ -87,7 +87,10 @@ class CertificationTask:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """Shares of one state's signature: the first of them, combined (empty if they are too few), and those to come."""
+    """Shares of one state's signature: the first ones, combined, and the later ones.
+
+    The signature is empty if the first ones are too few.
+    """
 
     due: CertificationTask
     nodes: Nodes
@@ -97,7 +100,7 @@ class _Attempt:
     signature: bytes = b""
 
     def without_false_shares(self) -> CertificationResult:
-        """Return what comes of verifying one share after the other."""
+        """Verify the shares one by one and combine the valid ones."""
         good: list[tuple[int, bytes]] = []
         false: list[int] = []
         if self.key is None:
@@ -116,19 +119,19 @@ class _Attempt:
 
 @dataclass(frozen=True)
 class Certifier:
-    """Signs the states of subnets, one signature a subnet and height.
+    """Signer of subnet states, one signature per subnet and height.
 
     Attributes:
-        numbers: of the subnets by position.
-        seed: of the scenario, from 0 to 2**64 - 1.
-        options: ``certification`` says who signs, ``nodes`` how many nodes a subnet has.
-        nodes: each subnet's nodes by position, where the registry names them; without, they are 0 to
-            ``options.nodes - 1``. The same key is shared again when they change.
-        external: public keys of subnets that certify elsewhere, by position.
-        faults: of nodes.
-        listed: public keys of subnets whose secret keys are in files, by position; the other keys are drawn.
-        secrets: has those secret keys, or what the lake has recorded.
-        round: the height of the lake that the states are made at.
+        numbers: The subnet numbers by position.
+        seed: The scenario's seed, from 0 to 2**64 - 1.
+        options: The protocol options: ``certification`` selects the signers, ``nodes`` the default number of nodes.
+        nodes: Each subnet's nodes by position; None for 0 to ``options.nodes - 1``. When they change, the same key is
+            shared again.
+        external: Public keys of subnets that certify elsewhere, by position.
+        faults: The faulty nodes.
+        listed: Public keys of subnets with secret keys in files, by position; other keys derive from the seed.
+        secrets: These secret keys, or the recorded certifications of the lake.
+        round: The lake's height.
     """
 
     numbers: U64
@@ -142,7 +145,7 @@ class Certifier:
     round: int = 0
 
     def public_key(self, position: int) -> bytes:
-        """Return the key under which the certifications of the subnet at ``position`` verify, 96 bytes."""
+        """Return the public key (96 bytes) of the subnet at ``position``."""
         known = self.external.get(position) or self.listed.get(position)
         return derive_public_key(self.seed, int(self.numbers[position])) if known is None else known
 
@@ -155,53 +158,49 @@ class Certifier:
     def certify(
         self, position: int, height: int, root: bytes, height_witness: bytes | None = None
     ) -> CertificationResult:
-        """Return the certification of one state (``certify_all``)."""
+        """Certify one state (see ``certify_all``)."""
         return self.certify_all([CertificationTask(position, height, root, height_witness)])[0]
 
     def certify_all(self, due: Sequence[CertificationTask]) -> list[CertificationResult]:
-        """Return the certification of each state.
+        """Certify states.
 
-        With ``certification = threshold``, shares are taken as ``rotated`` says until they are enough, and combined
-        unseen; all signatures are verified together. Only of one that does not hold is each share verified: false ones
-        are left out, and further nodes asked. Where a lake is executed again without a subnet's secret key, what its
-        headers have is verified.
+        With ``certification = threshold``, shares are combined unverified in the order of ``rotate_signers`` until they
+        suffice, and all signatures are verified together. Only for an invalid signature is each share verified; further
+        nodes replace the invalid ones. A lake executed again without a subnet's secret key uses the verified
+        certifications of its headers.
+
+        Args:
+            due: The states.
+
+        Returns:
+            The result of each state.
 
         Raises:
-            InvalidInput: a subnet certifies elsewhere, or ``certification = off``.
-            NotAsRecorded: the headers of a lake that is executed again do not have the certification of a root of
-                theirs.
+            InvalidInput: A subnet certifies elsewhere, or ``certification = off``.
+            NotAsRecorded: The headers of a lake that is executed again lack a certification of one of their roots.
         """
         for one in due:
             if one.position in self.external:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} certifies elsewhere")
             if not self.options.certified:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} does not certify: certification = off")
-        signing = [one for one in due if not (self.secrets.certifications is not None and one.position in self.listed)]
-        if self.options.certification == "bls":
-            made = [
-                one.certified(self._secret_key(one.position).sign(certification_message(one.root))) for one in signing
-            ]
-        else:
-            made = self._combined(signing)
-        if len(signing) == len(due):
-            return made
-        new, known = (
-            iter(made),
-            iter(
-                self._recorded(
-                    [one for one in due if (self.secrets.certifications is not None and one.position in self.listed)]
-                )
-            ),
-        )
-        return [
-            next(known if (self.secrets.certifications is not None and one.position in self.listed) else new)
-            for one in due
-        ]
+        is_recorded = [self.secrets.certifications is not None and task.position in self.listed for task in due]
+        signed = self._sign([task for task, recorded in zip(due, is_recorded, strict=True) if not recorded])
+        if not any(is_recorded):
+            return signed
+        new = iter(signed)
+        known = iter(self._recorded([task for task, recorded in zip(due, is_recorded, strict=True) if recorded]))
+        return [next(known if recorded else new) for recorded in is_recorded]
+
+    def _sign(self, due: Sequence[CertificationTask]) -> list[CertificationResult]:
+        if self.options.certification != "bls":
+            return self._combined(due)
+        return [task.certified(self._secret_key(task.position).sign(certification_message(task.root))) for task in due]
 
     # ---- without the secret keys: what a lake has recorded
 
     def _recorded(self, due: Sequence[CertificationTask]) -> list[CertificationResult]:
-        """Return what the lake has of each state, verified: that of another root is none, and the root tells it."""
+        """Return the lake's certification of each state, verified; none for another root."""
         assert self.secrets.certifications is not None
         headers = self.secrets.certifications(self.round)
         found: list[CertificationResult] = []
@@ -223,12 +222,15 @@ class Certifier:
         except ProofError as error:
             raise self._differs(due, "missing" if not encoded else f"none: {error}") from None
 
-    def _differs(self, due: CertificationTask, what: str) -> NotAsRecorded:
+    def _differs(self, due: CertificationTask, problem: str) -> NotAsRecorded:
         subnet = f"the certification of height {due.height} of subnet {self.numbers[due.position]}"
-        return NotAsRecorded(f"headers of height {self.round}: {subnet} is {what}", self.round, due.position)
+        return NotAsRecorded(f"headers of height {self.round}: {subnet} is {problem}", self.round, due.position)
 
     def _enough(self, due: CertificationTask) -> tuple[bool, Nodes]:
-        """Return whether enough nodes sign a state, and which false shares are found: as ``_combined`` comes out."""
+        """Return True if enough nodes sign a state, and the detected false shares.
+
+        The result equals that of ``_combined``.
+        """
         if self.options.certification == "bls":
             return True, ()
         number, nodes = int(self.numbers[due.position]), self._nodes_of(due.position)
@@ -254,12 +256,12 @@ class Certifier:
 
     def _combined(self, due: Sequence[CertificationTask]) -> list[CertificationResult]:
         attempts = [self._attempt(one) for one in due]
-        whole = [attempt for attempt in attempts if attempt.signature]
+        complete = [attempt for attempt in attempts if attempt.signature]
         errors = iter(
             verify_certifications(
-                [attempt.due.root for attempt in whole],
-                [attempt.signature for attempt in whole],
-                [self.public_key(attempt.due.position) for attempt in whole],
+                [attempt.due.root for attempt in complete],
+                [attempt.signature for attempt in complete],
+                [self.public_key(attempt.due.position) for attempt in complete],
             )
         )
         return [
@@ -270,7 +272,7 @@ class Certifier:
         ]
 
     def _attempt(self, due: CertificationTask) -> _Attempt:
-        """Return the first shares of a state, combined if they are enough."""
+        """Collect the first shares of a state, combined if they suffice."""
         nodes = self._nodes_of(due.position)
         number = int(self.numbers[due.position])
         if not nodes:
@@ -286,7 +288,7 @@ class Certifier:
         return tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[position]
 
     def _shares_seed(self, position: int) -> bytes:
-        """Return what the shares of a subnet's key are drawn from: as secret as the key is."""
+        """Return the seed of the shares of a subnet's key, as secret as the key."""
         if position in self.listed:
             return SHARES_DOMAIN + self._secret_key(position).to_bytes()
         return _key_seed(self.seed, int(self.numbers[position]))
@@ -294,7 +296,7 @@ class Certifier:
     def _shares(
         self, number: int, nodes: Nodes, dealing: Dealing, height: int, message: bytes
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield the shares as they arrive, each with the index of its signer."""
+        """Yield the shares in order of arrival, each with the index of its signer."""
         for index in rotate_signers(len(nodes), height):
             node = (number, nodes[index - 1])
             if node not in self.faults.silent:
@@ -303,38 +305,48 @@ class Certifier:
 
 
 def rotate_signers(signers: int, height: int) -> list[int]:
-    """Return the indexes of signers, from 1, in the order in which their shares arrive: another is first each height.
+    """Return the indexes of signers, from 1, in the arrival order of their shares at a height.
 
-    So every faulty node is found in the course of time, and no share is made that is not needed.
+    Each height starts with another signer. So every faulty node is detected eventually, without unneeded shares.
     """
     return [1 + (height + at) % signers for at in range(signers)]
 
 
 def signing_threshold(nodes: int) -> int:
-    """Return how many of ``nodes`` have to sign: 2 f + 1, where f is the largest number below a third of them."""
+    """Return the number of signers: 2 f + 1 for the greatest f below a third of ``nodes``."""
     return 2 * ((nodes - 1) // 3) + 1
 
 
 def listed_keys(options: IcOptions, names: Sequence[str]) -> dict[int, bytes]:
-    """Return the public keys that the options list for subnets of a lake, by the subnets' position among ``names``."""
+    """Return the listed public keys (96 bytes) of a lake's subnets, by position.
+
+    Args:
+        options: The protocol options.
+        names: The names of the subnets by position.
+    """
     return {names.index(name): bytes.fromhex(key) for name, key in options.chain_keys.items() if name in names}
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def derive_secret_key(seed: int, number: int) -> SecretKey:
-    """Return the key of subnet ``number`` in a run with ``seed``."""
+    """Return the secret key of subnet ``number`` in a run with ``seed``."""
     return SecretKey.derive(_key_seed(seed, number))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def derive_public_key(seed: int, number: int) -> bytes:
-    """Return the public key of subnet ``number`` in a run with ``seed``, 96 bytes."""
+    """Return the public key (96 bytes) of a subnet.
+
+    Args:
+        seed: The scenario's seed.
+        number: The number of the subnet.
+    """
     return derive_secret_key(seed, number).public_key()
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _dealing(secret: SecretKey, seed: bytes, nodes: Nodes) -> Dealing:
-    """Return the sharing of a subnet's key among its nodes: the same key, and new shares for other nodes."""
+    """Share a subnet's key among its nodes; other nodes get new shares of the same key."""
     threshold = signing_threshold(len(nodes))
     members = b"".join(node.to_bytes(_NUMBER_BYTES, "big") for node in nodes)
     return deal(secret, threshold, len(nodes), seeded_coefficients(seed + members, threshold))

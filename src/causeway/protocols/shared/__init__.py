@@ -1,1 +1,1 @@
-"""What all protocols share."""
+"""Code shared by all protocols."""

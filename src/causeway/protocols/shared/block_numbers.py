@@ -1,5 +1,10 @@
-"""How far a network of Substrate chains goes: numbers of blocks have 32 bits on the wire (XDM reference 2.4, ICMP
-reference 2.2), and that of a block is its tick plus 1 at most."""
+"""Range of block numbers of Substrate chains: 32 bits on the wire.
+
+The number of a block is at most its tick plus 1.
+
+Reference:
+    XDM reference 2.4, ICMP reference 2.2.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,23 @@ from pydantic import Field
 from causeway.config.faults import FOR_EVER, FaultRule
 
 LAST_NUMBER = 2**32 - 1
-"""The largest number of a block."""
+"""The greatest block number."""
 
 LAST_TICK = 2**31 - 1
-"""The last tick for which anything may be planned: what waits has as many again until the numbers end."""
+"""The last tick that a scenario may use; as many numbers remain for pending messages."""
 
 MOST_BLOCKS = 2**28
-"""No distance in blocks is longer: what goes to another domain and back passes two of each."""
+"""Maximum distance in blocks: a round trip to another domain passes two of each."""
 
 PlannedTick = Annotated[int, Field(ge=0, le=LAST_TICK)]
 
 
 def check_faults(faults: Sequence[FaultRule]) -> None:
-    """Check that faults begin and end before the numbers of blocks do, or last for ever. Raises ``InvalidInput``."""
+    """Check that faults begin and end within the range of block numbers, or last for ever.
+
+    Raises:
+        InvalidInput: A tick is out of range.
+    """
     for fault in faults:
         for key, tick in (("from", fault.first), ("until", fault.last if fault.last < FOR_EVER else 0)):
             if tick > LAST_TICK:
@@ -33,7 +42,11 @@ def check_faults(faults: Sequence[FaultRule]) -> None:
 
 
 def check_number(number: int) -> None:
-    """Check that there may be a block of this number. Raises ``InvalidInput``: what a scenario plans takes longer."""
+    """Check that a block number is in range.
+
+    Raises:
+        InvalidInput: The scenario runs too long.
+    """
     if number > LAST_NUMBER:
         text = f"numbers of blocks have 32 bits: at most {LAST_NUMBER}"
         raise InvalidInput(f"tick {number - 1}: its blocks would have the number {number}, and {text}")

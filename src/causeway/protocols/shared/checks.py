@@ -1,4 +1,4 @@
-"""Checks in an order: what fails several of them is refused for the first."""
+"""Ordered checks: a row that fails several is refused for the first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Refusal_co = TypeVar("Refusal_co", bound=IntEnum, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[Refusal_co, Judged_contra]):
-    """A step: for which rows of what is judged it holds; the others are refused for ``refusal``.
+    """A step of a validation: a mask of the rows that pass, and the refusal of the others.
 
-    ``section``: of the protocol's reference.
+    ``section`` is the section of the protocol's reference.
     """
 
     refusal: Refusal_co
@@ -29,9 +29,13 @@ class Check(Generic[Refusal_co, Judged_contra]):
 
 
 def first_failed(failed: Sequence[Mask], count: int) -> npt.NDArray[np.int64]:
-    """Return for each of ``count`` rows the number of the first check that it fails, that of checks for none.
+    """Return the number of the first check that each row fails.
 
-    ``failed``: which rows fail each check, in the order of the checks.
+    It is the number of checks for a row that passes all.
+
+    Args:
+        failed: A mask of failing rows for each check, in order.
+        count: The number of rows.
     """
     first = np.full(count, len(failed), dtype=np.int64)
     for number in reversed(range(len(failed))):
@@ -42,6 +46,13 @@ def first_failed(failed: Sequence[Mask], count: int) -> npt.NDArray[np.int64]:
 def first_refusals(
     checks: Sequence[Check[Refusal_co, Judged_contra]], judged: Judged_contra, count: int, passed: IntEnum
 ) -> npt.NDArray[np.int64]:
-    """Return for each of ``count`` rows the refusal of the first check that does not hold, ``passed`` where all do."""
+    """Return the refusal of the first failing check of each row, or ``passed``.
+
+    Args:
+        checks: The checks, in order.
+        judged: The rows.
+        count: The number of rows.
+        passed: The value of rows without a failure.
+    """
     first = first_failed([~check.holds(judged) for check in checks], count)
     return np.array([*(check.refusal for check in checks), passed], dtype=np.int64)[first]

@@ -1,7 +1,4 @@
-"""Options of commands that a protocol declares: data, which the command line makes options of.
-
-What the options of ``causeway prove`` say of themselves that lakes of several protocols have.
-"""
+"""Command options declared by protocols, and help texts shared by several protocols."""
 
 from __future__ import annotations
 
@@ -11,14 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class DeclaredOption:
-    """What all of them have. ``name``: ``max_calls`` is ``--max-calls``; ``help``: what the option says of itself."""
+    """The common part of declared options.
+
+    ``name``: ``max_calls`` is ``--max-calls``; ``help``: its help.
+    """
 
     name: str
     help: str
 
     @property
     def flag(self) -> str:
-        """Return the option as it is written."""
+        """Return the option as written on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 
@@ -26,9 +26,14 @@ class DeclaredOption:
 class CommandOption(DeclaredOption):
     """One option of a command.
 
-    ``kind``: ``int``, ``float``, ``str`` or ``bool`` (off unless given). ``default``: what it is when it is not given,
-    None for nothing; what is ``required`` must be given. ``words``: the texts that are allowed, where others are not.
-    ``least``, ``most``: the numbers that are. ``metavar``: what stands for its value in the help.
+    Attributes:
+        kind: ``int``, ``float``, ``str`` or ``bool`` (off by default).
+        default: The default value; None for none.
+        required: True if the option must be given.
+        words: The allowed texts, if limited.
+        least: The least allowed number.
+        most: The greatest allowed number.
+        metavar: The placeholder of the value in the help.
     """
 
     kind: type = str
@@ -42,8 +47,9 @@ class CommandOption(DeclaredOption):
 
 @dataclass(frozen=True)
 class FileOption(DeclaredOption):
-    """An option that names a file to be written; ``verified_by``: the option by which ``causeway verify`` is given it,
-    where it is.
+    """An option for an output file.
+
+    ``verified_by``: the option of ``causeway verify`` that reads it.
     """
 
     verified_by: str | None = None

@@ -1,9 +1,8 @@
-"""Messages between programs as SCALE: calls, and answers to them, for protocols whose messages are bytes.
+"""Messages between programs in SCALE: calls and answers.
 
-Under xdm a call travels as a request of the programs' endpoint (``docs/protocols/xdm.md``, "Programs"). The program's
-answer is the response's content where it answers in the same block; otherwise the response says ``Accepted``, and the
-answer comes later, as a request of the same endpoint in the other direction, which nobody answers with anything. Under
-icmp calls and answers are messages of egress queues alike.
+Under xdm a call is a request to the programs' endpoint (``docs/protocols/xdm.md``, "Programs"). An answer in the same
+block is the response's content. Otherwise the response says ``Accepted``, and the answer follows as a request to the
+same endpoint in the other direction, without a response. Under icmp calls and answers are messages of egress queues.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from causeway_proofs.substrate import ScaleColumns, ScaleTypes, enum, limbs_colu
 from causeway.core.frame import Frame
 from causeway.core.vocabulary import Kind
 from causeway.protocols.shared.limits import MAX_DATA_BYTES
-from causeway.protocols.shared.messages import blank_messages, payload_lengths
+from causeway.protocols.shared.messages import blank_messages, method_lengths, payload_lengths
 
 CALL, ANSWER, ACCEPTED = 0, 1, 2
-"""What a content is, by its variant."""
+"""The variants of a content."""
 
 _TYPES = ScaleTypes(
     {
@@ -57,24 +56,33 @@ _CONTENTS = ScaleColumns(
 _ACCEPTED = bytes([ACCEPTED])
 
 _BESIDE = 64
-"""Bytes of a content besides a method's name and a payload, at most."""
+"""Maximum bytes of a content besides the method's name and the payload."""
 
 
 def is_within_limit(messages: Frame, limit: int = MAX_DATA_BYTES) -> npt.NDArray[np.bool_]:
-    """Return which messages (``MESSAGE_FIELDS``) are short enough for a content of at most ``limit`` bytes."""
-    method = messages["method"]
-    lengths = np.array([len(name.encode()) for name in method.dictionary.to_pylist()] or [0], dtype=np.int64)
-    named = lengths[method.indices.to_numpy(zero_copy_only=False)]
-    return np.asarray(named + payload_lengths(messages).astype(np.int64) + _BESIDE <= limit)
+    """Return a mask of the messages that fit a content.
+
+    Args:
+        messages: The messages (``MESSAGE_FIELDS``).
+        limit: The maximum size of a content in bytes.
+    """
+    lengths = (method_lengths(messages) + payload_lengths(messages)).astype(np.int64)
+    return np.asarray(lengths + _BESIDE <= limit)
 
 
 def oversize_text(limit: int = MAX_DATA_BYTES) -> str:
-    """Return the text of the reject that takes the place of a longer answer: its call has been handled."""
+    """Return the text of the reject that replaces an oversized answer to a handled call."""
     return f"an answer has at most {limit - _BESIDE} bytes"
 
 
 def truncate_answers(answers: Frame, code: int, limit: int = MAX_DATA_BYTES) -> Frame:
-    """Return answers with those that are too long in a form that says so; what they give back stays."""
+    """Replace oversized answers by rejects; refunds stay.
+
+    Args:
+        answers: The answers (``MESSAGE_FIELDS``).
+        code: The code of the rejects.
+        limit: The maximum size of a content in bytes.
+    """
     long = ~is_within_limit(answers, limit)
     if not long.any():
         return answers
@@ -83,7 +91,7 @@ def truncate_answers(answers: Frame, code: int, limit: int = MAX_DATA_BYTES) -> 
 
 
 def encode_contents(messages: Frame) -> pa.LargeBinaryArray:
-    """Return the content of each message (``MESSAGE_FIELDS``): a call of a request, an answer of a response."""
+    """Encode messages (``MESSAGE_FIELDS``): requests as calls, responses as answers."""
     calls = messages["kind"] == Kind.REQUEST
     amounts = np.stack([messages["amount_low"], messages["amount_high"]], axis=1)
     method = messages["method"].dictionary_decode().cast(pa.large_binary())
@@ -102,19 +110,22 @@ def encode_contents(messages: Frame) -> pa.LargeBinaryArray:
 
 
 def acceptance_content(count: int) -> pa.LargeBinaryArray:
-    """Return the content that says that a call is taken, and answered later."""
+    """Return the content that accepts a call for a later answer, ``count`` times."""
     return pa.repeat(pa.scalar(_ACCEPTED, pa.large_binary()), count)
 
 
 def decode_contents(contents: pa.LargeBinaryArray) -> tuple[np.ndarray, Frame]:
-    """Return which variant each content is, -1 for what is none, and the messages (``MESSAGE_FIELDS``)."""
+    """Decode contents into variants and messages (``MESSAGE_FIELDS``).
+
+    The variant of an invalid content is -1.
+    """
     decoded = _CONTENTS.decode(contents)
     rows = decoded.columns
     variant = rows["variant"].cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     amounts = to_limbs(rows["amount"].fill_null(bytes(16)))
     text = pc.is_valid(rows["method"])
     method = rows["method"].fill_null(b"")
-    readable = _utf8(method)
+    readable = _is_utf8(method)
     variant = np.where((variant == CALL) & ~(readable & text.to_numpy(zero_copy_only=False)), -1, variant)
     count = len(variant)
     messages = blank_messages(
@@ -136,8 +147,8 @@ def decode_contents(contents: pa.LargeBinaryArray) -> tuple[np.ndarray, Frame]:
     return variant, messages
 
 
-def _utf8(column: pa.LargeBinaryArray) -> np.ndarray:
-    """Return which values are texts."""
+def _is_utf8(column: pa.LargeBinaryArray) -> np.ndarray:
+    """Return a mask of the values that are valid UTF-8."""
     distinct = column.dictionary_encode()
     readable = []
     for value in distinct.dictionary.to_pylist():

@@ -1,6 +1,6 @@
-"""Digests as columns, shape (n, 32), and bytes of one width as Arrow has them.
+"""Digest columns, fixed-width Arrow columns, and digests of each chain's table rows.
 
-A digest of each chain's rows of a table: how what is no queue enters a chain's root.
+Tables other than queues enter a chain's root by these digests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from causeway.core.joins import expand_ranges
 
 
 def list_digests(column: Digests) -> list[bytes]:
-    """Return the rows of a column of digests."""
+    """Return the rows of a column of digests as bytes."""
     return [row.tobytes() for row in column]
 
 
@@ -32,36 +32,44 @@ def digests(rows: list[bytes]) -> Digests:
 
 
 def rows_equal(ours: Digests, theirs: Digests) -> npt.NDArray[np.bool_]:
-    """Return which rows of two columns of digests are equal."""
+    """Return a mask of the equal rows of two columns of digests.
+
+    Args:
+        ours: Digests, shape (n, 32).
+        theirs: Digests, shape (n, 32).
+    """
     equal: npt.NDArray[np.bool_] = (ours == theirs).all(axis=1)
     return equal
 
 
 def fixed_column(rows: npt.NDArray[np.uint8]) -> pa.FixedSizeBinaryArray:
-    """Return rows of bytes, shape (n, width), as a column of values of that width."""
+    """Return rows of bytes, shape (n, width), as a fixed-width Arrow column."""
     data = pa.py_buffer(np.ascontiguousarray(rows).tobytes())
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, data])
 
 
 OWN_PALLET = "Causeway"
-"""The pallet of what the references of Substrate chains give no storage key."""
+"""The pallet of values without a storage key in the references of Substrate chains."""
 
 EMPTY_TABLE_DIGEST = hashlib.sha256(b"").digest()
 
 MANY = 16
-"""Chains from which on it pays to look for those whose rows did not change."""
+"""Minimum number of chains for which unchanged rows are searched."""
 
 COMPARED = 1 << 16
-"""Rows up to which a table is kept to be compared with the next: where there are more, most chains have new ones."""
+"""Maximum rows of a table that is kept for comparison; in longer tables most chains change."""
 
 
 @dataclass(frozen=True)
 class TableDigests:
-    """The digests of one table, and what they are of, so that another table is hashed as far as it differs.
+    """The digests of one table by chain, with the data to update them incrementally.
 
-    ``digests``: one a chain; ``rows``: the table by owner, None if it is too long to be compared; ``starts``,
-    ``stops``: each chain's rows of it; ``changed``: the chains (their positions in the list) whose digests are not
-    taken over.
+    Attributes:
+        digests: One digest a chain.
+        rows: The table by owner; None if it is too long to compare.
+        starts: The first row of each chain.
+        stops: The end of each chain's rows.
+        changed: The chains (positions in the list) with a recomputed digest.
     """
 
     digests: list[bytes]
@@ -73,8 +81,15 @@ class TableDigests:
 
 @dataclass(frozen=True)
 class StateDigests:
-    """What the roots of a state were made of. ``owners``: what says whose rows are whose, beside the tables; ``roots``:
-    None where others than these sections enter them."""
+    """The inputs of the roots of a state.
+
+    Attributes:
+        chains: Positions of the chains.
+        owners: The object that determines the owners of rows, besides the tables.
+        tables: The tables by name.
+        sections: Their digests by name.
+        roots: The roots; None where other data enter them.
+    """
 
     chains: npt.NDArray[np.uint32]
     owners: Any
@@ -83,22 +98,27 @@ class StateDigests:
     roots: npt.NDArray[np.uint8] | None
 
     def is_of(self, chains: npt.NDArray[np.uint32], owners: Any) -> bool:
-        """Return whether the sections are of these chains, by the same owners."""
+        """Return True if the sections are of these chains and owners."""
         return self.owners is owners and np.array_equal(self.chains, chains)
 
 
 @dataclass
 class DigestCache:
-    """An index that a state carries along, derived from its tables: without it every root is the same."""
+    """A cache that a state carries; it does not affect roots."""
 
     last: StateDigests | None = None
 
 
 def section_digests(frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32]) -> list[bytes]:
-    """Return one digest for each of ``chains`` (ascending positions) over its rows; ``owner``: whose each row is.
+    """Return one digest for each of ``chains`` (ascending positions) over its rows.
 
-    Hashed are the rows as they lie, numbers little-endian and for text and bytes the length; then, where there are such
-    columns, the content of each, and the number of rows.
+    The hash covers the packed rows, with numbers little-endian and lengths for text and bytes; then, if there are such
+    columns, the content of each and the number of rows.
+
+    Args:
+        frame: The table.
+        owner: The chain of each row.
+        chains: Positions of chains, ascending.
     """
     return digest_rows_by_chain(frame, owner, chains).digests
 
@@ -106,11 +126,18 @@ def section_digests(frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDA
 def digest_rows_by_chain(
     frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: TableDigests | None = None
 ) -> TableDigests:
-    """Return ``section_digests`` as a section. ``before``: that of the same table and chains at an earlier time."""
+    """Return ``section_digests`` as a section that can be updated.
+
+    Args:
+        frame: The table.
+        owner: The chain of each row.
+        chains: Positions of chains, ascending.
+        before: The section of the same table and chains at an earlier time, to avoid hashing unchanged rows.
+    """
     if len(frame) and not bool((owner[1:] >= owner[:-1]).all()):
         order = np.argsort(owner, kind="stable")
         frame, owner = frame.take(order), owner[order]
-    section, hashed = _begun(frame, owner, chains, before)
+    section, hashed = _start_section(frame, owner, chains, before)
     if len(hashed) == 0:
         return section
     part, first, end = _part(frame, section.starts[hashed], section.stops[hashed])
@@ -131,17 +158,25 @@ def digest_rows_by_chain(
 def digest_columns_by_chain(
     frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: TableDigests | None = None
 ) -> TableDigests:
-    """Return what ``hashed_rows`` does, for long tables of numbers, of which much fewer bytes are hashed.
+    """Return digests by chain of a long table of small numbers.
 
-    Hashed are the number of rows and then the columns, each as its width in bytes (of 0, 1, 2, 4, 8 the least that
-    holds the largest number) and the numbers of that width, little-endian.
+    Far fewer bytes are hashed than in ``digest_rows_by_chain``.
+
+    The hash covers the number of rows and then the columns: the width in bytes (the least of 0, 1, 2, 4, 8 that holds
+    the greatest number) and the numbers of that width, little-endian.
+
+    Args:
+        frame: The table.
+        owner: The chain of each row.
+        chains: Positions of chains, ascending.
+        before: The section of the same table and chains at an earlier time.
     """
     if len(frame) and not bool((owner[1:] >= owner[:-1]).all()):
         runs = group_rows(owner)
         order = np.argsort(owner[runs.starts], kind="stable")
         rows = expand_ranges(runs.starts[order], runs.starts[order] + runs.counts[order])[1]
         frame, owner = frame.take(rows), owner[rows]
-    section, hashed = _begun(frame, owner, chains, before)
+    section, hashed = _start_section(frame, owner, chains, before)
     if len(hashed) == 0:
         return section
     part, first, end = _part(frame, section.starts[hashed], section.stops[hashed])
@@ -164,7 +199,7 @@ _BOUNDS = np.array([1 << 0, 1 << 8, 1 << 16, 1 << 32], dtype=np.uint64)
 
 
 def _widths(numbers: npt.NDArray[Any], starts: Rows, stops: Rows) -> list[int]:
-    """Return the bytes that the largest of the numbers of each run (none is empty) takes: 0, 1, 2, 4 or 8."""
+    """Return the bytes that the greatest number of each run (not empty) needs: 0, 1, 2, 4 or 8."""
     if numbers.strides[0] == 0:
         largest = numbers[:1].repeat(len(starts))
     else:
@@ -175,26 +210,26 @@ def _widths(numbers: npt.NDArray[Any], starts: Rows, stops: Rows) -> list[int]:
     return widths
 
 
-def _begun(
+def _start_section(
     frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: TableDigests | None
 ) -> tuple[TableDigests, Rows]:
-    """Return the section of a table by owner, its digests as far as they are known, and the chains to be hashed."""
+    """Return the section of a table by owner with its known digests, and the chains to hash."""
     starts = owner.searchsorted(chains, side="left")
     stops = owner.searchsorted(chains, side="right")
-    kept = frame if len(frame) <= COMPARED else None
-    if before is None or before.rows is None or kept is None or len(chains) < MANY:
+    compared = frame if len(frame) <= COMPARED else None
+    if before is None or before.rows is None or compared is None or len(chains) < MANY:
         changed, digests = np.ones(len(chains), dtype=bool), [EMPTY_TABLE_DIGEST] * len(chains)
     else:
-        changed, digests = _differing(kept, starts, stops, before.rows, before), before.digests.copy()
+        changed, digests = _changed_chains(compared, starts, stops, before.rows, before), before.digests.copy()
     filled = stops > starts
     for chain in (changed & ~filled).nonzero()[0].tolist():
         digests[chain] = EMPTY_TABLE_DIGEST
-    section = TableDigests(digests, kept, starts, stops, changed.nonzero()[0])
+    section = TableDigests(digests, compared, starts, stops, changed.nonzero()[0])
     return section, (changed & filled).nonzero()[0]
 
 
-def _differing(now: Frame, starts: Rows, stops: Rows, then: Frame, before: TableDigests) -> npt.NDArray[np.bool_]:
-    """Return the chains that have other rows ``now`` than ``then``."""
+def _changed_chains(now: Frame, starts: Rows, stops: Rows, then: Frame, before: TableDigests) -> npt.NDArray[np.bool_]:
+    """Return a mask of the chains with different rows."""
     counts = stops - starts
     changed: npt.NDArray[np.bool_] = counts != before.stops - before.starts
     same = (~changed).nonzero()[0]
@@ -220,8 +255,7 @@ def _differing(now: Frame, starts: Rows, stops: Rows, then: Frame, before: Table
 
 
 def _part(frame: Frame, starts: Rows, stops: Rows) -> tuple[Frame, Rows, Rows]:
-    """Return some runs of a table, which ascend, as a table of its own if that is much less; and where they are in
-    it."""
+    """Return ascending runs of a table and their positions, copied if that is much smaller."""
     counts = stops - starts
     total = int(counts.sum())
     if 2 * total > len(frame):
@@ -231,7 +265,7 @@ def _part(frame: Frame, starts: Rows, stops: Rows) -> tuple[Frame, Rows, Rows]:
 
 
 def _packed(frame: Frame) -> npt.NDArray[np.void]:
-    """Return the frame's rows as they lie: each number little-endian, of text and bytes the length."""
+    """Return the packed rows: numbers little-endian, lengths for text and bytes."""
     columns = []
     for name in frame.names:
         column = frame[name]
@@ -250,7 +284,7 @@ def _row_type(types: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]) -> np.dt
 
 
 def _content(column: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:
-    """Return the joined values of a column of text or bytes, and where each begins (one more than there are)."""
+    """Return the joined values of a column of text or bytes, and their offsets."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     column = column.cast(pa.binary())

@@ -1,4 +1,4 @@
-"""Event rows of a round: one helper that fills the columns of the ledger's storage."""
+"""Event rows of a round, and the log that collects them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,19 @@ def event_rows(
 ) -> Frame:
     """Return one event row a message.
 
-    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have the columns ``LANE_COLUMNS``;
-    ``index`` without a lane: the position in the queue or batch that they came from. ``reason``: one text, or a
-    column of texts. A message that carries value has the columns ``amount_high`` and ``amount_low``.
+    Args:
+        messages: Message columns; messages with value have ``amount_high`` and ``amount_low``.
+        events: The event bits, one value or a column.
+        chain: The chain of the event, one value or a column.
+        on_lane: True if the messages have the columns ``LANE_COLUMNS``.
+        index: The position in the queue or batch, for messages without a lane.
+        queue_index: The index in a queue.
+        code: The reject code.
+        reason: One text, or a column of texts.
+        via: The path of the message.
+
+    Returns:
+        A frame of ``EVENTS_SCHEMA``.
     """
     length = len(messages)
 
@@ -71,12 +81,17 @@ def event_rows(
 
 
 def names_column(names: list[str], choices: np.ndarray) -> pa.DictionaryArray:
-    """Return the text column ``names[choices]``."""
+    """Return the text column ``names[choices]``.
+
+    Args:
+        names: The texts.
+        choices: The position of each row's text.
+    """
     return pa.DictionaryArray.from_arrays(pa.array(choices.astype(np.int32)), pa.array(names, pa.string()))
 
 
 class EventLog:
-    """Gathers the event rows and collected ranges of one round."""
+    """Collector of the event rows and collected ranges of one round."""
 
     def __init__(self) -> None:
         self._events: list[Frame] = []
@@ -89,16 +104,29 @@ class EventLog:
             self._events.append(rows)
 
     def collected(self, lanes: Frame, what: int, begin: np.ndarray, end: np.ndarray) -> None:
-        """Add the collected ranges ``[begin, end)`` of ``lanes``; empty ranges are left out."""
+        """Add the collected ranges ``[begin, end)`` of lanes, except empty ones.
+
+        Args:
+            lanes: The lanes.
+            what: ``COLLECTED_MESSAGES`` or ``COLLECTED_SIGNALS``.
+            begin: The begin of each range.
+            end: The end of each range.
+        """
         rows = np.flatnonzero(end > begin)
         if len(rows):
-            taken = lanes.select(["source", "destination", "substream"]).take(rows)
-            chain = taken["source" if what == COLLECTED_MESSAGES else "destination"]
-            ranges = taken.with_columns(chain=chain, what=np.uint8(what), begin=begin[rows], end=end[rows])
+            ranges_of_lanes = lanes.select(["source", "destination", "substream"]).take(rows)
+            chain = ranges_of_lanes["source" if what == COLLECTED_MESSAGES else "destination"]
+            ranges = ranges_of_lanes.with_columns(chain=chain, what=np.uint8(what), begin=begin[rows], end=end[rows])
             self._collected.append(ranges.select(COLLECTED_SCHEMA.names))
 
     def failures(self, inputs: Frame, raised: Frame, chain: np.ndarray) -> None:
-        """Add handler calls that raised (``Execution.raised``) on ``inputs``; ``chain``: of each input's receiver."""
+        """Add raised handler calls.
+
+        Args:
+            inputs: The inputs of the handlers.
+            raised: The raised calls (``Execution.raised``).
+            chain: The chain of each input's receiver.
+        """
         if len(raised):
             about = inputs.select(["kind", "sender", "receiver", "callback"]).take(raised["row"])
             where = {name: raised[name] for name in ("handler", "error", "file", "line")}
@@ -111,7 +139,7 @@ class EventLog:
 
 
 def merge_logs(logs: Sequence[EventLog], *first: Frame) -> dict[str, Frame]:
-    """Return the rows of the ledger's log tables of several logs one after the other; events begin with ``first``."""
+    """Concatenate logs by ledger table; events start with ``first``."""
     return {
         "events": concat([empty_frame(EVENTS_SCHEMA), *first, *(rows for log in logs for rows in log._events)]),
         "collected": concat([empty_frame(COLLECTED_SCHEMA), *(rows for log in logs for rows in log._collected)]),
@@ -120,4 +148,4 @@ def merge_logs(logs: Sequence[EventLog], *first: Frame) -> dict[str, Frame]:
 
 
 LEDGER_LOGS = {"events": EVENTS_SCHEMA, "collected": COLLECTED_SCHEMA, "failures": FAILURES_SCHEMA}
-"""The log tables of every protocol, beside the outbound entries: what the ledger is made of, and failed handlers."""
+"""The log tables of every protocol: those of the ledger, and failed handlers."""

@@ -1,7 +1,6 @@
-"""What a protocol asks of the programs on its chains, and what it keeps of them.
+"""Program execution for kernels: the runner interface, accounts and arrivals.
 
-What comes to the programs of chains in a block, and what they make of it, for protocols in which messages between
-chains are bytes and those of one chain lie in a local lane.
+``handle`` serves protocols with messages between chains as bytes, and messages of one chain in a local lane.
 """
 
 from __future__ import annotations
@@ -23,24 +22,34 @@ from causeway.protocols.shared.events import EventLog, event_rows
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 
 REJECTED_BY_PROGRAM = 4
-"""The code with which a program answers that says no."""
+"""The code of an answer that refuses a request."""
 
 HANDLER_FAILED = 5
-"""The code with which a program's handler answers that raised."""
+"""The code of the answer of a handler that raised."""
 
 
 def program_reject_code(code: int, text: bytes) -> RejectCode:
-    """Return what the codes mean that programs answer with, where no protocol says more."""
+    """Return the portable meaning of a program's reject code.
+
+    Protocols without codes of their own use it.
+
+    Args:
+        code: The code.
+        text: The text of the reject.
+    """
     return {REJECTED_BY_PROGRAM: RejectCode.REFUSED, HANDLER_FAILED: RejectCode.FAILED}.get(code, RejectCode.OTHER)
 
 
 MAX_CERTIFIED_DATA_BYTES = 32
-"""Most bytes of certified data that a program has, as in the deployed system (``ic0.certified_data_set``)."""
+"""Maximum size of a program's certified data.
+
+It is that of the deployed system (``ic0.certified_data_set``).
+"""
 
 CERTIFIED_DATA_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
 )
-"""What programs want their chains to certify for them, at most ``MAX_CERTIFIED_DATA_BYTES`` each."""
+"""Certified data of programs, at most ``MAX_CERTIFIED_DATA_BYTES`` each."""
 
 _ATTACHED = ("before_high", "before_low", "after_high", "after_low")
 
@@ -53,23 +62,29 @@ ACCEPTED_SCHEMA = pa.schema(
         ),
     ]
 )
-"""What programs accepted, in the handler of the input ``row``, of requests of ``sender`` that stay open: what was
-attached to them ``before`` the handler, and what is ``after`` it."""
+"""Amounts that programs accepted from open requests, one row each.
+
+``row``: the input whose handler accepted; ``before``: the attached amount before the handler; ``after``: after it.
+"""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What running the programs gave.
+    """Result of running the programs.
 
-    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
-    the program). ``origins``: the row of the input that each of them was produced for. ``asked``: for each of them
-    whether it is a ``late`` answer (1), to another request than that input, and what was attached to that request
-    before the handler (``asked_high``, ``asked_low``). ``failures``: a frame (``row``
-    of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
-    states after. ``raised``: a frame of all handler calls that raised (``row`` of the input, ``handler``, ``error``,
-    ``file``, ``line``), for the log alone. ``certified``: what programs set as their certified data
-    (``CERTIFIED_DATA_SCHEMA``), in the order in which they did: of several rows of one program the last counts.
-    ``accepted``: what programs accepted of requests that stay open (``ACCEPTED_SCHEMA``).
+    Attributes:
+        produced: The produced messages (the protocol's message columns; ``sender`` is the program), in each program's
+            order.
+        origins: The input row of each produced message.
+        failures: Handlers that raised on an input without an answer (``row`` of the input, ``text``).
+        accounts: The accounts afterwards.
+        programs: The program states afterwards, by class.
+        raised: All handler calls that raised (``row`` of the input, ``handler``, ``error``, ``file``, ``line``), for
+            the log.
+        asked: For each produced message, ``late`` (1 if it answers another request than the input), and the amount
+            attached to that request before the handler (``asked_high``, ``asked_low``).
+        certified: Certified data (``CERTIFIED_DATA_SCHEMA``) in the order of setting; the last row of a program counts.
+        accepted: Amounts accepted from open requests (``ACCEPTED_SCHEMA``).
     """
 
     produced: Frame
@@ -84,10 +99,10 @@ class Execution:
 
 
 class ProgramRunner(Protocol):
-    """The programs of a network, as the kernels see them. Picklable; holds no state of any chain."""
+    """The programs of a network. Picklable; holds no state of any chain."""
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
-        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
+        """Return a mask of the ``programs`` (numbers) with a class, which can be installed."""
         ...
 
     def schemas(self) -> Mapping[str, pa.Schema]:
@@ -96,26 +111,31 @@ class ProgramRunner(Protocol):
 
     @property
     def changed(self) -> U64:
-        """Return the numbers of the programs that were installed, or got another class, after genesis, ascending."""
+        """Return the programs installed, or given another class, after genesis, ascending."""
         ...
 
     def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
-        """Return which of ``programs`` (of those that ``changed``) are to be installed, or have a state of another
-        class than theirs."""
+        """Return the ``programs`` (among ``changed``) to install, or with a state of an old class."""
         ...
 
     def brought_up(
         self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
     ) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and states with those of ``programs``, which are ``outdated``, as they are to be."""
+        """Return accounts and states with the outdated ``programs`` installed or replaced."""
         ...
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and the programs' states of ``programs`` (numbers) at genesis."""
+        """Return the accounts and the states of ``programs`` (numbers) at genesis."""
         ...
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
-        """Run the handlers over ``inputs``: message columns, one program's inputs in the order it consumes them."""
+        """Run the handlers.
+
+        Args:
+            inputs: Message columns; the inputs of one program in order of consumption.
+            accounts: The accounts.
+            states: The program states by class.
+        """
         ...
 
 
@@ -128,27 +148,36 @@ ACCOUNTS_SCHEMA = pa.schema(
         pa.field("balance_low", pa.uint64(), nullable=False),
     ]
 )
-"""What execution keeps for every installed program besides its state; a program without a row is not installed. The
-balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
+"""The account of every installed program; a program without a row is not installed.
+
+The balance is in 64-bit words; ``balance_over`` is non-zero only after refunds to a full balance.
+"""
 
 ACCOUNTS = StateTable(ACCOUNTS_SCHEMA, "program", ("program",), programs=("program",))
 
 PROGRAM_TABLE = "program_"
-"""The name of the state table of a program class is this and the name of the class."""
+"""Prefix of the state tables of program classes."""
 
 
 def find_outdated_programs(
     programs: ProgramRunner, hosts: Hosts, chains: Chains, accounts: Frame, states: Mapping[str, Frame]
 ) -> U64:
-    """Return the programs on ``chains`` that a change installed or gave another class, and whose chain has not made a
-    block since. ``hosts``: of those that ``changed``."""
+    """Return the programs that a change installed or replaced since their chain's last block.
+
+    Args:
+        programs: The program runner.
+        hosts: The hosts of ``programs.changed``.
+        chains: Positions of chains.
+        accounts: The accounts.
+        states: The program states by class.
+    """
     if len(programs.changed) == 0:
         return programs.changed
     return programs.outdated(programs.changed[np.isin(hosts, chains.astype(np.int32))], accounts, states)
 
 
 def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return the state tables of the program classes with these schemas (first column ``program``)."""
+    """Return the state tables of program classes from their schemas (first column ``program``)."""
     return {
         PROGRAM_TABLE + name: StateTable(schema, "program", ("program",), programs=("program",))
         for name, schema in sorted(schemas.items())
@@ -156,26 +185,32 @@ def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
 
 
 def program_frames(frames: Mapping[str, Frame]) -> dict[str, Frame]:
-    """Return, of a state's tables, those of program classes by the name of the class."""
+    """Return the tables of program classes of a state, by class name."""
     return {name.removeprefix(PROGRAM_TABLE): frame for name, frame in frames.items() if name.startswith(PROGRAM_TABLE)}
 
 
 def credit_accounts(accounts: Frame, rows: Rows, high: U64, low: U64) -> Frame:
-    """Return the accounts with amounts (words of 64 bits) added to the balances of ``rows``, exactly.
+    """Add amounts to balances, exactly.
 
-    What is beyond 128 bits goes to ``balance_over``, like a refund that comes to a full balance.
+    The excess over 128 bits goes to ``balance_over``, like a refund to a full balance.
+
+    Args:
+        accounts: The accounts (``ACCOUNTS_SCHEMA``).
+        rows: The row of each amount's account.
+        high: The upper 64 bits of each amount.
+        low: The lower 64 bits of each amount.
     """
     half, mask = np.uint64(32), np.uint64(2**32 - 1)
-    # Halves of words: a sum of fewer than 2**32 of them fits a word.
+    # Add 32-bit halves: a sum of fewer than 2**32 of them fits a 64-bit word.
     sums = np.zeros((5, len(accounts)), dtype=np.uint64)
-    for place, part in enumerate((low & mask, low >> half, high & mask, high >> half)):
-        np.add.at(sums[place], rows, part)
+    for half_index, part in enumerate((low & mask, low >> half, high & mask, high >> half)):
+        np.add.at(sums[half_index], rows, part)
     before = (accounts["balance_low"], accounts["balance_high"])
-    for place in range(4):
-        word = before[place // 2]
-        sums[place] += word & mask if place % 2 == 0 else word >> half
-        sums[place + 1] += sums[place] >> half
-        sums[place] &= mask
+    for half_index in range(4):
+        word = before[half_index // 2]
+        sums[half_index] += word & mask if half_index % 2 == 0 else word >> half
+        sums[half_index + 1] += sums[half_index] >> half
+        sums[half_index] &= mask
     return accounts.with_columns(
         balance_low=sums[0] | (sums[1] << half),
         balance_high=sums[2] | (sums[3] << half),
@@ -184,17 +219,22 @@ def credit_accounts(accounts: Frame, rows: Rows, high: U64, low: U64) -> Frame:
 
 
 ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
-"""What a program is given, and how it came."""
+"""The columns of an arrival: a message for a program and its path."""
 
 NO_PROGRAM = "NO_PROGRAM"
-"""Why a message from a user is refused whose program is not on its chain."""
+"""Reason of refusing a user's message to a program that is not on its chain."""
 
 
 def user_arrivals(ingress: pa.Table, chain: npt.NDArray[np.uint32], height: int) -> Frame:
-    """Return messages from users as arrivals (``ARRIVALS``); ``chain``: the position of each one's chain. A message's
-    number (``callback``) is made of the height and its ``index``, the position in what came to the chain."""
+    """Return messages from users as arrivals (``ARRIVALS``).
+
+    Args:
+        ingress: The messages.
+        chain: The position of each one's chain.
+        height: The height, which is part of a message's number (``callback``), with its ``index`` in the chain's input.
+    """
     rows = from_table(ingress.select(["receiver", "sender", "method", "payload"]))
-    index = _ranks(chain)
+    index = ranks_by_chain(chain)
     return blank_messages(
         len(chain),
         kind=Kind.INGRESS,
@@ -212,14 +252,20 @@ def user_arrivals(ingress: pa.Table, chain: npt.NDArray[np.uint32], height: int)
 
 
 def refuse_users(messages: Frame, reason: str, log: EventLog) -> None:
-    """Leave an event for each message from a user that is refused."""
+    """Log the refusal of users' messages.
+
+    Args:
+        messages: The messages, as arrivals.
+        reason: The reason.
+        log: The log of events.
+    """
     refused = messages.with_columns(callback=messages["index"])
     where = {"chain": refused["destination"], "index": refused["index"], "via": Via.INGRESS}
     log.add(event_rows(refused, Event.REJECTED, reason=reason, **where))
 
 
-def _ranks(chain: npt.NDArray[np.uint32]) -> U64:
-    """Return the position of each row among those of its chain, from 1, in row order."""
+def ranks_by_chain(chain: npt.NDArray[np.uint32]) -> U64:
+    """Return the rank of each row among those of its chain, from 1, in row order."""
     order = stable_order(chain)
     ranks: U64 = np.empty(len(chain), dtype=np.uint64)
     ranks[order] = group_rows(chain[order]).ranks().astype(np.uint64) + np.uint64(1)
@@ -227,7 +273,15 @@ def _ranks(chain: npt.NDArray[np.uint32]) -> U64:
 
 
 def local_arrivals(offered: Frame, lanes: Queues) -> tuple[Frame, Queues]:
-    """Return what the local lanes hold for programs (``ARRIVALS``), calls before answers, and the lanes without it."""
+    """Consume the messages of the local lanes.
+
+    Args:
+        offered: The messages.
+        lanes: The local lanes.
+
+    Returns:
+        The arrivals (``ARRIVALS``), calls before answers, and the lanes without them.
+    """
     rows = offered.take(stable_order(*(offered[name] for name in LANE_COLUMNS)))
     rejected = rows["queue_index"] == np.uint64(NO_QUEUE)
     via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
@@ -240,8 +294,13 @@ def local_arrivals(offered: Frame, lanes: Queues) -> tuple[Frame, Queues]:
 
 
 class HandlerResult(NamedTuple):
-    """What programs made of arrivals: the ``inputs`` as they were given to them, the ``outcome``, and what they
-    ``produced`` in the order of arrivals."""
+    """Result of handling arrivals.
+
+    Attributes:
+        inputs: The inputs as given to the programs.
+        outcome: The result of their execution.
+        produced: The produced messages, in the order of arrivals.
+    """
 
     inputs: Frame
     outcome: Execution
@@ -251,7 +310,15 @@ class HandlerResult(NamedTuple):
 def handle(
     arrivals: Frame, programs: ProgramRunner, accounts: Frame, states: Mapping[str, Frame], log: EventLog
 ) -> HandlerResult:
-    """Let programs handle what arrived, each in its order; every arrival leaves an event, and each failure one."""
+    """Run the programs on arrivals, and log every arrival and failure.
+
+    Args:
+        arrivals: The arrivals (``ARRIVALS``); those of one program in order of consumption.
+        programs: The program runner.
+        accounts: The accounts.
+        states: The program states by class.
+        log: The log of events.
+    """
     order = stable_order(arrivals["receiver"])
     inputs = arrivals.take(order)
     outcome = programs.run(inputs.select(MESSAGE_COLUMNS), accounts, states)

@@ -1,6 +1,6 @@
-"""The kinds of faults that every protocol has: what a scenario says of each in its sections ``[[faults]]``.
+"""The fault kinds of every protocol: the sections ``[[faults]]`` of a scenario.
 
-A protocol that has further kinds, or says more of one of these, declares its own sections
+A protocol with other kinds, or further keys, declares its own sections
 (``protocols.registry.ProtocolInfo.fault_kinds``).
 """
 
@@ -21,29 +21,40 @@ Kind = TypeVar("Kind", bound="FaultSection")
 
 
 class NetworkNames(Protocol):
-    """The chains and programs of a network by name. Failed look-ups are an ``InvalidInput`` that names the key."""
+    """Names of a network's chains and programs.
+
+    A failed look-up is an ``InvalidInput`` with the key.
+    """
 
     def chain(self, name: str, key: str) -> int:
         """Return the number of the chain ``name``."""
         ...
 
     def program(self, reference: int | str, key: str) -> int:
-        """Return the number of a program given by name or number."""
+        """Return the number of a program from its name or number."""
         ...
 
     def fail(self, key: str, text: str) -> InvalidInput:
-        """Return the error about ``key``."""
+        """Return the error for ``key``."""
         ...
 
 
 class FaultSection(ScenarioSection):
-    """One section ``[[faults]]``. ``once``: there is at most one of the kind from one chain to another."""
+    """One section ``[[faults]]``. ``once``: at most one of the kind from one chain to another."""
 
     once: ClassVar[bool] = False
 
     @abstractmethod
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved; ``key``: of the section, for errors. Raises ``InvalidInput``."""
+        """Return the fault with resolved names.
+
+        Args:
+            names: The network's names.
+            key: The key of the section, for errors.
+
+        Raises:
+            InvalidInput: A name is unknown.
+        """
 
 
 class ForgeSection(FaultSection, ContentSection):
@@ -56,7 +67,7 @@ class ForgeSection(FaultSection, ContentSection):
     receiver: ProgramReference = Field(..., description="The receiver: a program's name or number.")
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         args = {
             "sender": names.program(self.sender, f"{key}.sender"),
             "receiver": names.program(self.receiver, f"{key}.receiver"),
@@ -78,7 +89,7 @@ class HaltSection(FaultSection):
         return ensure_forward(self, self.until, "from", self.from_tick)
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         chain = names.chain(self.chain, f"{key}.chain")
         return FaultRule(self.kind, chain, None, self.from_tick, U64_MAX if self.until is None else self.until)
 
@@ -97,7 +108,7 @@ class DropSection(FaultSection):
         return ensure_forward(self, self.until, "from", self.from_tick)
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         ends = _ends(self.source, self.destination, names, key)
         last = U64_MAX if self.until is None else self.until
         return FaultRule(self.kind, *ends, self.from_tick, last, self._args())
@@ -123,7 +134,7 @@ class OfferSection(FaultSection):
         return ensure_forward(self, self.until, "tick", self.tick)
 
     def fault(self, names: NetworkNames, key: str) -> FaultRule:
-        """Return the fault, its names resolved."""
+        """Return the fault with resolved names."""
         ends = _ends(self.source, self.destination, names, key)
         return FaultRule(self.kind, *ends, self.tick, self.tick if self.until is None else self.until, self._args())
 
@@ -132,7 +143,17 @@ class OfferSection(FaultSection):
 
 
 def ensure_forward(section: Kind, until: int | None, key: str, first: int) -> Kind:
-    """Return a section whose last tick is not below its ``first``, which stands under ``key``; ``ValueError`` else."""
+    """Check that a section's last tick is not below its first, and return the section.
+
+    Args:
+        section: The section.
+        until: The last tick, if any.
+        key: The key of the first tick.
+        first: The first tick.
+
+    Raises:
+        ValueError: The last tick is below the first.
+    """
     if until is not None and until < first:
         raise ValueError(f"until = {until} must not be below {key} = {first}")
     return section
@@ -150,4 +171,4 @@ def _ends(source: str, destination: str, names: NetworkNames, key: str) -> tuple
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (ForgeSection, DropSection, OfferSection, HaltSection)
-"""The sections of the kinds that every protocol has."""
+"""The fault sections of every protocol."""

@@ -1,6 +1,6 @@
-"""What goes wrong on purpose, whatever the protocol: halted chains, forgeries, carriers that skip or misbehave.
+"""Faults of every protocol: halted chains, forgeries, and carriers that skip or misbehave.
 
-Faults change what is carried before a kernel judges it; no rule of a protocol knows of them.
+Faults change the carried data before a kernel validates it, so no protocol rule knows of them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DROP = "drop"
 REPLAY = "replay"
 GAP = "gap"
 TAMPER = "tamper"
-"""The kinds that every protocol has (``protocols.faults`` declares what a scenario may say of each)."""
+"""The fault kinds of every protocol (``shared.faults`` declares their sections)."""
 
 PASSIVE = (HALT, DROP)
-"""Kinds of all protocols that keep something from happening."""
+"""Fault kinds of every protocol that only prevent activity."""
 
 _NONE_FORGED = empty_frame(
     pa.schema(
@@ -48,10 +48,15 @@ _NONE_FORGED = empty_frame(
 
 
 class Interference:
-    """The faults of one network. Chains are positions; ``numbers`` gives their numbers.
+    """The faults of one network. Chains are positions.
 
-    ``passive``: the kinds that only change what happens anyway; all others act of themselves, each at every tick of its
+    ``passive`` lists the kinds that only change other activity. All others act on their own at every tick of their
     span.
+
+    Args:
+        faults: The faults.
+        numbers: The chains' numbers by position.
+        seed: The scenario's seed.
     """
 
     passive: ClassVar[tuple[str, ...]] = PASSIVE
@@ -64,40 +69,39 @@ class Interference:
 
     @property
     def last_change(self) -> int:
-        """Return the last tick at which a fault begins or ends; faults that last for ever have no end."""
+        """Return the last tick at which a fault begins or ends, except endless ones."""
         spans = [tick for fault in self._faults.rows for tick in (fault.first, fault.last)]
         return max((tick for tick in spans if tick < FOR_EVER), default=0)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on at which a fault acts of itself, None if none does."""
+        """Return the first tick from ``tick`` on with an active fault, or None."""
         acting = [fault for fault in self._faults.rows if fault.kind not in self.passive and fault.last >= tick]
         return min((max(tick, fault.first) for fault in acting), default=None)
 
     def acting(self, tick: int, *kinds: str) -> list[FaultRule]:
-        """Return the faults of some kinds that act at ``tick``, in the order of the scenario."""
+        """Return the faults of some kinds that are active at ``tick``, in scenario order."""
         return [fault for fault in self._faults.rows if fault.kind in kinds and fault.is_active(tick)]
 
     def sources(self, kind: str, tick: int) -> list[int]:
-        """Return the chains that faults of a kind are about at ``tick``, ascending, as often as there are faults."""
+        """Return the chains of the active faults of a kind, ascending, one for each fault."""
         found = [fault.source for fault in self.acting(tick, kind)]
         return sorted(self.positions[number] for number in found if number is not None)
 
     def running(self, chains: Chains, tick: int) -> Chains:
-        """Return the chains that run a round at ``tick``."""
+        """Return the chains that are not halted at ``tick``."""
         halted = self.sources(HALT, tick)
         return chains[~np.isin(chains, halted)] if halted else chains
 
     def permanently_halted(self, tick: int) -> list[int]:
-        """Return the chains that run no round at ``tick`` or later."""
+        """Return the chains that are halted forever at ``tick``."""
         halts = [fault for fault in self.acting(tick, HALT) if fault.last >= FOR_EVER and fault.source is not None]
         return sorted({self.positions[fault.source] for fault in halts if fault.source is not None})
 
     def forged(self, chains: Chains, tick: int) -> Frame:
-        """Return the messages that byzantine chains among ``chains`` put into their output at ``tick``.
+        """Return the messages that byzantine chains forge at ``tick``, in scenario order.
 
-        Columns ``source``, ``sender``, ``receiver``, ``payload``, and what a forgery need not say: ``kind`` (``Kind``;
-        a request), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). In the order of the
-        scenario.
+        Columns: ``source``, ``sender``, ``receiver``, ``payload``, and optional ones with defaults: ``kind`` (``Kind``;
+        REQUEST), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0).
         """
         due = [
             (self.positions[fault.source], fault.args)
@@ -124,7 +128,13 @@ class Interference:
         )
 
     def skipped(self, destination: npt.NDArray[Any], source: npt.NDArray[Any], height: int) -> npt.NDArray[np.bool_]:
-        """Return which destinations take nothing from which sources at a height, by draws of seed and height."""
+        """Return a mask of skipped pairs of chains at a height, drawn from the seed.
+
+        Args:
+            destination: The destination of each pair.
+            source: The source of each pair.
+            height: The height.
+        """
         skipped = np.zeros(len(destination), dtype=bool)
         if not self._faults.skip:
             return skipped
@@ -136,7 +146,13 @@ class Interference:
         return skipped
 
     def hit(self, fault: FaultRule, destination: npt.NDArray[Any], source: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return which pairs of chains a fault is about."""
+        """Return a mask of the pairs of chains that a fault affects.
+
+        Args:
+            fault: The fault.
+            destination: The destination of each pair.
+            source: The source of each pair.
+        """
         hit = np.ones(len(destination), dtype=bool)
         if fault.source is not None:
             hit &= source == self.positions[fault.source]

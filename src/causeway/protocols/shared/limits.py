@@ -1,9 +1,8 @@
-"""The one table of sizes for what travels between lakes that run apart: each number follows from those above it.
+"""Sizes of data that travels between lakes, each derived from those above it.
 
-What may be sent can always be proved, submitted, taken into a block and answered over HTTP: a packet or receipt of
-``MAX_VALUE_BYTES`` fits, with its proof, into one transaction, a transaction into one block, and the answer to a
-request for it into one response. Whoever sends refuses more (``MAX_DATA_BYTES``), so nothing can wait for ever because
-it is too long to be carried.
+Every message that may be sent can be proved, submitted, included in a block and answered over HTTP. A packet or receipt
+of ``MAX_VALUE_BYTES`` fits, with its proof, into one transaction; a transaction into one block; the answer to a request
+into one response. The sender refuses larger data (``MAX_DATA_BYTES``), so no message is stuck because of its size.
 """
 
 from __future__ import annotations
@@ -11,50 +10,58 @@ from __future__ import annotations
 from causeway_proofs.limits import MAX_MESSAGE_BYTES
 
 MAX_TRANSACTION_BYTES = MAX_MESSAGE_BYTES
-"""Longest transaction in bytes: chains read no longer one, because parsing takes up to 38 times its length."""
+"""Maximum size of a transaction; parsing takes up to 38 times as much memory."""
 
 MAX_PATH_BYTES = 16 << 10
-"""What a submission has besides its value, at most: names, key, and the steps of a proof (128 of about 100 bytes)."""
+"""Maximum bytes of a submission besides its value.
+
+They hold names, key, and 128 proof steps of about 100 bytes.
+"""
 
 VALUE_COPIES = 2
-"""How often a value stands in a submission: as itself, and within its proof."""
+"""Number of copies of the value in a submission: itself, and in its proof."""
 
 MAX_VALUE_BYTES = (MAX_TRANSACTION_BYTES - MAX_PATH_BYTES) // VALUE_COPIES
-"""Longest packet or receipt in a store that can be carried to another lake."""
+"""Maximum size of a stored packet or receipt that can be carried to another lake."""
 
 MAX_ENVELOPE_BYTES = 1 << 10
-"""What a packet has besides its data, and a receipt besides its result, at most: form, limits, type, lengths."""
+"""Maximum bytes of a packet or receipt besides data or result: form, limits, type, lengths."""
 
 MAX_DATA_BYTES = MAX_VALUE_BYTES - MAX_ENVELOPE_BYTES
-"""Longest data of a packet, and result of a receipt, for a chain that another lake runs: more is refused at sending."""
+"""Maximum size of packet data and receipt results for a chain of another lake.
+
+More is not sent.
+"""
 
 MAX_CALLS = 200
-"""Calls in a transaction."""
+"""Maximum calls in a transaction."""
 
 MAX_BLOCK_CALLS = 2_000
-"""Calls of transactions, and messages of users, that go into one block at most: ten full transactions."""
+"""Maximum calls of transactions and users' messages in one block: ten full transactions."""
 
 MAX_BLOCK_BYTES = 20 * MAX_TRANSACTION_BYTES
-"""Bytes of transactions and messages in one block at most; a block takes at least one, whatever its length."""
+"""Maximum bytes of transactions and messages in one block, except that one always fits."""
 
 MAX_WAITING_BYTES = 64 << 20
-"""Bytes of transactions and messages that wait for blocks at most: those of three full ones."""
+"""Maximum bytes of pending transactions and messages: three full blocks."""
 
 DIGITS = 2
 """Hexadecimal digits a byte."""
 
 MAX_JSON_BYTES = DIGITS * MAX_DATA_BYTES + (64 << 10)
-"""Longest JSON body of a request: a message whose text is as long as data may be, in hexadecimal digits at worst."""
+"""Maximum JSON body of a request: a message with maximum data in hexadecimal digits."""
 
 MAX_ANSWER_BYTES = 8 << 20
-"""Longest answer of a served lake that is read: three submissions of the largest size in hexadecimal digits. A request
-for more is answered in part, and made again for the rest."""
+"""Maximum answer of a served lake: three maximum submissions in hexadecimal digits.
+
+Larger requests are answered in part, and repeated for the rest.
+"""
 
 MAX_PROOF_BYTES = MAX_VALUE_BYTES + MAX_PATH_BYTES
-"""Longest proof of one value in an answer."""
+"""Maximum proof of one value in an answer."""
 
 MAX_ITEMS = 100
-"""Keys that one request may ask proofs for, and entries that it may read."""
+"""Maximum keys of one request for proofs, and entries of one read."""
 
 MAX_SMALL_ANSWER_BYTES = 1 << 20
-"""Longest answer that holds no values and no header."""
+"""Maximum answer without values and headers."""

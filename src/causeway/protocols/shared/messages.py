@@ -1,6 +1,6 @@
-"""Messages as columns: what travels between programs, in whatever protocol, and its position in a lane.
+"""Messages as columns, in every protocol, their positions in lanes, and segments of lanes.
 
-Where in the lake the entries of lanes lie: segments, runs of entries that one chain appended at one height.
+A segment is a run of entries that one chain appended at one height.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ MESSAGE_FIELDS = [
     pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     pa.field("payload", pa.binary(), nullable=False),
 ]
-"""A request's sender, receiver and attached amount of value; a response's respondent (``sender``), originator
-(``receiver``) and refund (``amount``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text.
-Ingress: ``sender`` is the user."""
+"""The fields of a message.
+
+A request has sender, receiver and attached amount of value; a response its respondent (``sender``), originator
+(``receiver``) and refund (``amount``). ``code``: 0 = data, else the reject code, with the text in ``payload``. For
+ingress, ``sender`` is the user.
+"""
 
 MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
 
 LANE = ("source", "destination", "substream")
-"""What names a lane: its ends, and which of the lanes between them it is."""
+"""The key of a lane: its ends and its number between them."""
 
 LANE_COLUMNS = [*LANE, "index"]
 """The position of a message in a lane."""
@@ -51,13 +54,16 @@ QUEUED_SCHEMA = pa.schema(
         pa.field("sent_tick", pa.uint64(), nullable=False),
     ]
 )
-"""An element of an ingress, input or output queue; ``sent_tick`` is the tick it was sent (0 for ingress)."""
+"""An element of an ingress, input or output queue.
+
+``sent_tick`` is its tick (0 for ingress).
+"""
 
 NO_QUEUE = 2**64 - 1
-"""In a column of positions in output queues: in none."""
+"""Index in an output queue of a message in none."""
 
 FORGED = 2**64 - 2
-"""In the same column: in none, because a byzantine chain forged the message."""
+"""Index in an output queue of a message forged by a byzantine chain."""
 
 OUTBOUND_SCHEMA = pa.schema(
     [
@@ -68,9 +74,11 @@ OUTBOUND_SCHEMA = pa.schema(
         pa.field("sent_tick", pa.uint64(), nullable=False),
     ]
 )
-"""A message in a lane from ``source`` to ``destination``; ``queue_index``: its position in its output queue,
-``NO_QUEUE`` for what came there another way: a reject that routing made, a response put back on its way; ``FORGED`` for
-what a byzantine chain forged."""
+"""A message in a lane from ``source`` to ``destination``.
+
+``queue_index``: its index in its output queue; ``NO_QUEUE`` for a reject of routing or a forwarded response; ``FORGED``
+for a forged message.
+"""
 
 
 def message_columns(messages: Frame) -> dict[str, Any]:
@@ -79,11 +87,15 @@ def message_columns(messages: Frame) -> dict[str, Any]:
 
 
 def blank_messages(length: int, **columns: Any) -> Frame:
-    """Return ``length`` messages: of the columns of ``MESSAGE_FIELDS`` those given, as columns or as one value for all,
-    and zeros, empty texts and empty bytes for the others. Given columns of other names follow them."""
-    given = {name: _column(name, value, length) for name, value in columns.items()}
-    messages = {name: given.pop(name) if name in given else _zeros(name, length) for name in MESSAGE_COLUMNS}
-    return Frame({**messages, **given}, length)
+    """Return messages with some columns given and the others zero or empty.
+
+    Args:
+        length: The number of messages.
+        columns: Columns, or one value for all rows. Columns beyond ``MESSAGE_FIELDS`` are appended.
+    """
+    remaining = {name: _column(name, value, length) for name, value in columns.items()}
+    messages = {name: remaining.pop(name) if name in remaining else _zeros(name, length) for name in MESSAGE_COLUMNS}
+    return Frame({**messages, **remaining}, length)
 
 
 def _zeros(name: str, length: int) -> Any:
@@ -106,14 +118,14 @@ _NUMBERS = {item.name: item.type.to_pandas_dtype() for item in MESSAGE_FIELDS if
 
 
 def payload_lengths(messages: Frame) -> np.ndarray:
-    """Return the length in bytes of each payload."""
+    """Return the length of each payload in bytes, uint64."""
     payload = messages["payload"]
     offsets = np.frombuffer(payload.buffers()[1], dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1]
     return np.diff(offsets).astype(np.uint64) if len(payload) else np.empty(0, dtype=np.uint64)
 
 
 def method_lengths(messages: Frame) -> np.ndarray:
-    """Return the length in bytes of each method's name."""
+    """Return the length of each method's name in bytes, uint64."""
     method = messages["method"]
     names = np.array([len(name.as_py().encode()) for name in method.dictionary] or [0], dtype=np.uint64)
     found: np.ndarray = names[method.indices.to_numpy(zero_copy_only=False)]
@@ -121,10 +133,14 @@ def method_lengths(messages: Frame) -> np.ndarray:
 
 
 def locate_ranges(ranges: Frame, segments: Frame) -> Frame:
-    """Cut ``ranges`` (lane, ``begin``, ``end``; any number a lane) at the ``segments`` that hold them.
+    """Split ranges of lanes at the segments that hold them.
 
-    ``segments``: lane, ``height``, ``first``, ``count``, those of a lane in the order of their indices and without gaps
-    between them; every range lies within them. Returns ``RANGES_SCHEMA``.
+    Args:
+        ranges: Lane, ``begin``, ``end``; any number a lane, each inside the segments.
+        segments: Lane, ``height``, ``first``, ``count``; gapless and ascending in each lane.
+
+    Returns:
+        Ranges with heights (``RANGES_SCHEMA``).
     """
     ranges = ranges.filter(ranges["end"] > ranges["begin"])
     if len(ranges) == 0:
@@ -150,5 +166,5 @@ def locate_ranges(ranges: Frame, segments: Frame) -> Frame:
 
 
 def oldest_height(segments: Frame) -> int | None:
-    """Return the lowest height of which entries are still in a lane, None when none are."""
+    """Return the lowest height with entries in a lane, or None."""
     return int(segments["height"].min()) if len(segments) else None

@@ -1,4 +1,4 @@
-"""What options of protocols may be, whatever the protocol."""
+"""Common types, limits and errors of protocol options."""
 
 from __future__ import annotations
 
@@ -13,56 +13,70 @@ from pydantic_core import PydanticCustomError
 from causeway.config.section import ScenarioSection
 
 NANOSECONDS = 1_000_000_000
-"""In a second."""
+"""Nanoseconds in a second."""
 
 LARGEST = 2**62
-"""No number of an option is above this, so that sums and doubles of them fit a signed word."""
+"""Maximum number in an option: sums of two fit a signed 64-bit word."""
 
 MAX_TICK_NS = 2**62
-"""No tick is longer."""
+"""Maximum length of a tick."""
 
 
 Texts = Annotated[tuple[str, ...], Strict(False)]
-"""A list of texts: files have lists, options that do not change have tuples."""
+"""A list of texts: a list in files, a tuple in immutable options."""
 
 
 class ProfiledOptions(ScenarioSection):
-    """Options of a protocol that has two sets of defaults: ``seed``, and ``deployed``."""
+    """Options of a protocol with two sets of defaults: ``seed`` and ``deployed``."""
 
     profile: Literal["seed", "deployed"] = "seed"
 
     @classmethod
     @abstractmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the defaults that ``profile = deployed`` changes, where the options ``given`` are."""
+        """Return the defaults that ``profile = deployed`` changes, besides the ``given`` options."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_profile(cls, data: Any) -> Any:
-        """Take the defaults of the profile; keys that are given win."""
+        """Apply the defaults of the profile below the given keys."""
         if isinstance(data, Mapping) and data.get("profile") == "deployed":
             return {**cls.deployed(data), **data}
         return data
 
 
 def option_error(key: str, text: str) -> PydanticCustomError:
-    """Return the error about the option ``key``, which does not go together with others."""
+    """Return the error about an option that conflicts with others.
+
+    Args:
+        key: The key of the option.
+        text: The error text.
+    """
     return PydanticCustomError("wrong_key", "{text}", {"key": key, "text": text})
 
 
 def allow_only(value: Any, why: str) -> BeforeValidator:
-    """Return a validator of an option that has one value in this version, and says why when asked for another."""
-    shown = f'"{value}"' if isinstance(value, str) else repr(value)
+    """Return a validator for an option with one value in this version.
+
+    Args:
+        value: The value.
+        why: The reason, shown for any other value.
+    """
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
 
     def check(given: object) -> object:
         if given != value or type(given) is not type(value):
-            raise PydanticCustomError("only", "{text}", {"text": f"only {shown} in this version: {why}"})
+            raise PydanticCustomError("only", "{text}", {"text": f"only {text} in this version: {why}"})
         return given
 
     return BeforeValidator(check)
 
 
 def check_tick(tick_ns: int) -> None:
-    """Check how long a tick is; ``InvalidInput`` for a length that is not allowed."""
+    """Check the length of a tick.
+
+    Raises:
+        InvalidInput: The length is out of range.
+    """
     if not 0 < tick_ns <= MAX_TICK_NS:
         raise InvalidInput(f"seconds_per_tick: {tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")

@@ -1,11 +1,10 @@
-"""Where kernels draw random numbers: Philox-4x64 keyed by (seed, place) and counted by (when, what is drawn, which).
+"""Counter-based random numbers of kernels and simulations, in any order of draws.
 
-Each of these draws has a number of its own here, so that no two of them ever see the same words.
+Kernels use Philox-4x64, keyed by (seed, place) and counted by (time, purpose, number). Each purpose has its own number,
+so no two draws share words.
 
-Random numbers as columns, of simulations and of bodies that come late: Philox-4x32-10, keyed by the seed, counted
-by what is drawn of what.
-
-A number depends on nothing else: not on which nodes are in a call, nor on what was drawn before.
+Simulations and late bodies use Philox-4x32-10 in columns, keyed by the seed and counted by purpose and object. A number
+does not depend on the other objects of a call, nor on earlier draws.
 """
 
 from __future__ import annotations
@@ -15,44 +14,57 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from causeway_proofs.order import U64
 
 _FURTHER = 1 << 63
-"""Told apart by it: counters of the words after the first four. Those of the first four end in 0, and those of traffic
-(``causeway.scenarios.generator``) in the small number of a stream."""
+"""Flag of the counters of words after the first four.
+
+The counters of the first four end in 0; those of traffic (``causeway.scenarios.generator``) in a small stream number.
+"""
 
 
 @unique
 class DrawPurpose(IntEnum):
-    """What is drawn, and of what: the place is a chain's number where nothing else is said, the time a height."""
+    """The purpose of a draw. By default the place is a chain's number and the time a height."""
 
     WORD = 0
     """A chain's random word of a round."""
     SKIPPED = 1
-    """From which sources a destination takes nothing."""
+    """The sources that a destination skips."""
     TURNS = 2
-    """The order in which a destination takes up sources."""
+    """The order of sources at a destination."""
     PICKED = 3
-    """Which of the messages brought to a destination a fault begins with."""
+    """The first message at a destination that a fault affects."""
     FRAUD = 4
-    """Whether a fault of a chain's block happens; which: its number in the scenario."""
+    """The occurrence of a fault of a chain's block; number: the fault's in the scenario."""
     BUNDLE = 5
-    """Which message in a chain's bundle is altered."""
+    """The altered message in a chain's bundle."""
     FORK = 6
-    """Whether the best fork changes, and by how many blocks; place: the fault among those that act, time: a tick."""
+    """A change of the best fork, and its depth in blocks.
+
+    The place is the rank of the active fault, and the time a tick.
+    """
     FOLLOWED = 7
-    """Which leaf of the relay chain a parachain follows; time: the tick in which the leaves part."""
+    """The relay chain leaf that a parachain follows; time: the tick of the fork."""
     ABSENT = 8
-    """Whether an operator is absent; time: a block number, which: the fault's number in the scenario."""
+    """The absence of an operator; time: a block number, number: the fault's in the scenario."""
     AUTHOR = 9
-    """Which operator is the author of a block; time: its number."""
+    """The operator that authors a block; time: its number."""
 
 
 def draw_words(what: DrawPurpose, seed: int, place: int, when: int, which: int = 0) -> np.random.Philox:
-    """Return the words that are drawn once, however many; equal arguments give equal ones.
+    """Return the generator of the words of a draw; equal arguments give equal words.
 
-    The first four are the block counted by (when, what, which, 0). The generator would count on in the first of these,
-    which is where the words of the next time stand, so that further ones are counted by (n, when, which, ``_FURTHER`` +
-    what), n = 1, 2, ...
+    The first four words are the block counted by (``when``, ``what``, ``which``, 0). The generator would increment the
+    first counter, which belongs to the next time. So later words are counted by (n, ``when``, ``which``, ``_FURTHER`` +
+    ``what``), n = 1, 2, ...
+
+    Args:
+        what: The purpose.
+        seed: The scenario's seed.
+        place: The place, by default a chain's number.
+        when: The time, by default a height.
+        which: The number of the draw.
     """
     words = np.random.Philox(
         key=np.array([seed, place], dtype=np.uint64), counter=np.array([when, what, which, 0], dtype=np.uint64)
@@ -65,7 +77,6 @@ def draw_words(what: DrawPurpose, seed: int, place: int, when: int, which: int =
     return words
 
 
-U64 = npt.NDArray[np.uint64]
 F64 = npt.NDArray[np.float64]
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -77,63 +88,86 @@ _ROUNDS = 10
 
 @unique
 class SimulationDraw(IntEnum):
-    """What is drawn; in brackets of what."""
+    """The purpose of a simulation's draw; in brackets its objects."""
 
     GRAPH = 0
-    """Where a node stands in a random cycle (cycle, node)."""
+    """The position of a node in a random cycle (cycle, node)."""
     REWIRED = 1
-    """Whether and where a link of a small world goes instead (node, place)."""
+    """The rewiring of a small-world link, and its new end (node, place)."""
     LATENCY = 2
     """A link's latency (node, peer)."""
     PROPAGATION = 3
-    """How much later a node has a block (node, block)."""
+    """The delay of a block at a node (node, block)."""
     QUEUE = 4
     """A queue's ends and sizes (block, queue)."""
     CONTENT = 5
     """The bytes of a queue's messages (queue, word)."""
     FORK = 6
-    """Whether a block has a sibling, and how much later (number)."""
+    """The existence of a sibling of a block, and its delay (number)."""
     LOST = 7
-    """Whether what a node sends is lost (node, peer, tick, which)."""
+    """The loss of a transmission (node, peer, tick, which)."""
     CHURN = 8
-    """Whether a node is away in a period, and when its periods begin (node, period)."""
+    """The absence of a node in a period, and the start of its periods (node, period)."""
     VICTIM = 9
-    """Whom attackers choose (attackers, node)."""
+    """The victim of attackers (attackers, node)."""
     JUNK = 10
-    """What a spammer makes up (junk)."""
+    """The junk of a spammer (junk)."""
     SALT = 11
     """The salt of a connection (node, peer, tick, word)."""
     ENTRY = 12
-    """To which of those who carry its queues a keeper is linked (keeper, node, parachain)."""
+    """The carrier of its queues that a keeper links to (keeper, node, parachain)."""
     HOLDER = 13
-    """Who is asked for a queue that is missing (node, entry, turn)."""
+    """The node asked for a missing queue (node, entry, turn)."""
     BODY = 14
-    """How long a queue is on its way in a run without a simulation (to, source, number of the relay block)."""
+    """The delay of a queue in a run without a simulation (to, source, relay block number)."""
     TICKET = 15
-    """Whether a ticket's signature is made and checked (payer, payee, serial number)."""
+    """The signing and checking of a ticket (payer, payee, serial number)."""
 
 
 def words(seed: int, what: SimulationDraw, *of: Any) -> U64:
-    """Return one 64-bit word for each row of the columns ``of`` (up to three whole numbers below 2**32, then any below
-    2**24); single numbers are repeated."""
+    """Return one 64-bit word for each row of the columns ``of``.
+
+    Args:
+        seed: The seed.
+        what: The purpose.
+        of: Up to three columns of whole numbers below 2**32, then one below 2**24; single numbers are repeated.
+    """
     first, second = philox(seed, what, *of)
     return (first << _HALF) | second
 
 
 def paired_words(seed: int, what: SimulationDraw, *of: Any) -> tuple[U64, U64]:
-    """Return two 64-bit words for each row of the columns ``of``, as ``words`` has them."""
+    """Return two 64-bit words for each row.
+
+    Args:
+        seed: The seed.
+        what: The purpose.
+        of: The columns (see ``words``).
+    """
     first, second, third, fourth = _philox(seed, what, *of)
     return (first << _HALF) | second, (third << _HALF) | fourth
 
 
 def uniforms(seed: int, what: SimulationDraw, *of: Any) -> F64:
-    """Return one number in (0, 1) for each row."""
+    """Return one float64 in (0, 1) for each row.
+
+    Args:
+        seed: The seed.
+        what: The purpose.
+        of: The columns (see ``words``).
+    """
     numbers: F64 = ((words(seed, what, *of) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return numbers
 
 
 def philox(seed: int, what: SimulationDraw, *of: Any) -> tuple[U64, U64]:
-    """Return the first two of the four 32-bit words of each counter."""
+    """Return the first two of the four 32-bit words of each counter.
+
+    Args:
+        seed: The seed.
+        what: The purpose.
+        of: The columns (see ``words``).
+    """
     first, second, *_ = _philox(seed, what, *of)
     return first, second
 
@@ -147,7 +181,12 @@ def _philox(seed: int, what: SimulationDraw, *of: Any) -> list[U64]:
 
 
 def rounds(counter: list[U64], key: list[np.uint64]) -> list[U64]:
-    """Return the four words of Philox-4x32-10 of counters (four columns of 32-bit words) under one key."""
+    """Return the four words of Philox-4x32-10 of counters under one key.
+
+    Args:
+        counter: Four columns of 32-bit words.
+        key: Two 32-bit words.
+    """
     first, second, third, fourth = counter
     for _ in range(_ROUNDS):
         one, other = first * _MULTIPLIERS[0], third * _MULTIPLIERS[1]

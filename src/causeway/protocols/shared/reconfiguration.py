@@ -1,9 +1,8 @@
-"""A network that changes while it runs: one kernel before each change, another from its tick on.
+"""Scheduled changes of a running network: one kernel for each stage between two changes.
 
-What a kernel is made of (faults, programs and where they live) holds at all of its ticks. A change that nobody knew of
-before its tick must not act on what was before it, so each stage between two changes has a kernel of its own, and this
-one asks the one of the tick. A state has the tables of the programs that there are by then: a stage knows those of the
-stages before it.
+The fixed parts of a kernel (faults, programs and their hosts) hold for all its ticks. A change must not affect earlier
+ticks, so each stage has its own kernel, and ``ChangingKernel`` delegates to the kernel of the tick. A state has the
+tables of its stage's programs; a stage knows those of earlier stages.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from causeway.protocols.contract import (
 
 @dataclass(frozen=True)
 class FullState:
-    """The state of a stage with the tables that come with later ones, all ``empty``."""
+    """The state of a stage, with the tables of later stages added as ``empty``."""
 
     inner: Any
     empty: Mapping[str, Frame]
 
     def frames(self) -> Mapping[str, Frame]:
-        """Return the rows of every table by its name."""
+        """Return the rows of every table by name."""
         return {**self.inner.frames(), **self.empty}
 
 
 def _fitted(state: Any, kernel: AnyKernel) -> Any:
-    """Return a state with the tables of a stage's kernel, the same one where it has them."""
+    """Return a state with the tables of a stage's kernel; the same object if it fits."""
     state = state.inner if isinstance(state, FullState) else state
     frames, tables = state.frames(), kernel.tables()
     return state if frames.keys() == tables.keys() else kernel.state({n: frames[n] for n in tables if n in frames})
@@ -56,8 +55,12 @@ def _fitted(state: Any, kernel: AnyKernel) -> Any:
 
 @dataclass(frozen=True)
 class ChangingKernel:
-    """The kernels of the stages of one network. ``ticks``: the first tick of each, ascending, of which the first is 0;
-    ``kernels``: as many. All have the same chains, tables of their own, and logs."""
+    """The kernels of the stages of one network.
+
+    Attributes:
+        ticks: The first tick of each stage, ascending from 0.
+        kernels: The kernels; equal chains and logs, own tables.
+    """
 
     ticks: tuple[int, ...]
     kernels: tuple[AnyKernel, ...]
@@ -68,16 +71,16 @@ class ChangingKernel:
 
     @property
     def last(self) -> AnyKernel:
-        """Return the kernel after all changes: it knows all tables, and all programs."""
+        """Return the kernel after all changes, which knows all tables and programs."""
         return self.kernels[-1]
 
     def __getattr__(self, name: str) -> Any:
-        """Return what else a kernel of the protocol has, as it is after all changes."""
+        """Return other attributes of the protocol's kernel, as after all changes."""
         if name.startswith("__") or "kernels" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.last, name)
 
-    # ---- what the network is
+    # ---- network
 
     @property
     def name(self) -> str:
@@ -96,22 +99,22 @@ class ChangingKernel:
 
     @property
     def last_tick(self) -> int:
-        """Return the last tick for which anything may be planned."""
+        """Return the last tick that a scenario may use."""
         return self.last.last_tick
 
     @cached_property
     def past_heights(self) -> int:
-        """Return how many heights back any stage may ask for a chain's own state."""
+        """Return the maximum age of an own state that any stage may request."""
         return max(kernel.past_heights for kernel in self.kernels)
 
     @cached_property
     def held_heights(self) -> int:
-        """Return of how many of the last heights any stage may ask for the state itself."""
+        """Return the maximum number of cached recent states of any stage."""
         return max(kernel.held_heights for kernel in self.kernels)
 
     @cached_property
     def header_heights(self) -> int:
-        """Return of how many heights the headers are shown, at most; a stage sees those that it asks for."""
+        """Return the maximum number of visible heights of headers of any stage."""
         return max(kernel.header_heights for kernel in self.kernels)
 
     def chains(self) -> Sequence[str]:
@@ -123,33 +126,33 @@ class ChangingKernel:
         return self.last.numbers()
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return how much work each chain is, by position, before any change."""
+        """Return the relative load of each chain, by position, before any change."""
         return self.kernels[0].weights()
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has at some tick, by name."""
+        """Return every state table of any stage, by name."""
         return self.last.tables()
 
     def registry_version(self, tick: int) -> int:
-        """Return a number that changes whenever programs change chains, in force in the round of ``tick``."""
+        """Return a number that changes with every move of a program, for the round of ``tick``."""
         return self.at(tick).registry_version(tick)
 
     def hosts(self, programs: U64, tick: int) -> Hosts:
-        """Return the chain of each program in the round of ``tick``: its host, or the last one that it had."""
+        """Return the current or last host of each program in the round of ``tick``."""
         return self.at(tick).hosts(programs, tick)
 
     # ---- states
 
     def state(self, frames: Mapping[str, Frame]) -> Any:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Return the state with these tables; absent tables are empty."""
         return self.last.state(frames)
 
     def fit_tables(self, state: Any, tick: int) -> Any:
-        """Return a state with the tables that there are in the round of ``tick``, the same one where it has them."""
+        """Return a state with the tables of the stage of ``tick``; the same object if it fits."""
         return _fitted(state, self.at(tick))
 
     def _whole(self, state: Any) -> Any:
-        """Return a state of some stage with the tables of all."""
+        """Return a state of a stage with the tables of all stages."""
         missing = self.tables().keys() - state.frames().keys()
         return FullState(state, {name: self._empty[name] for name in sorted(missing)}) if missing else state
 
@@ -162,7 +165,7 @@ class ChangingKernel:
         return self.last.committed(state.inner if isinstance(state, FullState) else state)
 
     def roots(self, state: Any, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's state, as its header has it."""
+        """Return the root of each chain's state, as in its header."""
         # Height 0 is before any change, also before one at tick 0.
         kernel = self.kernels[0] if tick.height == 0 else self.at(tick.tick)
         return kernel.roots(_fitted(state, kernel), chains, tick, committed)
@@ -176,15 +179,15 @@ class ChangingKernel:
     def plan(
         self, state: Any, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[Any]:
-        """Decide what ``chains`` take from what they see."""
+        """Plan the round with the kernel of the tick."""
         kernel = self.at(tick.tick)
         if kernel.header_heights < self.header_heights:
-            shown = view.headers["height"].astype(np.int64) >= tick.height - kernel.header_heights
-            view = replace(view, headers=view.headers.filter(shown))
+            is_visible = view.headers["height"].astype(np.int64) >= tick.height - kernel.header_heights
+            view = replace(view, headers=view.headers.filter(is_visible))
         return kernel.plan(self.fit_tables(state, tick.tick), chains, view, ingress, carried, tick)
 
     def round(self, state: Any, chains: Chains, plan: Plan[Any], inputs: Inputs[Any], tick: Tick) -> RoundResult[Any]:
-        """Run one round of ``chains`` on what was read."""
+        """Run the round with the kernel of the tick."""
         past = {height: self.fit_tables(found, tick.tick) for height, found in inputs.past.items()}
         nearest = {
             table: {
@@ -198,7 +201,7 @@ class ChangingKernel:
         return self._woken(result, tick.tick)
 
     def _woken(self, result: RoundResult[Any], tick: int) -> RoundResult[Any]:
-        """Return a result that wakes for the next change, and gives nothing up before it."""
+        """Extend the wake-up and the idle limit of a result to the next change."""
         result = replace(result, state=self._whole(result.state))
         place = bisect_right(self.ticks, tick, lo=1)  # the first is that of the beginning
         if place == len(self.ticks):

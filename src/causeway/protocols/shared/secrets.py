@@ -1,4 +1,7 @@
-"""Secret keys that chains sign with, in place of keys drawn from the seed: they stay in the process that read them."""
+"""Secret keys of chains, in place of keys derived from the seed.
+
+They never leave their process.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from causeway_proofs.errors import InvalidInput
 
 @dataclass(frozen=True, eq=False)
 class Secrets:
-    """Secret keys (32 bytes) by public key. They are never shown, and never go to another process.
+    """Secret keys (32 bytes) by public key.
+
+    They are never shown, and never go to another process.
 
     Attributes:
-        seeds: of validators (Ed25519) or of chains that certify (BLS12-381).
-        certifications: where a lake is executed again without the keys of its chains, returns what certifies the
-            chains in its headers of a height, by the chains' positions; that is verified instead of signing.
+        seeds: Keys of validators (Ed25519) or of certifying chains (BLS12-381).
+        certifications: For a lake executed again without its keys: returns the recorded certifications of a height's
+            headers by chain position. They are verified instead of signing.
     """
 
     seeds: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
@@ -24,7 +29,7 @@ class Secrets:
 
     @property
     def has_secrets(self) -> bool:
-        """Return whether anything stands in the place of keys that are drawn."""
+        """Return True if any key or recorded certification replaces derived keys."""
         return bool(self.seeds) or self.certifications is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -34,11 +39,11 @@ class Secrets:
 
 
 class NotAsRecorded(InvalidInput):
-    """The certification in a lake's headers is not that of the state that they have.
+    """The certification in a lake's headers does not match their state.
 
     Attributes:
-        height: the height of the lake.
-        position: the position of the chain.
+        height: The height of the lake.
+        position: The position of the chain.
     """
 
     def __init__(self, text: str, height: int, position: int) -> None:
@@ -50,10 +55,10 @@ class NotAsRecorded(InvalidInput):
 
 
 NONE = Secrets()
-"""No keys: those of a simulation are drawn from its seed."""
+"""No secrets: a simulation's keys derive from its seed."""
 
 LISTED = "validator_keys"
-"""The key of a scenario's ``[options]`` that lists the public keys of validators by chain."""
+"""The key in a scenario's ``[options]`` with the public keys of validators by chain."""
 
 LISTED_CHAINS = "chain_keys"
-"""The key of a scenario's ``[options]`` that lists the public key of each chain that certifies with a key in a file."""
+"""The key in a scenario's ``[options]`` with the public keys of chains with file keys."""

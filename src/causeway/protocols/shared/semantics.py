@@ -1,4 +1,4 @@
-"""The semantics of a protocol: what its lanes promise, what it guarantees, and what its numbers and codes mean."""
+"""The semantics of a protocol: promises of lanes, guarantees, numbers and codes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ Options = TypeVar("Options", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise of a name of the ledger's table of promises, of the lanes ``substream`` between chains, or with ``own``
-    of a chain to itself; ``substream`` None: of all lanes. ``source``: of the lanes of that chain, None: of any;
-    ``number``: microseconds or messages; ``detail``: a cause."""
+    """A promise of lanes, named in the ledger's table of promises.
+
+    Attributes:
+        promise: The name.
+        substream: The substream of the lanes; None for all.
+        own: True for lanes of a chain to itself.
+        source: The source of the lanes; None for any.
+        number: Microseconds or messages.
+        detail: A cause.
+    """
 
     promise: str
     substream: int | None = None
@@ -34,9 +41,15 @@ class Promise:
 
 @dataclass(frozen=True)
 class Lanes(Generic[Options]):
-    """The lanes of a network. ``options``: of the protocol; ``chains``: their names; ``roles``: of those that have one;
-    ``tick_micros``: microseconds of a tick. ``substreams``: those that messages used, between chains and, with True, of
-    a chain to itself."""
+    """The lanes of a network.
+
+    Attributes:
+        options: The protocol options.
+        chains: The names of the chains.
+        roles: The roles of chains by name.
+        tick_micros: The length of a tick in microseconds.
+        substreams: The used substreams, with True for lanes of a chain to itself.
+    """
 
     options: Options
     chains: tuple[str, ...]
@@ -45,24 +58,29 @@ class Lanes(Generic[Options]):
     substreams: tuple[tuple[int, bool], ...]
 
     def used(self, *, own: bool) -> list[int]:
-        """Return the substreams that messages used, between chains or of chains to themselves."""
+        """Return the used substreams between chains, or with ``own`` of chains to themselves."""
         return [substream for substream, of_own in self.substreams if of_own == own]
 
 
 def promise_lanes(names: Iterable[str], like: Promise) -> Iterator[Promise]:
-    """Yield promises of the same lanes as ``like``."""
+    """Yield promises of the same lanes.
+
+    Args:
+        names: The names of the promises.
+        like: A promise of these lanes.
+    """
     for name in names:
         yield replace(like, promise=name)
 
 
 def may_drop(causes: Iterable[str]) -> Iterator[Promise]:
-    """Yield that lanes drop messages for some causes alone."""
+    """Yield the promises that lanes drop messages only for some causes."""
     for cause in causes:
         yield Promise("may_drop", detail=cause)
 
 
 QUEUE = ("numbered", "ordered_sends", "ordered_receives", "conserved")
-"""What a lane promises that is a queue: each message has the next number, and comes in its turn, with what it has."""
+"""The promises of a queue: consecutive numbers, order at both ends, conserved value."""
 
 
 TOPICS: Mapping[str, str] = {
@@ -80,7 +98,7 @@ TOPICS: Mapping[str, str] = {
     "any_carrier": "whoever carries messages can only delay them",
     "no_third_chain": "two chains need no third one",
 }
-"""What protocols are asked, by name, in the order in which it is told."""
+"""The topics of guarantees by name, in display order."""
 
 CHECKS: Mapping[str, str] = {
     "order": "order",
@@ -95,15 +113,17 @@ CHECKS: Mapping[str, str] = {
     "value": "conservation",
     "held_back": "back_pressure",
 }
-"""The check of the audit that judges each topic. No check judges carriers and third chains: an audit sees what chains
-did with messages, not who brought them."""
+"""The audit check of each topic.
+
+Carriers and third chains have none: an audit sees the chains' processing, not the carriers.
+"""
 
 Holds = Literal["yes", "partly", "no"]
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Whether a protocol guarantees a topic, how, and where its reference says so (or leaves it out)."""
+    """The degree of a protocol's guarantee of a topic, the mechanism, and the reference."""
 
     topic: str
     holds: Holds
@@ -113,11 +133,16 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class StateWatermark:
-    """A column of a state table that has a number a lane and never falls in it.
+    """A column of a state table with a number per lane that never decreases.
 
-    ``name``: what the number is called; ``table``, ``value``: where it stands. ``chain``: the column with the chain
-    whose number it is; ``source``, ``destination``, ``substream``: those that name the lane; ``substream`` None: it is
-    a number of all lanes between the two.
+    Attributes:
+        name: The name of the number.
+        table: The state table.
+        value: The column of the number.
+        chain: The column with the owning chain.
+        source: The column with the source of the lane.
+        destination: The column with the destination of the lane.
+        substream: The column with the substream; None for a number of all lanes between the two.
     """
 
     name: str
@@ -141,7 +166,7 @@ TRIES: Mapping[str, str] = {
     HALTED: "the chain that receives makes no blocks for a while",
     FORGED: "the chain that sends, or one that carries, makes up a message",
 }
-"""What is tried, by name, in the order in which it is told."""
+"""The tried faults by name, in display order."""
 
 Keys = Mapping[str, Any]
 """A fault as in ``[[faults]]``."""
@@ -149,9 +174,17 @@ Keys = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FaultWindow:
-    """Where and when something goes wrong: between two chains, by name, from tick ``first`` to ``last``, when messages
-    that were sent at ``sent`` and later would come. ``sender``: a program that is not on the source, ``receiver``: one
-    on the destination; None where there is none."""
+    """The place and time of a tried fault.
+
+    Attributes:
+        source: The sending chain, by name.
+        destination: The receiving chain, by name.
+        sent: The tick of the affected messages.
+        first: The first tick of the fault.
+        last: The last tick of the fault.
+        sender: A program that is not on the source, if any.
+        receiver: A program on the destination, if any.
+    """
 
     source: str
     destination: str
@@ -168,18 +201,25 @@ class FaultWindow:
 
     @property
     def span(self) -> dict[str, Any]:
-        """Return the keys of a fault that has a span."""
+        """Return the keys of a fault with a span."""
         return {"from": self.first, "until": self.last}
 
     @property
     def ticks(self) -> dict[str, Any]:
-        """Return the same for a fault that is made anew at each tick."""
+        """Return the keys of a fault that acts at each tick."""
         return {"tick": self.first, "until": self.last}
 
 
 def default_fault(name: str, between: FaultWindow) -> Keys | None:
-    """Return the fault of a name in ``TRIES`` as a protocol has it that has the kinds of all protocols; None where it
-    cannot be tried."""
+    """Return the keys of a fault of ``TRIES`` for a protocol with the common fault kinds.
+
+    Args:
+        name: The name of the fault.
+        between: The place and time.
+
+    Returns:
+        The keys, or None if the fault is not possible.
+    """
     if name == LATE:
         return {"kind": DROP, **between.ends, **between.span}
     if name == LOST:
@@ -196,23 +236,28 @@ def default_fault(name: str, between: FaultWindow) -> Keys | None:
 
 
 Pairing: TypeAlias = Callable[[U64], tuple[U64, npt.NDArray[np.bool_]]]
-"""A function of substreams: the substream beside each of the other direction, and a mask of those of responses."""
+"""A function from substreams to paired substreams.
+
+It returns the paired substream of the other direction, and a mask of those of responses.
+"""
 
 
 @dataclass(frozen=True)
 class Semantics:
-    """What a protocol's lanes, numbers and codes mean, for the audit, the ledger and comparisons.
+    """The meaning of a protocol's lanes, numbers and codes.
+
+    The audit, the ledger and comparisons use it.
 
     Attributes:
-        promises: Yields the promises of lanes; None where a protocol makes none.
-        guarantees: Yields from the options the same and more in words, for people.
-        watermarks: The numbers in the state tables that never fall.
-        reject_code: Translates a reject code into the words that all protocols share.
-        trial: Returns how a scenario writes a fault of ``TRIES``.
-        remark: Returns from the options the sentence that every summary of a run contains, or None.
-        pairing: Of a protocol whose responses have the indices of their requests, which substreams belong together.
-        expired: Codes with which a chain takes a message only to note that it has expired: it counts as not received.
-        collects_answered: Whether a chain collects a request at the height at which it executes the answer.
+        promises: Yields the promises of lanes; None for none.
+        guarantees: Yields the guarantees in words, from the options.
+        watermarks: The numbers in state tables that never decrease.
+        reject_code: Translates a reject code to the portable codes.
+        trial: Returns the scenario keys of a fault of ``TRIES``.
+        remark: Returns a sentence for every summary of a run, from the options, or None.
+        pairing: Pairs substreams, where responses have the indices of their requests.
+        expired: Codes of messages received only to note their expiry; they count as not received.
+        collects_answered: True if a chain collects a request at the height of executing its answer.
     """
 
     promises: Callable[[Lanes[Any]], Iterable[Promise]] | None = None
@@ -227,4 +272,4 @@ class Semantics:
 
 
 NONE = Semantics()
-"""The semantics of a protocol that states nothing: a simulation, or one that is being developed."""
+"""The semantics of a protocol that states nothing: a simulation, or one in development."""

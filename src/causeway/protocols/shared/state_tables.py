@@ -1,11 +1,8 @@
-"""What follows from the declaration of state tables, for all protocols: states as tables and back, cut apart and put
-together.
+"""States as tables: conversion, selection and merging; static hosting of programs.
 
-Where programs live in a network in which they never move, and what a kernel of such a network says of it.
+All follows from the declaration of state tables.
 
 Chains are positions here and in every column of a kernel; each protocol has its own order of them.
-
-The state of a set of chains whose rows are the frames of tables by name, with tries derived from them.
 """
 
 from __future__ import annotations
@@ -31,7 +28,12 @@ State = TypeVar("State", bound=ChainState)
 
 
 def restore_state(kernel: Kernel[State, Any], tables: Mapping[str, pa.Table]) -> State:
-    """Return the state whose tables these are, in any order; a table that is absent is empty."""
+    """Return the state with these tables; absent tables are empty.
+
+    Args:
+        kernel: The kernel.
+        tables: The tables by name, in any row order.
+    """
     return kernel.state(
         {
             name: sort_table(table, from_table(tables[name])) if name in tables else empty_frame(table.schema)
@@ -41,17 +43,31 @@ def restore_state(kernel: Kernel[State, Any], tables: Mapping[str, pa.Table]) ->
 
 
 def select_chains(kernel: Kernel[State, Any], state: State, chains: Chains, tick: int) -> State:
-    """Return the rows of ``state`` that belong to ``chains`` in the round of ``tick``."""
+    """Select the rows of ``state`` that belong to ``chains`` in the round of ``tick``.
+
+    Args:
+        kernel: The kernel, for its tables and hosts.
+        state: The state.
+        chains: Positions of chains.
+        tick: The tick of the round.
+    """
     tables = kernel.tables()
 
-    def mine(name: str, frame: Frame) -> Frame:
+    def select(name: str, frame: Frame) -> Frame:
         return frame.filter(np.isin(row_owners(kernel, tables[name], frame, tick), chains)) if len(frame) else frame
 
-    return kernel.state({name: mine(name, frame) for name, frame in state.frames().items()})
+    return kernel.state({name: select(name, frame) for name, frame in state.frames().items()})
 
 
 def row_owners(kernel: Kernel[State, Any], table: StateTable, frame: Frame, tick: int) -> npt.NDArray[np.uint32]:
-    """Return the position of the chain that each row of a table belongs to in the round of ``tick``."""
+    """Return the position of the chain that owns each row of a table, uint32.
+
+    Args:
+        kernel: The kernel, for the hosts of programs.
+        table: The declaration of the table.
+        frame: The rows.
+        tick: The tick of the round.
+    """
     column = frame[table.owner]
     if table.belongs_to_program:
         return kernel.hosts(column, tick).view(np.uint32)
@@ -60,7 +76,12 @@ def row_owners(kernel: Kernel[State, Any], table: StateTable, frame: Frame, tick
 
 
 def merge_states(kernel: Kernel[State, Any], states: Sequence[State]) -> State:
-    """Return the states of disjoint sets of chains as one, every table in its order."""
+    """Merge the states of disjoint sets of chains, every table in its order.
+
+    Args:
+        kernel: The kernel, for its tables.
+        states: The states.
+    """
     if len(states) == 1:
         return states[0]
     frames = [state.frames() for state in states]
@@ -75,23 +96,34 @@ def merge_states(kernel: Kernel[State, Any], states: Sequence[State]) -> State:
 
 
 def sort_table(table: StateTable, frame: Frame) -> Frame:
-    """Return a table's rows in its order."""
+    """Sort the rows of a table in its order.
+
+    Args:
+        table: The declaration of the table.
+        frame: The rows.
+    """
     order = stable_order(*(frame[key] for key in table.order))
     return frame if bool((order[1:] > order[:-1]).all()) else frame.take(order)
 
 
 def add_role_chain(topology: Topology, role: str, title: str) -> Topology:
-    """Return the topology with one chain that has ``role``, added by the name of the role where there is none.
+    """Add a chain with ``role``, named after the role, unless there is one.
 
-    ``title``: what that chain is called in a sentence. Raises ``InvalidInput`` for two of them.
+    Args:
+        topology: The network.
+        role: The role.
+        title: The description of the chain in error texts.
+
+    Raises:
+        InvalidInput: Two chains have the role, or the chain cannot be added.
     """
-    having = [number for number, given in topology.roles.items() if given == role]
+    holders = [number for number, name in topology.roles.items() if name == role]
     names = topology.chains["name"].to_pylist()
-    if len(having) > 1:
+    if len(holders) > 1:
         named = dict(zip(topology.chains["number"].to_pylist(), names, strict=True))
-        both = " and ".join(repr(named[number]) for number in sorted(having)[:2])
+        both = " and ".join(repr(named[number]) for number in sorted(holders)[:2])
         raise InvalidInput(f"chains: {both} have the role {role!r}; allowed: one chain")
-    if having:
+    if holders:
         return topology
     if topology.external:
         text = f"a network in several lakes has one {role} chain"
@@ -113,7 +145,7 @@ class Hosting(ABC):
 
     @abstractmethod
     def _rank(self, name: str, number: int) -> Any:
-        """Return what chains are put in order by; ``number``: the chain's in the topology."""
+        """Return the sort key of a chain; ``number``: its number in the topology."""
 
     @cached_property
     def _order(self) -> list[tuple[str, int]]:
@@ -131,7 +163,7 @@ class Hosting(ABC):
         return np.array([number for _, number in self._order], dtype=np.uint64)
 
     def positions_of(self, numbers: U64) -> Chains:
-        """Return the position of each chain, given by its number."""
+        """Return the positions of chains from their numbers."""
         order = np.argsort(self.numbers, kind="stable")
         positions: Chains = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
         return positions
@@ -151,7 +183,7 @@ class Hosting(ABC):
         return self._programs[0]
 
     def host_of(self, programs: U64) -> Hosts:
-        """Return the chain of each program, ``NO_HOST`` for one that is on none."""
+        """Return the chain of each program, or ``NO_HOST``."""
         known, hosts = self._programs
         if len(known) == 0:
             return np.full(len(programs), NO_HOST, dtype=np.int32)
@@ -171,12 +203,12 @@ class Hosting(ABC):
 
 
 class StaticHosting(ABC):
-    """The part of a kernel (``contract.Kernel``) that says which chains there are and where programs live."""
+    """The part of a kernel (``contract.Kernel``) for networks whose programs never move."""
 
     @property
     @abstractmethod
     def hosting(self) -> Hosting:
-        """Return the chains, and where programs live."""
+        """Return the chains and the hosts of programs."""
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -187,7 +219,7 @@ class StaticHosting(ABC):
         return self.hosting.numbers
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return how much work each chain is: one more than it has programs."""
+        """Return one plus the number of programs of each chain."""
         hosts = self.hosting.host_of(self.hosting.programs)
         return np.bincount(hosts[hosts >= 0], minlength=len(self.hosting.names)).astype(np.float64) + 1
 
@@ -202,15 +234,19 @@ class StaticHosting(ABC):
 
 @dataclass
 class TrieCache:
-    """Tries that are derived from tables, None where they are to be built: without them every root is the same."""
+    """Tries derived from tables, or None: a cache that does not affect roots."""
 
     tries: object = None
 
 
 @dataclass(frozen=True)
 class TableState:
-    """The states of a set of chains at one height: the frames of a wing's tables, in the order of each, and the
-    programs' by the names of their classes. ``kept``: a derived index."""
+    """The states of a set of chains at one height: tables by name, and programs by class.
+
+    Each table is in its order.
+
+    ``kept`` is a derived index.
+    """
 
     tables: Mapping[str, Frame]
     programs: Mapping[str, Frame]
@@ -220,7 +256,7 @@ class TableState:
         return self.tables[name]
 
     def frames(self) -> dict[str, Frame]:
-        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        """Return the rows of every table by name; unchanged tables stay the same objects."""
         return dict(self.tables) | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
 
     def with_tables(self, **tables: Frame) -> Self:
@@ -228,14 +264,14 @@ class TableState:
         return replace(self, tables={**self.tables, **tables})
 
     def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> Self:
-        """Return the state with what execution left."""
+        """Return the state with the results of execution."""
         return replace(self.with_tables(accounts=accounts), programs=programs)
 
     @classmethod
     def from_frames(
         cls, frames: Mapping[str, Frame], tables: Mapping[str, StateTable], program_schemas: Mapping[str, pa.Schema]
     ) -> Self:
-        """Return the state that has these frames; of ``tables`` and program classes, absent ones are empty."""
+        """Return the state with these frames; absent tables and program classes are empty."""
         rows = {name: frames.get(name, empty_frame(table.schema)) for name, table in tables.items()}
         programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
         return cls(rows, programs | program_frames(frames))
@@ -245,7 +281,14 @@ Tabled = TypeVar("Tabled", bound=TableState)
 
 
 def change_programs(state: Tabled, hosting: Hosting, programs: ProgramRunner, chains: Chains) -> Tabled:
-    """Return the state with the programs that changes installed on ``chains``, or gave another class."""
+    """Install new and changed programs.
+
+    Args:
+        state: The state.
+        hosting: The hosts of programs.
+        programs: The program runner.
+        chains: Positions of the chains.
+    """
     hosts = hosting.host_of(programs.changed)
     due = find_outdated_programs(programs, hosts, chains, state["accounts"], state.programs)
     return state.with_programs(*programs.brought_up(due, state["accounts"], state.programs)) if len(due) else state

@@ -1,7 +1,7 @@
-"""What all calls with a proof have in common: runs, their checks, and the block that they are made in.
+"""The framework of calls: runs, checks and effects; checks of light client calls.
 
-What the calls about a light client have in common: tables of checks, and the first of them, that the connection is
-there and open (IBC reference 3.1, X-3).
+A call is a table of checks in the order of the reference. The first checks are common: the connection is registered and
+not frozen (IBC reference 3.1, X-3).
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ from causeway.protocols.ibc.keys import KeyPart, QueueKey, QueuePurpose
 from causeway.protocols.ibc.progress import Pair, QueueProgress, Span
 
 Raising = Mapping[Pair, Intervals]
-"""By connection the indices of our own packets whose outcome the program that waits for it cannot take now: its handler
-raises."""
+"""Indices of own packets per connection whose outcome their sender's handler raises on."""
 
 
 @dataclass(frozen=True)
 class CallContext:
-    """What calls are judged by, as the calls before them in the block left it; ``raising``: as far as it is known."""
+    """The context of a call: the block's state after the previous calls.
+
+    Attributes:
+        context: The metadata of the block.
+        clients: The light clients.
+        progress: The positions of the queues.
+        expired: The check of expiry.
+        raising: Calls that are known to raise in a handler.
+    """
 
     context: Context
     clients: Clients
@@ -37,11 +44,14 @@ class CallContext:
 
 
 class CallRun(ABC):
-    """Like calls that are submitted together; a call from outside is a run of one.
+    """Calls of one kind submitted together; a call from outside is a run of one.
 
-    ``chain``: the zone that is called; ``counterparty``: of which chain something is proved, below 0 for one that is
-    unknown; ``pair``: both, the connection that the run is about. ``key``: what is proved, of a run its first entry;
-    None for what is no key. ``height``: of the header.
+    Attributes:
+        chain: The called zone.
+        counterparty: The chain that the proof is about, below 0 if unknown.
+        pair: The connection: both of them.
+        key: The proved key, of a run the first one; None if it is malformed.
+        height: The height of the header.
     """
 
     chain: int
@@ -52,54 +62,58 @@ class CallRun(ABC):
 
     @abstractmethod
     def entries(self) -> Span:
-        """Return the indices that are submitted."""
+        """Return the range of submitted indices."""
 
     @abstractmethod
     def count(self) -> int:
-        """Return how many calls they are, where they name no indices."""
+        """Return the number of calls, for calls without indices."""
 
     @abstractmethod
     def proven_until(self, first: int, stop: int, root: bytes) -> int:
-        """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
+        """Return the end of the entries proved under ``root``, from ``first`` to at most ``stop``."""
 
     @abstractmethod
     def absent_until(self, first: int, stop: int, root: bytes) -> int:
-        """Return the end of what is proved to be absent under ``root``, as ``proven_until``; ``first`` for what is
-        claimed to be there."""
+        """Return the end of the absences proved under ``root``, from ``first`` to at most ``stop``.
+
+        It is ``first`` if the call claims that the entry is present.
+        """
 
     @abstractmethod
     def is_late(self, block: CallContext) -> bool:
-        """Return whether the value is a packet that is past its limits in this block."""
+        """Return True if the value is a packet that has timed out at this block."""
 
     @abstractmethod
     def has_packet(self, *, limited: bool) -> bool:
-        """Return whether the value is a packet; ``limited``: whether it may have limits."""
+        """Return True if the value is a packet; ``limited`` allows packets with limits."""
 
     @abstractmethod
     def has_receipt(self) -> bool:
-        """Return whether the value is a receipt of this network's programs."""
+        """Return True if the value is a receipt of this network's programs."""
 
     @abstractmethod
     def position(self) -> int | None:
-        """Return the head or tail that the value is, None for what is none."""
+        """Return the head or tail that the value encodes, or None."""
 
 
 class CheckedEntry(Enum):
-    """What a check looks at: what stands in the key and the value, which is one thing for all runs of a form (see
-    ``unsettled``), or the run and the block that it is made in."""
+    """The object of a check: the form, or the run and its block.
+
+    Key and value of a form are constant for all its runs.
+    """
 
     FORM = "form"
     RUN = "run"
 
 
 Cut = Callable[[CallRun, Span, CallContext], list[Span]]
-"""Which parts of a span of a run pass a check."""
+"""A check of spans: returns the parts of a span of a run that pass."""
 
 
 class CallCheck(NamedTuple):
-    """A step of a call: whether a run passes it, or which parts of a span of a run do (``cut``).
+    """A step of a call: a check of a run (``holds``) or of its spans (``cut``).
 
-    What does not is refused for ``refusal``.
+    The failing part is refused for ``refusal``.
     """
 
     refusal: Refusal
@@ -110,10 +124,12 @@ class CallCheck(NamedTuple):
 
 
 class CallType(NamedTuple):
-    """A call: the span that a run of it is about, its checks in order, and its effect.
+    """A kind of call.
 
-    ``span``: of indices, as of now. ``execute``: moves the queues on by a span that has passed all checks, and returns
-    the span that takes effect.
+    Attributes:
+        span: The current span of indices that a run is about.
+        checks: The checks, in order.
+        execute: The effect: it advances the queues by a valid span, and returns the effective span.
     """
 
     span: Callable[[CallRun, CallContext], Span]
@@ -122,7 +138,7 @@ class CallType(NamedTuple):
 
 
 class RefusedPart(NamedTuple):
-    """A part of a run that has no effect, and why."""
+    """A part of a run without effect, and the reason."""
 
     first: int
     stop: int
@@ -132,28 +148,32 @@ class RefusedPart(NamedTuple):
 def validate_run(
     call: CallType, run: CallRun, block: CallContext, checks: tuple[CallCheck, ...] | None = None
 ) -> tuple[list[Span], list[RefusedPart]]:
-    """Return the spans of a run that pass all checks of its call, and for each of the others the first that it fails.
+    """Return the spans of a run that pass all checks, and the first failure of the others.
 
-    Changes nothing. ``checks``: those that the run may fail (``unsettled``), where that is known.
+    Args:
+        call: The kind of call.
+        run: The calls.
+        block: The context; it is not changed.
+        checks: The checks that the run may fail , if known.
     """
     passing, refused = [call.span(run, block)], list[RefusedPart]()
     for refusal, _, holds, _, cut in call.checks if checks is None else checks:
         if holds is not None and holds(run, block):
             continue
-        kept: list[Span] = []
+        remaining: list[Span] = []
         for span in passing:
-            good = [] if cut is None else cut(run, span, block)
-            kept += good
-            if len(good) != 1 or good[0] != span:
-                refused += [RefusedPart(first, stop, refusal) for first, stop in _rest(span, good)]
-        passing = kept
+            parts = [] if cut is None else cut(run, span, block)
+            remaining += parts
+            if len(parts) != 1 or parts[0] != span:
+                refused += [RefusedPart(first, stop, refusal) for first, stop in _rest(span, parts)]
+        passing = remaining
         if not passing:
             break
     return passing, refused
 
 
 def _rest(span: Span, parts: list[Span]) -> list[Span]:
-    """Return what of a span is in none of its parts, which are ascending."""
+    """Return the parts of a span outside ``parts``, which ascend."""
     if not parts:
         return [span] if span[1] > span[0] else []
     ends = [span[0], *(end for part in parts for end in part), span[1]]
@@ -161,7 +181,7 @@ def _rest(span: Span, parts: list[Span]) -> list[Span]:
 
 
 def named_indices(run: CallRun, block: CallContext) -> Span:
-    """Return the indices that a run names."""
+    """Return the indices of a run."""
     return run.entries()
 
 
@@ -197,14 +217,14 @@ def _has_waited(run: CallRun, block: CallContext) -> bool:
 
 
 def proven_part(run: CallRun, span: Span, block: CallContext) -> list[Span]:
-    """Return what of a span is proved to be there under a trusted root."""
+    """Return the part of a span that is proved present under a trusted root."""
     root = block.clients.root(run.chain, run.counterparty, run.height)
     stop = span[0] if root is None else run.proven_until(*span, root)
     return [(span[0], stop)] if stop > span[0] else []
 
 
 def check_offered(step: str, option: Literal["timeouts", "cleanup"]) -> CallCheck:
-    """Return the check that a call which is an option is offered by the network."""
+    """Return the check that the network offers an optional call."""
 
     def is_on(run: CallRun, block: CallContext) -> bool:
         return bool(getattr(block.context.options, option) == "on")
@@ -213,7 +233,13 @@ def check_offered(step: str, option: Literal["timeouts", "cleanup"]) -> CallChec
 
 
 def opening_checks(step: str, purpose: QueuePurpose, otherwise: Refusal) -> tuple[CallCheck, ...]:
-    """Return steps 1 to 3 of every call with a proof: of which section, of which queue, and what to say of others."""
+    """Return steps 1 to 3 of every call with a proof.
+
+    Args:
+        step: The section of the reference.
+        purpose: The required queue.
+        otherwise: The refusal of other queues.
+    """
 
     def is_of_queue(run: CallRun, block: CallContext) -> bool:
         return run.key is not None and run.key.purpose == purpose
@@ -237,8 +263,15 @@ def check_key_part(step: str, part: KeyPart, otherwise: Refusal) -> CallCheck:
 
 
 def proof_checks(header: str, path: str, shown: Cut = proven_part) -> tuple[CallCheck, ...]:
-    """Return the checks that a header is trusted and usable, that its delay is over, and that the proof leads to its
-    root (``shown``); of which steps."""
+    """Return the checks of a proof and its header.
+
+    The header is trusted, usable and past its delay; the proof leads to its root.
+
+    Args:
+        header: The section of the header's checks.
+        path: The section of the proof's check.
+        shown: The check of the proof.
+    """
     return (
         CallCheck(Refusal.MissingHeader, header, _has_header),
         CallCheck(Refusal.ClientExpired, "X-4", _is_usable),
@@ -248,8 +281,10 @@ def proof_checks(header: str, path: str, shown: Cut = proven_part) -> tuple[Call
 
 
 def order_checks(step: str, substream: int) -> tuple[CallCheck, ...]:
-    """Return the checks that what is submitted comes next: in a receipt queue (``substream`` RECEIPT), or at the head
-    of a send queue."""
+    """Return the checks that submitted entries come next in order.
+
+    They apply to a receipt queue (``substream`` RECEIPT), or to the head of a send queue.
+    """
 
     def is_new(run: CallRun, span: Span, block: CallContext) -> list[Span]:
         if block.context.options.redundant == "error":
@@ -264,8 +299,10 @@ def order_checks(step: str, substream: int) -> tuple[CallCheck, ...]:
 
 
 def check_handled(step: str) -> CallCheck:
-    """Return the last check of what ends packets: that the handlers which hear of it do not raise. In order, nothing is
-    taken behind one that does."""
+    """Return the last check of calls that end packets: the senders' handlers do not raise.
+
+    In ordered queues a raising entry blocks the later ones.
+    """
 
     def does_not_raise(run: CallRun, span: Span, block: CallContext) -> list[Span]:
         raising = block.raising.get(run.pair)
@@ -280,7 +317,7 @@ def check_handled(step: str) -> CallCheck:
 
 
 def take_entries(substream: int) -> Callable[[CallRun, Span, CallContext], Span]:
-    """Return the effect of entries: the queue moves on behind them."""
+    """Return the effect of entries: the queue advances past them."""
 
     def execute(run: CallRun, span: Span, block: CallContext) -> Span:
         block.progress.take(run.pair, substream, span)
@@ -290,38 +327,38 @@ def take_entries(substream: int) -> Callable[[CallRun, Span, CallContext], Span]
 
 
 class ClientCall(Protocol):
-    """What is brought to ``chain`` about ``counterparty``, which is below 0 for an unknown chain."""
+    """A call to a light client; ``counterparty`` is below 0 for an unknown chain."""
 
     @property
     def chain(self) -> int:
-        """Return the zone that is called."""
+        """Return the called zone."""
         ...
 
     @property
     def counterparty(self) -> int:
-        """Return the chain whose client it is."""
+        """Return the tracked chain of the client."""
         ...
 
 
-Brought = TypeVar("Brought", bound=ClientCall)
+Call = TypeVar("Call", bound=ClientCall)
 
 
-class ClientCheck(NamedTuple, Generic[Brought]):
-    """A step of the call, and the refusal where it does not hold."""
+class ClientCheck(NamedTuple, Generic[Call]):
+    """A step of a client call, and the refusal if it fails."""
 
     refusal: Refusal
     section: str
-    holds: Callable[[Brought, CallContext], bool]
+    holds: Callable[[Call, CallContext], bool]
 
 
-def client_opening_checks(kind: type[Brought]) -> tuple[ClientCheck[Brought], ...]:
-    """Return the checks of a kind of call that the connection is registered and not frozen."""
+def client_opening_checks(kind: type[Call]) -> tuple[ClientCheck[Call], ...]:
+    """Return the checks that the connection is registered and not frozen."""
 
-    def is_connected(brought: Brought, block: CallContext) -> bool:
-        return block.progress.is_connected((brought.chain, brought.counterparty))
+    def is_connected(call: Call, block: CallContext) -> bool:
+        return block.progress.is_connected((call.chain, call.counterparty))
 
-    def is_open(brought: Brought, block: CallContext) -> bool:
-        return not block.clients.frozen(brought.chain, brought.counterparty)
+    def is_open(call: Call, block: CallContext) -> bool:
+        return not block.clients.frozen(call.chain, call.counterparty)
 
     return (
         ClientCheck(Refusal.UnregisteredSender, "3.1", is_connected),
@@ -329,9 +366,9 @@ def client_opening_checks(kind: type[Brought]) -> tuple[ClientCheck[Brought], ..
     )
 
 
-def validate_client_call(checks: tuple[ClientCheck[Brought], ...], brought: Brought, block: CallContext) -> Refusal:
-    """Return the first check that fails, ``ACCEPTED`` where it is the light client's turn. Changes nothing."""
+def validate_client_call(checks: tuple[ClientCheck[Call], ...], call: Call, block: CallContext) -> Refusal:
+    """Return the refusal of the first failing check, or ``ACCEPTED``; change nothing."""
     for check in checks:
-        if not check.holds(brought, block):
+        if not check.holds(call, block):
             return check.refusal
     return Refusal.ACCEPTED

@@ -1,7 +1,6 @@
-"""``IBCcleanup``: receipts that the other zone has processed leave the queue of the zone that gave them (IBC reference
-X-2).
+"""``IBCcleanup``: prune receipts that the other zone has processed (IBC reference X-2).
 
-One proof of the head of the other zone's send queue clears everything below.
+One proof of the head of the other zone's send queue prunes everything below.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _goes_forward(run: CallRun, block: CallContext) -> bool:
     return (run.position() or 0) > block.progress.head(run.pair)
 
 
-def _can_be(run: CallRun, block: CallContext) -> bool:
+def _is_in_range(run: CallRun, block: CallContext) -> bool:
     return (run.position() or 0) <= MAX_INDEX
 
 
@@ -37,7 +36,7 @@ CHECKS = (
     *call.proof_checks("X-2, 5", "X-2, 6"),
     CallCheck(Refusal.InvalidPacket, "2.4", _has_head, call.CheckedEntry.FORM),
     CallCheck(Refusal.CleanupBackwards, "X-2, 7", _goes_forward),
-    CallCheck(Refusal.InvalidPacket, "2.3", _can_be),
+    CallCheck(Refusal.InvalidPacket, "2.3", _is_in_range),
 )
 
 

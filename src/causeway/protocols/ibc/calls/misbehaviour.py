@@ -1,8 +1,10 @@
-"""``submitMisbehaviour``: two headers that one chain must not have signed both freeze the connection (IBC reference
-X-3).
+"""``submitMisbehaviour``: freeze the connection by two conflicting headers of one chain.
 
-They have one height and are different, or the higher one is not later. Each is verified by the trusted one next below
-it; nothing is added to the trust set.
+The headers differ at one height, or the higher one is not later. Each is verified from the next trusted header below
+it; neither is added to the trust set.
+
+Reference:
+    IBC reference X-3.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from causeway.protocols.ibc.errors import Refusal
 
 @dataclass(frozen=True)
 class Accusation:
-    """Evidence (its bytes) against ``counterparty``, below 0 for an unknown chain, submitted to ``chain``."""
+    """Evidence (bytes) against ``counterparty``, submitted to ``chain``.
+
+    ``counterparty`` is below 0 for an unknown chain.
+    """
 
     chain: int
     counterparty: int
@@ -27,7 +32,7 @@ class Accusation:
 
     @cached_property
     def decoded(self) -> Misbehaviour | None:
-        """Return the two headers, None for what is no evidence."""
+        """Return the two headers, or None if the evidence is malformed."""
         try:
             return decode_misbehaviour(self.evidence)
         except ProofError:
@@ -35,7 +40,7 @@ class Accusation:
 
     @property
     def height(self) -> int:
-        """Return the height of the first header, whatever it is worth; 0 of what is none."""
+        """Return the unverified height of the first header; 0 if the evidence is malformed."""
         return 0 if self.decoded is None else self.decoded.header_1.height
 
 
@@ -44,16 +49,16 @@ def _is_evidence(accusation: Accusation, block: CallContext) -> bool:
 
 
 CHECKS = (*client_opening_checks(Accusation), ClientCheck(Refusal.InvalidMisbehaviour, "X-3", _is_evidence))
-"""What must hold before the light client is asked whether the headers are the chain's, and contradict each other."""
+"""The checks before the light client verifies the two headers."""
 
 
 def execute(accusation: Accusation, block: CallContext) -> Refusal:
-    """Show the two headers to the light client; return what that did: see above."""
+    """Submit the two headers to the light client and return the result."""
     assert accusation.decoded is not None
     return block.clients.submit_misbehaviour(accusation.chain, accusation.counterparty, accusation.decoded)
 
 
 def submit_misbehaviour(accusation: Accusation, block: CallContext) -> Refusal:
-    """Validate and execute the call: ``ACCEPTED`` where the connection is frozen by it."""
-    why = validate_client_call(CHECKS, accusation, block)
-    return execute(accusation, block) if why == Refusal.ACCEPTED else why
+    """Validate and execute the call: ``ACCEPTED`` if it freezes the connection."""
+    refusal = validate_client_call(CHECKS, accusation, block)
+    return execute(accusation, block) if refusal == Refusal.ACCEPTED else refusal

@@ -1,4 +1,4 @@
-"""``IBCreceipt``: the receipt of a packet comes back to the zone that sent it (IBC reference 3.4)."""
+"""``IBCreceipt``: return the receipt of a packet to its sender's zone (IBC reference 3.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from causeway.protocols.ibc.packets import Receipt, decode_answer, is_empty_resu
 from causeway.protocols.ibc.state import SEND
 
 LARGEST_CODE = 255
-"""A receipt's code above this, or below 0, reaches a program as this."""
+"""The code that a program gets for a receipt code above this, or below 0."""
 
 
 def _is_receipt(run: CallRun, block: CallContext) -> bool:
@@ -33,13 +33,13 @@ ACKNOWLEDGE = CallType(call.named_indices, CHECKS, call.take_entries(SEND))
 
 
 def receipt_row(receipt: Receipt) -> dict[str, Any]:
-    """Return the message columns of a receipt that came as bytes (step 8).
+    """Return the message columns of a receipt from bytes (step 8).
 
     Raises:
-        IbcError: InvalidPacket, where its result is none of this network's programs.
+        IbcError: InvalidPacket, if its result is not of this network's programs.
     """
     code = receipt.code if 0 <= receipt.code <= LARGEST_CODE else LARGEST_CODE
-    # The receipt of a final packet is empty, too, and nothing comes back with it.
+    # The receipt of a final packet is empty too, without a refund.
     empty = is_empty_result(code) or not receipt.result
     high, low, payload = (0, 0, b"") if empty else decode_answer(receipt.result)
     return {"kind": Kind.RESPONSE, "code": code, "amount_high": high, "amount_low": low, "payload": payload}

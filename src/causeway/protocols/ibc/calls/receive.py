@@ -1,7 +1,7 @@
-"""``IBCreceive``: a packet comes to the zone that it is for (IBC reference 3.3).
+"""``IBCreceive``: deliver a packet to its destination zone (IBC reference 3.3).
 
-Steps 1 to 8 are ``CHECKS``, 9 and 10 ``result_codes``; steps 11 and 12, the handler and its receipt, are those of the
-block (``execute``, ``answers``).
+Steps 1 to 8 are ``CHECKS``, 9 and 10 ``result_codes``. Steps 11 and 12, the handler and its receipt, belong to the
+block (``run_handlers``, ``answers_by_slot``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_packet(run: CallRun, block: CallContext) -> bool:
 
 
 def _is_in_time(run: CallRun, block: CallContext) -> bool:
-    # In ordered queues its receipt says that it was not.
+    # In ordered queues a late packet gets a receipt with the code of a timeout.
     return block.context.options.order == "ordered" or not run.is_late(block)
 
 
@@ -48,8 +48,10 @@ RECEIVE = CallType(call.named_indices, CHECKS, call.take_entries(RECEIPT))
 
 
 def packet_row(packet: Packet, context: Context) -> dict[str, Any]:
-    """Return the message columns of a packet that came as bytes, and ``forced``: the code of the receipt of one that is
-    no call of a program (steps 9 and 10)."""
+    """Return the message columns of a packet from bytes, and ``forced``.
+
+    ``forced`` is the receipt code of a packet that is no call of a program (steps 9 and 10).
+    """
     types, final = context.zones.types, packet.type == DISCONNECT_TYPE
     forced, message = ReceiptCode.SUCCESS, dict[str, Any]()
     try:
@@ -67,10 +69,14 @@ def packet_row(packet: Packet, context: Context) -> dict[str, Any]:
 
 
 def result_codes(packets: Frame, state: State, context: Context) -> np.ndarray:
-    """Return the ``Code`` of the receipt that each packet has at once, 0 for final ones and those for a program: steps
-    9 and 10.
+    """Return the ``ReceiptCode`` of each packet's immediate receipt (steps 9 and 10).
 
-    ``packets``: messages with their lane; ``forced``: see ``row_of``; ``sequence``: the order of processing.
+    It is 0 for final and handled packets.
+
+    Args:
+        packets: Messages with their lane, ``forced`` (see ``packet_row``) and ``sequence``, the order of processing.
+        state: The state.
+        context: The metadata of the block.
     """
     length = len(packets)
     code = np.zeros(length, dtype=np.uint8)
@@ -78,7 +84,7 @@ def result_codes(packets: Frame, state: State, context: Context) -> np.ndarray:
         return code
     zones = context.zones
     code[~is_installed_locally(packets, state, context)] = ReceiptCode.NO_PROGRAM
-    # The last of these that holds is the first that the reference asks for.
+    # Assign in reverse order of the reference, so that its first failing step wins.
     code[zones.host_of(packets["sender"]) != packets["source"].view(np.int32)] = ReceiptCode.PERMISSION
     types = type_codes(packets, zones)
     code[~zones.handled[types, packets["destination"]]] = ReceiptCode.UNKNOWN_TYPE

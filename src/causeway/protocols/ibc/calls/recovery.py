@@ -1,8 +1,9 @@
-"""Recovery (IBC reference X-3, X-11): by its own decision a zone goes on from a header that it chooses itself.
+"""Recovery: a zone decides to continue a connection from a header of its choice.
 
-A connection that was frozen, or whose client has expired, has one trusted header from then on: the counterparty's of
-the height before. Both forks are never followed. The queues stay as they are, and a connection that was disconnecting
-goes on disconnecting. What relayers had left alone they try again.
+See IBC reference X-3, X-11.
+
+A frozen or expired connection then has one trusted header, the counterparty's of the previous height; both forks are
+never followed. The queues stay, and a disconnecting connection stays so. Relayers retry entries in back-off.
 """
 
 from __future__ import annotations
@@ -23,27 +24,26 @@ from causeway.protocols.ibc.state import CONNECTION, FROZEN, State, connection_r
 from causeway.protocols.shared.events import EventLog
 
 Decisions = tuple[tuple[int, int, bytes], ...]
-"""(zone, counterparty, its signed header of the height before, empty where there is none)."""
+"""(zone, counterparty, its signed header of the previous height, empty for none)."""
 
 
 def recover(state: State, decisions: Decisions, context: Context, log: EventLog) -> State:
-    """Return the state after the zones' own decisions, in their order; each leaves an event."""
+    """Apply the zones' own decisions, in order, with an event each."""
     for chain, counterparty, header in decisions:
-        here = {"chain": np.array([chain], dtype=np.uint32), "counterparty": np.array([counterparty], dtype=np.uint32)}
+        ends = {"chain": np.array([chain], dtype=np.uint32), "counterparty": np.array([counterparty], dtype=np.uint32)}
         if not header:
-            why = Refusal.MissingHeader.name
-            log.add(zone_event_rows([ZoneEvent(chain, counterparty, context.height - 1, why, event=Event.REJECTED)]))
+            reason = Refusal.MissingHeader.name
+            log.add(zone_event_rows([ZoneEvent(chain, counterparty, context.height - 1, reason, event=Event.REJECTED)]))
             continue
         row = trust_row(chain, counterparty, header, context)
-        own, gone = encode_keys(CONNECTION, state.trust, Frame(here))
-        trust = concat([state.trust.filter(own != gone[0]), row])
+        own, removed = encode_keys(CONNECTION, state.trust, Frame(ends))
+        trust = concat([state.trust.filter(own != removed[0]), row])
         trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
-        at = connection_rows(state.connections, here["chain"], here["counterparty"])
+        at = connection_rows(state.connections, ends["chain"], ends["counterparty"])
         frozen, latest = state.connections["frozen"].copy(), state.connections["latest"].copy()
         frozen[at] &= ~np.uint8(FROZEN)
         latest[at] = row["height"]
         connections = state.connections.with_columns(frozen=frozen, latest=latest)
-        # The state without what relayers leave alone of a connection.
         state = replace(state, trust=trust, connections=connections)
         rows = state.backoffs
         state = replace(state, backoffs=rows.filter((rows["chain"] != chain) | (rows["source"] != counterparty)))

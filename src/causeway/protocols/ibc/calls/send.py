@@ -1,7 +1,9 @@
-"""``IBCsend``: a program's request becomes a packet in the send queue for its receiver's zone (IBC reference 3.2).
+"""``IBCsend``: turn a program's request into a packet in a send queue.
 
-Outcomes for a request: pushed to that send queue; put into the local lane, where its receiver is on the same zone;
-refused, and then its program gets a reject at the next block.
+See IBC reference 3.2.
+
+A request is pushed to that send queue; or to the local lane, for a receiver on the same zone; or refused, and its
+program gets a reject at the next block.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from causeway.protocols.ibc.queue_entries import type_codes
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, connection_rows
 from causeway.protocols.shared.checks import Check, first_refusals
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
-from causeway.protocols.shared.messages import payload_lengths
+from causeway.protocols.shared.messages import method_lengths, payload_lengths
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class SendRequests:
-    """Requests of programs, message columns, and what they are judged by."""
+    """Requests of programs (message columns), with the context of their checks."""
 
     rows: Frame
     state: State
@@ -47,23 +49,23 @@ class SendRequests:
 
     @cached_property
     def destination(self) -> Hosts:
-        """Return the zone of each receiver, ``NO_HOST`` for none."""
+        """Return the zone of each receiver, or ``NO_HOST``."""
         return self.context.zones.host_of(self.rows["receiver"])
 
     @cached_property
     def connection(self) -> Rows:
-        """Return the row of each connection, -1 where there is none."""
+        """Return the row of each connection, or -1."""
         counterparty = np.maximum(self.destination, 0).astype(np.uint32)
         found = connection_rows(self.state.connections, self.source.view(np.uint32), counterparty)
         return np.where(self.destination == NO_HOST, -1, found)
 
     @cached_property
     def types(self) -> npt.NDArray[np.int32]:
-        """Return the type of the packet that each becomes."""
+        """Return the packet type of each request."""
         return type_codes(self.rows, self.context.zones)
 
     def connection_flags(self, found: npt.NDArray[Any]) -> Mask:
-        """Return what is said of each connection for every request, False where there is none."""
+        """Spread a flag of each connection to its requests, False without a connection."""
         known = self.connection >= 0
         spread: Mask = np.zeros(len(self.rows), dtype=bool)
         spread[known] = found[self.connection[known]]
@@ -79,7 +81,7 @@ def _is_open(requests: SendRequests) -> Mask:
 
 
 def _is_fresh(requests: SendRequests) -> Mask:
-    # For each row of `connections` whether its newest trusted header is too old to build on (X-4, X-11).
+    # Mask of the connections whose newest trusted header has expired (X-4, X-11).
     over: npt.NDArray[np.bool_] = is_period_over(
         newest_times(requests.state), np.uint64(requests.context.options.trusting_ns), np.uint64(requests.context.time)
     )
@@ -100,9 +102,7 @@ def _is_permitted(requests: SendRequests) -> Mask:
 
 
 def _is_short(requests: SendRequests) -> Mask:
-    method = requests.rows["method"]
-    lengths = np.array([len(name.encode()) for name in method.dictionary.to_pylist()] or [0], dtype=np.int64)
-    method_bytes = lengths[method.indices.to_numpy(zero_copy_only=False)]
+    method_bytes = method_lengths(requests.rows).astype(np.int64)
     data = CALL_BYTES + method_bytes + payload_lengths(requests.rows).astype(np.int64)
     short: Mask = (method_bytes <= MAX_METHOD_BYTES) & (data <= requests.context.options.max_data_bytes)
     return short
@@ -119,9 +119,9 @@ CHECKS: tuple[Check[Refusal, SendRequests], ...] = (
 
 
 def execute(requests: SendRequests, refusal: npt.NDArray[np.int64], log: EventLog) -> Frame:
-    """Return where each request goes, with its lane: step 5 pushes it there.
+    """Return each request with its lane; step 5 pushes it there.
 
-    Those refused come back as rejects in the local lane of their zone, in their turn; each leaves an event.
+    A refused request becomes a reject in the local lane of its zone, in its turn, and leaves an event.
     """
     source, refused = requests.source, refusal != Refusal.ACCEPTED
     lanes: dict[str, Any] = {
@@ -144,7 +144,7 @@ def execute(requests: SendRequests, refusal: npt.NDArray[np.int64], log: EventLo
         payload=names.dictionary_decode().cast("binary"),
         **{name: column[refused] for name, column in lanes.items()},
     )
-    # Back in the order of production, rejects among the packets.
+    # Restore the order of production, with rejects among the packets.
     order = np.concatenate([np.flatnonzero(~refused), np.flatnonzero(refused)])
     both = concat([rows.filter(~refused).select(rejects.names), rejects])
     return both.take(np.argsort(order, kind="stable"))
@@ -153,7 +153,7 @@ def execute(requests: SendRequests, refusal: npt.NDArray[np.int64], log: EventLo
 def send(rows: Frame, state: State, context: Context, log: EventLog) -> Frame:
     """Validate and execute the call for requests (message columns) in the order of production."""
     requests = SendRequests(rows, state, context)
-    # The first `Refusal` of each request, `ACCEPTED` for none and for what stays on its zone.
+    # Local requests pass without checks.
     refusal = first_refusals(CHECKS, requests, len(requests.rows), Refusal.ACCEPTED)
     refusal[requests.source == requests.destination] = Refusal.ACCEPTED
     return execute(requests, refusal, log)

@@ -1,11 +1,14 @@
-"""The calls of a block as they are made, one run after the other: what kind each is, and what came of it (IBC reference
-3.1 to 3.6).
+"""Sequential processing of a block's submissions, and their effects.
 
-How relayers bring headers to zones: where too much has changed since the one that is trusted, those between first
-(IBC reference 3.5, X-4). And whom they accuse of having signed two for one height (X-3).
+Relayers' bulk submissions come first, then transactions from outside (IBC reference 3.5). The calls decide each
+submission (``messages``); this module counts, logs and collects the results.
 
-A block's submissions one after the other: what relayers bring in bulk, then transactions from outside (IBC reference
-3.5). What becomes of each the calls say (``messages``); here it is counted, told and put together.
+Relayers deliver headers before messages. Where the validator set has changed too much since the trusted header, the
+intermediate ones come first (IBC reference 3.5, X-4). Relayers also accuse zones that sign two headers for one height
+(X-3).
+
+Reference:
+    IBC reference 3.1 to 3.6.
 """
 
 from __future__ import annotations
@@ -56,12 +59,12 @@ from causeway.protocols.ibc.relayer_view import Alteration, RelayerView, Submiss
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, connection_rows, is_frozen, lanes_of
 from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
 
-Brought = TypeVar("Brought", HeaderOffer, Accusation)
-"""A call about a client."""
+ClientCall = TypeVar("ClientCall", HeaderOffer, Accusation)
+"""A call to a light client."""
 
 
 class SubmissionForm(NamedTuple):
-    """What a kind of submission is: its call, and which key of which queue of the counterparty it has."""
+    """A kind of submission: its call, and the queue and key of the counterparty that it proves."""
 
     call: CallType
     purpose: QueuePurpose
@@ -76,7 +79,7 @@ FORMS: Mapping[int, SubmissionForm] = {
     SubmissionKind.CLEANUP: SubmissionForm(CLEAN_UP, QueuePurpose.SEND, KeyPart.HEAD, SEND),
 }
 ABSENCE = SubmissionForm(TIME_OUT_ONE, QueuePurpose.RECEIPT, KeyPart.INDEX, RECEIPT)
-"""A time-out in unordered queues."""
+"""The form of a timeout in unordered queues."""
 
 KIND_OF_WORD = {
     "receive": SubmissionKind.RECEIVE,
@@ -93,10 +96,10 @@ def submission_form(kind: int, context: Context) -> SubmissionForm:
 
 @dataclass(slots=True, eq=False)
 class BulkSubmission(CallRun):
-    """A row of ``SUBMISSIONS_SCHEMA``, ``number``, whose entries are rows of the block's input.
+    """A row of ``SUBMISSIONS_SCHEMA`` (``number``), whose entries are rows of the block's input.
 
-    Its key is the one that its form and its row say (``remote``: what the counterparty calls the zone), its value what
-    the columns hold. ``late``: whether those are packets past their limits.
+    Its form and row determine its key (``remote`` is the counterparty's name for the zone); the columns hold its value.
+    ``late`` is True if the packets are past their limits.
     """
 
     number: int
@@ -119,47 +122,50 @@ class BulkSubmission(CallRun):
         return QueueKey(self.remote, self.form.purpose, part, self.begin if part == KeyPart.INDEX else 0)
 
     def entries(self) -> Span:
-        """Return the indices that are submitted."""
+        """Return the range of submitted indices."""
         return self.begin, self.end
 
     def count(self) -> int:
-        """Return how many calls they are."""
+        """Return the number of calls."""
         return self.end - self.begin
 
     def proven_until(self, first: int, stop: int, root: bytes) -> int:
-        """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
+        """Return the end of the entries proved under ``root``, at most ``stop``."""
         if self.form.part == KeyPart.INDEX:
             return first + self.evidence.proven_until(self.number, first - self.begin, stop - first, root)
         return stop if self.evidence.position_roots.get(self.number) == root else first
 
     def absent_until(self, first: int, stop: int, root: bytes) -> int:
-        """Return the end of what is proved to be absent under ``root``, from ``first`` to ``stop`` - 1."""
+        """Return the end of the absences proved under ``root``, at most ``stop``."""
         return stop if self.evidence.position_roots.get(self.number) == root else first
 
     def is_late(self, block: CallContext) -> bool:
-        """Return whether the packets are past their limits."""
+        """Return True if the packets are past their limits."""
         return self.late
 
     def has_packet(self, *, limited: bool) -> bool:
-        """Return True: the leaf that was proved is made of columns."""
+        """Return True: the proved leaf is built from columns."""
         return True
 
     def has_receipt(self) -> bool:
-        """Return True: the leaf that was proved is made of columns."""
+        """Return True: the proved leaf is built from columns."""
         return True
 
     def position(self) -> int:
-        """Return the head or tail that is shown."""
+        """Return the proved head or tail."""
         return self.shown
 
 
 @dataclass
 class SubmissionResults:
-    """What became of the submissions so far, in the order of processing.
+    """Results of the submissions so far, in the order of processing.
 
-    ``accounts``: out of which relayers pay for calls, None where fees are only counted. ``accepted``: (kind of call,
-    number of the run, begin, end). ``outside``: the runs from outside by their number.
-    ``notices``: what happened to clients.
+    Attributes:
+        fees: The counted calls.
+        accounts: The accounts that relayers pay from; None where fees are only counted.
+        accepted: Accepted ranges: (kind of call, number of the run, begin, end).
+        outside: The runs from outside by number.
+        notices: Events of clients.
     """
 
     fees: RelayerFees
@@ -179,59 +185,69 @@ class SubmissionResults:
         user: int | None = None,
         checks: tuple[CallCheck, ...] | None = None,
     ) -> None:
-        """Validate a run of calls, execute what passes, and note both.
+        """Validate a run of calls, execute the valid ones, and record both.
 
-        ``user``: who brought it from outside; ``checks``: see ``validate``.
+        Args:
+            kind: The kind of submission.
+            number: The number of the run.
+            run: The calls.
+            block: The block's context.
+            relayer: The submitting relayer.
+            user: The sender of a transaction from outside.
+            checks: The checks to apply (see ``validate_run``).
         """
         form = submission_form(kind, block.context)
         passing, refused = validate_run(form.call, run, block, checks)
         effects = [form.call.execute(run, span, block) for span in passing]
         single = kind == SubmissionKind.CLEANUP  # one proof, however much it clears
-        source = run.counterparty if run.counterparty >= 0 else run.chain  # an unknown one is told as the zone itself
-        made = CallTally(run.chain, relayer, kind, source, form.substream, 0, 1, Refusal.ACCEPTED, user)
+        source = run.counterparty if run.counterparty >= 0 else run.chain  # unknown: logged as the zone itself
+        tally = CallTally(run.chain, relayer, kind, source, form.substream, 0, 1, Refusal.ACCEPTED, user)
         for first, stop, why in refused:
             index = first if user is None else 0 if run.key is None else run.key.index
-            self.fees.pay(made._replace(first=index, many=1 if single else stop - first, why=why))
+            self.fees.pay(tally._replace(first=index, many=1 if single else stop - first, why=why))
         for first, stop in effects:
             self.accepted.append((kind, number, first, stop))
-            self.fees.pay(made._replace(first=first, many=1 if single else stop - first))
+            self.fees.pay(tally._replace(first=first, many=1 if single else stop - first))
 
     def offer(self, offer: HeaderOffer, block: CallContext, relayer: int, user: int | None = None) -> Refusal | None:
-        """Offer a header, note what came of it, and return it; None where the relayer cannot pay for it."""
+        """Submit and record a header; return the result, or None if the relayer cannot pay."""
         return self._client_call(SubmissionKind.UPDATE, offer, update_header, block, relayer, user)
 
     def submit_evidence(
         self, accusation: Accusation, block: CallContext, relayer: int, user: int | None = None
     ) -> Refusal | None:
-        """Submit evidence that a zone contradicts itself, note what came of it, and return it; None as of ``offer``."""
+        """Submit and record evidence of misbehaviour.
+
+        Return the result, or None if the relayer cannot pay.
+        """
         return self._client_call(SubmissionKind.MISBEHAVIOUR, accusation, submit_misbehaviour, block, relayer, user)
 
     def _client_call(
         self,
         kind: SubmissionKind,
-        brought: Brought,
-        call: Callable[[Brought, CallContext], Refusal],
+        submission: ClientCall,
+        call: Callable[[ClientCall, CallContext], Refusal],
         block: CallContext,
         relayer: int,
         user: int | None,
     ) -> Refusal | None:
-        pair = brought.chain, brought.counterparty
-        if user is None and self.accounts is not None and not self.accounts.pay_header(brought.chain, relayer):
+        pair = submission.chain, submission.counterparty
+        if user is None and self.accounts is not None and not self.accounts.pay_header(submission.chain, relayer):
             return None
-        if isinstance(brought, HeaderOffer):
-            count_proof_bytes(len(brought.header))
+        if isinstance(submission, HeaderOffer):
+            count_proof_bytes(len(submission.header))
         before = block.clients.frozen(*pair)
-        why = call(brought, block)
+        result = call(submission, block)
         froze = block.clients.frozen(*pair) and not before
         if froze:
             kind = SubmissionKind.MISBEHAVIOUR  # a header that contradicts a trusted one is not added, it is evidence
-        known = brought.counterparty >= 0
-        source, index = (brought.counterparty, brought.height) if known else (brought.chain, 0)
-        self.fees.pay(CallTally(brought.chain, relayer, kind, source, RECEIPT, index, 1, why, user))
+        known = submission.counterparty >= 0
+        source, index = (submission.counterparty, submission.height) if known else (submission.chain, 0)
+        self.fees.pay(CallTally(submission.chain, relayer, kind, source, RECEIPT, index, 1, result, user))
         if froze:
-            who, via = (relayer, Via.NONE) if user is None else (user, Via.INGRESS)
-            self.notices.append(ZoneEvent(*pair, brought.height, FROZE, who, via=via))
-        return why
+            sender, via = (relayer, Via.NONE) if user is None else (user, Via.INGRESS)
+            self.notices.append(ZoneEvent(*pair, submission.height, FROZE, sender, via=via))
+        return result
 
 
 Certifications = Mapping[tuple[int, int], bytes]
@@ -239,13 +255,20 @@ Certifications = Mapping[tuple[int, int], bytes]
 
 
 Accused = tuple[tuple[int, int, int], ...]
-"""(zone, relayer, counterparty): who shows which zone that which other contradicts itself."""
+"""(zone, relayer, counterparty): the relayer shows the zone a fork of the counterparty."""
 
 
 def accused_zones(forks: Sequence[int], state: State, seen: RelayerView, context: Context) -> Accused:
-    """Return whom relayers accuse, ascending: zones of which they have seen two headers of the height before.
+    """Return the accusations of the relayers, ascending.
 
-    To every zone that is connected with them and not frozen; partners share the remote zones.
+    They accuse every forked zone of which they saw two headers of the previous height, at each connected zone that has
+    not frozen the connection. Partners share the remote zones.
+
+    Args:
+        forks: Positions of the forked zones.
+        state: The state.
+        seen: The relayers' view.
+        context: The metadata of the block.
     """
     connections, options = state.connections.filter(~is_frozen(state.connections)), context.options
     watching = range(1 if options.relay.coordination == "leader" else len(options.relayers))
@@ -263,15 +286,21 @@ def accused_zones(forks: Sequence[int], state: State, seen: RelayerView, context
 
 
 def add_headers(rows: Frame, context: Context) -> Frame:
-    """Return the submissions (``SUBMISSIONS_SCHEMA``) that bring the newest header: all, but with a delay, after which
-    it can be used, those that are nothing else."""
+    """Select the submissions (``SUBMISSIONS_SCHEMA``) that come with the newest header.
+
+    These are all submissions; with a delay, only those of a header alone.
+    """
     return rows.filter(rows["call"] == SubmissionKind.UPDATE) if context.options.delay_ns else rows
 
 
 def wanted_headers(rows: Frame, accused: Accused, state: State, context: Context) -> Frame:
-    """Return the headers that relayers may want besides the newest, to bring that to zones: ``PAST_SCHEMA``.
+    """Return the intermediate headers that the submissions may need (``PAST_SCHEMA``).
 
-    ``rows``: what they submit (``SUBMISSIONS_SCHEMA``).
+    Args:
+        rows: The submissions (``SUBMISSIONS_SCHEMA``).
+        accused: The accused zones.
+        state: The state.
+        context: The metadata of the block.
     """
     rows = add_headers(rows, context)
     if not context.options.rotation.every or not (len(rows) or accused):
@@ -294,17 +323,24 @@ def wanted_headers(rows: Frame, accused: Accused, state: State, context: Context
 def offer_header(
     offer: HeaderOffer, between: Certifications, block: CallContext, submit: Callable[[HeaderOffer], Refusal | None]
 ) -> Refusal | None:
-    """Offer a header, and where it is unknown the one in the middle first; return what came of it.
+    """Submit a header, after the middle header if the client needs an intermediate one.
 
-    ``submit``: makes one call, and returns None where it cannot be made. ``between``: the headers that there are.
+    Args:
+        offer: The header.
+        between: The available intermediate headers.
+        block: The block's context.
+        submit: The call; returns None if it cannot be paid.
+
+    Returns:
+        The result of the last call.
     """
     trusted = block.clients.trusted_below(offer.chain, offer.counterparty, offer.height)
-    why = submit(offer)
-    if why != Refusal.NeedIntermediateHeader or trusted is None:
-        return why
+    result = submit(offer)
+    if result != Refusal.NeedIntermediateHeader or trusted is None:
+        return result
     middle = between.get((offer.counterparty, (trusted + offer.height) // 2))
     if middle is None:
-        return why
+        return result
     first = offer_header(offer._replace(header=middle), between, block, submit)
     if first not in (Refusal.ACCEPTED, Refusal.NoOp):
         return first
@@ -313,12 +349,16 @@ def offer_header(
 
 @dataclass(frozen=True)
 class RelayPlan:
-    """What relayers submit (``SUBMISSIONS_SCHEMA``), and what they saw.
+    """The relayers' submissions, and their view.
 
-    ``provable``: what they prove of what they saw now or, with a delay, before (``delays``). ``accused``: zones whose
-    second header for the height before relayers have seen: (zone, relayer, counterparty), in their order.
-    ``decisions``: what zones decide themselves (``recovering``). ``transactions``: those of relayers from outside.
-    ``deposits``: what is paid into accounts of relayers.
+    Attributes:
+        submissions: The submissions (``SUBMISSIONS_SCHEMA``).
+        seen: The current view.
+        provable: The view that proofs refer to, an earlier one with a delay (``delays``).
+        accused: Zones with two headers for the previous height: (zone, relayer, counterparty), in order.
+        decisions: Decisions of the zones themselves (``calls.recovery``).
+        transactions: Transactions of relayers from outside.
+        deposits: Deposits into relayers' accounts.
     """
 
     submissions: Frame
@@ -332,12 +372,15 @@ class RelayPlan:
 
 @dataclass(frozen=True)
 class AcceptedSubmissions:
-    """What of the submissions takes effect, in the order of processing, which ``sequence`` counts over all frames.
+    """Effective submissions in order of processing, counted by ``sequence`` over all frames.
 
-    ``entries``: packets and receipts with their lanes; ``expired``: ranges (``begin``, ``end``) of our own packets that
-    timed out, by the lane that the receipts would have come over; ``cleaned``: send queues of other zones, up to which
-    index (``end``) our receipts are done with. ``fees``: all that was submitted. ``funds``: the accounts of relayers
-    after it (``FUNDS_SCHEMA``). ``notices``: what happened to clients and accounts.
+    Attributes:
+        entries: Packets and receipts with their lanes.
+        expired: Ranges (``begin``, ``end``) of own packets that timed out, by the lane of their receipts.
+        cleaned: Send queues of other zones, with the ``end`` of the receipts to prune.
+        fees: All submissions.
+        funds: The relayers' accounts afterwards (``FUNDS_SCHEMA``).
+        notices: Events of clients and accounts.
     """
 
     entries: Frame
@@ -358,12 +401,21 @@ def process_submissions(
     evidence: ProvenRoots,
     raising: Raising,
 ) -> tuple[State, AcceptedSubmissions]:
-    """Make the calls that relayers submit: evidence of misbehaviour first, headers, then in the order of the plan, then
-    those from outside.
+    """Process a block's submissions in sequence.
 
-    ``messages``: the entries that the proofs cover, by lane and index; ``headers``: of earlier heights, as relayers may
-    want them (``header_relay``); ``evidence``: see ``weighed``; ``raising``: see ``Block``. Returns the state with its
-    clients after, and what takes effect.
+    They are evidence, headers, bulk submissions, and transactions from outside.
+
+    Args:
+        state: The state of the zones.
+        plan: The relayers' plan.
+        messages: The entries that the proofs cover, by lane and index.
+        headers: Intermediate headers of earlier heights.
+        context: The metadata of the block.
+        evidence: The verified proofs (``verify_proofs``).
+        raising: The calls whose handlers raise (see ``CallContext``).
+
+    Returns:
+        The state with updated clients, and the effective submissions.
     """
     rows = plan.submissions
     clients, fees = Clients(state, context), RelayerFees(context)
@@ -374,10 +426,10 @@ def process_submissions(
         CallContext(context, clients, progress, create_expiry_check(state, context), raising),
         SubmissionResults(fees, accounts),
     )
-    # The signed headers of a frame (`SEEN_HEADERS_SCHEMA`) by zone and height.
+    # The signed headers by zone and height.
     keys = zip(headers["chain"].tolist(), headers["height"].tolist(), strict=True)
-    between = {key: data for key, data in zip(keys, headers["certification"].to_pylist(), strict=True) if data}
-    # Submit both headers of zones that fork, where need be after those on the way to the first.
+    intermediate = {key: data for key, data in zip(keys, headers["certification"].to_pylist(), strict=True) if data}
+    # Submit both headers of forking zones, after the intermediate headers of the first if necessary.
     for chain, relayer, counterparty in plan.accused:
         first = plan.seen.signed_headers[counterparty]
         second = conflicting_header(first, counterparty, block.context)
@@ -385,9 +437,9 @@ def process_submissions(
         if results.submit_evidence(accusation, block, relayer) == Refusal.NeedIntermediateHeader:
             submit = partial(results.offer, block=block, relayer=relayer)
             offer = HeaderOffer(chain, counterparty, first)
-            if offer_header(offer, between, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
+            if offer_header(offer, intermediate, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
                 results.submit_evidence(accusation, block, relayer)
-    _offer_headers(plan, between, results, block)
+    _offer_headers(plan, intermediate, results, block)
     submit_bulk(rows, plan.provable, evidence, results, block)
     for transaction in plan.transactions:
         _run(transaction, results, len(rows), block)
@@ -397,11 +449,11 @@ def process_submissions(
 
 
 def _offer_headers(plan: RelayPlan, between: Certifications, results: SubmissionResults, block: CallContext) -> None:
-    """Offer the header of every counterparty once a relayer that submits something of it; with a delay, that header
-    alone.
+    """Submit each counterparty's header once per relayer with submissions for it.
 
-    Relayers with accounts pay for the header and then for messages, as many as they can. One that cannot pay for a
-    message and for all headers that it takes submits no message about that counterparty.
+    With a delay, only submissions of headers alone bring one. Relayers with accounts pay for the header and then for as
+    many messages as possible. One that cannot pay for a message and all its headers submits no message for that
+    counterparty.
     """
     accounts, context = results.accounts, block.context
     rows = plan.submissions if accounts is not None else add_headers(plan.submissions, context)
@@ -427,7 +479,10 @@ def _offer_headers(plan: RelayPlan, between: Certifications, results: Submission
 
 
 def _calls(rows: Frame) -> npt.NDArray[np.int64]:
-    """Return how many calls each submission is: one an entry, one a cleanup, none where it is the header alone."""
+    """Return the number of calls of each submission.
+
+    It is one an entry, one a cleanup, and none for a header alone.
+    """
     entries = (rows["end"] - rows["begin"]).astype(np.int64)
     found: npt.NDArray[np.int64] = np.where(
         rows["call"] < SubmissionKind.CLEANUP, entries, rows["call"] == SubmissionKind.CLEANUP
@@ -438,18 +493,18 @@ def _calls(rows: Frame) -> npt.NDArray[np.int64]:
 def submit_bulk(
     rows: Frame, provable: RelayerView, evidence: ProvenRoots, results: SubmissionResults, block: CallContext
 ) -> None:
-    """Submit rows of ``SUBMISSIONS_SCHEMA``, which are in their order; ``provable``: what they refer to."""
+    """Submit rows of ``SUBMISSIONS_SCHEMA`` in order, with proofs from ``provable``."""
     proofs = provable.proofs
     value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
-    shown = value[np.maximum(rows["proof"], 0)]
+    positions = value[np.maximum(rows["proof"], 0)]
     names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
     under, _ = provable.headers_of(rows["destination"], rows["source"], block.context)
-    # Which submissions are of packets that are past their limits, where those are refused.
+    # Mask of the submissions of expired packets, where those are refused.
     late_rows = np.zeros(len(rows), dtype=bool)
     if block.context.options.absence:
-        mine = np.flatnonzero((rows["call"] == SubmissionKind.RECEIVE) & (rows["proof"] >= 0))
-        late_rows[mine] = is_past_limits(proofs.take(rows["proof"][mine]), block.context)
-    columns = [*(rows[name].tolist() for name in names), *(column.tolist() for column in (shown, late_rows, under))]
+        packets = np.flatnonzero((rows["call"] == SubmissionKind.RECEIVE) & (rows["proof"] >= 0))
+        late_rows[packets] = is_past_limits(proofs.take(rows["proof"][packets]), block.context)
+    columns = [*(rows[name].tolist() for name in names), *(column.tolist() for column in (positions, late_rows, under))]
     chain_ids = block.context.zones.names
     checks: dict[int, tuple[CallCheck, ...]] = {}
     for number, row in enumerate(zip(*columns, strict=True)):
@@ -477,12 +532,14 @@ def submit_bulk(
 
 
 def _run(transaction: Transaction, results: SubmissionResults, bulk: int, block: CallContext) -> None:
-    """Run the calls of a transaction; one that is refused does not stop those behind it. ``bulk``: the number of runs
-    in bulk, behind which those from outside are counted."""
+    """Run the calls of a transaction; a refused call does not stop the next ones.
+
+    ``bulk`` is the number of bulk runs; runs from outside are numbered after them.
+    """
     chain, user = transaction.chain, transaction.user
     relayer = OUTSIDER + user % OUTSIDER
     if transaction.content is None:
-        # Nobody knows what it asked for: nothing is counted.
+        # An undecodable transaction counts as one refused call.
         unread = CallTally(chain, relayer, SubmissionKind.UPDATE, chain, RECEIPT, 0, 0, Refusal.InvalidPacket, user)
         results.fees.pay(unread)
     for kind, submit in transaction.calls():
@@ -501,7 +558,7 @@ def _run(transaction: Transaction, results: SubmissionResults, bulk: int, block:
 def _accepted(
     state: State, rows: Frame, results: SubmissionResults, messages: Frame, context: Context
 ) -> AcceptedSubmissions:
-    """Return what takes effect: entries from the block's input, and those that came as bytes."""
+    """Collect the effective submissions, from the block's input and from wire bytes."""
     parts = np.array(results.accepted, dtype=np.int64).reshape(-1, 4)
     outside = [
         (found.counterparty, found.chain, FORMS[kind].substream, number)
@@ -531,7 +588,7 @@ def _accepted(
 
 
 def _decoded(results: SubmissionResults, context: Context) -> list[dict[str, Any]]:
-    """Return the packets and receipts from outside that were accepted, as columns of messages."""
+    """Return the accepted packets and receipts from outside as message rows."""
     found = []
     for sequence, (kind, number, first, _) in enumerate(results.accepted):
         run = results.outside.get(number)

@@ -1,8 +1,10 @@
-"""``IBCtimeout``: a packet that was not received in time leaves the queue of the zone that sent it (IBC reference X-1,
-X-6).
+"""``IBCtimeout``: remove a packet that was not received in time from its send queue.
 
-In ordered queues a time-out names no index: it shows the tail of the receiver's queue, and ends the packet that is at
-the head. In unordered ones it names the packet, and shows that there is no receipt of it.
+In ordered queues a timeout has no index: it proves the tail of the receiver's queue and ends the packet at the head. In
+unordered ones it names the packet and proves that it has no receipt.
+
+Reference:
+    IBC reference X-1, X-6.
 """
 
 from __future__ import annotations
@@ -37,8 +39,12 @@ def _late(run: CallRun, span: Span, block: CallContext) -> list[Span]:
 
 
 def _expired(run: CallRun, span: Span, block: CallContext) -> list[Span]:
-    """Return the same in order: behind a packet that has not expired none is at the head. One whose rollback raises
-    stays there, and is what all further calls are about."""
+    """Return the expired part of a span at the head of an ordered queue.
+
+    An unexpired packet blocks the later ones.
+
+    A packet whose rollback raises stays at the head, so all later calls are about it.
+    """
     parts = [part for part in _late(run, span, block)[:1] if part[0] == span[0]]
     raising = block.raising.get(run.pair)
     if parts and raising is not None and any(raises for _, _, raises in raising.cut(*parts[0])):
@@ -47,7 +53,7 @@ def _expired(run: CallRun, span: Span, block: CallContext) -> list[Span]:
 
 
 def _is_absent(run: CallRun, span: Span, block: CallContext) -> list[Span]:
-    """Return what is proved to be absent under a trusted root."""
+    """Return the part of a span that is proved absent under a trusted root."""
     root = block.clients.root(run.chain, run.counterparty, run.height)
     stop = span[0] if root is None else run.absent_until(*span, root)
     return [(span[0], stop)] if stop > span[0] else []
@@ -57,7 +63,7 @@ def _is_shown(run: CallRun, span: Span, block: CallContext) -> list[Span]:
     return _is_absent(run, span, block) or call.proven_part(run, span, block)
 
 
-def _waits_and_has_expired(run: CallRun, span: Span, block: CallContext) -> list[Span]:
+def _is_pending_and_expired(run: CallRun, span: Span, block: CallContext) -> list[Span]:
     return [part for late in _late(run, span, block) for part in block.progress.in_turn(run.pair, SEND, late)]
 
 
@@ -81,7 +87,7 @@ ABSENCE_CHECKS = (
     *call.proof_checks("X-1, 4", "X-6", shown=_is_shown),
     call.check_key_part("X-6", KeyPart.INDEX, Refusal.OnlyMessageProofs),
     CallCheck(Refusal.ReceiptExists, "X-6", None, cut=_is_absent),
-    CallCheck(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_waits_and_has_expired),
+    CallCheck(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_is_pending_and_expired),
     call.check_handled("X-1, 9"),
 )
 

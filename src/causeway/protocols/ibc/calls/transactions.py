@@ -1,5 +1,6 @@
-"""Transactions of relayers from outside, as bytes: processes of their own that carry headers and single proofs (IBC
-reference 3.5). Nothing is believed but what is proved.
+"""Transactions of relay processes, as bytes: headers and single proofs, all verified.
+
+See IBC reference 3.5.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from causeway.protocols.ibc.queue_entries import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import SEND, State, lanes_of
 
 ANSWERING = ("receipt", "timeout")
-"""Calls that end packets of the zone that is called."""
+"""Calls that end packets of the called zone."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """What ``user`` brought to the zone ``chain``: calls in order, or None for what is no transaction."""
+    """A transaction of ``user`` to the zone ``chain``; ``content`` is None if it is malformed."""
 
     chain: int
     user: int
     content: wire.Transaction | None
 
     def calls(self) -> Iterator[tuple[str, Any]]:
-        """Yield the calls: the kind of each, and what is submitted."""
+        """Yield the calls: kind and submission."""
         for call in self.content.calls if self.content is not None else ():
             kind = call.WhichOneof("call")
             if kind is not None:
@@ -50,7 +51,7 @@ class Transaction:
 
 
 def transactions(carried: pa.Table, context: Context) -> tuple[Transaction, ...]:
-    """Return the transactions that zones which make a block now take, in the order in which they came."""
+    """Return the transactions to zones that make a block, in order of arrival."""
     chain = context.zones.positions_of(carried["chain"].to_numpy())
     columns = chain.tolist(), carried["carrier"].to_pylist(), carried["payload"].to_pylist()
     running = set(context.chains.tolist())
@@ -75,18 +76,18 @@ class SingleSubmission(CallRun):
 
     @property
     def pair(self) -> Pair:  # type: ignore[override]
-        """Return the connection that the call is about."""
+        """Return the connection of the call."""
         return self.chain, self.counterparty
 
     @property
     def height(self) -> int:  # type: ignore[override]
-        """Return the height of the header under which something is proved."""
+        """Return the height of the header of the proof."""
         height: int = self.submit.height
         return height
 
     @cached_property
     def key(self) -> QueueKey | None:  # type: ignore[override]
-        """Return what is proved, None for what is no key."""
+        """Return the proved key, or None if it is malformed."""
         try:
             return parse_key(self.submit.key)
         except IbcError:
@@ -94,11 +95,11 @@ class SingleSubmission(CallRun):
 
     @property
     def index(self) -> int:
-        """Return the index that the key names, 0 for a head, a tail, and what is no key."""
+        """Return the index in the key, 0 for a head, a tail or a malformed key."""
         return self.key.index if self.key is not None else 0
 
     def entries(self) -> Span:
-        """Return the index that is submitted."""
+        """Return the submitted index as a range."""
         return self.index, self.index + 1
 
     def count(self) -> int:
@@ -114,8 +115,10 @@ class SingleSubmission(CallRun):
         return stop
 
     def absent_until(self, first: int, stop: int, root: bytes) -> int:
-        """Return ``stop`` if the proof shows under ``root`` that nothing lies under the key, which is said by a value
-        without a byte, else ``first``."""
+        """Return ``stop`` if the proof shows under ``root`` that the key is absent, else ``first``.
+
+        An absence is submitted with an empty value.
+        """
         if self.submit.value:
             return first
         try:
@@ -125,7 +128,7 @@ class SingleSubmission(CallRun):
         return stop
 
     def is_late(self, block: CallContext) -> bool:
-        """Return whether the value is a packet that is past its limits in this block."""
+        """Return True if the value is a packet that has timed out at this block."""
         if self.packet is None or not self.packet.limited:
             return False
         limits, context = (self.packet.max_height, self.packet.max_time), block.context
@@ -133,7 +136,7 @@ class SingleSubmission(CallRun):
 
     @cached_property
     def packet(self) -> Packet | None:
-        """Return the packet that the value is, None for what is none."""
+        """Return the packet that the value encodes, or None."""
         try:
             return decode_packet(self.submit.value)
         except IbcError:
@@ -141,18 +144,18 @@ class SingleSubmission(CallRun):
 
     @cached_property
     def receipt(self) -> Receipt | None:
-        """Return the receipt that the value is, None for what is none."""
+        """Return the receipt that the value encodes, or None."""
         try:
             return decode_receipt(self.submit.value)
         except IbcError:
             return None
 
     def has_packet(self, *, limited: bool) -> bool:
-        """Return whether the value is a packet; ``limited``: whether it may have limits."""
+        """Return True if the value is a packet; ``limited`` allows packets with limits."""
         return self.packet is not None and (limited or not self.packet.limited)
 
     def has_receipt(self) -> bool:
-        """Return whether the value is a receipt of this network's programs."""
+        """Return True if the value is a receipt of this network's programs."""
         if self.receipt is None:
             return False
         try:
@@ -162,7 +165,7 @@ class SingleSubmission(CallRun):
         return True
 
     def position(self) -> int | None:
-        """Return the head or tail that the value is, None for what is none."""
+        """Return the head or tail that the value encodes, or None."""
         try:
             return decode_position(self.submit.value)
         except IbcError:
@@ -170,9 +173,9 @@ class SingleSubmission(CallRun):
 
 
 def own_packets_for(found: tuple[Transaction, ...], own: Frame, state: State, context: Context) -> Frame:
-    """Return the ranges of our own packets that transactions may end: lane, ``begin``, ``end``.
+    """Return the ranges of own packets that transactions may end: lane, ``begin``, ``end``.
 
-    ``own``: those that the relayers before them may end.
+    ``own``: the ranges that earlier relayers may end.
     """
     before: dict[tuple[int, int], int] = {}
     for source, destination, stop in zip(
@@ -197,7 +200,7 @@ def own_packets_for(found: tuple[Transaction, ...], own: Frame, state: State, co
             continue
         ranges += [(*pair, index, index + 1) for index in set(named[pair]) if begin <= index < end]
         if late[pair] and context.options.order == "ordered":
-            # Such a time-out ends the packet that is then at the head: each call before it may have moved it on by one.
+            # A timeout ends the packet at the head, which each earlier call may have advanced by one.
             stop = min(end, max(begin, before.get(pair, 0)) + len(named[pair]))
             ranges += [(*pair, begin, stop)] if stop > begin else []
     columns = np.array(sorted(ranges), dtype=np.uint64).reshape(-1, 4)
@@ -205,8 +208,12 @@ def own_packets_for(found: tuple[Transaction, ...], own: Frame, state: State, co
 
 
 def entry_frame(rows: list[dict[str, Any]]) -> Frame:
-    """Return entries that came as bytes: their message columns, lane, ``index``, ``sequence`` and ``forced``; numbers
-    and texts that a row does not name are 0 and empty."""
+    """Convert rows of entries to columns.
+
+    These are messages, lane, ``index``, ``sequence`` and ``forced``.
+
+    Missing numbers and texts are 0 and empty.
+    """
     columns: dict[str, Any] = {}
     for item in _ENTRY_SCHEMA:
         if pa.types.is_dictionary(item.type):

@@ -1,7 +1,10 @@
-"""``updateHeader``: a header of another chain comes to be trusted (IBC reference 3.1, X-3, X-4).
+"""``updateHeader``: submit a header of another chain to its light client.
 
-Accepted is a header that is trusted from now on, or one that contradicts a trusted one, which freezes the connection.
+``ACCEPTED`` is a header that becomes trusted, or one that contradicts a trusted header and so freezes the connection.
 ``NoOp``: it was trusted before.
+
+Reference:
+    IBC reference 3.1, X-3, X-4.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ from causeway.protocols.ibc.errors import Refusal
 
 
 class HeaderOffer(NamedTuple):
-    """A header (its bytes) of ``counterparty``, below 0 for an unknown chain, offered to ``chain``."""
+    """A header (bytes) of ``counterparty`` for the client on ``chain``.
+
+    ``counterparty`` is below 0 for an unknown chain.
+    """
 
     chain: int
     counterparty: int
@@ -24,7 +30,7 @@ class HeaderOffer(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Return the header's height, whatever it is worth; 0 of what is none."""
+        """Return the unverified height of the header; 0 if it is malformed."""
         try:
             return read_header(self.header).height
         except ProofError:
@@ -36,10 +42,10 @@ def _is_header(offer: HeaderOffer, block: CallContext) -> bool:
 
 
 CHECKS = (*client_opening_checks(HeaderOffer), ClientCheck(Refusal.InvalidHeader, "2.5", _is_header))
-"""What must hold before the light client is asked whether the header is valid (``valid(T, U)`` of X-4)."""
+"""The checks before the light client verifies the header (``valid(T, U)`` of X-4)."""
 
 
 def update_header(offer: HeaderOffer, block: CallContext) -> Refusal:
     """Validate and execute the call."""
-    why = validate_client_call(CHECKS, offer, block)
-    return block.clients.update_header(*offer) if why == Refusal.ACCEPTED else why
+    refusal = validate_client_call(CHECKS, offer, block)
+    return block.clients.update_header(*offer) if refusal == Refusal.ACCEPTED else refusal

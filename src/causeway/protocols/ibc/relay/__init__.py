@@ -1,1 +1,1 @@
-"""Relayers of zones."""
+"""The relayers of zones."""

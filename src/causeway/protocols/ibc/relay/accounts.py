@@ -1,13 +1,12 @@
-"""Accounts of the scenario's relayers on the zones of a block: what comes in, what calls cost, who stops (IBC reference
-3.5).
+"""Accounts of relayers on zones, and the log of their calls.
 
-A zone takes no call from a relayer that cannot pay its fee: the call is not made, and nothing is refused. Fees go to
-the zone's own account, rewards are paid out of it. The balances of a zone are together its deposits.
+A zone makes no call that its relayer cannot pay; such a call is not refused either. Fees go to the zone's own account,
+which pays the rewards. The balances of a zone sum up to its deposits (IBC reference 3.5).
 
-What relayers did in a block, call by call: the log of it, and their accounts (IBC reference 1.1, 3.5, 3.6, X-14,
-X-15).
+A header costs ``header_fee`` and every proved message ``proof_fee``, with or without an effect, so waste is visible.
 
-A header costs ``header_fee``, every message proved ``proof_fee``, whether it had an effect or not: so waste shows.
+Reference:
+    IBC reference 1.1, 3.5, 3.6, X-14, X-15.
 """
 
 from __future__ import annotations
@@ -31,39 +30,51 @@ from causeway.protocols.ibc.state import FUNDS_SCHEMA, RELAYERS_SCHEMA, lanes_of
 from causeway.protocols.shared.events import EventLog, event_rows, names_column
 
 OUTSIDER = 2**31
-"""Relayers from outside have this added to their user's number in the accounts, so that they are no scenario's."""
+"""Offset of the user numbers of relayers from outside in the accounts."""
 
 OTHERS = 2**32 - 1
-"""The one account of those relayers from outside who have none of their own (any more)."""
+"""The common account of relayers from outside without an account of their own."""
 
 MOST_ACCOUNTS = 1_000
-"""Relayers from outside who have accounts of their own with a zone: keys cost nothing, and rows stay in the state."""
+"""Maximum own accounts of relayers from outside per zone: keys are free, rows persist."""
 
 OUTSIDE = "outside/"
-"""What the name of a relayer from outside begins with."""
+"""Prefix of the names of relayers from outside."""
 
 COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "wasted")
 
 REDUNDANT = (Refusal.NoOp, Refusal.OutOfOrder)
-"""What a message is refused for that another relayer brought before; and what comes before its turn."""
+"""Refusals of a message that another relayer delivered before, and of one before its turn."""
 
 ADDED = "HeaderAdded"
-"""The reason of an event: a header is trusted from now on."""
+"""The reason of an event: the header is trusted from now on."""
 
 
 def relayer_name(number: int, names: Sequence[str]) -> str:
-    """Return what a relayer is called. ``names``: those of the scenario."""
+    """Return the name of a relayer.
+
+    Args:
+        number: The number of the relayer.
+        names: The names of the scenario's relayers.
+    """
     if number < OUTSIDER:
         return names[number]
     return f"{OUTSIDE}others" if number == OTHERS else f"{OUTSIDE}{number - OUTSIDER}"
 
 
 class CallTally(NamedTuple):
-    """Like calls of one relayer that had one fate, ``why``.
+    """Calls of one relayer with the same outcome, ``why``.
 
-    ``chain``: the zone called; ``source``, ``substream``: the queue of the counterparty that they were about;
-    ``first``: the first entry, or the height of a header; ``many``: how many were paid for. ``user``: who brought them
-    from outside, None for a relayer of the scenario.
+    Attributes:
+        chain: The called zone.
+        relayer: The relayer.
+        call: The kind of call.
+        source: The counterparty whose queue the calls are about.
+        substream: The queue.
+        first: The first entry, or the height of a header.
+        many: The number of paid calls.
+        why: The outcome.
+        user: The sender from outside; None for a relayer of the scenario.
     """
 
     chain: int
@@ -78,34 +89,36 @@ class CallTally(NamedTuple):
 
     @property
     def of_header(self) -> bool:
-        """Whether a header was brought, and no message."""
+        """Return True for a header, False for a message."""
         return self.call >= SubmissionKind.UPDATE
 
 
 class RelayerFees:
-    """What relayers did in one block."""
+    """The calls of relayers in one block, and their fees."""
 
     def __init__(self, context: Context) -> None:
         self._options = context.options.relay
         self.made: list[CallTally] = []
 
-    def pay(self, made: CallTally) -> None:
-        """Note calls."""
-        self.made.append(made)
+    def pay(self, tally: CallTally) -> None:
+        """Record calls."""
+        self.made.append(tally)
 
     def log(self, log: EventLog) -> None:
-        """Add an event row each: ``REJECTED`` with the refusal, ``RELAYED`` what had an effect, or was known before.
+        """Log the calls: ``RELAYED``, or ``REJECTED`` with the refusal.
 
-        ``sender``: the relayer's number, with ``via`` INGRESS a user's; ``receiver``: the kind of call;
-        ``queue_index``: how many; ``callback``: the fees.
+        Calls with an effect, and known headers, are relayed.
+
+        ``sender``: the relayer, or with ``via`` INGRESS the user; ``receiver``: the kind of call; ``queue_index``: the
+        number of calls; ``callback``: the fees.
         """
         if not self.made:
             return
         columns = self._columns()
         lanes = lanes_of(columns["source"], columns["chain"], columns["substream"])
         why, of_header = columns["why"], columns["of_header"]
-        outside = np.array([made.user is not None for made in self.made])
-        senders = [made.relayer if made.user is None else made.user for made in self.made]
+        outside = np.array([tally.user is not None for tally in self.made])
+        senders = [tally.relayer if tally.user is None else tally.user for tally in self.made]
         added = of_header & (why == Refusal.ACCEPTED) & (columns["call"] == SubmissionKind.UPDATE)
         known = (why == Refusal.ACCEPTED) | (of_header & (why == Refusal.NoOp))
         rows = lanes.with_columns(
@@ -124,7 +137,7 @@ class RelayerFees:
 
     def after(self, accounts: Frame) -> Frame:
         """Return the accounts (``RELAYERS_SCHEMA``) with this block's counts added."""
-        paid = [made for made in self.made if made.many]
+        paid = [tally for tally in self.made if tally.many]
         if not paid:
             return accounts
         columns = self._columns(paid)
@@ -135,30 +148,30 @@ class RelayerFees:
         zeros = {name: np.zeros(len(new), dtype=np.uint64) for name in COUNTS}
         accounts = concat([accounts, new.with_columns(**zeros)])
         accounts = accounts.take(stable_order(*(accounts[name] for name in names)))
-        asked = Frame({name: columns[name].astype(np.uint32) for name in names})
-        rows = lookup_rows(accounts, asked, names)
+        keys_of_calls = Frame({name: columns[name].astype(np.uint32) for name in names})
+        rows = lookup_rows(accounts, keys_of_calls, names)
         counts, of_header, why = columns["count"], columns["of_header"], columns["why"]
-        taken, redundant = why == Refusal.ACCEPTED, np.isin(why, REDUNDANT)
+        is_accepted, redundant = why == Refusal.ACCEPTED, np.isin(why, REDUNDANT)
         none = np.zeros_like(counts)
         added = {
             "headers": np.where(of_header, counts, none),
             "submitted": np.where(of_header, none, counts),
-            "accepted": np.where(~of_header & taken, counts, none),
+            "accepted": np.where(~of_header & is_accepted, counts, none),
             "redundant": np.where(~of_header & redundant, counts, none),
-            "refused": np.where(of_header | taken | redundant, none, counts),
+            "refused": np.where(of_header | is_accepted | redundant, none, counts),
             "fees": columns["fee"],
-            "wasted": np.where(taken, none, columns["fee"]),
+            "wasted": np.where(is_accepted, none, columns["fee"]),
         }
         changed = {name: accounts[name].copy() for name in COUNTS}
         for name, column in changed.items():
             np.add.at(column, rows, added[name])
         return limit_accounts(accounts.with_columns(**changed).select(RELAYERS_SCHEMA.names))
 
-    def _columns(self, made: list[CallTally] | None = None) -> dict[str, Any]:
-        """Return calls as columns, and what each cost."""
-        made = self.made if made is None else made
+    def _columns(self, tallies: list[CallTally] | None = None) -> dict[str, Any]:
+        """Return calls as columns, with their fees."""
+        tallies = self.made if tallies is None else tallies
         names = ("chain", "relayer", "call", "source", "substream", "index", "count", "why")
-        values = zip(*((*one[:7], int(one.why)) for one in made), strict=True)
+        values = zip(*((*one[:7], int(one.why)) for one in tallies), strict=True)
         columns: dict[str, Any] = {
             name: np.array(column, dtype=np.uint64) for name, column in zip(names, values, strict=True)
         }
@@ -171,10 +184,12 @@ class RelayerFees:
 
 
 def limit_accounts(accounts: Frame) -> Frame:
-    """Return accounts (``RELAYERS_SCHEMA``) of which each zone has at most ``MOST_ACCOUNTS`` of relayers from outside.
+    """Limit the accounts (``RELAYERS_SCHEMA``) of relayers from outside.
 
-    Kept are those of which most messages had an effect, and of several with as many those with the lowest numbers; the
-    counts of all others are added to the account ``OTHERS``.
+    Each zone keeps at most ``MOST_ACCOUNTS``.
+
+    Relayers with the most accepted messages keep theirs, among equals the lowest numbers. The counts of the others are
+    added to the account ``OTHERS``.
     """
     own = np.flatnonzero((accounts["relayer"] >= OUTSIDER) & (accounts["relayer"] != OTHERS))
     if len(own) <= MOST_ACCOUNTS:
@@ -185,9 +200,9 @@ def limit_accounts(accounts: Frame) -> Frame:
     relayer = accounts["relayer"].copy()
     relayer[given_up] = OTHERS
     order = stable_order(accounts["chain"], relayer)
-    together = group_rows(accounts["chain"][order], relayer[order])
-    first = order[together.starts]
-    sums = {name: np.add.reduceat(accounts[name][order], together.starts) for name in COUNTS}
+    groups = group_rows(accounts["chain"][order], relayer[order])
+    first = order[groups.starts]
+    sums = {name: np.add.reduceat(accounts[name][order], groups.starts) for name in COUNTS}
     return accounts.take(first).with_columns(relayer=relayer[first], **sums)
 
 
@@ -200,25 +215,25 @@ class Deposit(NamedTuple):
 
 
 def genesis_funds(chains: Chains, options: IbcOptions) -> Frame:
-    """Return the accounts on zones at genesis (``FUNDS_SCHEMA``); none where relayers have no accounts."""
+    """Return the accounts on zones at genesis (``FUNDS_SCHEMA``); none without relayer accounts."""
     accounts = options.relay.accounts
     if accounts is None:
         return empty_frame(FUNDS_SCHEMA)
-    given = [accounts.balances.get(name, accounts.balance) for name in options.relayers]
-    balance = np.tile(np.array([*given, 0], dtype=np.uint64), len(chains))
+    balances = [accounts.balances.get(name, accounts.balance) for name in options.relayers]
+    balance = np.tile(np.array([*balances, 0], dtype=np.uint64), len(chains))
     zero = np.zeros(len(balance), dtype=np.uint64)
-    keys = {"chain": chains.repeat(len(given) + 1)}
-    keys["relayer"] = np.tile(np.arange(len(given) + 1, dtype=np.uint32), len(chains))
+    keys = {"chain": chains.repeat(len(balances) + 1)}
+    keys["relayer"] = np.tile(np.arange(len(balances) + 1, dtype=np.uint32), len(chains))
     return Frame({**dict.fromkeys(FUNDS_SCHEMA.names, zero), **keys, "balance": balance, "deposited": balance})
 
 
 class RelayerAccounts:
-    """The accounts on the zones of one block while its calls are made.
+    """The accounts on the zones of one block while its calls are processed.
 
     Args:
-        funds: the accounts before the block (``FUNDS_SCHEMA``).
-        deposits: what comes from outside in this block, before any call.
-        context: of the block.
+        funds: The accounts before the block (``FUNDS_SCHEMA``).
+        deposits: The deposits of this block, which precede all calls.
+        context: The metadata of the block.
     """
 
     def __init__(self, funds: Frame, deposits: Sequence[Deposit], context: Context) -> None:
@@ -226,7 +241,7 @@ class RelayerAccounts:
         self._options = context.options
         self._height = context.height
         self._per_zone = len(context.options.relayers) + 1
-        self._places = {chain: place for place, chain in enumerate(context.chains.tolist())}
+        self._positions = {chain: position for position, chain in enumerate(context.chains.tolist())}
         self._names = context.options.relayers
         self._columns = {name: funds[name].copy() for name in FUNDS_SCHEMA.names[2:]}
         self._balance = self._columns["balance"]
@@ -249,7 +264,7 @@ class RelayerAccounts:
         ]
 
     def covers(self, chain: int, relayer: int, *, headers: bool, messages: bool) -> bool:
-        """Return whether a relayer can pay for the header and the message that it needs; record a shortfall."""
+        """Return True if a relayer can pay for a header and a message; record a shortfall."""
         relay, row = self._options.relay, self._row(chain, relayer)
         covered = int(self._balance[row]) >= relay.header_fee * headers + relay.proof_fee * messages
         if not covered:
@@ -257,32 +272,32 @@ class RelayerAccounts:
         return covered
 
     def pay_header(self, chain: int, relayer: int) -> bool:
-        """Take the fee of a header, or of evidence, and return whether the relayer could pay it."""
+        """Charge a header or evidence; return False if the relayer cannot pay."""
         return self._pay(chain, relayer, self._options.relay.header_fee, 1) == 1
 
     def reserve(self, chain: int, relayer: int, counterparty: int, messages: int) -> None:
-        """Take the fees of the messages about a counterparty, of as many as the relayer can pay."""
+        """Charge as many messages about a counterparty as the relayer can pay."""
         paid = self._pay(chain, relayer, self._options.relay.proof_fee, messages)
         self._reserved[chain, relayer, counterparty] = paid
 
     def spend(self, chain: int, relayer: int, counterparty: int, messages: int) -> int:
-        """Return how many of the next messages about a counterparty are paid for (``reserve``)."""
+        """Return the number of paid messages (``reserve``) among the next ones about a counterparty."""
         key = chain, relayer, counterparty
         paid = min(messages, self._reserved.get(key, 0))
         self._reserved[key] = self._reserved.get(key, 0) - paid
         return paid
 
-    def after(self, made: Sequence[CallTally]) -> tuple[Frame, list[ZoneEvent]]:
-        """Return the accounts after a block in which calls were ``made``, and who stops or continues."""
+    def after(self, tallies: Sequence[CallTally]) -> tuple[Frame, list[ZoneEvent]]:
+        """Return the accounts after a block with the calls ``tallies``, and the changes of solvency."""
         accounts = self._options.relay.accounts
         assert accounts is not None
         if accounts.reward:
-            # Note a reward for each message that took effect.
-            for one in made:
+            # Record a reward for each accepted message.
+            for one in tallies:
                 if one.user is None and one.why == Refusal.ACCEPTED and one.call < SubmissionKind.UPDATE:
                     self._columns["owed"][self._row(one.chain, one.relayer)] += np.uint64(one.many * accounts.reward)
             if self._height % accounts.reward_every == 0:
-                # Pay the rewards that are owed, in the order of relayers, as far as the zone's account holds out.
+                # Pay due rewards in relayer order while the zone's balance lasts.
                 owed, earned = self._columns["owed"], self._columns["earned"]
                 for row in np.flatnonzero(owed).tolist():
                     zone = row - row % self._per_zone + self._per_zone - 1
@@ -291,7 +306,7 @@ class RelayerAccounts:
                     earned[row] += paid
                     self._balance[zone] -= paid
                     self._balance[row] += paid
-        # Note who could not pay for all its calls in this block, and who pays again; return the changes.
+        # Record relayers that ran out of funds, or can pay again.
         stopped, notices = self._columns["stopped"], list[ZoneEvent]()
         chains, relayers = self._funds["chain"], self._funds["relayer"]
         for row in sorted(self._short | self._paying):
@@ -307,10 +322,10 @@ class RelayerAccounts:
         return self._funds.with_columns(**changed) if changed else self._funds, notices
 
     def _row(self, chain: int, relayer: int) -> int:
-        return self._places[chain] * self._per_zone + relayer
+        return self._positions[chain] * self._per_zone + relayer
 
     def _pay(self, chain: int, relayer: int, price: int, count: int) -> int:
-        """Move the fees of up to ``count`` calls to the zone's account, and return how many could be paid."""
+        """Transfer the fees of up to ``count`` calls to the zone; return the number of paid calls."""
         row = self._row(chain, relayer)
         paid = min(count, int(self._balance[row]) // price) if price else count
         if paid:

@@ -1,8 +1,11 @@
-"""Headers that wait for their delay, and what relayers know of the states that they show (IBC reference X-11).
+"""Headers within their delay, and the relayers' knowledge of the states that they show.
 
-With a delay nothing is proved under a header before it has been trusted for so long. So relayers bring headers ahead,
-and what they saw at the height of each is kept until a later one can be used: for no more headers than are brought
-within the delay, and one. Without a delay nothing is kept.
+With a delay, a header must be trusted for some time before it serves proofs. So relayers deliver headers in advance and
+store their view at each height until a later header is usable. The number of stored views is bounded by the headers
+delivered within the delay, plus one. Without a delay nothing is stored.
+
+Reference:
+    IBC reference X-11.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ HEADER = (*CONNECTION, "height")
 
 
 def usable_headers(state: State, seen: RelayerView, context: Context) -> RelayerView:
-    """Return what relayers can prove in a block: what is shown now, or with a delay what each counterparty's newest
-    header shows that has been trusted for so long."""
+    """Return the view that relayers can prove in a block.
+
+    It is the current view, or with a delay that of each counterparty's newest usable header.
+    """
     if not context.options.delay_ns:
         return seen
     headers, over = _known(state, context)
@@ -35,26 +40,30 @@ def usable_headers(state: State, seen: RelayerView, context: Context) -> Relayer
 
 
 def newest_known_heights(state: State, seen: RelayerView, context: Context) -> RelayerView:
-    """Return what the newest trusted headers show of which relayers know what they show, whether usable or not yet."""
+    """Return the view at the newest trusted headers with a known view, usable or not."""
     headers, _ = _known(state, context)
     return _at(state, seen, _newest(headers))
 
 
 def record_known_headers(state: State, seen: RelayerView, context: Context) -> State:
-    """Return the state after a block with what relayers know of trusted headers: those that wait for their delay, and
-    the newest of each counterparty that does not; ``seen``: what they were shown in this block."""
+    """Update the stored views after a block.
+
+    They are of headers within their delay, and of the newest usable ones.
+
+    ``seen`` is the view of this block.
+    """
     if not context.options.delay_ns:
         return state
     headers, over = _known(state, context)
-    waits = headers.filter(~over)
-    kept = concat([waits, _newest(headers.filter(over))])
-    kept = kept.take(stable_order(*(kept[name] for name in HEADER)))
+    delayed = headers.filter(~over)
+    remaining = concat([delayed, _newest(headers.filter(over))])
+    remaining = remaining.take(stable_order(*(remaining[name] for name in HEADER)))
 
-    def grown(name: str, known: Frame, shown: Frame) -> Frame:
+    def grown(name: str, known: Frame, visible: Frame) -> Frame:
         table = STATE_TABLES[name]
-        rows = shown.with_columns(height=repeat_value(np.uint64(context.height - 1), len(shown)))
+        rows = visible.with_columns(height=repeat_value(np.uint64(context.height - 1), len(visible)))
         rows = concat([known, rows.select(table.schema.names)])
-        rows = rows.filter(lookup_rows(kept, _headers_of(rows), HEADER) >= 0)
+        rows = rows.filter(lookup_rows(remaining, _headers_of(rows), HEADER) >= 0)
         return rows.take(stable_order(*(rows[column] for column in table.order)))
 
     queues = grown("known_queues", state.known_queues, seen.queues)
@@ -62,14 +71,18 @@ def record_known_headers(state: State, seen: RelayerView, context: Context) -> S
 
 
 def oldest_known_height(state: State) -> int | None:
-    """Return the lowest height at which an entry was pushed that relayers may still bring, None where there is none."""
+    """Return the lowest height of a pushed entry that relayers may still deliver, or None."""
     entries = state.known_proofs["part"] == KeyPart.INDEX
     return int(state.known_proofs["pushed"][entries].min()) if entries.any() else None
 
 
 def next_usable_tick(state: State, tick: int, tick_ns: int, own: Chains, options: IbcOptions) -> int | None:
-    """Return the first tick after ``tick`` at which a header of a zone of another lake can be used that waits for its
-    delay now, None where none does: until then a relay process must wait, and the clock has to go on."""
+    """Return the first tick after ``tick`` with a newly usable delayed header, or None.
+
+    Only headers of zones of other lakes count.
+
+    A relay process waits until then, so the clock must advance.
+    """
     trust = state.trust
     waits = (trust["height"] > 0) & ~np.isin(trust["counterparty"], own)
     if not options.delay_ns or not waits.any():
@@ -80,9 +93,9 @@ def next_usable_tick(state: State, tick: int, tick_ns: int, own: Chains, options
 
 
 def _known(state: State, context: Context) -> tuple[Frame, np.ndarray]:
-    """Return the trusted headers of which relayers know what they show, and which of them have waited for long enough.
+    """Return the trusted headers with a known view, and a mask of those past their delay.
 
-    Those that are young enough to be used and came in the block after they were made, when relayers saw that state.
+    They have not expired, and were added in the block after their own, when relayers saw that state.
     """
     trust, options, now = state.trust, context.options, np.uint64(context.time)
     seen = trust["added"] == trust["height"] + np.uint64(1)
@@ -99,7 +112,7 @@ def _newest(headers: Frame) -> Frame:
 
 
 def _at(state: State, seen: RelayerView, headers: Frame) -> RelayerView:
-    """Return what relayers know of the states that ``headers`` show, one a connection at most."""
+    """Return the view at ``headers``, at most one a connection."""
     tables = []
     for known, name in ((state.known_queues, "queues"), (state.known_proofs, "proofs")):
         rows = known.filter(lookup_rows(headers, _headers_of(known), HEADER) >= 0)

@@ -1,7 +1,7 @@
-"""What the proofs in submissions amount to: the roots under which runs of entries, or single entries, are in a store.
+"""Roots of the proofs in submissions, of runs of entries or of single entries.
 
-Every entry is hashed again from the message as it came, so nothing is believed of the relayer but what leads to a
-trusted root (IBC reference 2.6, step 7 of 3.3 and step 5 of 3.4).
+Every entry is hashed again from the delivered message. Nothing of the relayer is trusted but paths to a trusted root
+(IBC reference 2.6, step 7 of 3.3 and step 5 of 3.4).
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from causeway.protocols.shared.messages import LANE, LANE_COLUMNS
 
 @dataclass(frozen=True)
 class ProvenRoots:
-    """The roots that proofs amount to.
+    """The roots of proofs.
 
-    ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``row``: of each submission, the
-    row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none. ``position_roots``: of the
-    submissions that prove a head, a tail or an absence, by submission.
+    Attributes:
+        roots: One root a run (range proofs), or one an entry (single proofs).
+        single: True for single proofs.
+        row: The row of ``roots`` of each submission's first entry, or run; ``NO_PROOF`` without one.
+        position_roots: The roots of proofs of a head, a tail or an absence, by submission.
     """
 
     roots: Digests
@@ -40,7 +42,7 @@ class ProvenRoots:
     position_roots: dict[int, bytes]
 
     def proven_until(self, submission: int, skip: int, count: int, root: bytes) -> int:
-        """Return how many entries a submission proves under ``root``, of the ``count`` that come after ``skip``."""
+        """Return the number of entries proved under ``root``, of ``count`` after ``skip``."""
         row = int(self.row[submission])
         if row == NO_PROOF:
             return 0
@@ -54,10 +56,14 @@ class ProvenRoots:
 
 
 def verify_proofs(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context: Context) -> ProvenRoots:
-    """Return what submissions prove.
+    """Compute the roots of the proofs in submissions.
 
-    ``rows``: submissions; ``proofs``: what they refer to; ``messages``: all entries that the proofs cover, by lane and
-    index, with their ``leaves``. Whether every entry is proved alone is an option.
+    Args:
+        rows: The submissions.
+        proofs: The proofs that they refer to.
+        messages: All entries that the proofs cover, by lane and index.
+        leaves: The leaf hashes of these entries.
+        context: The metadata of the block; an option selects single proofs.
     """
     single = context.options.relay.proofs == "single"
     proof = carried_proofs(rows, proofs)
@@ -69,21 +75,21 @@ def verify_proofs(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, 
     counts = runs["count"].astype(np.int64)
     groups = Groups(np.cumsum(counts) - counts, counts, int(counts.sum()))
     first_entry = lookup_rows(messages, runs.select(LANE).with_columns(index=runs["first"]), LANE_COLUMNS)
-    shown = leaves[groups.spread(first_entry) + groups.ranks()]
-    shown[groups.starts[used % 2 == 1], 0] ^= 1
+    entry_leaves = leaves[groups.spread(first_entry) + groups.ranks()]
+    entry_leaves[groups.starts[used % 2 == 1], 0] ^= 1
     sides, side_counts = _sides(runs)
     row = np.full(len(rows), NO_PROOF, dtype=np.int64)
     if not single:
-        # Who submits a run brings its proof, whoever else does.
+        # Each submission of a run carries its own copy of the proof.
         count_proof_bytes(DIGEST_BYTES * int(side_counts[of_row].sum()))
         row[covered] = of_row
-        roots = run_roots(shown, groups, runs["position"], runs["size"], sides, side_counts)
+        roots = run_roots(entry_leaves, groups, runs["position"], runs["size"], sides, side_counts)
         return ProvenRoots(roots, single, row, positions)
-    own_position, own_sides = leaf_sides(shown, groups, runs["position"], runs["size"], sides, side_counts)
+    own_position, own_sides = leaf_sides(entry_leaves, groups, runs["position"], runs["size"], sides, side_counts)
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
-    first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # whatever its indices are, it is shown from its begin
+    first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # a foreign proof starts at its begin
     row[covered] = groups.starts[of_row] + first.astype(np.int64)
-    roots = leaf_roots(shown, own_position, groups.spread(runs["size"]), _counted(own_sides))
+    roots = leaf_roots(entry_leaves, own_position, groups.spread(runs["size"]), _counted(own_sides))
     return ProvenRoots(roots, single, row, positions)
 
 
@@ -95,36 +101,38 @@ def _counted(levels: LevelSides) -> LevelSides:
 
 
 def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, bytes]:
-    """Return the root to which the proof of a head, a tail or an absence amounts, for each submission that has one."""
+    """Return the root of each proof of a head, a tail or an absence, by submission."""
     asking = np.flatnonzero((rows["call"] >= SubmissionKind.TIMEOUT) & (rows["proof"] >= 0))
     if len(asking) == 0:
         return {}
-    shown = proofs.take(rows["proof"][asking])
-    absent = shown["part"] == KeyPart.ABSENT
+    position_proofs = proofs.take(rows["proof"][asking])
+    absent = position_proofs["part"] == KeyPart.ABSENT
     counts = np.where(absent, 2, 1)
     each = Groups(np.cumsum(counts) - counts, counts, int(counts.sum()))
     leaves = np.empty((int(counts.sum()), DIGEST_BYTES), dtype=np.uint8)
     for part, key in ((KeyPart.HEAD, HEAD_KEY), (KeyPart.TAIL, TAIL_KEY)):
-        mine = np.flatnonzero(shown["part"] == part)
-        leaves[each.starts[mine]] = position_leaves(shown.take(mine), key, shown["first"][mine], context.zones)
-    sides, side_counts = _sides(shown)
+        of_part = np.flatnonzero(position_proofs["part"] == part)
+        leaves[each.starts[of_part]] = position_leaves(
+            position_proofs.take(of_part), key, position_proofs["first"][of_part], context.zones
+        )
+    sides, side_counts = _sides(position_proofs)
     count_proof_bytes(sides.nbytes)
     if absent.any():
-        gaps, first_side = shown.filter(absent), (np.cumsum(side_counts) - side_counts)[absent]
+        gaps, first_side = position_proofs.filter(absent), (np.cumsum(side_counts) - side_counts)[absent]
         for side, found in enumerate(_beside(gaps, sides[first_side], sides[first_side + 1], context)):
             leaves[each.starts[absent] + side] = found
-        given = np.concatenate([first_side, first_side + 1])
-        sides, side_counts = np.delete(sides, given, axis=0), side_counts - 2 * absent
+        value_sides = np.concatenate([first_side, first_side + 1])
+        sides, side_counts = np.delete(sides, value_sides, axis=0), side_counts - 2 * absent
     leaves[each.starts[rows["alteration"][asking] == Alteration.TAMPERED], 0] ^= 1
-    roots = run_roots(leaves, each, shown["position"], shown["size"], sides, side_counts)
-    within = rows["begin"][asking] >= shown["first"]
-    within &= rows["end"][asking] <= shown["first"] + shown["count"]
+    roots = run_roots(leaves, each, position_proofs["position"], position_proofs["size"], sides, side_counts)
+    within = rows["begin"][asking] >= position_proofs["first"]
+    within &= rows["end"][asking] <= position_proofs["first"] + position_proofs["count"]
     found_roots = zip(asking, roots, within | ~absent, strict=True)
     return {int(submission): root.tobytes() for submission, root, holds in found_roots if holds}
 
 
 def _beside(gaps: Frame, before: Digests, behind: Digests, context: Context) -> tuple[Digests, Digests]:
-    """Return the leaves on both sides of absent entries, given the hashes of their values."""
+    """Return the leaves on both sides of absent entries, from the hashes of their values."""
     zones, first, stop = context.zones, gaps["first"], gaps["first"] + gaps["count"]
     found = []
     for values, at_end, key, index in (
@@ -140,9 +148,9 @@ def _beside(gaps: Frame, before: Digests, behind: Digests, context: Context) -> 
 
 
 def carried_proofs(rows: Frame, proofs: Frame) -> Rows:
-    """Return the proof that each submission carries, ``NO_PROOF`` where it covers not all of what is submitted.
+    """Return the proof of each submission, ``NO_PROOF`` unless it covers all its entries.
 
-    A foreign one is the first that another chain offers to the same zone.
+    A foreign proof is the first that another chain offers to the same zone.
     """
     proof: Rows = rows["proof"].copy()
     if len(proofs) == 0:
@@ -161,7 +169,7 @@ def carried_proofs(rows: Frame, proofs: Frame) -> Rows:
 
 
 def _sides(runs: Frame) -> tuple[Digests, Rows]:
-    """Return the digests beside runs, joined, and how many each has."""
+    """Return the joined digests beside runs, and the number of each."""
     column = runs["sides"]
     lengths = binary_lengths(column)
     joined = b"".join(column.to_pylist())

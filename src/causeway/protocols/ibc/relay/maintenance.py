@@ -1,5 +1,7 @@
-"""What relayers submit besides messages: time-outs of what was not received, cleanups of what is settled, headers that
-keep clients from expiring (IBC reference X-1, X-2, X-4).
+"""Relayers' submissions besides messages: timeouts, cleanups, and header refreshes.
+
+Reference:
+    IBC reference X-1, X-2, X-4.
 """
 
 from __future__ import annotations
@@ -22,21 +24,31 @@ from causeway.protocols.ibc.state import RECEIPT, SEND, State, is_frozen, lanes_
 from causeway.protocols.shared.messages import LANE
 
 REFRESH = 3
-"""A client is brought a new header after this part of the unbonding period."""
+"""The part of the unbonding period after which relayers refresh a client: one third."""
 
 
 def plan_timeouts(
     state: State, seen: RelayerView, mine: Frame | None, everything: Frame, relayer: int, context: Context
 ) -> Frame:
-    """Return the time-outs of a relayer: for packets that the remote header shows to be expired and not received.
+    """Return a relayer's timeouts of packets.
 
-    Only once all receipts that the remote zone has are submitted, too (``mine``), so that the first packet not received
-    is at the head of the queue; None: once they are. ``everything``: the offered queues with ``expected``.
+    The remote header shows them to be expired and not received.
+
+    The first unreceived packet must be at the head of the queue, so all receipts of the remote zone are submitted
+    first.
+
+    Args:
+        state: The state.
+        seen: The relayers' view.
+        mine: The relayer's other submissions; None if all receipts count as submitted.
+        everything: The offered queues with ``expected``.
+        relayer: The relayer.
+        context: The metadata of the block.
     """
     lanes = everything.filter(everything["substream"] == RECEIPT)
     settled = lanes["ready"] == lanes["next_index"]
     if mine is not None:
-        # For each receipt queue where what is submitted of it ends, `expected` where nothing is.
+        # The end of the submitted receipts of each queue, else `expected`.
         receipts = mine.filter(mine["call"] == SubmissionKind.RECEIPT)
         until = lanes["expected"].copy()
         if len(receipts):
@@ -49,15 +61,19 @@ def plan_timeouts(
     begin = np.maximum(lanes["expected"], lanes["next_index"])
     own = reverse_lanes(lanes, SEND)
     end = expired_prefix_ends(state, own, begin, seen, context)
-    kept = end > begin
-    return _rows(lanes, np.flatnonzero(kept), SubmissionKind.TIMEOUT, begin, end, proof, relayer)
+    is_expired = end > begin
+    return _rows(lanes, np.flatnonzero(is_expired), SubmissionKind.TIMEOUT, begin, end, proof, relayer)
 
 
 def plan_absence_timeouts(state: State, seen: RelayerView, everything: Frame, relayer: int, context: Context) -> Frame:
-    """Return the time-outs of a relayer in unordered queues: for packets that still wait, that the remote header shows
-    to be expired, and of which the remote zone shows that it has no receipt (X-6)."""
-    shown = np.flatnonzero((seen.proofs["part"] == KeyPart.ABSENT) & (lookup_rows(everything, seen.proofs, LANE) >= 0))
-    gaps = seen.proofs.take(shown)
+    """Return a relayer's timeouts in unordered queues (X-6).
+
+    They are of pending packets that the remote header shows to be expired, and that provably have no receipt.
+    """
+    gap_rows = np.flatnonzero(
+        (seen.proofs["part"] == KeyPart.ABSENT) & (lookup_rows(everything, seen.proofs, LANE) >= 0)
+    )
+    gaps = seen.proofs.take(gap_rows)
     own = reverse_lanes(gaps, SEND)
     missing = own.with_columns(begin=gaps["first"], end=gaps["first"] + gaps["count"])
     gap, *ends = expired_parts(state, missing, seen, context)
@@ -66,42 +82,44 @@ def plan_absence_timeouts(state: State, seen: RelayerView, everything: Frame, re
     gap, index = gap[part], state.leaves.at(lanes.take(part), rank)
     at, begin, end = merge_ranges(index, gap)
     of_gap, each = gap[at], np.arange(len(at))
-    return _rows(gaps.take(of_gap), each, SubmissionKind.TIMEOUT, begin, end, shown[of_gap], relayer)
+    return _rows(gaps.take(of_gap), each, SubmissionKind.TIMEOUT, begin, end, gap_rows[of_gap], relayer)
 
 
 def plan_cleanups(state: State, seen: RelayerView, everything: Frame, relayer: int) -> Frame:
-    """Return the cleanups of a relayer: of receipt queues whose packets the remote zone has popped."""
+    """Return a relayer's cleanups: of receipt queues whose packets the remote zone has popped."""
     lanes = everything.filter(everything["substream"] == SEND)
     head = state.queues.read_counters("begin", reverse_lanes(lanes, RECEIPT))
     proof = _proofs_of(seen, lanes, KeyPart.HEAD)
     popped = np.where(proof >= 0, seen.proofs["first"][np.maximum(proof, 0)], 0) if len(seen.proofs) else head
-    kept = (proof >= 0) & (popped > head)
-    return _rows(lanes, np.flatnonzero(kept), SubmissionKind.CLEANUP, head, popped, proof, relayer)
+    is_behind = (proof >= 0) & (popped > head)
+    return _rows(lanes, np.flatnonzero(is_behind), SubmissionKind.CLEANUP, head, popped, proof, relayer)
 
 
 def requested_positions(state: State, seen: RelayerView, context: Context) -> list[tuple[KeyPart, Frame]]:
-    """Return the queues of which relayers may want the head or the tail proved.
+    """Return the queues whose head or tail relayers may need proved.
 
-    The tail of a receipt queue to whose zone, as relayers saw, packets are on their way; the head of a send queue that
-    is past the head of the remote receipt queue.
+    They are the tails of receipt queues with packets in flight, and the heads of send queues that are ahead of the
+    remote receipt queue.
     """
-    asked = []
+    requested = []
     queues = state.queues.counters
-    apart = (queues["source"] != queues["destination"]) & np.isin(queues["source"], context.chains)
+    is_remote = (queues["source"] != queues["destination"]) & np.isin(queues["source"], context.chains)
     if context.options.limited and not context.options.absence:
-        lanes = queues.filter(apart & (queues["substream"] == RECEIPT))
+        lanes = queues.filter(is_remote & (queues["substream"] == RECEIPT))
         begin, end = seen.ends(reverse_lanes(lanes, SEND))
-        asked.append((KeyPart.TAIL, lanes.filter(end > begin)))
+        requested.append((KeyPart.TAIL, lanes.filter(end > begin)))
     if context.options.cleanup == "on":
-        lanes = queues.filter(apart & (queues["substream"] == SEND))
+        lanes = queues.filter(is_remote & (queues["substream"] == SEND))
         begin, _ = seen.ends(reverse_lanes(lanes, RECEIPT))
-        asked.append((KeyPart.HEAD, lanes.filter(lanes["begin"] > begin)))
-    return [(part, lanes.select(LANE)) for part, lanes in asked]
+        requested.append((KeyPart.HEAD, lanes.filter(lanes["begin"] > begin)))
+    return [(part, lanes.select(LANE)) for part, lanes in requested]
 
 
 def requested_absences(state: State, seen: RelayerView, context: Context) -> Frame:
-    """Return the receipt queues of which relayers may want to show that entries are missing, and which: ``begin`` to
-    ``end`` - 1, the packets that, as relayers saw, are on their way."""
+    """Return ranges of receipt queues for packets in flight, to prove absent.
+
+    A range is ``begin`` to ``end`` - 1.
+    """
     queues = state.queues.counters
     lanes = queues.filter(
         (queues["source"] != queues["destination"])
@@ -109,16 +127,16 @@ def requested_absences(state: State, seen: RelayerView, context: Context) -> Fra
         & (queues["substream"] == RECEIPT)
     ).select(LANE)
     begin, end = seen.ends(reverse_lanes(lanes, SEND))
-    asked = lanes.with_columns(begin=begin, end=end)
-    return asked.filter(end > begin)
+    ranges = lanes.with_columns(begin=begin, end=end)
+    return ranges.filter(end > begin)
 
 
 def plan_refreshes(state: State, seen: RelayerView, relayer: int, context: Context) -> Frame:
-    """Return the headers that a relayer brings alone, so that no client expires where nothing is relayed (X-4).
+    """Return a relayer's headers that keep idle clients from expiring (X-4).
 
-    Of open connections whose newest trusted header is a third of the unbonding period old, and not yet too old: if it
-    is younger now, it is less than two thirds old in the next block, however many ticks come between
-    (``longest_pause``). Partners share the remote zones.
+    They are for open connections whose newest trusted header is a third of the unbonding period old, but not expired. A
+    younger header is less than two thirds old in the next block, however long the pause (``longest_pause``). Partners
+    share the remote zones.
     """
     connections, options = state.connections, context.options
     period = options.unbonding_ns
@@ -140,29 +158,29 @@ def plan_refreshes(state: State, seen: RelayerView, relayer: int, context: Conte
 
 
 def plan_updates(rows: Frame, relayer: int) -> Frame:
-    """Return the headers of the sources of some lanes, as a relayer brings them alone."""
+    """Return the submissions of headers alone for the sources of some lanes."""
     zero = repeat_value(np.uint64(0), len(rows))
     none = repeat_value(np.int64(NO_PROOF), len(rows))
     return _rows(rows, np.arange(len(rows)), SubmissionKind.UPDATE, zero, zero, none, relayer)
 
 
 def _proofs_of(seen: RelayerView, lanes: Frame, part: KeyPart) -> Rows:
-    """Return the row of the proof of each queue's head or tail among the proofs seen, -1 where there is none."""
+    """Return the row of the proof of each queue's head or tail, or -1."""
     rows = np.flatnonzero(seen.proofs["part"] == part)
     found = lookup_rows(seen.proofs.take(rows), lanes, LANE)
     return np.where(found >= 0, rows[np.maximum(found, 0)], -1) if len(rows) else np.full(len(lanes), -1)
 
 
-def _rows(lanes: Frame, kept: Rows, call: SubmissionKind, begin: Any, end: Any, proof: Rows, relayer: int) -> Frame:
+def _rows(lanes: Frame, rows: Rows, call: SubmissionKind, begin: Any, end: Any, proof: Rows, relayer: int) -> Frame:
     return (
         lanes.select(LANE)
-        .take(kept)
+        .take(rows)
         .with_columns(
-            relayer=repeat_value(np.uint32(relayer), len(kept)),
-            call=repeat_value(np.uint8(call), len(kept)),
-            begin=begin[kept],
-            end=end[kept],
-            alteration=repeat_value(np.uint8(Alteration.NONE), len(kept)),
-            proof=proof[kept].astype(np.int64),
+            relayer=repeat_value(np.uint32(relayer), len(rows)),
+            call=repeat_value(np.uint8(call), len(rows)),
+            begin=begin[rows],
+            end=end[rows],
+            alteration=repeat_value(np.uint8(Alteration.NONE), len(rows)),
+            proof=proof[rows].astype(np.int64),
         )
     )

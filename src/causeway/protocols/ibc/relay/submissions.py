@@ -1,14 +1,14 @@
-"""Relayers in bulk: what each of them submits to a zone in one block (IBC reference 3.5, X-13).
+"""Relayers in bulk: the submissions of each relayer to a zone in one block.
 
-Relayers read committed heights of both chains and nothing else: how far the zone has received and been answered, how
-far the remote chain has sent and answered, the proofs and the header that it offers. What they submit may be wrong in
-every way: ``judge`` says what becomes of it.
+Relayers read only committed heights of both chains: the zone's received and answered entries, the remote chain's sent
+and answered entries, its proofs and its header. Their submissions may be wrong in every way; the calls decide them.
 
-Whose entries a relayer carries: users relay their own packets, sponsored relayers what is left (IBC reference 3.5).
+Users relay their own packets, and sponsored relayers the rest (IBC reference 3.5). A user's process carries the packets
+of its programs, their receipts and timeouts; no headers alone, and no cleanups. A sponsored relayer carries entries of
+at least ``min_age`` blocks. In an ordered queue both submit the entries before the first one that they leave to others.
 
-A user's process carries the packets that its programs sent, their receipts and their time-outs, and nothing else: no
-header alone, and no cleanup. A sponsored relayer carries what waits for at least ``min_age`` blocks. In an ordered
-queue both submit what comes before the first entry that they leave to others.
+Reference:
+    IBC reference 3.5, X-13.
 """
 
 from __future__ import annotations
@@ -47,21 +47,27 @@ from causeway.protocols.shared.messages import LANE, LANE_COLUMNS, locate_ranges
 __all__ = ["VISIT", "select_own_share"]
 
 ALTERATIONS = {TAMPER: Alteration.TAMPERED, STALE: Alteration.STALE_HEADER, FOREIGN: Alteration.FOREIGN}
-"""Faults that change what a submission carries."""
+"""Faults that alter the content of a submission."""
 
 RELAYER = "relayer"
-"""In the arguments of a fault of carriers: the relayer whose it is; all relayers' without."""
+"""An argument of carriers' faults: the faulty relayer; without it, all relayers."""
 
 
 def plan_submissions(
-    state: State, shown: RelayerView, provable: RelayerView, faults: Interference, context: Context
+    state: State, view: RelayerView, provable: RelayerView, faults: Interference, context: Context
 ) -> Frame:
-    """Return what all relayers submit in a block: rows of ``SUBMISSIONS_SCHEMA``.
+    """Return the submissions of all relayers in a block (``SUBMISSIONS_SCHEMA``).
 
-    ``shown``: what they see of the height before; ``provable``: what of the other zones they can prove (``delays``). In
-    the order in which the zones process them: by zone, relayer, counterparty, call and index.
+    They are in the order of processing: by zone, relayer, counterparty, call and index.
+
+    Args:
+        state: The state of the zones.
+        view: The relayers' view of the previous height.
+        provable: The view that they can prove (``delays``).
+        faults: The scenario's faults.
+        context: The metadata of the block.
     """
-    seen, wanted = provable, _ahead(state, shown, context)
+    seen, wanted = provable, _ahead(state, view, context)
     everything = _with_progress(state, seen, context)
     ordered = context.options.order == "ordered"
     lanes = _pending(everything, seen, context) if ordered else everything
@@ -74,7 +80,7 @@ def plan_submissions(
         else:
             mine = select_missing(exclude_backed_off(missing, relayer, waiting), seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
-        pieces += [plan_refreshes(state, shown, relayer, context), _shared(wanted, relayer, context)]
+        pieces += [plan_refreshes(state, view, relayer, context), _shared(wanted, relayer, context)]
     rows = concat(pieces)
     rows = rows.filter(~faults.skipped(rows["destination"], rows["source"], context.height))
     for fault in faults.acting(context.tick, DROP, GAP, REPLAY, *ALTERATIONS):
@@ -83,26 +89,28 @@ def plan_submissions(
     return rows.take(stable_order(*(rows[name] for name in ("destination", "relayer", "source", "call", "begin"))))
 
 
-def _ahead(state: State, shown: RelayerView, context: Context) -> Frame:
-    """Return the zones whose headers are brought ahead (X-11): a lane of each for each zone that has a use for it.
+def _ahead(state: State, view: RelayerView, context: Context) -> Frame:
+    """Return lanes from the zones whose headers relayers deliver in advance (X-11).
 
-    Of those that show, now, something to relay that the newest header which relayers know of does not show.
+    There is one for each zone that needs the header.
+
+    A header is needed if the current view shows something to relay that the newest known header does not.
     """
     if not context.options.delay_ns:
         return empty_frame(SUBMISSIONS_SCHEMA).select(LANE)
-    known = newest_known_heights(state, shown, context)
-    now, before = (_with_progress(state, seen, context) for seen in (shown, known))
+    known = newest_known_heights(state, view, context)
+    now, before = (_with_progress(state, seen, context) for seen in (view, known))
     if context.options.order == "ordered":
         row = lookup_rows(before, now, LANE)
         until = np.append(before["stop"], np.uint64(0))[row]
-        entries = _pending(now.with_columns(expected=np.maximum(now["expected"], until)), shown, context)
+        entries = _pending(now.with_columns(expected=np.maximum(now["expected"], until)), view, context)
     else:
-        missing = unsettled_ranges(state, now, shown, context)
+        missing = unsettled_ranges(state, now, view, context)
         height, _ = known.headers_of(missing["destination"], missing["source"], context)
         entries = filter_worthwhile(missing.filter(missing["pushed"] > height), context)
     found = [entries.select(LANE)]
     about = zip(*(_about_positions(state, seen, None, lanes, 0, context)
-                  for seen, lanes in ((shown, now), (known, before))), strict=True)  # fmt: skip
+                  for seen, lanes in ((view, now), (known, before))), strict=True)  # fmt: skip
     found += [rows.filter(~_covered(rows, known_rows)).select(LANE) for rows, known_rows in about]
     lanes = concat(found)
     lanes = lanes.take(stable_order(lanes["destination"], lanes["source"]))
@@ -111,18 +119,21 @@ def _ahead(state: State, shown: RelayerView, context: Context) -> Frame:
 
 
 def _covered(rows: Frame, others: Frame) -> npt.NDArray[np.bool_]:
-    """Return which ranges of lanes (``begin``, ``end``) lie in others whole."""
+    """Return a mask of the ranges of lanes (``begin``, ``end``) that lie inside others."""
     row, index = expand_ranges(rows["begin"], rows["end"])
-    other, held = expand_ranges(others["begin"], others["end"])
+    other, covered_index = expand_ranges(others["begin"], others["end"])
     entries = rows.select(LANE).take(row).with_columns(index=index)
-    known, asked = encode_keys(LANE_COLUMNS, others.select(LANE).take(other).with_columns(index=held), entries)
+    known, keys = encode_keys(LANE_COLUMNS, others.select(LANE).take(other).with_columns(index=covered_index), entries)
     covered = np.ones(len(rows), dtype=bool)
-    covered[row[~np.isin(asked, known)]] = False
+    covered[row[~np.isin(keys, known)]] = False
     return covered
 
 
 def _shared(lanes: Frame, relayer: int, context: Context) -> Frame:
-    """Return the headers that a relayer brings ahead, of those that are wanted; partners share the remote zones."""
+    """Return a relayer's share of headers to deliver in advance.
+
+    Partners share the remote zones.
+    """
     count, coordination = len(context.options.relayers), context.options.relay.coordination
     if coordination == "leader" and relayer:
         lanes = lanes.slice(0, 0)
@@ -132,25 +143,24 @@ def _shared(lanes: Frame, relayer: int, context: Context) -> Frame:
 
 
 def _with_progress(state: State, seen: RelayerView, context: Context) -> Frame:
-    """Return the queues seen with ``expected``, the index that comes next, and ``stop``, where they end."""
+    """Add the next index (``expected``) and the end (``stop``) to the queues of a view."""
     lanes = seen.queues
     sent = lanes["substream"] == SEND
     own = reverse_lanes(lanes, np.where(sent, RECEIPT, SEND))
     expected = np.where(sent, state.queues.read_counters("next_index", own), state.queues.read_counters("begin", own))
     ordered = context.options.order == "ordered"
     lanes = lanes.with_columns(expected=expected, stop=lanes["ready"] if ordered else lanes["next_index"])
-    # Of a frozen connection nothing is accepted, and while packets that are waited for are gone, nothing behind them.
+    # A frozen connection accepts nothing; in order, nothing passes a missing packet.
     connection = connection_rows(state.connections, lanes["destination"], lanes["source"])
     open_still = (connection >= 0) & ~is_frozen(state.connections)[connection]
-    gone = sent & (lanes["begin"] > expected) if ordered else np.zeros(len(lanes), dtype=bool)
-    return lanes.with_columns(stop=np.where(gone, expected, lanes["stop"])).filter(open_still)
+    is_blocked = sent & (lanes["begin"] > expected) if ordered else np.zeros(len(lanes), dtype=bool)
+    return lanes.with_columns(stop=np.where(is_blocked, expected, lanes["stop"])).filter(open_still)
 
 
 def _pending(lanes: Frame, seen: RelayerView, context: Context) -> Frame:
-    """Return the queues from which something is to be relayed now.
+    """Select the queues with entries to relay now.
 
-    Those are left out that have too little for a batch and can wait (``min_batch``, ``max_wait``); of others no more
-    than ``max_packets`` are taken.
+    Queues with less than a batch may wait (``min_batch``, ``max_wait``); others are limited to ``max_packets``.
     """
     options = context.options.relay
     lanes = lanes.filter(lanes["stop"] > lanes["expected"])
@@ -160,8 +170,8 @@ def _pending(lanes: Frame, seen: RelayerView, context: Context) -> Frame:
         proofs = seen.proofs
         proofs = proofs.filter(proofs["part"] == KeyPart.INDEX)
         names = (*LANE, "first")
-        own, asked = encode_keys(names, proofs, lanes.select(LANE).with_columns(first=lanes["expected"]))
-        rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
+        own, wanted = encode_keys(names, proofs, lanes.select(LANE).with_columns(first=lanes["expected"]))
+        rows = np.maximum(np.searchsorted(own, wanted, side="right") - 1, 0)
         patient = np.uint64(context.height - 1) - proofs["pushed"][rows] < np.uint64(options.max_wait)
         lanes = lanes.filter(~(waiting & patient))
     if options.max_packets:
@@ -171,7 +181,7 @@ def _pending(lanes: Frame, seen: RelayerView, context: Context) -> Frame:
 
 
 def _share(lanes: Frame, relayer: int, context: Context) -> Frame:
-    """Return the part of what is pending that a relayer submits (``coordination``)."""
+    """Return a relayer's share of the pending entries (``coordination``)."""
     count, coordination = len(context.options.relayers), context.options.relay.coordination
     if coordination == "none" or count == 1:
         return lanes
@@ -184,30 +194,33 @@ def _share(lanes: Frame, relayer: int, context: Context) -> Frame:
 
 
 def _pieces(lanes: Frame, seen: RelayerView, relayer: int) -> Frame:
-    """Return the ranges ``expected`` to ``stop`` - 1 of lanes, cut at the proofs that cover them."""
+    """Split the ranges ``expected`` to ``stop`` - 1 of lanes at the proofs that cover them."""
     proofs = seen.proofs
     lane = lookup_rows(lanes, proofs, LANE)
     rows = np.flatnonzero((lane >= 0) & (proofs["part"] == KeyPart.INDEX))
     lane = lane[rows]
     begin = np.maximum(proofs["first"][rows], lanes["expected"][lane])
     end = np.minimum((proofs["first"] + proofs["count"])[rows], lanes["stop"][lane])
-    kept = end > begin
-    taken = lanes.select(LANE).take(lane[kept])
-    call = np.where(taken["substream"] == SEND, SubmissionKind.RECEIVE, SubmissionKind.RECEIPT).astype(np.uint8)
-    return taken.with_columns(
-        relayer=repeat_value(np.uint32(relayer), len(lane[kept])),
+    is_nonempty = end > begin
+    rows_of_lanes = lanes.select(LANE).take(lane[is_nonempty])
+    call = np.where(rows_of_lanes["substream"] == SEND, SubmissionKind.RECEIVE, SubmissionKind.RECEIPT).astype(np.uint8)
+    return rows_of_lanes.with_columns(
+        relayer=repeat_value(np.uint32(relayer), len(lane[is_nonempty])),
         call=call,
-        begin=begin[kept],
-        end=end[kept],
-        alteration=repeat_value(np.uint8(Alteration.NONE), len(lane[kept])),
-        proof=rows[kept].astype(np.int64),
+        begin=begin[is_nonempty],
+        end=end[is_nonempty],
+        alteration=repeat_value(np.uint8(Alteration.NONE), len(lane[is_nonempty])),
+        proof=rows[is_nonempty].astype(np.int64),
     )
 
 
 def _about_positions(
     state: State, seen: RelayerView, mine: Frame | None, everything: Frame, relayer: int, context: Context
 ) -> list[Frame]:
-    """Return the time-outs and cleanups that a relayer submits beside ``mine`` (X-1, X-2); None: beside everything."""
+    """Return a relayer's timeouts and cleanups beside ``mine`` (X-1, X-2).
+
+    ``mine`` is None for all entries.
+    """
     parts = []
     if context.options.limited and (context.options.relay.coordination != "leader" or relayer == 0):
         by_absence = context.options.absence
@@ -222,7 +235,7 @@ def _about_positions(
 
 
 def _processed(lanes: Frame, seen: RelayerView, relayer: int) -> Frame:
-    """Return what was processed already and is still offered with a proof, as a relayer would submit it again."""
+    """Return processed entries that still have a proof, as submissions of a replaying relayer."""
     before = lanes.with_columns(stop=lanes["expected"], expected=np.uint64(0))
     return _pieces(before, seen, relayer)
 
@@ -230,7 +243,7 @@ def _processed(lanes: Frame, seen: RelayerView, relayer: int) -> Frame:
 def _with_fault(
     rows: Frame, lanes: Frame, seen: RelayerView, fault: FaultRule, faults: Interference, context: Context
 ) -> Frame:
-    """Return the submissions as a fault leaves them: of the relayer it names, or of all."""
+    """Apply a fault to the submissions of the named relayer, or of all."""
     hit = faults.hit(fault, rows["destination"], rows["source"])
     names, relayer = context.options.relayers, fault.args.get(RELAYER)
     if relayer is not None:
@@ -241,20 +254,20 @@ def _with_fault(
     if fault.kind in ALTERATIONS:
         return concat([honest, altered.with_columns(alteration=np.uint8(ALTERATIONS[fault.kind]))])
     if fault.kind == GAP:
-        # A time-out or a cleanup names no index that could be another.
+        # Timeouts and cleanups have no index to shift.
         gap = (altered["call"] <= SubmissionKind.RECEIPT).astype(np.uint64)
         begin = altered["begin"] + gap
         return concat([honest, altered.with_columns(begin=begin, end=np.maximum(altered["end"], begin + gap))])
     relayers = range(len(names)) if relayer is None else [names.index(relayer)]
-    again = [_processed(lanes, seen, number) for number in relayers]
-    return concat([rows, *(part.filter(faults.hit(fault, part["destination"], part["source"])) for part in again)])
+    replayed = [_processed(lanes, seen, number) for number in relayers]
+    return concat([rows, *(part.filter(faults.hit(fault, part["destination"], part["source"])) for part in replayed)])
 
 
 def plan_reads(rows: Frame, state: State, seen: RelayerView, context: Context) -> tuple[Frame, Frame]:
-    """Return the entries that a block must see (``RANGES_SCHEMA``), and ranges of its zones' own packets.
+    """Return the entries that a block reads, and ranges of its zones' own packets.
 
-    Offered: every run of which a submission uses the proof, whole, also another chain's; and what the local lanes hold.
-    Own: the packets that are answered: lane, ``begin``, ``end``.
+    The entries are all runs whose proofs a submission uses, as a whole, also of another chain, and those of local
+    lanes. The own packets are the answered ones (lane, ``begin``, ``end``).
     """
     used = np.unique(np.concatenate([rows["proof"], carried_proofs(rows, seen.proofs)]))
     runs = seen.proofs.take(used[used >= 0])
@@ -262,19 +275,19 @@ def plan_reads(rows: Frame, state: State, seen: RelayerView, context: Context) -
     proven = runs.with_columns(height=runs["pushed"], begin=runs["first"], end=runs["first"] + runs["count"])
     queues = state.queues.counters
     local = (queues["source"] == queues["destination"]) & np.isin(queues["source"], context.chains)
-    held = queues.filter(local & (queues["next_index"] > queues["begin"]))
-    held = locate_ranges(held.with_columns(end=held["next_index"]), state.runs)
-    asked = (rows["call"] == SubmissionKind.RECEIPT) | (rows["call"] == SubmissionKind.TIMEOUT)
-    receipts = rows.filter(asked & (rows["proof"] >= 0))
+    local_runs = queues.filter(local & (queues["next_index"] > queues["begin"]))
+    local_runs = locate_ranges(local_runs.with_columns(end=local_runs["next_index"]), state.runs)
+    is_answered = (rows["call"] == SubmissionKind.RECEIPT) | (rows["call"] == SubmissionKind.TIMEOUT)
+    receipts = rows.filter(is_answered & (rows["proof"] >= 0))
     own = reverse_lanes(receipts, SEND)
     begin = np.maximum(receipts["begin"], state.queues.read_counters("begin", own))
     end = np.minimum(receipts["end"], state.queues.read_counters("next_index", own))
     own = own.with_columns(begin=begin, end=end)
-    return concat([proven.select(RANGES_SCHEMA.names), held.select(RANGES_SCHEMA.names)]), merge_ranges(own)
+    return concat([proven.select(RANGES_SCHEMA.names), local_runs.select(RANGES_SCHEMA.names)]), merge_ranges(own)
 
 
 def merge_ranges(ranges: Frame) -> Frame:
-    """Return ranges of lanes that several relayers ask for without overlaps: those that overlap or touch become one."""
+    """Merge overlapping and adjacent ranges of lanes."""
     ranges = ranges.filter(ranges["end"] > ranges["begin"])
     if len(ranges) < 2:
         return ranges
@@ -288,13 +301,17 @@ def merge_ranges(ranges: Frame) -> Frame:
 Mask = npt.NDArray[np.bool_]
 
 VISIT = ("destination", "relayer", "source")
-"""What names all submissions of a relayer to a zone about a counterparty."""
+"""The key of all submissions of a relayer to a zone about a counterparty."""
 
 
 def select_own_share(rows: Frame, offered: Frame, own: Frame, context: Context) -> Frame:
-    """Return the submissions (``SUBMISSIONS_SCHEMA``) without what their relayers leave to others, in their order.
+    """Remove the entries that relayers leave to others (``SUBMISSIONS_SCHEMA``).
 
-    ``offered``: the entries that the proofs cover, by lane and index; ``own``: the zones' packets that are answered.
+    Args:
+        rows: The submissions.
+        offered: The entries that the proofs cover, by lane and index.
+        own: The zones' answered packets.
+        context: The metadata of the block.
     """
     relay, names = context.options.relay, context.options.relayers
     users = np.array([name in relay.users for name in names])
@@ -307,65 +324,65 @@ def select_own_share(rows: Frame, offered: Frame, own: Frame, context: Context) 
     mine = rows.filter(chosen)
     row, index = expand_ranges(mine["begin"], mine["end"])
     entries = mine.take(row).with_columns(index=index)
-    kept = _is_carried(entries, offered, own, context)
+    is_carried = _is_carried(entries, offered, own, context)
     if context.options.order == "ordered":
-        kept = _before_the_first_gap(entries, kept)
-    at, begin, end = stretches(index[kept], row[kept])
-    mine = mine.take(row[kept][at]).with_columns(begin=begin, end=end)
+        is_carried = _before_the_first_gap(entries, is_carried)
+    at, begin, end = stretches(index[is_carried], row[is_carried])
+    mine = mine.take(row[is_carried][at]).with_columns(begin=begin, end=end)
     rows = concat([rest, mine])
     return rows.take(stable_order(*(rows[name] for name in (*VISIT, "call", "begin"))))
 
 
 def _is_carried(entries: Frame, offered: Frame, own: Frame, context: Context) -> Mask:
-    """Return which entries their relayers carry: those of its programs, or those that are old enough."""
+    """Return a mask of the entries of a relayer's programs, or old enough for a sponsored one."""
     relay = context.options.relay
     packets = reverse_lanes(entries, SEND).with_columns(index=entries["index"])
     received, timed_out = (entries["call"] == kind for kind in (SubmissionKind.RECEIVE, SubmissionKind.TIMEOUT))
     sender = _first_of("sender", (entries, _of_programs(offered), received), (packets, _of_programs(own), ~received))
     pushed = _first_of("sent_height", (entries, offered, ~timed_out), (packets, own, timed_out))
-    kept = np.zeros(len(entries), dtype=bool)
+    is_carried = np.zeros(len(entries), dtype=bool)
     for number, name in enumerate(context.options.relayers):
         mine = entries["relayer"] == number
         if name in relay.users:
-            kept |= mine & sender[0] & np.isin(sender[1], context.zones.users[name])
+            is_carried |= mine & sender[0] & np.isin(sender[1], context.zones.users[name])
         elif name in relay.sponsored:
             latest = context.height - relay.sponsored[name].min_age
-            kept |= mine & pushed[0] & (pushed[1] < np.uint64(max(latest, 0)))
-    return kept
+            is_carried |= mine & pushed[0] & (pushed[1] < np.uint64(max(latest, 0)))
+    return is_carried
 
 
 def _of_programs(table: Frame) -> Frame:
-    """Return the entries of a table without final packets, which no program sent."""
+    """Select entries that programs sent, without final packets."""
     return table.filter(~is_final(table))
 
 
 def _first_of(name: str, *tables: tuple[Frame, Frame, Mask]) -> tuple[Mask, Any]:
-    """Return which entries are known, and a column of them, 0 of the others.
+    """Return a mask of known entries, and a column of theirs, 0 for unknown ones.
 
-    ``tables``: entries, a table of entries, and of which of the entries it is asked.
+    ``tables``: entries, a table of entries, and a mask of the entries to look up.
     """
     known, values = np.zeros(len(tables[0][0]), dtype=bool), np.zeros(len(tables[0][0]), dtype=np.uint64)
-    for asked, table, of in tables:
+    for entries, table, of in tables:
         at = np.flatnonzero(of)
-        found = lookup_rows(table, asked.take(at), LANE_COLUMNS, ordered=False)
+        found = lookup_rows(table, entries.take(at), LANE_COLUMNS, ordered=False)
         at, found = at[found >= 0], found[found >= 0]
         known[at], values[at] = True, table[name][found]
     return known, values
 
 
-def _before_the_first_gap(entries: Frame, kept: Mask) -> Mask:
-    """Return which entries come before the first of their queue that is left to others.
+def _before_the_first_gap(entries: Frame, is_carried: Mask) -> Mask:
+    """Return a mask of the entries before the first one of their queue that is left to others.
 
-    Where receipts are left to others, so are time-outs, which are about what comes behind all receipts.
+    A timeout comes after all receipts, so it is left too where receipts are.
     """
     groups = group_rows(*(entries[name] for name in (*VISIT, "call")))
-    left = np.add.accumulate(~kept)
-    before = left - groups.spread(left[groups.starts] - ~kept[groups.starts])
-    kept = kept & (before == 0)
+    left = np.add.accumulate(~is_carried)
+    before = left - groups.spread(left[groups.starts] - ~is_carried[groups.starts])
+    is_carried = is_carried & (before == 0)
     timed_out = entries["call"] == SubmissionKind.TIMEOUT
     if timed_out.any():
-        receipts = entries.filter((entries["call"] == SubmissionKind.RECEIPT) & ~kept)
+        receipts = entries.filter((entries["call"] == SubmissionKind.RECEIPT) & ~is_carried)
         if len(receipts):
             first = receipts.take(group_rows(*(receipts[name] for name in VISIT)).starts)
-            kept &= ~(timed_out & (lookup_rows(first, entries, VISIT) >= 0))
-    return kept
+            is_carried &= ~(timed_out & (lookup_rows(first, entries, VISIT) >= 0))
+    return is_carried

@@ -1,14 +1,15 @@
-"""Slices of certified streams: what endpoints serve, and whether a slice is what its source has certified (IC reference
-2.7, 2.9, 3.9 (3), 3.10).
+"""Certified slices: what endpoints serve, and their check.
 
-A slice is a row: ``endpoint.SLICE_COLUMNS``, and beside them those of ``state.OFFERS_SCHEMA`` (the bytes of the header,
-the digests beside the messages up to the root of the source's state, the certification of that root) and ``receiver``,
-the subnet that the stream leads to. Its messages are rows of the lake,
-or were decoded off the wire. They are encoded again where the slice is taken, so that what is checked are the very
-columns that a round then uses.
+A slice is a row of ``endpoint.SLICE_COLUMNS`` and ``state.OFFERS_SCHEMA`` (encoded header, digests up to the root of
+the source's state, certification of that root), with ``receiver``, the subnet that the stream leads to. Its messages
+are rows of the lake, or decoded from the wire. The check encodes them again, so it covers the very columns that a round
+uses.
 
-A check needs the digests beside the messages from ``read_begin`` to ``read_end`` - 1, which are read for it; those that
-are not in the slice enter the check only: whoever serves the slice would have sent their digests.
+A check needs the digests of the messages ``read_begin`` to ``read_end`` - 1. Those outside the slice enter the check
+only; a remote server would send their digests.
+
+Reference:
+    IC reference 2.7, 2.9, 3.9 (3), 3.10.
 """
 
 from __future__ import annotations
@@ -45,12 +46,20 @@ from causeway.protocols.ic.subnet_keys import Certifier
 from causeway.protocols.shared.messages import LANE, message_columns
 
 MISSING = "MissingMessages"
-"""The cause of an invalid slice that says it has messages, and brings others or none."""
+"""The cause of an invalid slice whose announced messages are missing or different."""
 
 
 def serve_slices(view: View, expected_of: ExpectedIndexes, context: Context, age: int = 0) -> Frame:
-    """Return what ``get_stream`` of all endpoints serves to ``context.chains``: of each stream the height that is
-    certified last, or one that is ``age`` older, from the expected index on; in order of (destination, source)."""
+    """Return the slices that endpoints serve to ``context.chains`` (``get_stream``).
+
+    They ascend by (destination, source).
+
+    Args:
+        view: The visible state of other chains.
+        expected_of: The expected indexes, where the slices start.
+        context: The metadata of the round.
+        age: The number of heights before the last certified height of each stream.
+    """
     offers = view.tables["offers"]
     offers = offers.filter(np.isin(offers["destination"], context.chains) & has_certification(offers))
     lanes = group_rows(*(offers[name] for name in LANE))
@@ -65,22 +74,22 @@ def serve_slices(view: View, expected_of: ExpectedIndexes, context: Context, age
         receiver=offers["destination"], begin=headers.begin, end=headers.end, signals_end=headers.signals_end
     )
     slices = sort_by_stream(cut_slices(streams, expected_of, context))
-    # An endpoint that is asked for what is no more, or not yet, in the stream serves the header alone.
+    # For an index outside the stream, an endpoint serves the header alone.
     outside = (slices["message_begin"] < slices["begin"]) | (slices["message_begin"] > slices["end"])
     return slices.with_columns(message_end=np.where(outside, slices["message_begin"], slices["message_end"]))
 
 
 def has_certification(offers: Frame) -> npt.NDArray[np.bool_]:
-    """Return which rows have a certification."""
+    """Return a mask of the rows with a certification."""
     lengths: npt.NDArray[np.int32] = pc.binary_length(offers["certification"]).to_numpy(zero_copy_only=False)
     return lengths > 0
 
 
 def add_read_ranges(slices: Frame) -> Frame:
-    """Return slices with the messages that must be read to check them: ``read_begin``, ``read_end``.
+    """Add the ranges of messages that the check of slices needs: ``read_begin``, ``read_end``.
 
-    Of those that bring no message none are read: the digest of all messages is beside the header. A slice that says it
-    brings what is not in the stream brings none.
+    They are empty for a slice without messages, since the digest of all messages is beside the header, and for a slice
+    that claims messages outside the stream.
     """
     begin, end, first, stop = (slices[name] for name in ("begin", "end", "message_begin", "message_end"))
     some = (stop > first) & (first >= begin) & (stop <= end)
@@ -109,8 +118,14 @@ def read_rejects(slices: Frame, context: Context) -> Frame:
 
 @dataclass(frozen=True)
 class SliceCheck:
-    """Which slices are not what their source has certified, and of each the name of what is wrong with it (empty:
-    nothing); the digests of the messages that were read for them, where those of each begin and how many they are."""
+    """Result of the check of slices.
+
+    Attributes:
+        causes: The error of each slice, empty if it is valid.
+        leaves: The digests of the messages read for the slices, shape (messages, 32).
+        starts: The first digest of each slice.
+        counts: The number of digests of each slice.
+    """
 
     causes: list[str]
     leaves: npt.NDArray[np.uint8]
@@ -119,24 +134,28 @@ class SliceCheck:
 
     @property
     def invalid(self) -> npt.NDArray[np.bool_]:
-        """Return which slices are invalid."""
+        """Return a mask of the invalid slices."""
         return np.array([bool(cause) for cause in self.causes], dtype=bool)
 
 
 def check_certified(slices: Frame, messages: Frame, context: Context, certifier: Certifier) -> SliceCheck:
-    """Check that slices are what their sources have certified, from the bytes that are then used.
+    """Check that sources have certified slices, from the bytes that are used afterwards.
 
-    ``slices``: rows with the columns above, ``read_begin`` and ``read_end``, no lane twice; ``messages``: what was read
-    (``OUTBOUND_SCHEMA``), in any order. Steps: the header can be read, the stream leads to us, the messages are there;
-    messages, digests beside them and header have a root, which is the certified one, of the height that is said; the
-    source's key has signed it. Slices that were checked before have the digests of the messages ``beside`` theirs
-    (``AGREED_SCHEMA``), and only theirs are read.
+    The checks in order: the header decodes, the stream leads to the receiver, the messages are present; the root of
+    messages, digests and header is the certified root of the stated height; the source's key has signed it.
+
+    Args:
+        slices: Slices with certification columns, ``read_begin`` and ``read_end``, one a lane. Slices checked before
+            have the digests ``beside`` their messages (``AGREED_SCHEMA``), so only their own messages are read.
+        messages: The messages read (``OUTBOUND_SCHEMA``), in any order.
+        context: The metadata of the round.
+        certifier: The certifier, for the public keys.
     """
     causes = [""] * len(slices)
     if len(slices) == 0:
         nothing = np.empty(0, dtype=np.int64)
         return SliceCheck(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), nothing, nothing)
-    # In the order in which the messages stand their digests need not be moved.
+    # In the order of the messages, their digests need not be moved.
     runs = group_rows(*(messages[name] for name in LANE))
     lane = lookup_rows(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
     known = np.flatnonzero(lane >= 0)
@@ -155,11 +174,11 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
     headers = decode_stream_headers(slices["header"], context.options.version, MAX_COLUMN_BYTES)
     for row in headers.errors:
         causes[row] = DecodeFailed.__name__
-    _note(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
-    # Whoever takes the slice uses these columns: they say what the header says, which is what is certified.
+    _set_causes(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
+    # The round uses these columns, so they must equal the certified header.
     for name in ("begin", "end", "signals_end"):
-        _note(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
-    # Slices of which none reads what its header says is not in the stream.
+        _set_causes(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
+    # Read nothing for slices that claim messages outside the stream.
     begin, end = slices["read_begin"], slices["read_end"]
     inside = (begin < end) & (begin >= headers.begin) & (end <= headers.end)
     if not inside.all():
@@ -167,16 +186,52 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
         slices = slices.with_columns(
             read_begin=np.where(inside, begin, nothing), read_end=np.where(inside, end, nothing)
         )
-    # The digests of the messages of each slice, joined, how many each has, which slices lack some or have one
-    # twice, and which have one that is no message.
     counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
+    leaves, missing, unread = _collect_digests(slices, counts, messages, runs, context)
+    _set_causes(causes, unread, DecodeFailed.__name__)
+    claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
+    _set_causes(causes, missing | claimed, MISSING)
+    siblings = _siblings(slices, counts)
+    for column in (slices["header"], siblings, slices["path"], slices["certification"]):
+        count_proof_column(column)
+    roots, errors = slice_roots(
+        slices["header"],
+        stream_labels(context.registry.subnets[slices["destination"]], slices["substream"], flat=context.options.flat),
+        leaves,
+        counts,
+        np.where(counts > 0, slices["read_begin"] - headers.begin, 0).astype(np.uint64),
+        headers.end - headers.begin,
+        siblings,
+        slices["path"],
+    )
+    for row in np.flatnonzero(errors).tolist():
+        causes[row] = causes[row] or "WitnessPruningFailed"
+    _verify_roots(causes, slices, roots, context, certifier)
+    return SliceCheck(causes, leaves, np.cumsum(counts) - counts, counts)
+
+
+def _collect_digests(
+    slices: Frame, counts: Rows, messages: Frame, runs: Groups, context: Context
+) -> tuple[Digests, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Collect the digests of each slice's messages.
+
+    Args:
+        slices: The slices, with the ranges to read.
+        counts: The number of messages to read for each slice.
+        messages: The messages read.
+        runs: The runs of messages of one lane.
+        context: The metadata of the round.
+
+    Returns:
+        The joined digests, and masks of slices with missing or duplicated messages, and with malformed ones.
+    """
     starts = np.cumsum(counts) - counts
     total = int(counts.sum())
     missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
     lane = lookup_rows(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
     slice_rows = runs.spread(lane)
     if total and _are_in_place(slices, messages, runs, lane):
-        # The rows of some runs, as few ranges as there can be.
+        # Merge adjacent runs to few ranges.
         in_slices = lane >= 0
         range_starts = runs.starts[in_slices & ~np.append(False, in_slices[:-1])]
         stops = (runs.starts + runs.counts)[in_slices & ~np.append(in_slices[1:], False)]
@@ -206,80 +261,76 @@ def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certi
             _fill_beside(slices, starts, leaves, filled)
         if not filled.all():
             missing[_owners(counts)[~filled]] = True
-    _note(causes, unread, DecodeFailed.__name__)
-    claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
-    _note(causes, missing | claimed, MISSING)
-    # The digests that each slice has beside its messages: without messages that of all messages, none where the
-    # messages are all of the stream's.
+    return leaves, missing, unread
+
+
+def _siblings(slices: Frame, counts: Rows) -> pa.BinaryArray:
+    """Return the digests beside each slice's messages.
+
+    They are that of all messages for an empty slice, none for a full one.
+    """
     begin, end = slices["begin"], slices["end"]
-    bare, whole = (counts == 0) & (end > begin), (counts > 0) & (slices["read_begin"] == begin)
-    if not bare.any() and not whole.any():
-        siblings = slices["siblings"]
-    else:
-        found = slices["siblings"].to_pylist()
-        for bare_row in np.flatnonzero(bare | (counts == 0) | whole).tolist():
-            found[bare_row] = slices["messages"][bare_row].tobytes() if bare[bare_row] else b""
-        siblings = pa.array(found, pa.binary())
-    for column in (slices["header"], siblings, slices["path"], slices["certification"]):
-        count_proof_column(column)
-    roots, errors = slice_roots(
-        slices["header"],
-        stream_labels(context.registry.subnets[slices["destination"]], slices["substream"], flat=context.options.flat),
-        leaves,
-        counts,
-        np.where(counts > 0, slices["read_begin"] - headers.begin, 0).astype(np.uint64),
-        headers.end - headers.begin,
-        siblings,
-        slices["path"],
-    )
-    for row in np.flatnonzero(errors).tolist():
-        causes[row] = causes[row] or "WitnessPruningFailed"
-    # Compare the roots of slices with those that are certified, and check the certifications.
-    asked: dict[tuple[bytes, int], Certification] = {}
+    bare, is_full = (counts == 0) & (end > begin), (counts > 0) & (slices["read_begin"] == begin)
+    if not bare.any() and not is_full.any():
+        return slices["siblings"]
+    siblings = slices["siblings"].to_pylist()
+    for row in np.flatnonzero(bare | (counts == 0) | is_full).tolist():
+        siblings[row] = slices["messages"][row].tobytes() if bare[row] else b""
+    return pa.array(siblings, pa.binary())
+
+
+def _verify_roots(causes: list[str], slices: Frame, roots: Digests, context: Context, certifier: Certifier) -> None:
+    """Compare the roots of valid slices with the certified ones, and verify the certifications."""
+    unverified: dict[tuple[bytes, int], Certification] = {}
     encoded = slices["certification"].to_pylist()
     sources, numbers = slices["source"].tolist(), slices["number"].tolist()
-    known = _read(dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), context.options.version)
+    certifications = _decode_certifications(
+        dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), context.options.version
+    )
     for row, data in enumerate(encoded):
         if causes[row]:
             continue
-        certification = known[data]
+        certification = certifications[data]
         if isinstance(certification, str):
             causes[row] = certification
         elif certification.height != numbers[row] or roots[row].tobytes() != certification.root_hash:
             causes[row] = "RootHashMismatch"
         else:
-            asked[data, sources[row]] = certification
-    if asked:
+            unverified[data, sources[row]] = certification
+    if unverified:
         refused = verify_certifications(
-            [certification.root_hash for certification in asked.values()],
-            [certification.signature for certification in asked.values()],
-            [certifier.public_key(source) for _, source in asked],
+            [certification.root_hash for certification in unverified.values()],
+            [certification.signature for certification in unverified.values()],
+            [certifier.public_key(source) for _, source in unverified],
         )
-        wrong = {key: type(error).__name__ for key, error in zip(asked, refused, strict=True) if error is not None}
+        wrong = {key: type(error).__name__ for key, error in zip(unverified, refused, strict=True) if error is not None}
         for row, data in enumerate(encoded):
             if not causes[row]:
                 causes[row] = wrong.get((data, sources[row]), "")
-    return SliceCheck(causes, leaves, np.cumsum(counts) - counts, counts)
 
 
-def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
+def _set_causes(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
     for row in np.flatnonzero(wrong).tolist():
         causes[row] = causes[row] or cause
 
 
 def _owners(counts: Rows) -> Rows:
-    """Return which slice each of their messages is of."""
+    """Return the slice of each message."""
     return np.repeat(np.arange(len(counts)), counts)
 
 
 def _digests_of(
     messages: Frame, slice_of: Rows, context: Context, ranges: Sequence[tuple[int, int]] = ()
 ) -> tuple[Digests, npt.NDArray[np.bool_]]:
-    """Return the digest of each message, and which messages are none: what has no encoding is not certified, and
-    neither is a field of theirs that the encoding leaves out.
+    """Return the digest of each message, and a mask of malformed ones.
 
-    ``slice_of``: the slice that each is for, -1 if it is for none; ``ranges``: the rows of all that are for one, if
-    there are others, whose digests are left out.
+    A message is malformed if it has no encoding, or a field that its encoding leaves out: neither is certified.
+
+    Args:
+        messages: The messages.
+        slice_of: The slice of each message, -1 for none.
+        context: The metadata of the round.
+        ranges: The rows of all messages with a slice, if others are to be left out.
     """
     request = messages["kind"] == Kind.REQUEST
     method = messages["method"]
@@ -303,8 +354,10 @@ def _digests_of(
 
 
 def _are_in_place(slices: Frame, messages: Frame, runs: Groups, lane: Rows) -> bool:
-    """Return whether the messages, but for whole lanes of which there is no slice (``lane`` is -1), are those that the
-    slices need, in the slices' order, each of them once."""
+    """Return True if the messages are exactly those that the slices need, in order.
+
+    Whole lanes without a slice (``lane`` is -1) may lie between them.
+    """
     index, begin, end = messages["index"], slices["read_begin"], slices["read_end"]
     some, ours = np.flatnonzero(end > begin), lane >= 0
     starts, counts = runs.starts[ours], runs.counts[ours]
@@ -317,8 +370,8 @@ def _are_in_place(slices: Frame, messages: Frame, runs: Groups, lane: Rows) -> b
     return bool(((runs.starts[at] == breaks) | ~ours[at]).all())
 
 
-def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:
-    """Return how many messages were read before, and how many after, those of each slice."""
+def _counts_outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:
+    """Return the numbers of messages read before and after those of each slice."""
     some = counts > 0
     before = np.where(some, slices["message_begin"] - slices["read_begin"], np.uint64(0))
     after = np.where(some, slices["read_end"] - slices["message_end"], np.uint64(0))
@@ -327,22 +380,25 @@ def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:
 
 def _fill_beside(slices: Frame, starts: Rows, leaves: npt.NDArray[np.uint8], filled: npt.NDArray[np.bool_]) -> None:
     counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
-    before, after = _outside(slices, counts)
+    before, after = _counts_outside(slices, counts)
     for row in np.flatnonzero(before + after > 0).tolist():
         digests = np.frombuffer(slices["beside"][row].as_py(), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         start, stop = int(starts[row]), int(starts[row] + counts[row])
-        for first, given in ((start, digests[: before[row]]), (stop - int(after[row]), digests[before[row] :])):
-            leaves[first : first + len(given)] = given
-            filled[first : first + len(given)] = True
+        for first, part in ((start, digests[: before[row]]), (stop - int(after[row]), digests[before[row] :])):
+            leaves[first : first + len(part)] = part
+            filled[first : first + len(part)] = True
 
 
 def proof_digests(slices: Frame, rows: Rows, checked: SliceCheck) -> pa.BinaryArray:
-    """Return the digests of the messages that were read to check slices, and that are in none of them, joined.
+    """Return the joined digests of the messages read for slices but outside them.
 
-    ``rows``: which of the slices that were ``checked`` each is, or is the beginning of.
+    Args:
+        slices: The slices.
+        rows: The row of each slice, or of the slice it is a prefix of, in ``checked``.
+        checked: The results of the check.
     """
     starts, counts = checked.starts[rows], checked.counts[rows]
-    before, after = _outside(slices, np.where(slices["message_end"] > slices["message_begin"], counts, 0))
+    before, after = _counts_outside(slices, np.where(slices["message_end"] > slices["message_begin"], counts, 0))
     found = []
     for start, count, first, last in zip(*(part.tolist() for part in (starts, counts, before, after)), strict=True):
         leaves = checked.leaves[start : start + count]
@@ -350,19 +406,23 @@ def proof_digests(slices: Frame, rows: Rows, checked: SliceCheck) -> pa.BinaryAr
     return pa.array(found, pa.binary())
 
 
-def _read(encoded: Iterable[bytes], version: CertificationVersion) -> dict[bytes, Certification | str]:
-    """Return certifications, their heights checked, or the names of what is wrong with them: from version 24 on the
-    height is in the state, and one that is not shown is nothing but the sender's word."""
+def _decode_certifications(encoded: Iterable[bytes], version: CertificationVersion) -> dict[bytes, Certification | str]:
+    """Decode certifications and verify their heights.
+
+    An invalid one is replaced by the name of its error.
+
+    From version 24 on the state contains the height, so a certification without its witness is invalid.
+    """
     found: dict[bytes, Certification | str] = {}
-    read: dict[bytes, Certification] = {}
+    decoded: dict[bytes, Certification] = {}
     for data in encoded:
         try:
-            read[data] = decode_certification(data)
+            decoded[data] = decode_certification(data)
         except ProofError as error:
             found[data] = type(error).__name__
-    for (data, certification), shown in zip(read.items(), verify_heights(list(read.values())), strict=True):
-        if isinstance(shown, ProofError):
-            found[data] = type(shown).__name__
+    for (data, certification), witnessed in zip(decoded.items(), verify_heights(list(decoded.values())), strict=True):
+        if isinstance(witnessed, ProofError):
+            found[data] = type(witnessed).__name__
         else:
-            found[data] = certification if shown or version < METADATA_SUBTREE else DecodeFailed.__name__
+            found[data] = certification if witnessed or version < METADATA_SUBTREE else DecodeFailed.__name__
     return found

@@ -1,4 +1,8 @@
-"""``check_slice``: whether a slice that somebody brought is what comes next (IC reference 3.9)."""
+"""``check_slice``: check that a delivered slice is the next one of its stream.
+
+Reference:
+    IC reference 3.9.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from causeway_proofs.order import U64
 
 from causeway.core.frame import Frame, empty_frame
 from causeway.core.joins import lookup_rows
@@ -24,7 +29,7 @@ from causeway.protocols.shared.messages import LANE, blank_messages
 
 
 class SliceError(IntEnum):
-    """Why a slice is refused, in the order of the checks (3.9); 0 = accepted."""
+    """The reason of refusing a slice, in the order of the checks (3.9); 0 = accepted."""
 
     ACCEPTED = 0
     LoopbackSlice = 1
@@ -48,11 +53,17 @@ def check_slices(
     context: Context,
     expected_of: ExpectedIndexes | None = None,
 ) -> np.ndarray:
-    """Return the ``SliceError`` of each row's slice; a slice fails whole (3.9, ``endpoint.slice_groups``).
+    """Return the ``SliceError`` of each row's slice.
 
-    ``slices``: in order of (destination, source, substream); ``rejects``: the REJECT signals in them
-    (``REJECTS_SCHEMA``); ``invalid``: which are not what their source has certified; ``expected_of``: what is expected,
-    if not what ``state`` expects.
+    A slice fails as a whole (3.9, ``endpoint.slice_groups``).
+
+    Args:
+        state: The state.
+        slices: The slices, ascending by (destination, source, substream).
+        rejects: The REJECT signals in them (``REJECTS_SCHEMA``).
+        invalid: Mask of the slices that their source has not certified.
+        context: The metadata of the round.
+        expected_of: The expected indexes; None for those of ``state``.
     """
     if len(slices) == 0:
         return np.empty(0, dtype=np.uint8)
@@ -79,33 +90,37 @@ def check_slices(
         checks.append((SliceError.SliceAboveMessageLimit, too_many))
         checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
-        # Which slices carry signals that cannot be true (check 12; D-12, D-16).
-        signals_options, signals_end = context.options, slices["signals_end"]
-        our_end = state.streams.read_counters("next_index", reverse_lanes(slices))
-        wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
-        row = lookup_rows(slices, reverse_lanes(rejects), LANE, ordered=False)
-        given, row = rejects.filter(row >= 0), row[row >= 0]
-        if signals_options.limits == "deployed" and "oldest_reject" in slices:
-            # Where carriers offer older slices: signals that their source has collected since.
-            wrong |= signals_end - slices["oldest_reject"] > np.uint64(2 * signals_options.limit.max_signals)
-        if len(given) == 0:
-            unexpected_signals = wrong
-        else:
-            index, end = given["index"], signals_end[row]
-            bad = index >= end
-            bad[1:] |= (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
-            if signals_options.limits == "deployed":
-                bad |= end - index > np.uint64(2 * signals_options.limit.max_signals)
-            if not signals_options.rejects_exist:
-                bad[:] = True
-            wrong[row[bad]] = True
-            unexpected_signals = wrong
-        checks.append((SliceError.UnexpectedSignals, unexpected_signals))
+        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, rejects, signal, options)))
     failed = first_failed([wrong for _, wrong in checks], len(slices))
-    # The first check that fails in any substream of a slice is its error.
+    # The error of a slice is the first check that any of its substreams fails.
     errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
     found: np.ndarray = errors[_least_of_slice(slices, failed, options)]
     return found
+
+
+def _unexpected_signals(
+    state: State, slices: Frame, rejects: Frame, expected_signal: U64, options: IcOptions
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the slices with impossible signals (check 12; D-12, D-16)."""
+    signals_end, most = slices["signals_end"], np.uint64(2 * options.limit.max_signals)
+    our_end = state.streams.read_counters("next_index", reverse_lanes(slices))
+    unexpected: npt.NDArray[np.bool_] = (signals_end < expected_signal) | (signals_end > our_end)
+    row = lookup_rows(slices, reverse_lanes(rejects), LANE, ordered=False)
+    signals, row = rejects.filter(row >= 0), row[row >= 0]
+    if options.limits == "deployed" and "oldest_reject" in slices:
+        # Older slices may contain signals that their source has collected since.
+        unexpected |= signals_end - slices["oldest_reject"] > most
+    if len(signals) == 0:
+        return unexpected
+    index, end = signals["index"], signals_end[row]
+    is_invalid = index >= end
+    is_invalid[1:] |= (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
+    if options.limits == "deployed":
+        is_invalid |= end - index > most
+    if not options.rejects_exist:
+        is_invalid[:] = True
+    unexpected[row[is_invalid]] = True
+    return unexpected
 
 
 def _least_of_slice(slices: Frame, values: np.ndarray, options: IcOptions) -> np.ndarray:
@@ -115,22 +130,22 @@ def _least_of_slice(slices: Frame, values: np.ndarray, options: IcOptions) -> np
 
 
 def find_unknown_roots(slices: Frame, view: View) -> npt.NDArray[np.bool_]:
-    """Return which slices do not carry a height that their source has made, and its source's root at that height.
+    """Return a mask of the slices without a known height and root of their source.
 
-    This is all that is asked of slices where subnets do not certify. Any height will do, also one older than one seen
-    before: what is in the slice is checked (3.9).
+    This is the only check of slices without certification. Any height is accepted, even one older than a previous
+    slice's: the content of the slice is checked (3.9).
     """
     if len(slices) == 0:
         return np.zeros(0, dtype=bool)
     headers = view.headers
-    asked = Frame({"chain": slices["source"], "height": slices["source_height"]})
-    row = lookup_rows(headers, asked, ("chain", "height"))
+    keys = Frame({"chain": slices["source"], "height": slices["source_height"]})
+    row = lookup_rows(headers, keys, ("chain", "height"))
     unknown: npt.NDArray[np.bool_] = (row < 0) | (slices["root"] != headers["root"][np.maximum(row, 0)]).any(axis=1)
     return unknown
 
 
 def read_carried_rejects(slices: Frame, view: View, context: Context) -> Frame:
-    """Return the REJECT signals that uncertified slices carry, of those that are shown now (``REJECTS_SCHEMA``).
+    """Return the visible REJECT signals that uncertified slices carry (``REJECTS_SCHEMA``).
 
     A slice of an older height has only those below the end of its signals.
     """
@@ -143,9 +158,13 @@ def read_carried_rejects(slices: Frame, view: View, context: Context) -> Frame:
 
 
 def refusal_events(slices: Frame, errors: np.ndarray, options: IcOptions, causes: Sequence[str] | None = None) -> Frame:
-    """Return one control event for every refused slice, with its error's name.
+    """Return one control event for every refused slice, with the name of its error.
 
-    ``causes``: of each slice that is ``InvalidStream`` the name of what is wrong with it, where it is known.
+    Args:
+        slices: The slices.
+        errors: The error of each row.
+        options: The protocol options.
+        causes: The detailed error of each ``InvalidStream`` slice, if known.
     """
     first = slice_groups(slices, options).starts
     refused = first[errors[first] > 0] if len(slices) else np.empty(0, dtype=np.int64)
@@ -161,28 +180,30 @@ def refusal_events(slices: Frame, errors: np.ndarray, options: IcOptions, causes
     if causes is None:
         reason = names_column(_NAMES, errors[refused])
     else:
-        texts = [_named(errors[row], causes[row]) for row in refused.tolist()]
+        texts = [_error_text(errors[row], causes[row]) for row in refused.tolist()]
         reason = pa.array(texts, pa.string()).dictionary_encode()
     return event_rows(control, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=reason)
 
 
 def refused_payload_event(slices: Frame, errors: np.ndarray, causes: Sequence[str]) -> Frame:
-    """Return the control event for a payload that is refused whole: ``InvalidXNetPayload``, with the error of the first
-    slice that fails and that slice's lane."""
+    """Return the control event of a payload that is refused as a whole.
+
+    Its reason is ``InvalidXNetPayload`` with the error of the first failing slice, and its lane is that slice's.
+    """
     row = int(np.flatnonzero(errors)[0])
     first = slices.slice(row, row + 1)
     lane = {name: first[name] for name in LANE}
     control = blank_messages(1, kind=int(Kind.CONTROL), **lane, index=first["message_begin"])
-    reason = f"{INVALID_PAYLOAD}({_named(errors[row], causes[row])})"
+    reason = f"{INVALID_PAYLOAD}({_error_text(errors[row], causes[row])})"
     return event_rows(control, Event.REJECTED, chain=first["destination"], on_lane=True, reason=reason)
 
 
 INVALID_PAYLOAD = "InvalidXNetPayload"
-"""The reason of events about payloads that no notary takes, before the error's name in brackets."""
+"""The reason of events of refused payloads, before the name of the error in brackets."""
 
 
 _NAMES = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
 
 
-def _named(error: int, cause: str) -> str:
+def _error_text(error: int, cause: str) -> str:
     return f"{_NAMES[error]}({cause})" if error == SliceError.InvalidStream and cause else _NAMES[error]

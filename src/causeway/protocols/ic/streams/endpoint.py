@@ -1,15 +1,14 @@
-"""XNetEndpoint: what a subnet serves of its streams, ``get_stream`` (IC reference 3.10).
+"""XNetEndpoint: the slices that a subnet serves, ``get_stream``, and expected indexes.
+
+See IC reference 3.10.
 
 A slice is one row a substream of the stream from ``source`` to ``destination``: the header (``begin``, ``end``,
 ``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height and state root.
 
-What a subnet expects of every stream to it: its state, moved on by payloads that are agreed and not yet executed
-(IC reference 3.7).
+A subnet's expected indexes follow from its state and its pending payloads (IC reference 3.7). Slices of past payloads
+need the lane, ``message_begin``, ``message_end`` and ``signals_end``.
 
-Slices are rows as in ``endpoint``; those of past payloads need the lane, ``message_begin``, ``message_end`` and
-``signals_end``.
-
-``msg_limit``: how many messages a slice may bring (IC reference 3.9 (9), X-5).
+``msg_limit`` is the maximum number of messages of a slice (IC reference 3.9 (9), X-5).
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from causeway.protocols.shared.messages import LANE
 
 
 class ContradictoryIndices(CausewayError):
-    """Payloads and state expect different indices of one substream: one is older than the state, or is missing.
+    """Payloads and state expect different indices: a payload is outdated, or missing.
 
-    ``chains``: positions of the subnets of which this is so.
+    ``chains`` holds the positions of the affected subnets.
     """
 
     def __init__(self, text: str, chains: Chains) -> None:
@@ -42,10 +41,14 @@ class ContradictoryIndices(CausewayError):
 
 
 class ExpectedIndexes:
-    """The expected message index (``index``) and the expected signal (``signal``) of lanes; the base for all others.
+    """The expected message index (``index``) and the expected signal (``signal``) of lanes.
 
-    ``lanes``: rows in ascending order of the lane by which the messages come. ``own``: our own streams at the
-    reference height, as in the table ``lanes``.
+    Other lanes expect the base.
+
+    Args:
+        lanes: Rows ascending by the lane of the expected messages.
+        base: The first index of streams.
+        own: The own streams at the reference height, as in the table ``lanes``.
     """
 
     def __init__(self, lanes: Frame, base: int, own: Frame) -> None:
@@ -54,7 +57,7 @@ class ExpectedIndexes:
         self._own = own
 
     def held(self, slices: Frame) -> U64:
-        """Return, for each slice, how many messages our stream to its source holds, all substreams together."""
+        """Return the number of messages, over all substreams, in our stream to each slice's source."""
         streams = group_rows(self._own["source"], self._own["destination"])
         ends = self._own.select(["source", "destination"]).take(streams.starts)
         back = Frame({"source": slices["destination"], "destination": slices["source"]}, len(slices))
@@ -64,7 +67,7 @@ class ExpectedIndexes:
         return np.where(rows >= 0, np.append(total, np.uint64(0))[rows], np.uint64(0))
 
     def of(self, slices: Frame) -> tuple[U64, U64]:
-        """Return, for each slice, the expected message index (``m0``) and the expected signal (``s0``) of its lane."""
+        """Return the expected message index (``m0``) and signal (``s0``) of each slice's lane."""
         lanes = self.lanes
         if len(lanes) == 0:
             start: U64 = np.full(len(slices), self._base, dtype=np.uint64)
@@ -75,7 +78,10 @@ class ExpectedIndexes:
 
 
 def slice_indexes(slices: Frame) -> Frame:
-    """Return ``{ i + 1 | i in max(indices of the messages in slices) }``: one ``index`` a lane that has messages."""
+    """Return ``{ i + 1 | i in max(indices of the messages in slices) }``, by lane.
+
+    Each lane with messages has one ``index``.
+    """
     some = slices.filter(slices["message_end"] > slices["message_begin"])
     some = some.take(stable_order(*(some[name] for name in LANE)))
     groups = group_rows(*(some[name] for name in LANE))
@@ -84,34 +90,43 @@ def slice_indexes(slices: Frame) -> Frame:
 
 
 def state_and_payload_indexes(expected: Frame, slices: Frame, base: int) -> Frame:
-    """Return ``(expected minus the indices of messages in slices) or slice_indexes(slices)``, by lane.
+    """Merge the expected indices of the state with those of payloads, by lane.
 
-    ``expected``: one ``index`` a lane; one at the base stands for none. ``slices`` may hold several of one lane (D-9).
-    Raises ``ContradictoryIndices`` where two indices are left for one lane.
+    The result is ``(expected minus the indices of messages in slices) or slice_indexes(slices)``.
+
+    Args:
+        expected: One ``index`` a lane; the base stands for none.
+        slices: Slices, possibly several of one lane (D-9).
+        base: The first index of streams.
+
+    Raises:
+        ContradictoryIndices: Two indices remain for one lane.
     """
-    kept = expected.filter(expected["index"] > np.uint64(base))
-    made = slice_indexes(slices)
-    rows = lookup_rows(made, kept, LANE)
-    met = np.flatnonzero(rows >= 0)
-    differ = met[made["index"][rows[met]] != kept["index"][met]]
-    wrong = differ[~_covered(kept.take(differ), slices)]
+    of_state = expected.filter(expected["index"] > np.uint64(base))
+    of_slices = slice_indexes(slices)
+    rows = lookup_rows(of_slices, of_state, LANE)
+    matched = np.flatnonzero(rows >= 0)
+    differ = matched[of_slices["index"][rows[matched]] != of_state["index"][matched]]
+    wrong = differ[~_covered(of_state.take(differ), slices)]
     if len(wrong):
         row = int(wrong[0])
-        names = ", ".join(f"{name} {kept[name][row]}" for name in LANE)
-        one, other = kept["index"][row], made["index"][rows[row]]
-        chains = np.unique(kept["destination"][wrong])
+        names = ", ".join(f"{name} {of_state[name][row]}" for name in LANE)
+        one, other = of_state["index"][row], of_slices["index"][rows[row]]
+        chains = np.unique(of_state["destination"][wrong])
         raise ContradictoryIndices(f"{names}: the state expects {one}, after the payloads it is {other}", chains)
-    alone = np.ones(len(kept), dtype=bool)
-    alone[met] = False
-    joined = concat([kept.filter(alone).select([*LANE, "index"]), made])
+    is_unmatched = np.ones(len(of_state), dtype=bool)
+    is_unmatched[matched] = False
+    joined = concat([of_state.filter(is_unmatched).select([*LANE, "index"]), of_slices])
     return joined.take(stable_order(*(joined[name] for name in LANE)))
 
 
 def expected_indexes(state: State, past_payloads: Sequence[Frame], base: int) -> ExpectedIndexes:
-    """Return what the subnets of ``state`` expect after ``past_payloads``, which are in order of height.
+    """Return the expected indexes of subnets after past payloads, ascending by height.
 
-    The expected signal is that of the newest past slice of the lane, else where our stream begins. Raises
-    ``ContradictoryIndices``.
+    The expected signal is that of the lane's newest past slice, else the begin of our stream.
+
+    Raises:
+        ContradictoryIndices: State and payloads contradict each other.
     """
     lanes = state.streams.counters
     own = reverse_lanes(lanes).with_columns(index=lanes["expected"], signal=lanes["begin"])
@@ -134,29 +149,37 @@ def expected_indexes(state: State, past_payloads: Sequence[Frame], base: int) ->
 
 
 def _covered(lanes: Frame, slices: Frame) -> np.ndarray:
-    """Return whether the ``index`` of each lane is that of a message in ``slices``; meant for few lanes."""
+    """Return a mask of the lanes (few) whose ``index`` is that of a message in ``slices``."""
     found = np.zeros(len(lanes), dtype=bool)
     for row in range(len(lanes)):
-        here = slices["message_begin"] <= lanes["index"][row]
-        here &= lanes["index"][row] < slices["message_end"]
+        is_inside = slices["message_begin"] <= lanes["index"][row]
+        is_inside &= lanes["index"][row] < slices["message_end"]
         for name in LANE:
-            here &= slices[name] == lanes[name][row]
-        found[row] = here.any()
+            is_inside &= slices[name] == lanes[name][row]
+        found[row] = is_inside.any()
     return found
 
 
 def message_limits(slices: Frame, expected_of: ExpectedIndexes, context: Context) -> U64:
-    """Return the most messages that each slice may bring (``most_messages``)."""
-    held = expected_of.held(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
-    return most_messages(slices["destination"], slices["source"], held, context.options, context.registry)
+    """Return the maximum number of messages of each slice (see ``most_messages``)."""
+    pending = expected_of.held(slices) if context.registry.system.any() else np.zeros(len(slices), dtype=np.uint64)
+    return most_messages(slices["destination"], slices["source"], pending, context.options, context.registry)
 
 
-def most_messages(own: Chains, peer: Chains, held: U64, options: IcOptions, registry: Registry) -> U64:
-    """Return the most messages that subnets may take at a time; ``MAX_INDEX`` where there is no limit.
+def most_messages(own: Chains, peer: Chains, pending: U64, options: IcOptions, registry: Registry) -> U64:
+    """Return the maximum number of messages that subnets accept at a time.
 
-    ``own``: their positions, ``peer``: of the subnets that the messages are from, ``held``: how many messages the
-    stream of the former to the latter has. System subnets take few: the NNS from everybody, others from who is none,
-    and the fewer the more of their own messages wait for the other side.
+    It is ``MAX_INDEX`` if there is no limit.
+
+    System subnets accept few: the NNS from all subnets, others from subnets that are none. The limit falls with the
+    number of their own pending messages to the peer.
+
+    Args:
+        own: Positions of the accepting subnets.
+        peer: Positions of the sending subnets.
+        pending: The number of messages in the stream from ``own`` to ``peer``.
+        options: The protocol options.
+        registry: The registry.
     """
     limit, none = options.limit, np.uint64(MAX_INDEX)
     if options.limits != "deployed":
@@ -168,14 +191,14 @@ def most_messages(own: Chains, peer: Chains, held: U64, options: IcOptions, regi
     system_peer = known & registry.system[np.where(known, peer, 0)]
     few = registry.nns[own] | (registry.system[own] & ~system_peer)
     most = np.uint64(limit.system_slice_messages)
-    return np.where(few, np.minimum(found, most - np.minimum(held, most)), found)
+    return np.where(few, np.minimum(found, most - np.minimum(pending, most)), found)
 
 
 SLICE_COLUMNS = [*LANE, "begin", "end", "signals_end", "message_begin", "message_end"]
 
 
 def get_streams(expected_of: ExpectedIndexes, view: View, context: Context) -> Frame:
-    """Return what ``get_stream`` of all endpoints serves to ``context.chains``.
+    """Return the slices that all endpoints serve to ``context.chains`` (``get_stream``).
 
     One row a substream: from the expected index on, within the limits.
     """
@@ -183,7 +206,7 @@ def get_streams(expected_of: ExpectedIndexes, view: View, context: Context) -> F
 
 
 def certified_streams(view: View, chains: Chains, height: int) -> Frame:
-    """Return the headers of all streams to ``chains`` as others show them at ``height``, which certifies them."""
+    """Return the headers of all streams to ``chains`` visible at the certifying ``height``."""
     lanes = view.tables["lanes"]
     lanes = lanes.filter(np.isin(lanes["destination"], chains) & (lanes["source"] != lanes["destination"]))
     at = Frame({"chain": lanes["source"]}).with_columns(height=np.uint64(height))
@@ -199,12 +222,15 @@ def certified_streams(view: View, chains: Chains, height: int) -> Frame:
 
 
 def cut_slices(streams: Frame, expected_of: ExpectedIndexes, context: Context) -> Frame:
-    """Return the slices of ``streams`` (``certified_streams``) from the expected index on, within the limits."""
+    """Return the slices of ``streams`` from the expected index on, within limits.
+
+    The streams are those of ``certified_streams``.
+    """
     begin, end = streams["begin"], streams["end"]
     expected, _ = expected_of.of(streams)
     stop = np.maximum(end, expected)
     if context.options.limits == "deployed":
-        # Differences, not sums: an index may be so near 2**64 that a sum would wrap.
+        # Subtract instead of adding: near 2**64 a sum would wrap.
         limit = context.options.limit
         stop = np.minimum(stop, begin + np.minimum(end - begin, np.uint64(limit.max_signals)))
         stop = np.maximum(stop, expected)
@@ -213,23 +239,25 @@ def cut_slices(streams: Frame, expected_of: ExpectedIndexes, context: Context) -
 
 
 def slice_groups(slices: Frame, options: IcOptions) -> Groups:
-    """Return the rows that make up each slice.
+    """Return the rows of each slice.
 
-    A certified slice shows one substream, under a witness of its own. Where nothing is certified, a slice has all
-    substreams of its stream.
+    A certified slice shows one substream, with its own witness. Without certification a slice has all substreams of its
+    stream.
     """
     ends = slices["destination"], slices["source"]
     return group_rows(*ends, slices["substream"]) if options.certified else group_rows(*ends)
 
 
 def filter_new(expected_of: ExpectedIndexes, slices: Frame, context: Context) -> Frame:
-    """Return the slices with messages or signals that their destination has not seen.
+    """Select the slices with messages or signals new to their destination.
 
-    They are in order of (destination, source, substream). Asked were the subnets of the registry version before (3.8
-    (3)): so slices may be under way when a subnet goes.
+    They ascend by (destination, source, substream).
+
+    Sources are the subnets of the previous registry version (3.8 (3)), so slices may be in flight when a subnet is
+    removed.
     """
-    asked = context.before.has(slices["source"])
-    slices = slices if asked.all() else slices.filter(asked)
+    was_member = context.before.has(slices["source"])
+    slices = slices if was_member.all() else slices.filter(was_member)
     if len(slices) == 0:
         return slices
     slices = sort_by_stream(slices)
@@ -240,5 +268,5 @@ def filter_new(expected_of: ExpectedIndexes, slices: Frame, context: Context) ->
 
 
 def sort_by_stream(slices: Frame) -> Frame:
-    """Return slices in the order in which a payload has them: by (destination, source, substream)."""
+    """Sort slices in payload order: by (destination, source, substream)."""
     return slices.take(stable_order(slices["destination"], slices["source"], slices["substream"]))

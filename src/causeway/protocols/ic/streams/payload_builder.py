@@ -1,13 +1,11 @@
-"""XNetPayloadBuilder: which slices make up a payload, and whether a payload is valid (IC reference 3.8, 3.9).
+"""XNetPayloadBuilder: build and validate payloads of slices (IC reference 3.8, 3.9).
 
-Both are functions of the state at the reference height, the payloads agreed since, and the slices; every notary
-decides alike. Slices are rows as in ``endpoint``, in order of (destination, source, substream); the destination is the
-subnet that builds, so one call serves any set of subnets.
+Both are functions of the state at the reference height, the payloads agreed since, and the slices, so all notaries
+agree. Slices are rows as in ``endpoint``, ascending by (destination, source, substream). The destination builds, so one
+call serves any set of subnets.
 
-Sizes of slices in bytes, exact, without encoding them: ``count_bytes`` (IC reference 2.9, 2.10).
-
-Builder and validator must come to the same number, so that no honest payload is refused for its size. Where a slice
-has several substreams, each counts as a stream of its own.
+The size of a slice is exact without encoding it: ``count_bytes`` (IC reference 2.9, 2.10). Builder and validator
+compute the same number, so no honest payload is refused for its size. Each substream of a slice counts as a stream.
 """
 
 from __future__ import annotations
@@ -36,28 +34,31 @@ CERTIFICATION_BYTES = 8 + 32 + 48
 """Height, hash, and a signature of 48 bytes (D-3)."""
 
 PRUNED, KNOWN, FORK, MESSAGES_LABEL = 36, 16, 7, 10
-"""Bytes of the parts of a witness: a pruned node, a known node under an index, a fork, the label ``messages``."""
+"""Bytes of witness parts: pruned node, known node with index, fork, label ``messages``."""
 
 HEADER_WITNESS = 214
 
 LEAST_BYTES = 1 << 10
-"""Less room than this is worth neither a request nor messages in a payload (X-5, X-15)."""
+"""Minimum remaining bytes that justify a request, or messages in a payload (X-5, X-15)."""
 
 CANISTER_FIELD = 1 + 1 + 10
-"""Bytes of a field that is a canister id: its key, the length, ten bytes."""
+"""Bytes of a canister id field: key, length and ten bytes."""
 
 FUNDS_MAP = 1 + 1
-"""Bytes of the map, and its one key, that cycles stood in before they had fields of their own."""
+"""Bytes of the one-key map around cycles before they had fields of their own."""
 
 CALL_TREE_FIELD = 1 + 1 + 2 + 2
-"""Bytes of the field of a request that says where in a tree of calls it is; here always depth 0 at time 0."""
+"""Bytes of a request's field for its position in a call tree; always depth 0 at time 0 here."""
 
 
 def count_bytes(slices: Frame, header_bytes: U64, counts: U64, message_bytes: U64) -> U64:
-    """Return the size of each slice (one substream a row), payload, witness and certification together.
+    """Return the size of each slice (one substream a row): payload, witness and certification.
 
-    ``slices``: ``begin``, ``end`` of the stream and ``message_begin``. ``header_bytes``: of the encoded header.
-    ``counts``: how many messages it has from ``message_begin`` on; ``message_bytes``: of those, encoded.
+    Args:
+        slices: ``begin`` and ``end`` of the stream, and ``message_begin``.
+        header_bytes: The size of the encoded header.
+        counts: The number of messages from ``message_begin`` on.
+        message_bytes: The total size of these messages, encoded.
     """
     some = counts > 0
     payload = np.where(some, 71 + header_bytes + message_bytes + np.uint64(16) * counts, 49 + header_bytes)
@@ -69,8 +70,8 @@ def count_bytes(slices: Frame, header_bytes: U64, counts: U64, message_bytes: U6
     length = _bit_length(total ^ rem)
     power = np.where(length < 64, one << np.minimum(length, np.uint64(63)), np.uint64(0))
     zeros = np.bitwise_count((total & (~total + one)) - one)  # ctz; 64 for 0
-    whole = zeros + (np.uint64(64) - _bit_length(right)) >= 64
-    found: U64 = np.where(whole, right, power - (rem & (power - one)))
+    is_full = zeros + (np.uint64(64) - _bit_length(right)) >= 64
+    found: U64 = np.where(is_full, right, power - (rem & (power - one)))
     pruned = np.bitwise_count(first - begin).astype(np.uint64) + np.bitwise_count(found)
     nodes = np.uint64(PRUNED) * pruned + np.uint64(KNOWN) * counts + np.uint64(FORK) * (pruned + counts - np.uint64(1))
     bare = (counts == 0) | (total == 0)
@@ -90,7 +91,7 @@ def _bit_length(numbers: U64) -> U64:
 
 
 def number_bytes(numbers: npt.NDArray[Any]) -> U64:
-    """Return how many bytes each number takes as packed CBOR; as many take the lengths of texts, bytes and arrays."""
+    """Return the size of each number, or length, in packed CBOR."""
     return np.array([1, 2, 3, 5, 9], dtype=np.uint64)[
         np.searchsorted(np.array([24, 2**8, 2**16, 2**32], dtype=np.uint64), numbers, side="right")
     ]
@@ -99,19 +100,20 @@ def number_bytes(numbers: npt.NDArray[Any]) -> U64:
 def header_lengths(slices: Frame, rejects: Frame) -> U64:
     """Return the length of each slice's encoded header.
 
-    ``slices``: ``begin``, ``end``, ``signals_end`` by lane; ``rejects``: the REJECT signals in streams, each about a
-    message that came the other way (``REJECTS_SCHEMA``).
+    Args:
+        slices: ``begin``, ``end`` and ``signals_end`` by lane.
+        rejects: REJECT signals in streams, about reverse messages (``REJECTS_SCHEMA``).
     """
     lengths: U64 = np.full(len(slices), 1 + 3, dtype=np.uint64)  # a map, and three keys
     for name in ("begin", "end", "signals_end"):
         lengths = lengths + number_bytes(slices[name])
     rows = lookup_rows(slices, reverse_lanes(rejects), LANE, ordered=False)
-    given = rejects.filter(rows >= 0)
-    if len(given) == 0:
+    signals = rejects.filter(rows >= 0)
+    if len(signals) == 0:
         return lengths
     row = rows[rows >= 0]
-    by_reason = stable_order(row.astype(np.uint64), given["reason"], given["index"])
-    row, reason, index = row[by_reason], given["reason"][by_reason], given["index"][by_reason]
+    by_reason = stable_order(row.astype(np.uint64), signals["reason"], signals["index"])
+    row, reason, index = row[by_reason], signals["reason"][by_reason], signals["index"][by_reason]
     last = np.ones(len(row), dtype=bool)
     last[:-1] = (row[1:] != row[:-1]) | (reason[1:] != reason[:-1])
     following = np.where(last, slices["signals_end"][row], np.append(index[1:], np.uint64(0)))
@@ -136,9 +138,9 @@ def message_lengths(messages: Frame, version: CertificationVersion) -> U64:
     deadline = messages["deadline"].astype(np.uint64)
     shared = shared + np.where(deadline > 0, 1 + number_bytes(deadline), np.uint64(0))
     method_bytes = method_lengths(messages)
-    asked = 1 + method_bytes + number_bytes(method_bytes) + 1 + data + CALL_TREE_FIELD
-    answered = 1 + 1 + 1 + np.where(code > 0, 1 + 1 + number_bytes(code) + 1 + data, data)
-    lengths: U64 = shared + np.where(request, asked, answered)
+    request_bytes = 1 + method_bytes + number_bytes(method_bytes) + 1 + data + CALL_TREE_FIELD
+    response_bytes = 1 + 1 + 1 + np.where(code > 0, 1 + 1 + number_bytes(code) + 1 + data, data)
+    lengths: U64 = shared + np.where(request, request_bytes, response_bytes)
     return lengths
 
 
@@ -147,18 +149,20 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class MessageSizes:
-    """Lengths of encoded messages in streams, as far as slices may bring them.
+    """Lengths of encoded messages that slices may contain.
 
-    ``messages``: rows in order of the lane and ``index``; ``lengths``: one a row.
+    Attributes:
+        messages: Rows by lane and ``index``.
+        lengths: The length of each row.
     """
 
     messages: Frame
     lengths: U64
 
     def starts(self, slices: Frame) -> np.ndarray:
-        """Return the row of each slice's first message; those that follow it are the rows below."""
-        asked = slices.select(LANE).with_columns(index=slices["message_begin"])
-        keys, first = encode_keys(LANE_COLUMNS, self.messages, asked)
+        """Return the row of each slice's first message; its other messages follow."""
+        first_messages = slices.select(LANE).with_columns(index=slices["message_begin"])
+        keys, first = encode_keys(LANE_COLUMNS, self.messages, first_messages)
         return np.searchsorted(keys, first)
 
 
@@ -174,36 +178,49 @@ def get_xnet_payload(
     expected: ExpectedIndexes | None = None,
     turn: U64 | None = None,
 ) -> tuple[Frame, np.ndarray]:
-    """Return the slices that go into the payload, and the ``SliceError`` of each of ``slices``.
+    """Build payloads from slices.
 
-    ``rejects``: the REJECT signals in them; ``invalid``: which of them their sources have not certified.
-    ``past_payloads``: those agreed above the state, in order of height. ``size_limit``: bytes of a payload, 0 = any
-    size; then ``sizes`` must be given. Of what is larger, headers with new signals come first, then each stream's
-    messages, as many as fit, as long as there is room for ``LEAST_BYTES`` (X-5); what does not fit is left out
-    (``PayloadTooLarge``). ``turn``: which of the slices to one destination comes first, ascending; without it they come
-    in their order. ``validate_xnet_payload`` accepts the result. ``expected``: what state and past payloads expect,
-    where that is known.
+    With a size limit, headers with new signals come first, then messages, stream by stream, as many as fit while
+    ``LEAST_BYTES`` remain (X-5). The rest is left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the
+    result.
+
+    Args:
+        state: The state at the reference height.
+        slices: The candidate slices.
+        rejects: The REJECT signals in them.
+        invalid: Mask of the slices that their sources have not certified.
+        context: The metadata of the round.
+        past_payloads: The payloads agreed since the state, ascending by height.
+        size_limit: Bytes of a payload; 0 for no limit.
+        sizes: The sizes of messages, required with a limit.
+        expected: The expected indexes, if known.
+        turn: The rank of each slice at its destination; None for the order of rows.
+
+    Returns:
+        The slices of the payloads, and the ``SliceError`` of each candidate.
     """
     if expected is None:
         expected = expected_indexes(state, past_payloads, context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
-    held = errors == 0
-    accepted = slices.filter(held)
+    is_valid = errors == 0
+    accepted = slices.filter(is_valid)
     if not size_limit or len(accepted) == 0:
         return accepted, errors
     assert sizes is not None
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
-    order = np.arange(len(accepted), dtype=np.uint64) if turn is None else turn[held]
-    stop, fits = _within(accepted, signals, order, rejects, sizes, size_limit, context.options)
-    rows = np.flatnonzero(held)
+    order = np.arange(len(accepted), dtype=np.uint64) if turn is None else turn[is_valid]
+    stop, fits = _truncate_to_limit(accepted, signals, order, rejects, sizes, size_limit, context.options)
+    rows = np.flatnonzero(is_valid)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
 
 
 def source_turns(slices: Frame, context: Context) -> U64:
-    """Return when the source of each slice has its turn at its destination: another order of the subnets at every
-    height, drawn of seed, destination and height (X-5)."""
+    """Return the rank of each slice's source at its destination.
+
+    The order of sources is drawn from seed, destination and height (X-5).
+    """
     found = np.zeros(len(slices), dtype=np.uint64)
     numbers = context.registry.subnets
     for chain in np.unique(slices["destination"]).tolist():
@@ -217,8 +234,10 @@ def source_turns(slices: Frame, context: Context) -> U64:
 
 
 def payload_bytes(slices: Frame, rejects: Frame, sizes: MessageSizes) -> U64:
-    """Return the size of each row's part of its payload. One that says it brings what is not in the stream brings
-    none."""
+    """Return the size of each row's part of its payload.
+
+    Messages outside the stream do not count.
+    """
     begin, stop = slices["message_begin"], slices["message_end"]
     inside = (stop > begin) & (begin >= slices["begin"]) & (stop <= slices["end"])
     counts: U64 = np.where(inside, stop - begin, np.uint64(0))
@@ -239,9 +258,11 @@ def validate_xnet_payload(
     sizes: MessageSizes | None = None,
     expected: ExpectedIndexes | None = None,
 ) -> np.ndarray:
-    """Return the ``SliceError`` of each row of payloads, one payload a destination; a payload is valid if all are 0.
+    """Return the ``SliceError`` of each row of payloads, one payload per destination.
 
-    One that is too large is refused before its slices are looked at: ``PayloadTooLarge``. The arguments are those of
+    A payload is valid if all are 0.
+
+    A payload that exceeds the size limit is ``PayloadTooLarge`` as a whole. The arguments are those of
     ``get_xnet_payload``.
     """
     if expected is None:
@@ -255,7 +276,7 @@ def validate_xnet_payload(
     return errors
 
 
-def _within(
+def _truncate_to_limit(
     slices: Frame,
     signals: Mask,
     turn: U64,
@@ -264,46 +285,56 @@ def _within(
     size_limit: int,
     options: IcOptions,
 ) -> tuple[U64, Mask]:
-    """Return where each slice's messages end so that the payload of its destination fits, and which slices are in it.
+    """Truncate slices to the size limit of payloads.
 
-    ``signals``: which slices bring signals that are new, so that they are worth it without messages.
+    Args:
+        slices: The valid slices.
+        signals: Mask of the slices with new signals, which are useful without messages.
+        turn: The rank of each slice.
+        rejects: The REJECT signals.
+        sizes: The sizes of messages.
+        size_limit: Bytes of a payload.
+        options: The protocol options.
+
+    Returns:
+        The end of each slice's messages, and a mask of the included slices.
     """
     begin = slices["message_begin"]
-    whole: U64 = np.maximum(slices["message_end"], begin)
+    full_end: U64 = np.maximum(slices["message_end"], begin)
     groups = slice_groups(slices, options)
-    worth = groups.spread(np.logical_or.reduceat(signals | (whole > begin), groups.starts))
+    worth = groups.spread(np.logical_or.reduceat(signals | (full_end > begin), groups.starts))
     payloads = group_rows(slices["destination"])
     total = np.add.reduceat(np.where(worth, payload_bytes(slices, rejects, sizes), np.uint64(0)), payloads.starts)
     small = payloads.spread(total + np.uint64(LEAST_BYTES) <= np.uint64(size_limit))
     if small.all():
-        return whole, worth
-    stop, fits = np.where(small, whole, begin), worth & small
+        return full_end, worth
+    stop, fits = np.where(small, full_end, begin), worth & small
     first, headers = sizes.starts(slices), header_lengths(slices, rejects)
     starts, counts = groups.starts.tolist(), groups.counts.tolist()
     large = np.flatnonzero((worth & ~small)[groups.starts])
     large = large[stable_order(slices["destination"][groups.starts][large], turn[groups.starts][large])]
     rows = {group: range(starts[group], starts[group] + counts[group]) for group in large.tolist()}
-    left: dict[int, int] = {}
+    remaining: dict[int, int] = {}
     bare: dict[int, int] = {}
     for group, its_rows in rows.items():
         chain = int(slices["destination"][its_rows[0]])
         size = sum(int(_sizes(slices, row, headers, sizes, first, 0)[0]) for row in its_rows)
-        if signals[its_rows].any() and size <= left.setdefault(chain, size_limit):
+        if signals[its_rows].any() and size <= remaining.setdefault(chain, size_limit):
             bare[group] = size
-            left[chain] -= size
+            remaining[chain] -= size
             fits[its_rows] = True
     for group, its_rows in rows.items():
         chain = int(slices["destination"][its_rows[0]])
-        # A payload with nothing in it takes what fits, however small its limit.
-        if left.setdefault(chain, size_limit) < min(LEAST_BYTES, size_limit):
+        # An empty payload accepts anything that fits, however small its limit.
+        if remaining.setdefault(chain, size_limit) < min(LEAST_BYTES, size_limit):
             continue
-        tables = [_sizes(slices, row, headers, sizes, first, int(whole[row] - begin[row])) for row in its_rows]
-        room = left[chain] + bare.get(group, 0)
-        taken, size = _longest(tables, room)
-        if any(taken):
-            stop[its_rows] = begin[its_rows] + np.array(taken, dtype=np.uint64)
+        tables = [_sizes(slices, row, headers, sizes, first, int(full_end[row] - begin[row])) for row in its_rows]
+        available = remaining[chain] + bare.get(group, 0)
+        message_counts, size = _longest(tables, available)
+        if any(message_counts):
+            stop[its_rows] = begin[its_rows] + np.array(message_counts, dtype=np.uint64)
             fits[its_rows] = True
-            left[chain] = room - size
+            remaining[chain] = available - size
     return stop, fits
 
 
@@ -316,7 +347,10 @@ def _sizes(slices: Frame, row: int, headers: U64, sizes: MessageSizes, first: np
 
 
 def _longest(tables: list[U64], room: int) -> tuple[list[int], int]:
-    """Return how many messages of each substream fit, the first ones first, and their size; none where none fit."""
+    """Return the number of messages of each substream that fit, in order, and their size.
+
+    All numbers are 0 if none fit.
+    """
     counts = [len(table) - 1 for table in tables]
     for last in reversed(range(len(tables))):
         others = sum(int(table[count]) for table, count in zip(tables[:last], counts, strict=False))

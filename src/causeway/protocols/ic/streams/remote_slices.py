@@ -1,13 +1,8 @@
-"""Slices that came over a wire: verified from their bytes, then columns like those of slices inside a lake.
+"""Slices from subnets of other lakes: bounded, verified and converted to columns.
 
-Everything here is bounded before it is parsed: what comes is from strangers until the signature holds. A slice that
-holds is from the subnet whose key signed it, and for us (IC reference 2.8, 3.9 step 3); what is in it is still checked
-against what we expect like any other.
-
-Subnets that another lake runs: what came from them over a wire, as part of a round (IC reference 3.8, 3.9).
-
-Their streams lie in no table here. What somebody carried are protobuf slices; each is verified with the remote subnet's
-key before anything in it counts, and then stands among the slices of the lake's own subnets.
+Carried bytes are untrusted, so every size is bounded before parsing. A verified slice is signed by the remote subnet
+and addressed to a local one (IC reference 2.8, 3.9 step 3). Its content is then checked against the expected indexes
+like that of any other slice (IC reference 3.8, 3.9).
 """
 
 from __future__ import annotations
@@ -45,18 +40,18 @@ from causeway.protocols.shared.messages import LANE_FIELDS, MESSAGE_COLUMNS, MES
 from causeway.protocols.shared.secrets import Secrets
 
 MAX_SLICE_BYTES = MAX_PROOF_BYTES
-"""Longest slice on a wire that is read."""
+"""Maximum size of a slice on the wire."""
 
 MAX_SLICE_MESSAGES = 10_000
-"""Most messages of a slice on a wire: as many as a stream of a deployed subnet holds (X-5)."""
+"""Maximum number of messages of a slice on the wire, as of a deployed subnet's stream (X-5)."""
 
 MORE_THAN_ONE = "MoreThanOneSlice"
-"""The cause of an invalid slice of a stream of which another one is there already."""
+"""The cause of refusal of a second slice of the same stream."""
 
 _INDEX = pa.field("index", pa.uint64(), nullable=False)
 
 MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, _INDEX, *MESSAGE_FIELDS])
-"""A message of a slice, at its position in its lane."""
+"""Messages of slices, with their positions in their lanes."""
 
 SLICES_SCHEMA = pa.schema(
     [
@@ -71,18 +66,20 @@ SLICES_SCHEMA = pa.schema(
         pa.field("row", pa.uint64(), nullable=False),
     ]
 )
-"""A slice of the stream from ``source`` to ``destination`` as it was at the source's height ``number``: its header,
-encoded and decoded, the run of its messages (empty: both bounds are the stream's end), the certified root and the
-certification (protobuf). ``row``: of what was carried."""
+"""Slices of streams from ``source`` to ``destination`` at the source's height ``number``.
+
+The header is both encoded and decoded. The message range of an empty slice lies at the end of the stream. ``root`` and
+``certification`` (protobuf) certify the slice; ``row`` is the row of the carried input.
+"""
 
 
 SIGNALS_SCHEMA = REJECTS_SCHEMA.append(pa.field("slice", pa.uint64(), nullable=False))
-"""A REJECT signal in the header of a slice; ``slice`` is the row of the slice."""
+"""REJECT signals in headers of slices; ``slice`` is the row of the slice."""
 
 
 @dataclass(frozen=True)
 class RefusedSlice:
-    """A carried slice that is no valid slice: its row, and ``cause``, the error's name."""
+    """A carried slice that is invalid: its row, its ends, and the name of the error (``cause``)."""
 
     row: int
     source: int
@@ -92,8 +89,14 @@ class RefusedSlice:
 
 @dataclass(frozen=True)
 class WireSlices:
-    """What was carried, as columns: ``slices`` (``SLICES_SCHEMA``), ``messages`` (``MESSAGES_SCHEMA``), the ``rejects``
-    in the headers (``SIGNALS_SCHEMA``), and what was ``refused``."""
+    """Carried slices as columns.
+
+    Attributes:
+        slices: The valid slices (``SLICES_SCHEMA``).
+        messages: Their messages (``MESSAGES_SCHEMA``).
+        rejects: The REJECT signals in their headers (``SIGNALS_SCHEMA``).
+        refused: The invalid slices.
+    """
 
     slices: Frame
     messages: Frame
@@ -102,21 +105,21 @@ class WireSlices:
 
 
 class SliceReader:
-    """Verifies slices with the keys of the subnets that they are from.
+    """Verifier of slices with the keys of their source subnets.
 
     Args:
-        keys: the public key (96 bytes) of each remote subnet, by its id.
-        version: of the encodings.
+        keys: The public key (96 bytes) of each remote subnet, by subnet id.
+        version: The version of the encodings.
     """
 
     def __init__(self, keys: Mapping[bytes, bytes], version: CertificationVersion = CURRENT) -> None:
         self._keys, self.version = dict(keys), version
 
     def decode(self, data: bytes) -> CertifiedStreamSlice:
-        """Return the slice that ``data`` (protobuf) is; nothing of it is verified.
+        """Decode a slice from protobuf without verifying it.
 
         Raises:
-            OverLimit, MalformedProof: it is none.
+            OverLimit, MalformedProof: The bytes are no slice, or exceed a limit.
         """
         found = decode_certified_stream_slice(data, self.version, MAX_SLICE_BYTES)
         if len(found.payload.messages) > MAX_SLICE_MESSAGES:
@@ -124,21 +127,25 @@ class SliceReader:
         return found
 
     def verify(self, own: bytes, remote: bytes, certified: CertifiedStreamSlice) -> DecodedMessages:
-        """Return the messages from the subnet ``remote`` to ``own`` in a slice (``decode_certified_stream``); the only
-        errors in it are of those that columns have no row for (``NotInColumns``).
+        """Verify a slice from the subnet ``remote`` to ``own`` and decode its messages.
+
+        See ``decode_certified_stream`` of the reference.
+
+        Returns:
+            The messages; the only remaining errors are ``NotInColumns``.
 
         Raises:
-            InvalidDestination: it is of a stream to another subnet.
-            WitnessPruningFailed: payload and witness do not fit together.
-            RootHashMismatch: their root, or that of the height, is not the certified one.
-            MalformedSignature, InvalidSignature: that is not signed with the subnet's key.
-            DecodeFailed: there is no key of the subnet, a message is none, or the height is not shown where it is part
-                of the state (certification version 24 on).
+            InvalidDestination: The stream leads to another subnet.
+            WitnessPruningFailed: Payload and witness do not match.
+            RootHashMismatch: The root of the slice or of the height differs from the certified one.
+            MalformedSignature, InvalidSignature: The subnet's key did not sign the root.
+            DecodeFailed: The subnet's key is unknown, a message is malformed, or the height has no witness although it
+                is part of the state (certification version 24 on).
         """
         receiver = certified.payload.subnet_id
         if receiver != own:
-            why = f"the stream leads to subnet {receiver.hex()}, not to {own.hex()}"
-            raise InvalidDestination(why, remote, receiver)
+            reason = f"the stream leads to subnet {receiver.hex()}, not to {own.hex()}"
+            raise InvalidDestination(reason, remote, receiver)
         key = self._keys.get(remote)
         if key is None:
             raise DecodeFailed(f"no key of subnet {remote.hex()} is known")
@@ -152,28 +159,32 @@ class SliceReader:
         return _decoded(certified.payload, self.version)
 
     def read(self, carried: Sequence[tuple[int, int, bytes]], ids: Sequence[bytes]) -> WireSlices:
-        """Return what was carried as columns, in the order in which it was; whatever does not hold is refused.
+        """Verify carried slices and convert them to columns, in order.
 
-        ``carried``: rows of (source, destination, protobuf of a slice), subnets by their row in ``ids``. Of a stream
-        the first slice that holds is taken.
+        Args:
+            carried: Rows of (source, destination, protobuf of a slice), with subnets as rows of ``ids``.
+            ids: The subnet ids.
+
+        Returns:
+            The first valid slice of each stream, and the refused ones.
         """
         slices: list[Frame] = [empty_frame(SLICES_SCHEMA)]
         messages: list[Frame] = [empty_frame(MESSAGES_SCHEMA)]
         rejects: list[Frame] = [empty_frame(SIGNALS_SCHEMA)]
         refused: list[RefusedSlice] = []
-        taken: set[tuple[int, int]] = set()
+        accepted: set[tuple[int, int]] = set()
         for row, (source, destination, data) in enumerate(carried):
             try:
                 certified = self.decode(data)
-                held = self.verify(ids[destination], ids[source], certified)
-                found = slice_message_columns(certified.payload, held, self.version)
+                decoded = self.verify(ids[destination], ids[source], certified)
+                found = slice_message_columns(certified.payload, decoded, self.version)
             except ProofError as error:
                 refused.append(RefusedSlice(row, source, destination, type(error).__name__))
                 continue
-            if (source, destination) in taken:
+            if (source, destination) in accepted:
                 refused.append(RefusedSlice(row, source, destination, MORE_THAN_ONE))
                 continue
-            taken.add((source, destination))
+            accepted.add((source, destination))
             lane = {"source": source, "destination": destination, "substream": 0}
             slices.append(_slice_row(row, lane, certified))
             header = certified.payload.header
@@ -191,7 +202,7 @@ class SliceReader:
 
 
 def _decoded(payload: SlicePayload, version: CertificationVersion) -> DecodedMessages:
-    """Return the messages of a slice. Raises ``DecodeFailed`` for the first that is none."""
+    """Decode the messages of a slice; raise ``DecodeFailed`` for the first malformed one."""
     found = decode_stream_messages(pa.array(payload.messages, pa.binary()), version)
     for row, error in found.errors.items():
         if isinstance(error, NotInColumns):
@@ -207,21 +218,21 @@ def _index(payload: SlicePayload, row: int) -> int:
 
 
 def slice_message_columns(payload: SlicePayload, decoded: DecodedMessages, version: CertificationVersion) -> Frame:
-    """Return the messages of a slice as columns (``MESSAGE_COLUMNS``), from how they were ``decoded``.
+    """Convert the ``decoded`` messages of a slice to columns (``MESSAGE_COLUMNS``).
 
     Raises:
-        DecodeFailed: one is of a kind that is not supported here (refunds, calls with a deadline), or names a canister
-            whose id is not that of a number.
+        DecodeFailed: A message is of an unsupported kind (a refund, a call with a deadline), or the id of its canister
+            has no number.
     """
     columns = {name: decoded.columns[name] for name in MESSAGE_COLUMNS}
     others = (columns["kind"] == np.uint8(Kind.REFUND)) | (columns["deadline"] > 0)
     others[list(decoded.errors)] = True
-    # One by one are those that are refused, and requests without numbers that we do not use.
+    # Decode single messages for errors, and for requests with unused missing numbers.
     rows = np.flatnonzero(others).tolist()
     single = [_row(_index(payload, row), decode_stream_message(payload.messages[row], version)) for row in rows]
     if rows:
-        for place, item in enumerate(MESSAGE_FIELDS):
-            columns[item.name] = _replaced(item, columns[item.name], rows, [values[place] for values in single])
+        for position, item in enumerate(MESSAGE_FIELDS):
+            columns[item.name] = _replaced(item, columns[item.name], rows, [values[position] for values in single])
     return Frame(columns, len(others))
 
 
@@ -248,7 +259,7 @@ def _number(index: int, canister: bytes) -> int:
 
 
 def _replaced(item: pa.Field, column: Any, rows: list[int], values: list[int | str | bytes]) -> Any:
-    """Return a column with other values at some rows."""
+    """Replace the values of a column at some rows."""
     if pa.types.is_integer(item.type):
         column = column.copy()
         column[rows] = values
@@ -290,7 +301,7 @@ def _rejects_of(signals: list[tuple[int, int]], destination: int, source: int, a
     count = len(signals)
     return Frame(
         {
-            # A signal is in the stream of the one that rejected: about messages from us to the slice's source.
+            # A signal travels in the stream of the rejecting subnet and names our messages to it.
             "destination": np.full(count, source, dtype=np.uint32),
             "source": np.full(count, destination, dtype=np.uint32),
             "substream": np.zeros(count, dtype=np.uint64),
@@ -310,9 +321,14 @@ READ_COLUMNS = ("read_begin", "read_end")
 
 @dataclass(frozen=True)
 class WireInput:
-    """What a round has from a wire: slices that hold (``SLICE_COLUMNS`` and ``READ_COLUMNS``: nothing must be read for
-    them), their messages (``OUTBOUND_SCHEMA``), the REJECT signals in them (``REJECTS_SCHEMA``), and the events of
-    those that do not hold."""
+    """Valid input of a round from the wire.
+
+    Attributes:
+        slices: Valid slices (``SLICE_COLUMNS`` and ``READ_COLUMNS``, which are empty ranges).
+        messages: Their messages (``OUTBOUND_SCHEMA``).
+        rejects: Their REJECT signals (``REJECTS_SCHEMA``).
+        events: The events of invalid slices.
+    """
 
     slices: Frame
     messages: Frame
@@ -324,13 +340,14 @@ class RemoteSubnets:
     """The subnets of a network that another lake runs.
 
     Args:
-        topology: the network.
-        options: with the remote subnets' keys.
-        subnets: the numbers of all subnets by position.
-        names: their names.
+        topology: The network.
+        options: The protocol options, with the remote subnets' keys.
+        subnets: The numbers of all subnets by position.
+        names: The names of all subnets by position.
 
     Raises:
-        InvalidInput: a key is missing or is of no such subnet, or the network has what needs all subnets here.
+        InvalidInput: A key is missing or belongs to no remote subnet, or the options require that all subnets are
+            local.
     """
 
     def __init__(self, topology: Topology, options: IcOptions, subnets: U64, names: Sequence[str]) -> None:
@@ -349,11 +366,12 @@ class RemoteSubnets:
 
     @staticmethod
     def require_keys(options: IcOptions, secrets: Secrets, names: Sequence[str]) -> None:
-        """Refuse to run subnets that are to sign with keys that are not here; a lake that is executed again signs
-        nothing.
+        """Check that the secret keys of signing subnets are available.
+
+        A re-executed lake signs nothing.
 
         Raises:
-            InvalidInput: a key is missing.
+            InvalidInput: A key is missing.
         """
         if secrets.certifications is not None:
             return
@@ -364,22 +382,24 @@ class RemoteSubnets:
 
     @property
     def change_ticks(self) -> list[int]:
-        """Return the ticks before whose rounds the registry has other endpoints of remote subnets."""
+        """Return the ticks with new endpoints of remote subnets."""
         return [version.tick for remote in self._registered.values() for version in remote.versions]
 
     def endpoints(self, tick: int, members: npt.NDArray[np.bool_]) -> dict[int, tuple[str, ...]]:
-        """Return where the nodes of remote subnets serve by the registry version of ``tick``, by position.
+        """Return the node addresses of remote subnets at ``tick``, by position.
 
-        ``members``: by position, whether a subnet is in the registry; of others nobody is asked.
+        Args:
+            tick: The tick.
+            members: Mask of the registered subnets by position; others have no addresses.
         """
         return {at: remote.endpoints_at(tick) for at, remote in self._registered.items() if members[at]}
 
     def here(self, chains: Chains) -> Chains:
-        """Return which of ``chains`` this lake runs."""
+        """Select the chains that this lake runs."""
         return chains[~np.isin(chains, self.external)] if len(self.external) else chains
 
     def read(self, carried: pa.Table, context: Context) -> WireInput | None:
-        """Return what was carried to the chains that run this round, None where nothing was."""
+        """Verify and convert the slices carried to the running chains; None if there are none."""
         if not carried.num_rows:
             return None
         destinations = self._positions(carried["chain"])
@@ -407,7 +427,7 @@ class RemoteSubnets:
         )
 
     def _positions(self, numbers: pa.ChunkedArray) -> list[int]:
-        """Return the position of each chain, ``NO_CHAIN`` for one that there is not."""
+        """Return the position of each chain, ``NO_CHAIN`` for an unknown one."""
         known = {number: position for position, number in enumerate(self._subnets.tolist())}
         return [known.get(number, NO_CHAIN) for number in numbers.to_pylist()]
 
@@ -436,7 +456,7 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
             raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
     if options.chain_keys and not options.certified:
         raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
-    # Refuse moves in a network of several lakes, but for those of splits: a program's state never leaves its lake.
+    # A program's state never leaves its lake, so only splits within a lake may move programs.
     external = set(topology.external)
     if external:
         names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
@@ -454,7 +474,7 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
 
 
 def _events(refused: Sequence[tuple[RefusedSlice, SliceError]], options: IcOptions) -> Frame:
-    """Return the events of slices that do not hold."""
+    """Return the events of invalid slices."""
     count = len(refused)
     slices = Frame(
         {
@@ -465,7 +485,7 @@ def _events(refused: Sequence[tuple[RefusedSlice, SliceError]], options: IcOptio
         },
         count,
     )
-    # A stream has one event: those of several slices of one stream are told one by one.
+    # `refusal_events` gives one event a stream, so each slice is a call of its own.
     parts = [
         refusal_events(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), options, [one.cause])
         for row, (one, error) in enumerate(refused)
@@ -474,6 +494,6 @@ def _events(refused: Sequence[tuple[RefusedSlice, SliceError]], options: IcOptio
 
 
 def merge_rejects(rejects: Frame, wired: WireInput) -> Frame:
-    """Return the REJECT signals in both, in their order."""
+    """Merge local and remote REJECT signals in their order."""
     both = concat([rejects, wired.rejects])
     return both.take(stable_order(*(both[name] for name in REJECTS_ORDER)))

@@ -1,9 +1,12 @@
-"""Slices that were pulled from remote subnets and wait for a payload (IC reference X-15).
+"""The pool of slices pulled from remote subnets and pending for a payload.
 
-Sans I/O: who pulls asks the pool what to ask for (``ask``), and hands over what came (``put``, ``append``); who makes a
-block takes (``take``), and tells what the subnet expects by then (``garbage_collect``). Nothing is pooled that was not
-verified, and what cannot be used is dropped, so that a slice never stands in the way of a better one. Threads may share
-a pool: while one verifies, others take.
+Sans I/O: the puller asks the pool for the next request (``ask``) and delivers the answer (``put``, ``append``). The
+block maker removes slices (``take``) and reports the subnet's expected positions (``garbage_collect``). The pool holds
+verified slices only, and drops useless ones, so a slice never blocks a better one. Threads may share a pool: one
+verifies while others take.
+
+Reference:
+    IC reference X-15.
 """
 
 from __future__ import annotations
@@ -24,27 +27,33 @@ from causeway.protocols.ic.streams.payload_builder import LEAST_BYTES, count_byt
 from causeway.protocols.ic.streams.remote_slices import MAX_SLICE_MESSAGES
 
 POOL_BYTES = 10 << 20
-"""Bytes of all pooled slices from which on no more are asked for, but of a subnet of which less than its equal share is
-pooled."""
+"""Soft limit of all pooled slices in bytes.
+
+Above it, only subnets with less than an equal share are asked for more.
+"""
 
 SLICE_BYTES = 4 << 20
-"""Bytes of one pooled slice at most, unless its first message is longer."""
+"""Maximum size of one pooled slice, unless its first message is longer."""
 
 HEADER_BYTES, MARGIN = 350, 98
-"""Of the room that is left, so many bytes are kept for what is no message, and of the rest so many percent asked for
-(X-15)."""
+"""Bytes reserved for the header, and the percentage of the remaining room to ask for (X-15)."""
 
 HELD_SECONDS, LONGEST_HELD = 0.1, 60.0
-"""For so long a remote subnet is not asked after a block refused what it certified; twice as long each time in a row,
-up to the longest: whatever a subnet signs, it must not fill blocks with what is refused."""
+"""The pause after a block refused a subnet's certified slice, and its maximum.
+
+The pause doubles with each refusal in a row, so that a subnet cannot fill blocks with invalid slices.
+"""
 
 Verify = Callable[[bytes, CertifiedStreamSlice], object]
-"""Verifies a slice from a remote subnet (id) to us; raises ``ProofError`` (``SliceReader.verify``)."""
+"""A verifier of slices from a remote subnet (id).
+
+It raises ``ProofError`` (``SliceReader.verify``).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """What a subnet expects of a stream to it: the next message, and the first signal that it has not seen."""
+    """Expected position in a stream: the next message and the first unseen signal."""
 
     message_index: int
     signal_index: int
@@ -52,8 +61,11 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class SliceRequest:
-    """What to ask a remote subnet for: ``witness_begin`` is where the slice ``pooled`` begins, which the messages from
-    ``msg_begin`` on are to be appended to; both are the same where none is."""
+    """A request to a remote subnet.
+
+    ``witness_begin`` is the begin of the slice ``pooled``, which the messages from ``msg_begin`` on extend. Both are
+    equal if nothing is pooled.
+    """
 
     witness_begin: int
     msg_begin: int
@@ -63,7 +75,7 @@ class SliceRequest:
 
     @property
     def is_suffix(self) -> bool:
-        """Return whether what comes is to be appended."""
+        """Return True if the answer extends the pooled slice."""
         return self.witness_begin != self.msg_begin
 
 
@@ -79,11 +91,12 @@ class SlicePool:
     """The pool of one subnet.
 
     Args:
-        verify: verifies what is to be pooled.
-        base: the first index of a stream of which nothing is known.
-        pool_bytes: of all slices; soft, reached by whole slices.
-        slice_bytes, slice_messages: of one slice.
-        clock: the time in seconds.
+        verify: The verifier of slices.
+        base: The first index of an unknown stream.
+        pool_bytes: Soft limit of all slices in bytes; whole slices may exceed it.
+        slice_bytes: Limit of one slice in bytes.
+        slice_messages: Limit of one slice in messages.
+        clock: The time in seconds.
     """
 
     def __init__(
@@ -117,26 +130,24 @@ class SlicePool:
             return sum(pooled.size for pooled in self._slices.values())
 
     def pooled(self, remote: bytes) -> CertifiedStreamSlice | None:
-        """Return what is pooled of a remote subnet."""
+        """Return the pooled slice of a remote subnet, or None."""
         found = self._slices.get(remote)
         return None if found is None else found.slice
 
     def position(self, remote: bytes) -> StreamPosition:
-        """Return what is expected of a remote subnet."""
+        """Return the expected position in the stream of a remote subnet."""
         return self._positions.get(remote, StreamPosition(self._base, self._base))
 
     def has_started(self, remote: bytes) -> bool:
-        """Return whether anything of the streams to and from a remote subnet was exchanged."""
+        """Return True if any message or signal was exchanged with a remote subnet."""
         return self.position(remote) != StreamPosition(self._base, self._base)
 
     def refused(self, remote: bytes) -> tuple[int, bool]:
-        """Return how often a block refused what a remote subnet certified, and whether one refused what was taken
-        last."""
+        """Return a remote subnet's number of refusals, and True if its last slice was refused."""
         return self._refusals[remote], remote in self._refused
 
     def ask(self, remote: bytes) -> SliceRequest | None:
-        """Return what to ask a remote subnet for, None when there is no room for more, or what it certified was
-        refused just now."""
+        """Return the next request to a remote subnet; None if the pool is full or the subnet paused."""
         with self._lock:
             if self._clock() < self._held_until.get(remote, 0.0):
                 return None
@@ -147,7 +158,7 @@ class SlicePool:
                 used, messages = pooled.size, len(pooled.slice.payload.messages)
                 begin = _begin(pooled.slice, position)
                 end = begin + messages
-            # What others serve and no block can take must not keep this one out: each has a share for itself.
+            # Each subnet has a share of its own, so that unusable slices of others cannot block it.
             share = self._pool_bytes // max(len(self._positions), 1)
             room = min(self._slice_bytes, max(used + self._pool_bytes - self.size, share)) - used
             left = self._slice_messages - messages
@@ -157,33 +168,39 @@ class SlicePool:
             return SliceRequest(begin, end, left, limit, pooled.slice if pooled is not None and messages else None)
 
     def put(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
-        """Pool a slice of a remote subnet in the place of what was pooled of it, trimmed to what is expected.
+        """Replace the pooled slice of a remote subnet, trimmed to the expected position.
 
         Raises:
-            ProofError: it does not hold; what was pooled stays.
-            TakeBeforeSliceBegin: it begins behind what is expected; what was pooled stays.
-            SignalsEndRegresses: it has fewer signals than were seen: any node can serve what its subnet certified long
-                ago, and a block would refuse it; what was pooled stays.
+            ProofError: The slice is invalid; the pooled one stays.
+            TakeBeforeSliceBegin: The slice begins after the expected position; the pooled one stays.
+            SignalsEndRegresses: The slice has fewer signals than were seen, as an old certified one; the pooled one
+                stays.
         """
         self._verify(remote, certified)
         self._keep(remote, certified)
 
     def append(self, remote: bytes, suffix: CertifiedStreamSlice, onto: CertifiedStreamSlice | None = None) -> None:
-        """Pool what follows on a slice of a remote subnet, under its later header; like ``put`` where there is none.
+        """Extend the pooled slice of a remote subnet under a later header.
 
-        ``onto``: what was pooled when the suffix was asked for (``Ask.pooled``), if not what is pooled now: what was
-        taken since is trimmed.
+        Without a pooled slice it acts like ``put``.
+
+        Args:
+            remote: The id of the remote subnet.
+            suffix: The extension.
+            onto: The slice pooled at the time of the request (``SliceRequest.pooled``), if another is pooled now.
+                Messages removed since are trimmed.
 
         Raises:
-            DifferentSubnet, SignalsEndRegresses, IndexMismatch: it does not follow; what was pooled stays.
-            ProofError: both together do not hold; what was pooled stays.
-            TakeBeforeSliceBegin: as of ``put``.
+            DifferentSubnet, SignalsEndRegresses, IndexMismatch: The suffix does not extend the slice; the pooled one
+                stays.
+            ProofError: The extended slice is invalid; the pooled one stays.
+            TakeBeforeSliceBegin: As of ``put``.
         """
         pooled = onto or self.pooled(remote)
         self.put(remote, suffix if pooled is None else pooled.append(suffix))
 
     def drop(self, remote: bytes) -> None:
-        """Let go of what is pooled of a remote subnet: nothing that it serves follows on it."""
+        """Drop the pooled slice of a remote subnet, which nothing extends."""
         self._slices.pop(remote, None)
 
     def _keep(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
@@ -211,15 +228,22 @@ class SlicePool:
         msg_limit: int | None = None,
         byte_limit: int | None = None,
     ) -> tuple[CertifiedStreamSlice, int] | None:
-        """Return the longest beginning of the pooled slice within the limits, and its size; the rest stays, and what
-        follows is expected from now on.
+        """Remove and return the longest prefix of the pooled slice within the limits, and its size.
 
-        ``position``: what is expected, if not what was told last. None where nothing is pooled, or nothing of it that
-        is new fits.
+        The rest stays pooled, and the expected position advances.
+
+        Args:
+            remote: The id of the remote subnet.
+            position: The expected position; None for the last reported one.
+            msg_limit: Limit in messages.
+            byte_limit: Limit in bytes.
+
+        Returns:
+            The prefix and its size, or None if nothing new fits.
 
         Raises:
-            TakeBeforeSliceBegin: the slice begins behind what is expected: it is of no use and is dropped.
-            WitnessPruningFailed: payload and witness do not fit together: it is dropped.
+            TakeBeforeSliceBegin: The slice begins after the expected position; it is dropped.
+            WitnessPruningFailed: Payload and witness do not match; the slice is dropped.
         """
         with self._lock:
             pooled = self._slices.pop(remote, None)
@@ -245,13 +269,14 @@ class SlicePool:
             return prefix, int(sizes[count])
 
     def garbage_collect(self, positions: Mapping[bytes, StreamPosition]) -> None:
-        """Drop what is not needed by a subnet that expects ``positions`` of all remote subnets; slices of others, and
-        such as begin behind what is expected, are dropped. So is what is pooled of a subnet of which something was
-        taken and nothing is new now: a block refused it, and the subnet is not asked for a while."""
+        """Drop the slices that a subnet with the expected ``positions`` does not need.
+
+        A slice that was taken, and after which nothing was accepted, was refused by a block: its subnet is paused.
+        """
         with self._lock:
             self._positions = dict(positions)
             for remote, before in self._taken.items():
-                self._told(remote, refused=positions.get(remote) == before)
+                self._record_refusal(remote, refused=positions.get(remote) == before)
             self._taken = {}
             for remote, pooled in list(self._slices.items()):
                 del self._slices[remote]
@@ -264,8 +289,8 @@ class SlicePool:
                 size = pooled.size if left is pooled.slice else int(prefix_sizes(left)[-1])
                 self._slices[remote] = PooledSlice(left, size)
 
-    def _told(self, remote: bytes, refused: bool) -> None:
-        """Take notice of whether a block refused what was taken of a remote subnet."""
+    def _record_refusal(self, remote: bytes, refused: bool) -> None:
+        """Record if a block refused the slice taken last from a remote subnet."""
         if not refused:
             self._refused.pop(remote, None)
             return
@@ -277,7 +302,10 @@ class SlicePool:
 
     @staticmethod
     def _fitting(sizes: U64, msg_limit: int | None, byte_limit: int | None) -> int:
-        """Return how many messages fit. Sizes may fall by some bytes from one count to the next: trees get fuller."""
+        """Return the number of fitting messages.
+
+        Sizes are not quite monotonic, as fuller trees shrink.
+        """
         count = len(sizes) - 1 if msg_limit is None else min(msg_limit, len(sizes) - 1)
         if byte_limit is None:
             return count
