@@ -49,7 +49,7 @@ def test_roots_and_proofs_do_not_depend_on_kept_versions(monkeypatch: pytest.Mon
 
 
 def test_a_chain_that_nobody_confirms_does_not_keep_its_storage_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "FEW", 100)
+    monkeypatch.setattr(storage, "LEAST_ENTRIES", 100)
     chains = np.arange(2, dtype=np.uint32)
     tries = ChainTries.of(chains)
     most = given_up = 0

@@ -77,7 +77,7 @@ class Driven(Network):
 
     def watch(self, plan: Plan[IcmpPlan], inputs: Inputs[State]) -> None:
         """Note what every parachain consumes, if it makes a block."""
-        self._back += len(plan.content.standing.back)
+        self._back += len(plan.content.standing.rollbacks)
         entries, offered = plan.content.entries, inputs.offered
         offered = offered.filter(offered["source"] != offered["destination"])
         for at, p in enumerate(plan.content.bases["chain"].tolist()):

@@ -160,7 +160,7 @@ class Network:
             mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
             told, carried = ingress.filter(pa.array(mine)), CARRIED_SCHEMA.empty_table()
             plan = self.carry(self.kernel.plan(state, group, self.seen_by(group), told, carried, tick))
-            self.brought.append(plan.content.load.brought)
+            self.brought.append(plan.content.load.delivered)
             reads = plan.reads
             past = {
                 height: select_chains(

@@ -1,1 +1,1 @@
-"""HRMP (ICMP reference X-6): messages between parachains in channels, whose contents the relay chain's state holds."""
+"""HRMP: message channels of parachains over the relay chain."""

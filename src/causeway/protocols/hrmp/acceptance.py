@@ -1,13 +1,9 @@
-"""What the relay chain accepts of a receipt: its watermark and its messages (ICMP reference X-6).
+"""Acceptance of receipts by the relay chain: watermarks, messages and calls.
 
-All receipts of a block are checked against the state that the block begins with.
+All receipts of a block are checked against the state after ``new_session``. Accepted ones remove consumed messages from
+channels, add sent ones, and execute their calls.
 
-The contents of channels: what the relay chain takes in, and what their recipients have consumed (ICMP reference
-X-6).
-
-HRMP in a block of the relay chain (ICMP reference X-6): the session first, then what was accepted, then calls.
-
-All receipts are checked against the state that ``new_session`` leaves; ``apply`` is for those that no check refused.
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -32,12 +28,16 @@ Codes = npt.NDArray[np.int64]
 
 MOST_CALLS = 100
 MOST_CALL_BYTES = 20_000
-"""Of a chain in a block: upward messages, and their bytes; a single one may have more (X-4)."""
+"""Limits of upward calls a block: number and bytes; a single call may be longer (X-4)."""
 
 
 def check_parents(receipts: Frame, paras: Frame) -> Codes:
-    """Return which receipts (``source``, ``parent``) are of no registered parachain or do not go on from its last block
-    that was included."""
+    """Check that receipts continue the last included block of a registered parachain.
+
+    Args:
+        receipts: ``source``, ``parent``.
+        paras: ``PARAS_SCHEMA``.
+    """
     at = lookup_rows(paras, Frame({"para": receipts["source"]}, len(receipts)), ("para",))
     follows = at >= 0
     follows[follows] = paras["active"][at[follows]] == 1
@@ -46,24 +46,27 @@ def check_parents(receipts: Frame, paras: Frame) -> Codes:
 
 
 def check_watermarks(receipts: Frame, digests: Frame, number: int) -> Codes:
-    """Return what is wrong with each watermark (``Acceptance``), OK where nothing is.
+    """Check the watermark of each receipt.
 
-    ``receipts``: ``source``, ``watermark``, ``relay_parent``, and ``last``: the watermark before. It is the relay
-    parent, which is below the relay block ``number`` that is being made, and never falls, or it is above the last one a
-    block with messages.
+    It must be the relay parent, below relay block ``number`` and not falling, or a later block with messages.
+
+    Args:
+        receipts: ``source``, ``watermark``, ``relay_parent``, and ``last``, the previous watermark.
+        digests: ``DIGESTS_SCHEMA``.
+        number: Number of the relay block.
     """
-    wanted, parent = receipts["watermark"], receipts["relay_parent"]
+    watermark, parent = receipts["watermark"], receipts["relay_parent"]
     first = group_rows(digests["recipient"], digests["number"]).starts
     blocks = digests.take(first)
-    asked = Frame({"recipient": receipts["source"], "number": wanted}, len(receipts))
-    lands = lookup_rows(blocks, asked, ("recipient", "number")) >= 0
+    keys = Frame({"recipient": receipts["source"], "number": watermark}, len(receipts))
+    has_messages = lookup_rows(blocks, keys, ("recipient", "number")) >= 0
     found = np.select(
         [
             parent >= np.uint64(number),
-            (wanted == parent) & (wanted >= receipts["last"]),
-            wanted > parent,
-            wanted <= receipts["last"],
-            ~lands,
+            (watermark == parent) & (watermark >= receipts["last"]),
+            watermark > parent,
+            watermark <= receipts["last"],
+            ~has_messages,
         ],
         [
             ReceiptError.AheadRelayParent,
@@ -78,10 +81,16 @@ def check_watermarks(receipts: Frame, digests: Frame, number: int) -> Codes:
 
 
 def check_outbound(receipts: Frame, sent: Frame, channels: Frame, options: HrmpOptions) -> Codes:
-    """Return what is wrong with the messages of each receipt (``source``), OK where nothing is: too many of them, else
-    the first error of the first message that has one.
+    """Check the messages of each receipt: their number, then each message in order.
 
-    ``sent``: ``SENT_SCHEMA``, by source and place.
+    Args:
+        receipts: ``source``.
+        sent: ``SENT_SCHEMA`` by source and place.
+        channels: ``CHANNELS_SCHEMA``.
+        options: Options of the protocol.
+
+    Returns:
+        First ``ReceiptError`` of each receipt, int64.
     """
     found = np.zeros(len(receipts), dtype=np.int64)
     at = lookup_rows(receipts, sent, ("source",))
@@ -134,21 +143,25 @@ def data_lengths(rows: Frame) -> npt.NDArray[np.int64]:
 
 
 def consume_messages(state: TableState, receipts: Frame) -> TableState:
-    """Return the state in which all at or below the watermarks of receipts (``source``, ``watermark``) has left its
-    channels, and made room in them."""
-    contents, seen, channels = state["contents"], state["digests"], state["channels"]
-    done = _below(receipts, contents["recipient"], contents["sent_at"])
-    forgotten = _below(receipts, seen["recipient"], seen["number"])
+    """Remove messages up to the watermarks of receipts from channels.
+
+    Args:
+        state: State of the relay chain.
+        receipts: ``source``, ``watermark``.
+    """
+    contents, digests_before, channels = state["contents"], state["digests"], state["channels"]
+    consumed = _below(receipts, contents["recipient"], contents["sent_at"])
+    obsolete = _below(receipts, digests_before["recipient"], digests_before["number"])
     changed = {}
-    if done.any():
-        gone = contents.filter(done)
-        counts, sizes = _sums(channels, gone)
-        changed["contents"] = contents.filter(~done)
+    if consumed.any():
+        removed = contents.filter(consumed)
+        counts, sizes = _sums(channels, removed)
+        changed["contents"] = contents.filter(~consumed)
         changed["channels"] = channels.with_columns(
             msg_count=channels["msg_count"] - counts, total_size=channels["total_size"] - sizes
         )
-    if forgotten.any():
-        changed["digests"] = seen.filter(~forgotten)
+    if obsolete.any():
+        changed["digests"] = digests_before.filter(~obsolete)
     return state.with_tables(**changed)
 
 
@@ -160,7 +173,7 @@ def _below(receipts: Frame, recipient: np.ndarray, number: np.ndarray) -> np.nda
 
 
 def _sums(channels: Frame, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many of the rows are each channel's, and their bytes."""
+    """Return the number and bytes of rows per channel."""
     at = lookup_rows(channels, rows, PAIR)
     counts = np.bincount(at, minlength=len(channels)).astype(np.uint32)
     sizes = np.bincount(at, weights=data_lengths(rows), minlength=len(channels)).astype(np.uint32)
@@ -168,8 +181,7 @@ def _sums(channels: Frame, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def enqueue_messages(state: TableState, sent: Frame, number: int) -> TableState:
-    """Return the state in which messages (``SENT_SCHEMA``, all of them accepted) are in their channels, sent in the
-    relay block ``number``."""
+    """Add accepted messages (``SENT_SCHEMA``) to their channels in relay block ``number``."""
     count = len(sent)
     if count == 0:
         return state
@@ -190,18 +202,18 @@ def enqueue_messages(state: TableState, sent: Frame, number: int) -> TableState:
         channels=channels.with_columns(
             msg_count=channels["msg_count"] + counts, total_size=channels["total_size"] + sizes, mqc_head=heads
         ),
-        contents=_added(state, "contents", rows.select(CONTENTS_SCHEMA.names)),
-        digests=_added(state, "digests", rows.select(DIGESTS_SCHEMA.names)),
+        contents=_append_rows(state, "contents", rows.select(CONTENTS_SCHEMA.names)),
+        digests=_append_rows(state, "digests", rows.select(DIGESTS_SCHEMA.names)),
     )
 
 
-def _added(state: TableState, name: str, rows: Frame) -> Frame:
+def _append_rows(state: TableState, name: str, rows: Frame) -> Frame:
     joined = concat([state[name], rows])
     return joined.take(stable_order(*(joined[key] for key in HRMP_TABLES[name].order)))
 
 
 def extend_heads(heads: Digests, messages: Frame) -> Digests:
-    """Return the head of a message queue chain after each message (``sent_at``, ``data``), one head a message."""
+    """Return the head of a message queue chain after each message (``sent_at``, ``data``)."""
     rows = zip(heads, messages["sent_at"].tolist(), messages["data"].to_pylist(), strict=True)
     return digests([extend_head(head.tobytes(), QueuedMessage(sent_at, data)) for head, sent_at, data in rows])
 
@@ -209,33 +221,52 @@ def extend_heads(heads: Digests, messages: Frame) -> Digests:
 def check_receipts(
     receipts: Frame, sent: Frame, calls: Frame, state: TableState, number: int, options: HrmpOptions
 ) -> Codes:
-    """Return the first error (``Acceptance``) of each receipt for the relay block ``number``: ``source`` (ascending),
-    ``parent``, ``watermark``, ``relay_parent``, ``last`` (the watermark before)."""
+    """Return the first error of each receipt for relay block ``number``.
+
+    Args:
+        receipts: ``source`` (ascending), ``parent``, ``watermark``, ``relay_parent``, ``last`` (the previous
+            watermark).
+        sent: ``SENT_SCHEMA``.
+        calls: ``CALLS_SCHEMA``.
+        state: State of the relay chain.
+        number: Number of the relay block.
+        options: Options of the protocol.
+
+    Returns:
+        ``ReceiptError`` codes, int64.
+    """
     found = check_parents(receipts, state["paras"])
     watermarks = check_watermarks(receipts, state["digests"], number)
-    # Which receipts bring too many calls, or too many bytes of them.
     at = lookup_rows(receipts, calls, ("source",))
-    mine = at >= 0
-    counts = np.bincount(at[mine], minlength=len(receipts))
-    sizes = np.bincount(at[mine], weights=data_lengths(calls)[mine], minlength=len(receipts))
+    known = at >= 0
+    counts = np.bincount(at[known], minlength=len(receipts))
+    sizes = np.bincount(at[known], weights=data_lengths(calls)[known], minlength=len(receipts))
     wrong = [counts > MOST_CALLS, (sizes > MOST_CALL_BYTES) & (counts > 1)]
-    for later in (
+    for codes in (
         watermarks,
         check_outbound(receipts, sent, state["channels"], options),
         np.select(wrong, [ReceiptError.TooManyCalls, ReceiptError.CallsTooLarge], ReceiptError.OK).astype(np.int64),
     ):
-        found = np.where(found == ReceiptError.OK, later, found)
+        found = np.where(found == ReceiptError.OK, codes, found)
     return found
 
 
 def apply_receipts(
     state: TableState, receipts: Frame, sent: Frame, calls: Frame, number: int, options: HrmpOptions
 ) -> CallResults:
-    """Return the state after the receipts (``source``, ``watermark``) of the relay block ``number``, with their
-    messages and their calls; what other chains sent and asked for stays aside."""
-    state = enqueue_messages(consume_messages(state, receipts), _of(receipts, sent), number)
-    return execute_calls(state, _of(receipts, calls), number, options)
+    """Apply accepted receipts with their messages and calls in relay block ``number``.
+
+    Args:
+        state: State of the relay chain.
+        receipts: ``source``, ``watermark``; rows of other chains in ``sent`` and ``calls`` are ignored.
+        sent: ``SENT_SCHEMA``.
+        calls: ``CALLS_SCHEMA``.
+        number: Number of the relay block.
+        options: Options of the protocol.
+    """
+    state = enqueue_messages(consume_messages(state, receipts), _rows_of(receipts, sent), number)
+    return execute_calls(state, _rows_of(receipts, calls), number, options)
 
 
-def _of(receipts: Frame, rows: Frame) -> Frame:
+def _rows_of(receipts: Frame, rows: Frame) -> Frame:
     return rows.filter(np.isin(rows["source"], receipts["source"]))

@@ -1,16 +1,10 @@
-"""Channels: who may ask for what, and what a session opens and closes (ICMP reference X-6).
+"""HRMP channels: upward calls, sessions, and parachains that join or leave.
 
-A channel is asked for by its sender, accepted by its recipient, and opens with the next session; each of them leaves a
-deposit, and has it back when the channel closes. Every change of an account is a row of the value log.
+The sender requests a channel, the recipient accepts it, and the next session opens it. Both leave a deposit until the
+close. Every change of an account is a row of the value log. A deregistered parachain leaves with a session. Its
+channels and requests are removed with their contents, and all deposits are returned.
 
-Parachains that come and go, and what becomes of their channels (ICMP reference D-3, X-6).
-
-Who is deregistered leaves with a session, as channels close; then its channels and requests are gone with all that is
-in them, and deposits go back to those who left them.
-
-Upward messages: what parachains ask the relay chain for, as bytes (ICMP reference X-4, X-6).
-
-Each is a call of the relay chain's pallet ``Hrmp``, in SCALE:
+Upward calls are calls of the relay chain's pallet ``Hrmp``, in SCALE:
 
 ```
 3c 00  u32 recipient, u32 max_capacity, u32 max_message_size       open
@@ -18,7 +12,10 @@ Each is a call of the relay chain's pallet ``Hrmp``, in SCALE:
 3c 02  u32 sender, u32 recipient                                   close
 3c 06  u32 sender, u32 recipient, u32 open_requests                cancel
 ```
-The number of the pallet is that of the deployed relay chains; ``open_requests`` is how many requests there are at most.
+
+The pallet number is the deployed one; ``open_requests`` is the maximum number of requests.
+
+Reference: ICMP, D-3, X-4, X-6.
 """
 
 from __future__ import annotations
@@ -45,42 +42,51 @@ from causeway.protocols.shared.state_tables import TableState
 
 
 def present_parachains(paras: Frame) -> Chains:
-    """Return the parachains (``PARAS_SCHEMA``) that are registered and stay so, ascending."""
+    """Return the registered parachains that do not leave, ascending.
+
+    Args:
+        paras: ``PARAS_SCHEMA``.
+    """
     return np.asarray(paras["para"][(paras["active"] == 1) & (paras["leaving"] == 0)])
 
 
 def involves_parachains(rows: Frame, chains: Chains) -> npt.NDArray[np.bool_]:
-    """Return which channels or requests have one of some parachains at an end."""
+    """Return a mask of channels or requests with an end among ``chains``."""
     return np.isin(rows["sender"], chains) | np.isin(rows["recipient"], chains)
 
 
 def usable_channels(channels: Frame, paras: Frame) -> Frame:
-    """Return the channels; those to whom or from whom a parachain leaves are to be closed, too."""
-    out = paras["para"][paras["leaving"] > 0]
-    if len(out) == 0:
+    """Return the channels, with those of leaving parachains marked as closing."""
+    leaving = paras["para"][paras["leaving"] > 0]
+    if len(leaving) == 0:
         return channels
     return channels.with_columns(
-        closing=np.maximum(channels["closing"], involves_parachains(channels, out).astype(np.uint64))
+        closing=np.maximum(channels["closing"], involves_parachains(channels, leaving).astype(np.uint64))
     )
 
 
-def remove_parachains(state: TableState, gone: Chains) -> dict[str, Frame]:
-    """Return the tables without parachains that leave: they are not registered, and no messages wait for them."""
+def remove_parachains(state: TableState, leaving: Chains) -> dict[str, Frame]:
+    """Return the tables without leaving parachains: unregistered, without pending digests."""
     paras, digests = state["paras"], state["digests"]
     columns = {name: paras[name].copy() for name in ("active", "leaving")}
     for column in columns.values():
-        column[np.isin(paras["para"], gone)] = 0
+        column[np.isin(paras["para"], leaving)] = 0
     return {
         "paras": paras.with_columns(**columns),
-        "digests": digests.filter(~np.isin(digests["recipient"], gone)),
+        "digests": digests.filter(~np.isin(digests["recipient"], leaving)),
     }
 
 
 def apply_membership_calls(state: TableState, calls: Sequence[ParachainCall], number: int) -> TableState:
-    """Return the state after the registrations and deregistrations of the relay block ``number``, in their order; who
-    is registered cannot be registered, and who is not, or leaves already, cannot be deregistered.
+    """Apply registrations and deregistrations in relay block ``number``.
 
-    Who is registered begins with the watermark number - 1: nothing waits for it (D-3).
+    Inadmissible calls have no effect. A registered parachain starts with watermark number - 1, since it has no pending
+    messages (D-3).
+
+    Args:
+        state: State of the relay chain.
+        calls: Calls in order.
+        number: Number of the relay block.
     """
     paras = state["paras"]
     columns = {name: paras[name].copy() for name in ("active", "leaving", "watermark")}
@@ -104,7 +110,7 @@ MOST_REQUESTS = 2**32 - 1
 
 
 class UpwardCall(IntEnum):
-    """What a parachain asks the relay chain for; the numbers are those of the pallet's calls."""
+    """Kind of an upward call, numbered as in the pallet."""
 
     OPEN = 0
     ACCEPT = 1
@@ -113,8 +119,10 @@ class UpwardCall(IntEnum):
 
 
 class ChannelRequest(NamedTuple):
-    """A call: the ends of the channel that it is about, and of an OPEN its limits, of a CANCEL how many requests there
-    are at most."""
+    """An upward call on a channel.
+
+    An OPEN has the limits of the channel, a CANCEL the maximum number of open requests.
+    """
 
     call: UpwardCall
     sender: int
@@ -130,33 +138,38 @@ _FIELDS = {
     UpwardCall.CLOSE: ("sender", "recipient"),
     UpwardCall.CANCEL: ("sender", "recipient", "open_requests"),
 }
-"""What a call's bytes have, u32 each; the other end of an OPEN and of an ACCEPT is whoever sends it."""
+"""Fields of each call, u32; the caller is the other end of an OPEN and of an ACCEPT."""
 
 
-def encode_call(asked: ChannelRequest) -> bytes:
-    """Return the bytes of a call."""
-    fields = [getattr(asked, name) for name in _FIELDS[asked.call]]
-    return bytes([PALLET, asked.call]) + b"".join([int(field).to_bytes(4, "little") for field in fields])
+def encode_call(call: ChannelRequest) -> bytes:
+    """Encode a call."""
+    fields = [getattr(call, name) for name in _FIELDS[call.call]]
+    return bytes([PALLET, call.call]) + b"".join([int(field).to_bytes(4, "little") for field in fields])
 
 
 def decode_call(data: bytes, origin: int) -> ChannelRequest | None:
-    """Return the call that bytes of the parachain ``origin`` are, None where they are none."""
+    """Decode a call of the parachain ``origin``; None if it is malformed."""
     if len(data) < 2 or data[0] != PALLET or data[1] not in _FIELDS or len(data) % 4 != 2:
         return None
     call = UpwardCall(data[1])
     fields = [int.from_bytes(data[at : at + 4], "little") for at in range(2, len(data), 4)]
     if len(fields) != len(_FIELDS[call]):
         return None
-    given = dict(zip(_FIELDS[call], fields, strict=True))
-    return ChannelRequest(call, **{"sender": origin, "recipient": origin, **given})
+    values = dict(zip(_FIELDS[call], fields, strict=True))
+    return ChannelRequest(call, **{"sender": origin, "recipient": origin, **values})
 
 
 Pair = tuple[int, int]
 
 
 class SessionResult(NamedTuple):
-    """What a session's beginning leaves: the state, the contents of the channels that it closed (``CONTENTS_SCHEMA``),
-    and what moved on accounts (``VALUE_SCHEMA``)."""
+    """Result of a session change.
+
+    Attributes:
+        state: State after.
+        dropped: Contents of closed channels (``CONTENTS_SCHEMA``).
+        value: Movements on accounts (``VALUE_SCHEMA``).
+    """
 
     state: TableState
     dropped: Frame
@@ -164,32 +177,35 @@ class SessionResult(NamedTuple):
 
 
 def new_session(state: TableState, number: int) -> SessionResult:
-    """Open the channels that are accepted and close those that are to be closed, in the relay block ``number``; before
-    that, parachains leave that were deregistered."""
+    """Start a session in relay block ``number``: remove parachains, open and close channels.
+
+    Args:
+        state: State of the relay chain.
+        number: Number of the relay block.
+    """
     requests, channels, contents = state["requests"], state["channels"], state["contents"]
     closing = (channels["closing"] > 0) & (channels["closing"] + np.uint64(NOTICE) <= np.uint64(number))
-    # The parachains that leave with the session that begins in the relay block `number`.
     paras = state["paras"]
     due = (paras["leaving"] > 0) & (paras["leaving"] + np.uint64(NOTICE) <= np.uint64(number))
-    out = np.asarray(paras["para"][due])
-    changed = remove_parachains(state, out) if len(out) else {}
-    withdrawn = involves_parachains(requests, out)
-    closing |= involves_parachains(channels, out)
+    leaving = np.asarray(paras["para"][due])
+    changed = remove_parachains(state, leaving) if len(leaving) else {}
+    withdrawn = involves_parachains(requests, leaving)
+    closing |= involves_parachains(channels, leaving)
     accepted = (requests["confirmed"] == 1) & ~withdrawn
-    gone = channels.filter(closing)
+    closed = channels.filter(closing)
     dropped = contents.slice(0, 0)
-    if accepted.any() or len(gone):
-        opened = _opened(requests.filter(accepted))
+    if accepted.any() or len(closed):
+        opened = _open_channels(requests.filter(accepted))
         joined = concat([channels.filter(~closing), opened])
         changed["channels"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
     if accepted.any() or withdrawn.any():
         changed["requests"] = requests.filter(~accepted & ~withdrawn)
-    books = _Books(state["sovereign"])
-    if len(gone):
-        inside = lookup_rows(gone, contents, PAIR) >= 0
+    books = _Accounts(state["sovereign"])
+    if len(closed):
+        inside = lookup_rows(closed, contents, PAIR) >= 0
         dropped = contents.filter(inside)
         changed["contents"] = contents.filter(~inside)
-    for rows in (requests.filter(withdrawn), gone):
+    for rows in (requests.filter(withdrawn), closed):
         deposits = zip(*(rows[name].tolist() for name in (*PAIR, "sender_deposit", "recipient_deposit")), strict=True)
         for sender, recipient, of_sender, of_recipient in deposits:
             books.release(sender, of_sender, (sender, recipient))
@@ -199,7 +215,7 @@ def new_session(state: TableState, number: int) -> SessionResult:
     return SessionResult(state.with_tables(**changed), dropped, books.log())
 
 
-def _opened(requests: Frame) -> Frame:
+def _open_channels(requests: Frame) -> Frame:
     count = len(requests)
     return requests.with_columns(
         msg_count=np.zeros(count, dtype=np.uint32),
@@ -210,7 +226,7 @@ def _opened(requests: Frame) -> Frame:
 
 
 class CallResults(NamedTuple):
-    """What calls leave: the state, what is wrong with each of them (``CallError``), and what moved on accounts."""
+    """Result of upward calls: state, ``UpwardCallError`` of each, movements on accounts."""
 
     state: TableState
     codes: npt.NDArray[np.int64]
@@ -218,81 +234,89 @@ class CallResults(NamedTuple):
 
 
 def execute_calls(state: TableState, calls: Frame, number: int, options: HrmpOptions) -> CallResults:
-    """Execute calls (``CALLS_SCHEMA``), each in the state that those before it left; one that is refused changes
-    nothing. ``number``: the relay block that has them."""
+    """Execute upward calls in order; a refused call changes nothing.
+
+    Args:
+        state: State of the relay chain.
+        calls: ``CALLS_SCHEMA``.
+        number: Number of the relay block.
+        options: Options of the protocol.
+    """
     origins = calls["source"].tolist()
-    read = [decode_call(data, p) for data, p in zip(calls["data"].to_pylist(), origins, strict=True)]
-    pairs = [(one.sender, one.recipient) for one in read if one is not None]
-    asked, books = _Known(state, pairs), _Books(state["sovereign"])
+    decoded = [decode_call(data, p) for data, p in zip(calls["data"].to_pylist(), origins, strict=True)]
+    pairs = [(call.sender, call.recipient) for call in decoded if call is not None]
+    channel_state, books = _ChannelState(state, pairs), _Accounts(state["sovereign"])
     codes = np.full(len(calls), UpwardCallError.InvalidFormat, dtype=np.int64)
-    for at, (one, origin) in enumerate(zip(read, origins, strict=True)):
-        if one is not None:
-            codes[at] = _execute(asked, books, origin, one, options)
-    changed = asked.tables(state, number)
+    for at, (call, origin) in enumerate(zip(decoded, origins, strict=True)):
+        if call is not None:
+            codes[at] = _execute(channel_state, books, origin, call, options)
+    changed = channel_state.tables(state, number)
     if books.moved:
         changed["sovereign"] = books.frame()
     return CallResults(state.with_tables(**changed), codes, books.log())
 
 
-def _execute(asked: _Known, books: _Books, origin: int, one: ChannelRequest, options: HrmpOptions) -> UpwardCallError:
-    """Execute one call, its checks in written order."""
-    sender, recipient = pair = one.sender, one.recipient
-    request, channel = asked.requests.get(pair), asked.channels.get(pair)
+def _execute(
+    known: _ChannelState, books: _Accounts, origin: int, call: ChannelRequest, options: HrmpOptions
+) -> UpwardCallError:
+    """Execute one call, with its checks in order."""
+    sender, recipient = pair = call.sender, call.recipient
+    request, channel = known.requests.get(pair), known.channels.get(pair)
     accepted = request is not None and request.confirmed == 1
-    if one.call == UpwardCall.OPEN:
-        capacity, size = one.max_capacity, one.max_message_size
-        error = _first(
+    if call.call == UpwardCall.OPEN:
+        capacity, size = call.max_capacity, call.max_message_size
+        error = _first_error(
             (recipient == origin, UpwardCallError.OpenHrmpChannelToSelf),
-            (recipient not in asked.present, UpwardCallError.OpenHrmpChannelInvalidRecipient),
+            (recipient not in known.present, UpwardCallError.OpenHrmpChannelInvalidRecipient),
             (capacity == 0, UpwardCallError.OpenHrmpChannelZeroCapacity),
             (capacity > options.max_capacity, UpwardCallError.OpenHrmpChannelCapacityExceedsLimit),
             (size == 0, UpwardCallError.OpenHrmpChannelZeroMessageSize),
             (size > options.max_message_size, UpwardCallError.OpenHrmpChannelMessageSizeExceedsLimit),
             (request is not None, UpwardCallError.OpenHrmpChannelAlreadyRequested),
             (channel is not None, UpwardCallError.OpenHrmpChannelAlreadyExists),
-            (asked.outbound[origin] >= options.max_outbound_channels, UpwardCallError.OpenHrmpChannelLimitExceeded),
+            (known.outbound[origin] >= options.max_outbound_channels, UpwardCallError.OpenHrmpChannelLimitExceeded),
             (books.free(origin) < options.sender_deposit, UpwardCallError.InsufficientBalance),
         )
         if error == UpwardCallError.OK:
             books.hold(origin, options.sender_deposit, pair)
-            asked.outbound[origin] += 1
-            asked.waiting += 1
-            asked.requests[pair] = _Request(capacity, options.max_total_size, size, options.sender_deposit)
-    elif one.call == UpwardCall.ACCEPT:
-        error = _first(
+            known.outbound[origin] += 1
+            known.waiting += 1
+            known.requests[pair] = _Request(capacity, options.max_total_size, size, options.sender_deposit)
+    elif call.call == UpwardCall.ACCEPT:
+        error = _first_error(
             (request is None or recipient != origin, UpwardCallError.AcceptHrmpChannelDoesntExist),
             (accepted, UpwardCallError.AcceptHrmpChannelAlreadyConfirmed),
-            (asked.inbound[origin] >= options.max_inbound_channels, UpwardCallError.AcceptHrmpChannelLimitExceeded),
+            (known.inbound[origin] >= options.max_inbound_channels, UpwardCallError.AcceptHrmpChannelLimitExceeded),
             (books.free(origin) < options.recipient_deposit, UpwardCallError.InsufficientBalance),
         )
         if error == UpwardCallError.OK and request is not None:
             books.hold(origin, options.recipient_deposit, pair)
-            asked.inbound[origin] += 1
-            asked.requests[pair] = request._replace(confirmed=1, recipient_deposit=options.recipient_deposit)
-    elif one.call == UpwardCall.CANCEL:
-        error = _first(
-            (asked.waiting > one.open_requests, UpwardCallError.WrongWitness),
+            known.inbound[origin] += 1
+            known.requests[pair] = request._replace(confirmed=1, recipient_deposit=options.recipient_deposit)
+    elif call.call == UpwardCall.CANCEL:
+        error = _first_error(
+            (known.waiting > call.open_requests, UpwardCallError.WrongWitness),
             (origin not in pair, UpwardCallError.CancelHrmpOpenChannelUnauthorized),
             (request is None, UpwardCallError.OpenHrmpChannelDoesntExist),
             (accepted, UpwardCallError.OpenHrmpChannelAlreadyConfirmed),
         )
         if error == UpwardCallError.OK and request is not None:
             books.release(sender, request.sender_deposit, pair)
-            asked.outbound[sender] -= 1
-            asked.waiting -= 1
-            asked.requests[pair] = None
+            known.outbound[sender] -= 1
+            known.waiting -= 1
+            known.requests[pair] = None
     else:
-        error = _first(
+        error = _first_error(
             (origin not in pair, UpwardCallError.CloseHrmpChannelUnauthorized),
             (channel is None, UpwardCallError.CloseHrmpChannelDoesntExist),
             (channel is True, UpwardCallError.CloseHrmpChannelAlreadyUnderway),
         )
         if error == UpwardCallError.OK:
-            asked.channels[pair] = True
+            known.channels[pair] = True
     return error
 
 
-def _first(*checks: tuple[bool, UpwardCallError]) -> UpwardCallError:
+def _first_error(*checks: tuple[bool, UpwardCallError]) -> UpwardCallError:
     return next((error for wrong, error in checks if wrong), UpwardCallError.OK)
 
 
@@ -305,11 +329,17 @@ class _Request(NamedTuple):
     confirmed: int = 0
 
 
-class _Known:
-    """The requests and channels that calls are about: a request, or None; whether a channel that is open is to be
-    closed; and how many channels parachains have, asked for (``outbound``) or accepted (``inbound``) ones included;
-    how many requests there are (``waiting``); who is
-    registered and stays so (``present``)."""
+class _ChannelState:
+    """Requests and channels of a block's calls.
+
+    Attributes:
+        requests: Request of each pair, or None.
+        channels: Closing flag of each open channel.
+        outbound: Number of channels and requests from each parachain.
+        inbound: Number of channels and accepted requests to each parachain.
+        waiting: Number of requests.
+        present: Registered parachains that do not leave.
+    """
 
     def __init__(self, state: TableState, pairs: list[Pair]) -> None:
         self._pairs = np.array(sorted(set(pairs)), dtype=np.uint32).reshape(-1, 2)
@@ -334,21 +364,21 @@ class _Known:
         return Frame({"sender": self._pairs[:, 0], "recipient": self._pairs[:, 1]}, len(self._pairs))
 
     def tables(self, state: TableState, number: int) -> dict[str, Frame]:
-        """Return the tables that the calls of the relay block ``number`` changed."""
+        """Return the tables changed by the calls of relay block ``number``."""
         requests, channels = self._before
         changed = {}
         if self.requests != requests:
             table = state["requests"]
-            kept = table.filter(lookup_rows(self._named(), table, PAIR) < 0)
-            there = sorted((pair, request) for pair, request in self.requests.items() if request is not None)
+            others = table.filter(lookup_rows(self._named(), table, PAIR) < 0)
+            present = sorted((pair, request) for pair, request in self.requests.items() if request is not None)
             names = (*PAIR, *_Request._fields)
-            rows = np.array([(*pair, *request) for pair, request in there], dtype=np.uint64).reshape(-1, len(names))
+            rows = np.array([(*pair, *request) for pair, request in present], dtype=np.uint64).reshape(-1, len(names))
             columns = {
                 name: rows[:, at].astype(REQUESTS_SCHEMA.field(name).type.to_pandas_dtype())
                 for at, name in enumerate(names)
             }
-            added = Frame({"chain": np.full(len(there), RELAY_POSITION, dtype=np.uint32), **columns}, len(there))
-            joined = concat([kept, added.select(REQUESTS_SCHEMA.names)])
+            added = Frame({"chain": np.full(len(present), RELAY_POSITION, dtype=np.uint32), **columns}, len(present))
+            joined = concat([others, added.select(REQUESTS_SCHEMA.names)])
             changed["requests"] = joined.take(stable_order(*(joined[name] for name in PAIR)))
         if self.channels != channels:
             table = state["channels"]
@@ -363,16 +393,22 @@ class _Known:
 
 
 def channel_counts(requests: Frame, channels: Frame) -> tuple[Counter[int], Counter[int]]:
-    """Return how many channels each parachain has from it, those that it asked for included, and how many to it, those
-    that it accepted included: what their limits are of."""
+    """Return the number of channels per sender and per recipient.
+
+    The first includes requests, the second accepted requests; the limits apply to these numbers.
+
+    Args:
+        requests: ``REQUESTS_SCHEMA``.
+        channels: ``CHANNELS_SCHEMA``.
+    """
     accepted = requests["recipient"][requests["confirmed"] == 1]
     ends = [requests["sender"], channels["sender"]], [accepted, channels["recipient"]]
     outbound, inbound = (Counter(np.concatenate(columns).tolist()) for columns in ends)
     return outbound, inbound
 
 
-class _Books:
-    """The accounts of parachains on the relay chain, and what moved on them."""
+class _Accounts:
+    """The accounts of parachains on the relay chain, and their movements."""
 
     def __init__(self, rows: Frame) -> None:
         self._rows = rows
@@ -382,19 +418,19 @@ class _Books:
 
     @property
     def moved(self) -> bool:
-        """Return whether anything moved."""
+        """Return True if any amount moved."""
         return bool(self._moves)
 
     def free(self, para: int) -> int:
-        """Return what an account has that is not held."""
+        """Return the free balance of an account."""
         return int(self._free[self._at[para]])
 
     def hold(self, para: int, amount: int, pair: Pair) -> None:
-        """Hold an amount, which is there, for a channel."""
+        """Hold an available amount for a channel."""
         self._move(ValueReason.DEPOSIT_HELD, para, amount, pair)
 
     def release(self, para: int, amount: int, pair: Pair) -> None:
-        """Give back what was held for a channel."""
+        """Release a held amount of a channel."""
         self._move(ValueReason.DEPOSIT_RELEASED, para, amount, pair)
 
     def _move(self, why: ValueReason, para: int, amount: int, pair: Pair) -> None:
@@ -411,7 +447,7 @@ class _Books:
         return self._rows.with_columns(**columns)
 
     def log(self) -> Frame:
-        """Return all that moved (``VALUE_SCHEMA``)."""
+        """Return all movements (``VALUE_SCHEMA``)."""
         holders = {ValueReason.DEPOSIT_HELD: (ValueHolder.SOVEREIGN, ValueHolder.RESERVED)}
         rows = [
             (why, *holders.get(why, (ValueHolder.RESERVED, ValueHolder.SOVEREIGN)), para, amount, *pair)
@@ -421,7 +457,7 @@ class _Books:
 
 
 def genesis_value_rows(accounts: Frame) -> Frame:
-    """Return what accounts (``SOVEREIGN_SCHEMA``) have at genesis as rows of the value log."""
+    """Return the genesis balances of accounts (``SOVEREIGN_SCHEMA``) as rows of the value log."""
     rows = [
         (ValueReason.ISSUED, ValueHolder.NOWHERE, ValueHolder.SOVEREIGN, para, free, NO_CHAIN, NO_CHAIN)
         for para, free in zip(accounts["para"].tolist(), accounts["free"].tolist(), strict=True)
@@ -432,8 +468,12 @@ def genesis_value_rows(accounts: Frame) -> Frame:
 
 
 def value_rows(rows: npt.NDArray[np.uint64]) -> Frame:
-    """Return rows of the value log on the relay chain; ``rows``: why, from holder, to holder, the parachain whose both
-    are, amount, and the ends of the channel that it is about."""
+    """Create rows of the value log on the relay chain.
+
+    Args:
+        rows: Columns, uint64, shape (n, 7): reason, giving holder, taking holder, parachain, amount, ends of the
+            channel.
+    """
     count = len(rows)
     why, giver, taker, para, amount, sender, recipient = rows.T
     columns = {

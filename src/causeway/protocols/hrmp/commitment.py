@@ -1,21 +1,24 @@
-"""What the relay chain's root commits to under HRMP (ICMP reference X-6): the entries of the pallet ``Hrmp``, under the
-deployed keys and in the deployed forms, and the heads and lifecycles of parachains.
+"""Commitments under HRMP: storage entries, roots, hashes and headers.
+
+The relay chain's storage has the entries of the pallet ``Hrmp`` under deployed keys and in deployed forms, and the
+heads and lifecycles of parachains:
 
 ```
-HrmpWatermarks(p)              u32, of those that are registered, as the heads
+HrmpWatermarks(p)              u32, of registered parachains, as the heads
 HrmpOpenChannelRequests(x, y)  bool confirmed, u32 session, u128 sender's deposit, u32 message size, u32 capacity,
                                u32 total size
 HrmpChannels(x, y)             u32 capacity, u32 total size, u32 message size, u32 messages, u32 bytes, Option head,
                                u128 sender's deposit, u128 recipient's deposit
 HrmpChannelContents(x, y)      Vec<(u32 sent_at, Vec<u8> data)>
-HrmpChannelDigests(p)          Vec<(u32 block, Vec<u32 sender>)>
+HrmpChannelDigests(p)          Vec<(u32 block, Vec<u32> sender)>
 HrmpCloseChannelRequests(x, y) ()
 HrmpIngressChannelsIndex(p), HrmpEgressChannelsIndex(p)   Vec<u32>
-HrmpOpenChannelRequestCount(p), HrmpAcceptedChannelRequestCount(p)   u32, where they are not 0
+HrmpOpenChannelRequestCount(p), HrmpAcceptedChannelRequestCount(p)   u32, if not 0
 ```
-Keys are hashed by ``Twox64Concat``; the session of a request is not used by the deployed pallet either, and 0 here.
 
-What blocks commit to under HRMP: roots, hashes and headers of relay blocks and of parachains' blocks.
+Keys are hashed by ``Twox64Concat``. The session of a request is 0; the deployed pallet ignores it, too.
+
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -43,55 +46,71 @@ from causeway.protocols.shared.state_tables import TableState, TrieCache
 PALLET = "Hrmp"
 
 Entries = dict[bytes, bytes | None]
-"""Changes of storage by key; None: the key goes."""
+"""Storage changes by key; None removes the key."""
 
 _Named = dict[tuple[int, ...], bytes]
 
 
 def storage_changes(before: TableState | None, after: TableState) -> Entries:
-    """Return what changes in the relay chain's storage from one state to the next; ``before`` None: all is new."""
-    found: Entries = {}
+    """Compute the storage changes of the relay chain between two states.
+
+    Args:
+        before: State before, or None for complete storage.
+        after: State after.
+    """
+    changes: Entries = {}
     for name, items in _ITEMS.items():
         earlier = after[name].slice(0, 0) if before is None else before[name]
         if earlier is after[name]:
             continue
-        # The rows of a table that are new, gone, or not what they were: what names them.
         keys = [key for key in HRMP_TABLES[name].order if key != "chain"]
         at = lookup_rows(earlier, after[name], keys)
-        other = at < 0
-        known = np.flatnonzero(~other)
+        differs_from = at < 0
+        known = np.flatnonzero(~differs_from)
         for column in after[name].names:
-            # Data of a message stays what it is.
+            # The data of a message never changes.
             if column not in keys and isinstance(after[name][column], np.ndarray):
                 differs = after[name][column][known] != earlier[column][at[known]]
-                other[known] |= differs.any(axis=1) if differs.ndim > 1 else differs
-        gone = lookup_rows(after[name], earlier, keys) < 0
-        touched = concat([after[name].select(keys).filter(other), earlier.select(keys).filter(gone)])
+                differs_from[known] |= differs.any(axis=1) if differs.ndim > 1 else differs
+        removed = lookup_rows(after[name], earlier, keys) < 0
+        changed_rows = concat([after[name].select(keys).filter(differs_from), earlier.select(keys).filter(removed)])
         for item, (of, entries) in items.items():
-            old, new = (entries(_about(rows, touched, of)) for rows in (earlier, after[name]))
-            found |= {item_key(item, *key): None for key in old.keys() - new.keys()}
-            found |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
-    return found
+            old, new = (entries(_rows_of_entries(rows, changed_rows, of)) for rows in (earlier, after[name]))
+            changes |= {item_key(item, *key): None for key in old.keys() - new.keys()}
+            changes |= {item_key(item, *key): value for key, value in new.items() if old.get(key) != value}
+    return changes
 
 
-def _about(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
-    """Return the rows of the entries, named by the columns ``of``, that touched rows are of."""
+def _rows_of_entries(rows: Frame, touched: Frame, of: tuple[str, ...]) -> Frame:
+    """Return the rows of all entries with a changed row.
+
+    The columns ``of`` name an entry.
+    """
     codes_of_rows, codes_touched = encode_keys(of, rows, touched)
     return rows.filter(np.isin(codes_of_rows, codes_touched))
 
 
 def item_key(item: str, *key: int) -> bytes:
-    """Return the key of an entry of a parachain, or of a channel (sender, recipient)."""
+    """Return the storage key of an entry.
+
+    Args:
+        item: Name of the storage item.
+        key: Position of the parachain, or of the channel's sender and recipient.
+    """
     return storage_key(item_pallet(item), item, (twox_64_concat, map_key(*key)))
 
 
 def item_pallet(item: str) -> str:
-    """Return the pallet of an item."""
+    """Return the pallet of a storage item.
+
+    Args:
+        item: Name of the storage item.
+    """
     return "Paras" if item in ("Heads", "ParaLifecycles") else PALLET
 
 
 def map_key(*key: int) -> bytes:
-    """Return what the key of an entry is the hash of: a parachain, or the sender and the recipient of a channel."""
+    """Return the map key of an entry before hashing: a parachain, or sender and recipient."""
     return b"".join(map(_u32, key))
 
 
@@ -116,7 +135,7 @@ def _rows(frame: Frame, *names: str) -> Iterable[tuple[int, ...]]:
 
 
 _REGISTERED, _LEAVING = b"\x02", b"\x06"
-"""A lifecycle: a parachain, one that is leaving."""
+"""Lifecycle of a registered and of a leaving parachain."""
 
 
 def _lifecycles(paras: Frame) -> _Named:
@@ -149,9 +168,9 @@ def _channels(channels: Frame) -> _Named:
     numbers = np.stack([channels[name].astype("<u4") for name in names], axis=1)
     deposits = _rows(channels, "sender", "recipient", "sender_deposit", "recipient_deposit")
     found: _Named = {}
-    for sizes, head, (x, y, *held) in zip(numbers, channels["mqc_head"], deposits, strict=True):
+    for sizes, head, (x, y, *amounts) in zip(numbers, channels["mqc_head"], deposits, strict=True):
         chain = b"\x01" + head.tobytes() if head.any() else b"\x00"
-        found[x, y] = sizes.tobytes() + chain + b"".join(map(_u128, held))
+        found[x, y] = sizes.tobytes() + chain + b"".join(map(_u128, amounts))
     return found
 
 
@@ -214,11 +233,11 @@ _ITEMS: dict[str, _Items] = {
     "contents": {"HrmpChannelContents": (PAIR, _contents)},
     "digests": {"HrmpChannelDigests": (("recipient",), _digests)},
 }
-"""By table its items, what names an entry of each, and the entries that rows make."""
+"""Per table: storage items, with the key columns and the encoder of each."""
 
 
 def relay_trie(before: State | None, after: State) -> Tries:
-    """Return the relay chain's trie after a block, which changes the one before on the spot."""
+    """Return the relay chain's trie after a block; it changes the trie before in place."""
     tries = None if before is None else before.kept.tries
     entries = storage_changes(None if tries is None else before, after)
     if tries is None:
@@ -232,23 +251,33 @@ def relay_trie(before: State | None, after: State) -> Tries:
 
 
 def commit_relay_block(before: State, after: State, heads: list[bytes], tick: int) -> tuple[State, Frame]:
-    """Return the state after a relay block of a tick that included ``heads``, and its header."""
+    """Commit a relay block.
+
+    Args:
+        before: State before the block.
+        after: State after the block.
+        heads: Included heads.
+        tick: Tick of the block.
+
+    Returns:
+        The state with the block, and its header.
+    """
     tries = relay_trie(before, after)
     root = tries.roots(np.zeros(1, dtype=np.int64))
     number, parent = int(before["blocks"]["number"][-1]) + 1, before["blocks"]["hash"][-1].tobytes()
-    own = block_hash(parent, number, root[0].tobytes(), ordered_root(heads))
-    made = Frame(
+    own_hash = block_hash(parent, number, root[0].tobytes(), ordered_root(heads))
+    block = Frame(
         {
             "chain": np.array([RELAY_POSITION], dtype=np.uint32),
             "number": np.array([number], dtype=np.uint64),
-            "hash": digests([own]),
+            "hash": digests([own_hash]),
             "parent": digests([parent]),
             "next_tick": np.array([tick + 1], dtype=np.uint64),
         },
         1,
     )
-    after = after.with_tables(blocks=made.select(BLOCKS_SCHEMA.names))
-    return State(after.tables, after.programs, TrieCache(tries)), headers(made, root)
+    after = after.with_tables(blocks=block.select(BLOCKS_SCHEMA.names))
+    return State(after.tables, after.programs, TrieCache(tries)), headers(block, root)
 
 
 def commit_parachain_blocks(
@@ -261,10 +290,22 @@ def commit_parachain_blocks(
     relay_parent: int,
     next_tick: npt.NDArray[np.uint64],
 ) -> tuple[State, Frame]:
-    """Return the state after blocks of the parachains of ``tips``, with their receipts, and the headers.
+    """Commit a block of each parachain of ``tips``.
 
-    A block's hash is of its parent, its number, its state's root, the watermark, the messages and the calls: of the
-    bytes that the relay chain reads.
+    The block hash covers parent, number, state root, watermark, messages and calls, which the relay chain reads.
+
+    Args:
+        state: State after the blocks.
+        tips: Last blocks of the parachains.
+        roots: Storage roots, uint8, shape (n, 32).
+        sent: Messages of the blocks (``SENT_SCHEMA``).
+        calls: Upward calls of the blocks (``CALLS_SCHEMA``).
+        watermark: New watermarks.
+        relay_parent: Number of the relay parent.
+        next_tick: First tick of each with later planned calls.
+
+    Returns:
+        The state with the receipts, and the headers.
     """
     chains, count = tips["chain"], len(tips)
     number = tips["number"] + np.uint64(1)
@@ -276,9 +317,9 @@ def commit_parachain_blocks(
     for row, data in zip(at.tolist(), calls["data"].to_pylist(), strict=True):
         rest[row] += blake2_256(data)
     parents = [head.tobytes() for head in tips["head"]]
-    made_of = zip(parents, number.tolist(), roots, rest, strict=True)
-    heads = digests([block_hash(parent, n, root.tobytes(), more) for parent, n, root, more in made_of])
-    made = Frame(
+    contents = zip(parents, number.tolist(), roots, rest, strict=True)
+    heads = digests([block_hash(parent, n, root.tobytes(), tail) for parent, n, root, tail in contents])
+    blocks = Frame(
         {
             "chain": chains,
             "source": chains,
@@ -294,15 +335,15 @@ def commit_parachain_blocks(
         count,
     )
     tables = {
-        "tips": _replaced(state, "tips", chains, made.select(TIPS_SCHEMA.names)),
-        "candidates": _replaced(state, "candidates", chains, made.select(CANDIDATES_SCHEMA.names)),
-        "sent": _replaced(state, "sent", chains, sent),
-        "calls": _replaced(state, "calls", chains, calls),
+        "tips": _replace_rows(state, "tips", chains, blocks.select(TIPS_SCHEMA.names)),
+        "candidates": _replace_rows(state, "candidates", chains, blocks.select(CANDIDATES_SCHEMA.names)),
+        "sent": _replace_rows(state, "sent", chains, sent),
+        "calls": _replace_rows(state, "calls", chains, calls),
     }
-    return state.with_tables(**tables), headers(made, roots)
+    return state.with_tables(**tables), headers(blocks, roots)
 
 
-def _replaced(state: State, name: str, chains: Chains, rows: Frame) -> Frame:
+def _replace_rows(state: State, name: str, chains: Chains, rows: Frame) -> Frame:
     """Return a table with the rows of some chains replaced."""
     table = ALL_TABLES[name]
     joined = concat([state[name].filter(~np.isin(state[name][table.owner], chains)), rows])

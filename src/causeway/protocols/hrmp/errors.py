@@ -1,4 +1,7 @@
-"""The errors of HRMP (ICMP reference X-6), by name, in the order of the checks."""
+"""Errors of HRMP by name, in the order of the checks.
+
+Reference: ICMP, X-6.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class ReceiptError(IntEnum):
-    """What the relay chain says of a receipt's watermark, of its messages, and of its calls."""
+    """Result of checking a receipt: watermark, messages and calls."""
 
     OK = 0
     AheadRelayParent = 1
@@ -24,7 +27,7 @@ class ReceiptError(IntEnum):
 
 
 class UpwardCallError(IntEnum):
-    """Why an upward message changed nothing; names of the deployed pallets."""
+    """Result of an upward call, with the names of the deployed pallets."""
 
     OK = 0
     OpenHrmpChannelToSelf = 1

@@ -1,8 +1,10 @@
-"""Candidates and receipts of malicious collators (ICMP reference X-6).
+"""Candidates and receipts of malicious collators under HRMP.
 
-A malicious collator puts its own beside what an honest one made of the same block. Who consumes something else than the
-channels have comes to other heads than the relay chain (``CONSUMED``), which validators see. Of the rest the validators
-are taken to be dishonest, too, so that the relay chain has the receipt before the honest one, and refuses it.
+A malicious collator submits its own candidate beside the honest one of the same block. A candidate with altered inbound
+messages reaches other heads than the relay chain (``CONSUMED``), which validators detect. For the other flaws the
+validators count as dishonest: the receipt reaches the relay chain before the honest one, which refuses it.
+
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ class HrmpInterference(Interference):
     passive = (*PASSIVE, CANDIDATE)
 
     def check(self) -> None:
-        """Raise ``InvalidInput`` for faults that do nothing here."""
+        """Validate the faults.
+
+        Raises:
+            InvalidInput: A fault does not exist under HRMP.
+        """
         for row, fault in enumerate(self._faults.rows):
             if fault.kind not in (HALT, CANDIDATE):
                 allowed = f"{HALT!r}, {CANDIDATE!r}"
@@ -49,7 +55,7 @@ class HrmpInterference(Interference):
                 check_candidate_fault(fault, row, int(self._numbers[RELAY_POSITION]), "hrmp")
 
     def malicious(self, tick: int) -> list[tuple[int, str]]:
-        """Return whose collators are malicious in a tick, and what they do."""
+        """Return the parachains with malicious collators in a tick, and their flaws."""
         acting: list[FaultRule] = self.acting(tick, CANDIDATE)
         return [(self.positions[fault.source], fault.args[WHAT]) for fault in acting if fault.source is not None]
 
@@ -63,62 +69,76 @@ class ForgedReceipt(NamedTuple):
 
 
 def forge_receipt(receipt: Frame, what: str, state: TableState, options: HrmpOptions) -> ForgedReceipt | None:
-    """Return a receipt with one thing changed, None where it cannot be: no channel is full, no relay block is without
-    messages. ``receipt``: the honest one, with ``last``: the watermark before; ``state``: that it is checked against.
+    """Return a receipt with one flaw, or None if it is impossible.
+
+    Args:
+        receipt: Honest receipt, with ``last``, the previous watermark.
+        what: Kind of the flaw.
+        state: State that it is checked against.
+        options: Options of the protocol.
     """
     para, channels = int(receipt["source"][0]), state["channels"]
     if what == "parent":
-        return _changed(receipt.with_columns(parent=digests([_HEAD])))
+        return _with_flaw(receipt.with_columns(parent=digests([_HEAD])))
     if what in ("ahead", "watermark_back", "no_messages"):
-        mark = _watermark(receipt, what, state["digests"])
-        return None if mark is None else _changed(receipt.with_columns(watermark=np.array([mark], dtype=np.uint64)))
+        mark = _wrong_watermark(receipt, what, state["digests"])
+        return None if mark is None else _with_flaw(receipt.with_columns(watermark=np.array([mark], dtype=np.uint64)))
     if what == "calls":
-        return _changed(receipt, calls=[b""] * (MOST_CALLS + 1))
+        return _with_flaw(receipt, calls=[b""] * (MOST_CALLS + 1))
     if what == "call_bytes":
-        return _changed(receipt, calls=[bytes(MOST_CALL_BYTES), b"\0"])
+        return _with_flaw(receipt, calls=[bytes(MOST_CALL_BYTES), b"\0"])
     if what == "many":
-        return _changed(receipt, [(para, b"")] * (options.max_messages_per_candidate + 1))
+        return _with_flaw(receipt, [(para, b"")] * (options.max_messages_per_candidate + 1))
     if what == "unknown":
-        return _changed(receipt, [(para, b"")])
-    mine = channels.filter(channels["sender"] == np.uint32(para))
-    count, size = mine["msg_count"].astype(np.int64), mine["total_size"].astype(np.int64)
-    most, total = mine["max_message_size"].astype(np.int64), mine["max_total_size"].astype(np.int64)
-    room = (size <= total) & (count < mine["max_capacity"])
-    suits = {
+        return _with_flaw(receipt, [(para, b"")])
+    own_channels = channels.filter(channels["sender"] == np.uint32(para))
+    count, size = own_channels["msg_count"].astype(np.int64), own_channels["total_size"].astype(np.int64)
+    most, total = own_channels["max_message_size"].astype(np.int64), own_channels["max_total_size"].astype(np.int64)
+    room = (size <= total) & (count < own_channels["max_capacity"])
+    candidates = {
         "unsorted": room & (options.max_messages_per_candidate > 1),
         "oversized": most > 0,
         "total_size": size + most > total,
-        "capacity": count >= mine["max_capacity"],
+        "capacity": count >= own_channels["max_capacity"],
     }[what]
-    if not suits.any():
+    if not candidates.any():
         return None
-    row = int(np.flatnonzero(suits)[0])
+    row = int(np.flatnonzero(candidates)[0])
     length = {"oversized": int(most[row]) + 1, "total_size": int(most[row])}.get(what, 0)
-    return _changed(receipt, [(int(mine["recipient"][row]), bytes(length))] * (2 if what == "unsorted" else 1))
+    return _with_flaw(
+        receipt, [(int(own_channels["recipient"][row]), bytes(length))] * (2 if what == "unsorted" else 1)
+    )
 
 
-def _watermark(receipt: Frame, what: str, digests_of: Frame) -> int | None:
-    """Return a watermark that is wrong, None where there is none."""
+def _wrong_watermark(receipt: Frame, flaw: str, digests_of: Frame) -> int | None:
+    """Return a wrong watermark, or None."""
     para, last, parent = (int(receipt[name][0]) for name in ("source", "last", "relay_parent"))
-    if what == "ahead":
+    if flaw == "ahead":
         return parent + 1
-    if what == "watermark_back":
+    if flaw == "watermark_back":
         return last if last < parent else None
-    known = {*digests_of["number"][digests_of["recipient"] == np.uint32(para)].tolist()}
-    # Of two blocks more than there are with messages one is without.
-    return next((n for n in range(parent - 1, max(last, parent - 2 - len(known)), -1) if n not in known), None)
+    blocks_with_messages = {*digests_of["number"][digests_of["recipient"] == np.uint32(para)].tolist()}
+    # Among two more blocks than those with messages, one has none.
+    return next(
+        (
+            n
+            for n in range(parent - 1, max(last, parent - 2 - len(blocks_with_messages)), -1)
+            if n not in blocks_with_messages
+        ),
+        None,
+    )
 
 
-def _changed(
+def _with_flaw(
     receipt: Frame, messages: list[tuple[int, bytes]] | None = None, calls: list[bytes] | None = None
 ) -> ForgedReceipt:
-    sent, asked = messages or [], calls or []
+    sent, upward_calls = messages or [], calls or []
     to = np.array([recipient for recipient, _ in sent], dtype=np.uint32)
     data = [body for _, body in sent]
     return ForgedReceipt(
         receipt,
         _rows(receipt, data).with_columns(to=to).select(SENT_SCHEMA.names),
-        _rows(receipt, asked).select(CALLS_SCHEMA.names),
+        _rows(receipt, upward_calls).select(CALLS_SCHEMA.names),
     )
 
 
@@ -136,29 +156,37 @@ def _rows(receipt: Frame, data: list[bytes]) -> Frame:
 
 
 def mismatched_chains(ends: Frame, view: View, tips: Frame, malicious: list[tuple[int, str]]) -> list[int]:
-    """Return the parachains of which a candidate that consumes something else than the honest one is refused
-    (``HeadMismatch``), one for each; ``tips``: of those that may make a block. Where nothing waits none is made."""
-    found = []
-    for para, what in malicious:
+    """Return the parachains with a refused candidate of a malicious collator (``HeadMismatch``).
+
+    A candidate without pending messages is not made.
+
+    Args:
+        ends: ``ENDS_SCHEMA``.
+        view: Tables that chains published at the previous height.
+        tips: Parachains that may make a block.
+        malicious: Parachains with their flaws.
+    """
+    refused = []
+    for para, flaw in malicious:
         tip = tips.filter(tips["chain"] == np.uint32(para))
         contents = view.tables["contents"]
         contents = contents.filter(contents["recipient"] == np.uint32(para))
-        if what not in CONSUMED or len(tip) == 0 or len(contents) == 0:
+        if flaw not in CONSUMED or len(tip) == 0 or len(contents) == 0:
             continue
-        _, wrong = read_relay_chain(ends, _altered(contents, what), view.tables["channels"], tip)
-        found += wrong.tolist()
-    return found
+        _, wrong = read_relay_chain(ends, _alter_contents(contents, flaw), view.tables["channels"], tip)
+        refused += wrong.tolist()
+    return refused
 
 
-def _altered(contents: Frame, what: str) -> Frame:
-    """Return the contents of a chain's channels with one thing changed in the first relay block."""
+def _alter_contents(contents: Frame, flaw: str) -> Frame:
+    """Return the contents of a chain's channels with one flaw in the first relay block."""
     first = np.flatnonzero(contents["sent_at"] == contents["sent_at"].min())
     row = int(first[-1])
-    if what == "skipped":
+    if flaw == "skipped":
         return contents.filter(~np.isin(np.arange(len(contents)), first))
-    if what == "partial":
+    if flaw == "partial":
         return contents.filter(np.arange(len(contents)) != row)
-    if what == "sender":
+    if flaw == "sender":
         sender = contents["sender"].copy()
         sender[row] += np.uint32(1)
         return contents.with_columns(sender=sender)

@@ -1,7 +1,9 @@
-"""What a parachain receives: channels merged, held against their heads, and put into queues (ICMP reference X-6).
+"""Reception: a parachain reads its channels, verifies their heads, and queues pages.
 
-Messages come by the relay block in which they were sent, and in it by sender. The running message queue chain of every
-channel, also of one without new messages, must end at the head that the relay chain's state has.
+Messages arrive by relay block, within a block by sender. The running message queue chain of every channel, even without
+new messages, must end at the head in the relay chain's state.
+
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -29,10 +31,15 @@ _END = ("chain", "foreign")
 
 
 class RelayChainView(NamedTuple):
-    """What chains see of the relay chain's state: their channels (``CHANNELS_SCHEMA`` with ``chain`` the recipient and
-    ``foreign`` the sender, by these), the contents of these in the order in which they are received
-    (``CONTENTS_SCHEMA`` with the same), the channel of each message, and the head after it; the heads before, one a
-    channel."""
+    """The channels and messages of parachains in the relay chain's state.
+
+    Attributes:
+        channels: ``CHANNELS_SCHEMA`` with ``chain`` (recipient) and ``foreign`` (sender), by these.
+        contents: Messages in order of reception (``CONTENTS_SCHEMA`` with the same columns).
+        of_channel: Channel of each message.
+        reached: Head after each message.
+        before: Head of each channel before the messages.
+    """
 
     channels: Frame
     contents: Frame
@@ -41,7 +48,7 @@ class RelayChainView(NamedTuple):
     before: Digests
 
     def of(self, chains: Chains) -> RelayChainView:
-        """Return what some of the chains see."""
+        """Select the view of some chains."""
         channels, contents = (np.isin(rows["chain"], chains) for rows in (self.channels, self.contents))
         moved = np.cumsum(channels) - 1
         return RelayChainView(
@@ -54,12 +61,21 @@ class RelayChainView(NamedTuple):
 
 
 def read_relay_chain(ends: Frame, contents: Frame, channels: Frame, tips: Frame) -> tuple[RelayChainView, Chains]:
-    """Return what the chains of ``tips`` (``chain``, ``watermark``) see, and those for which heads do not agree
-    (``HeadMismatch``): of what they see nothing is returned."""
-    channels = _received(channels, tips["chain"])
+    """Read the channels of parachains and verify their heads.
+
+    Args:
+        ends: ``ENDS_SCHEMA``.
+        contents: ``CONTENTS_SCHEMA``.
+        channels: ``CHANNELS_SCHEMA``.
+        tips: ``chain``, ``watermark`` of the parachains.
+
+    Returns:
+        The view of the chains with correct heads, and the chains with a wrong one (``HeadMismatch``).
+    """
+    channels = _received_rows(channels, tips["chain"])
     channels = channels.take(stable_order(*(channels[name] for name in _END)))
     count_proof_bytes(DIGEST_BYTES * len(channels))
-    contents = _received(contents, tips["chain"])
+    contents = _received_rows(contents, tips["chain"])
     contents = contents.take(stable_order(contents["chain"], contents["sent_at"], contents["foreign"]))
     at = lookup_rows(ends, channels, _END)
     known = at >= 0
@@ -79,15 +95,22 @@ def read_relay_chain(ends: Frame, contents: Frame, channels: Frame, tips: Frame)
     return found.of(np.setdiff1d(tips["chain"], mismatched)), mismatched.astype(np.uint32)
 
 
-def _received(rows: Frame, chains: Chains) -> Frame:
-    mine = rows.filter(np.isin(rows["recipient"], chains))
-    return mine.with_columns(chain=mine["recipient"], foreign=mine["sender"])
+def _received_rows(rows: Frame, chains: Chains) -> Frame:
+    received = rows.filter(np.isin(rows["recipient"], chains))
+    return received.with_columns(chain=received["recipient"], foreign=received["sender"])
 
 
 class InboundMessages(NamedTuple):
-    """What blocks receive: how many of the messages seen are consumed, as a mask; the new watermark of each chain of
-    ``tips``; what is left of ``ends`` and ``waiting``; the pages that are executed and those that are dropped
-    (``WAITING_SCHEMA``), in their order."""
+    """Result of a reception.
+
+    Attributes:
+        consumed: Mask of consumed messages.
+        watermark: New watermark of each parachain.
+        ends: Peers after (``ENDS_SCHEMA``).
+        waiting: Remaining queue (``WAITING_SCHEMA``).
+        executed: Pages to execute, in order (``WAITING_SCHEMA``).
+        dropped: Pages that a full queue drops (``WAITING_SCHEMA``).
+    """
 
     consumed: Mask
     watermark: npt.NDArray[np.uint64]
@@ -100,9 +123,19 @@ class InboundMessages(NamedTuple):
 def receive_messages(
     ends: Frame, waiting: Frame, found: RelayChainView, tips: Frame, relay_parent: int, options: HrmpOptions
 ) -> InboundMessages:
-    """Receive what the chains of ``tips`` see (``seen``), on a relay parent: everything, or with ``overflow = wait``
-    whole relay blocks, at least one, up to the first of which a page would find the queue full: a watermark that stays
-    would be refused. ``tips``: of chains whose heads agree."""
+    """Receive messages on a relay parent.
+
+    A block consumes all messages. With ``overflow = wait`` it consumes whole relay blocks up to the first with a page
+    for a full queue, but at least one: the relay chain would refuse a constant watermark.
+
+    Args:
+        ends: ``ENDS_SCHEMA``.
+        waiting: ``WAITING_SCHEMA``.
+        found: View of parachains with correct heads.
+        tips: These parachains.
+        relay_parent: Number of the relay parent.
+        options: Options of the protocol.
+    """
     contents = found.contents
     signals = np.array(
         [
@@ -111,20 +144,19 @@ def receive_messages(
         ],
         dtype=np.uint8,
     )
-    # How many pages of its channel wait before each page, if none is dropped; 0 for signals.
-    page = signals == ChannelSignal.NONE
-    counts = np.zeros(len(page), dtype=np.int64)
-    of_channel = found.of_channel[page]
+    # Queue position of each page if none is dropped; 0 for signals.
+    is_page = signals == ChannelSignal.NONE
+    counts = np.zeros(len(is_page), dtype=np.int64)
+    of_channel = found.of_channel[is_page]
     order = np.argsort(of_channel, kind="stable")
     ranks = np.empty(len(of_channel), dtype=np.int64)
     ranks[order] = group_rows(of_channel[order]).ranks()
-    counts[page] = ranks + _waiting_of(waiting, found.channels)[of_channel]
-    over = (signals == ChannelSignal.NONE) & (counts >= options.drop_threshold)
+    counts[is_page] = ranks + _count_waiting(waiting, found.channels)[of_channel]
+    overflows = (signals == ChannelSignal.NONE) & (counts >= options.drop_threshold)
     if options.overflow == "wait":
-        consumed, over = _prefix(contents, over), np.zeros(len(contents), dtype=bool)
+        consumed, overflows = _consumable_prefix(contents, overflows), np.zeros(len(contents), dtype=bool)
     else:
         consumed, counts = np.ones(len(contents), dtype=bool), np.minimum(counts, options.drop_threshold)
-    # The ends with a row for each of `pairs`.
     pairs = found.channels.select(_END)
     new = pairs.filter(lookup_rows(ends, pairs, _END) < 0)
     if len(new):
@@ -137,72 +169,71 @@ def receive_messages(
     at = lookup_rows(ends, found.channels, _END)
     columns = {name: ends[name].copy() for name in ENDS_SCHEMA.names}
     own = np.isin(ends["chain"], tips["chain"])
-    # Of a channel that is no more the head is forgotten, and what was said over it: before one opens anew its recipient
-    # makes a block, to accept.
+    # Forget the head and signals of a closed channel. Its recipient makes a block, to accept, before it reopens.
     columns["head"][own] = 0
-    unheard = own.copy()
-    unheard[at] = False
-    columns["suspended_by"][unheard] = 0
-    # The head of each channel after what is consumed of it.
+    without_channel = own.copy()
+    without_channel[at] = False
+    columns["suspended_by"][without_channel] = 0
     heads = found.before.copy()
     heads[found.of_channel[consumed]] = found.reached[consumed]
     columns["head"][at] = heads
-    told_by = consumed & (signals != ChannelSignal.NONE)
+    signals_read = consumed & (signals != ChannelSignal.NONE)
     # Assigned in order: the last signal of a channel counts.
-    columns["suspended_by"][at[found.of_channel[told_by]]] = signals[told_by] == ChannelSignal.SUSPEND
-    full = consumed & (signals == ChannelSignal.NONE) & (counts >= options.suspend_threshold)
-    rows = at[np.unique(found.of_channel[full])]
+    columns["suspended_by"][at[found.of_channel[signals_read]]] = signals[signals_read] == ChannelSignal.SUSPEND
+    over_threshold = consumed & (signals == ChannelSignal.NONE) & (counts >= options.suspend_threshold)
+    rows = at[np.unique(found.of_channel[over_threshold])]
     rows = rows[columns["suspended"][rows] == 0]
     columns["suspended"][rows], columns["signal"][rows] = 1, ChannelSignal.SUSPEND
-    came = contents.filter(consumed & (signals == ChannelSignal.NONE)).select(WAITING_SCHEMA.names)
-    lost = over[consumed & (signals == ChannelSignal.NONE)]
-    queue = concat([waiting, came.filter(~lost)])
+    pages_received = contents.filter(consumed & (signals == ChannelSignal.NONE)).select(WAITING_SCHEMA.names)
+    is_dropped = overflows[consumed & (signals == ChannelSignal.NONE)]
+    queue = concat([waiting, pages_received.filter(~is_dropped)])
     queue = queue.take(stable_order(*(queue[name] for name in ("chain", "sent_at", "sender"))))
     now = np.isin(queue["chain"], tips["chain"])
     if options.pages_per_block:
-        now &= _executed(queue, options)
+        now &= _pages_to_execute(queue, options)
     left = queue.filter(~now)
-    calm = own & (columns["suspended"] == 1) & (_waiting_of(left, ends) <= options.resume_threshold)
-    columns["suspended"][calm], columns["signal"][calm] = 0, ChannelSignal.RESUME
+    can_resume = own & (columns["suspended"] == 1) & (_count_waiting(left, ends) <= options.resume_threshold)
+    columns["suspended"][can_resume], columns["signal"][can_resume] = 0, ChannelSignal.RESUME
     ends = drop_silent_ends(Frame(columns, len(ends)))
-    # The new watermark of each chain: the relay parent if it consumed everything, else the last block of which it
-    # did, else the old one.
+    # New watermark: the relay parent after full consumption, else the last consumed block, else the old one.
     watermark = np.full(len(tips), relay_parent, dtype=np.uint64)
-    part = lookup_rows(tips, contents.filter(~consumed), ("chain",))
-    watermark[part] = tips["watermark"][part]
-    taken = contents.filter(consumed)
-    at = lookup_rows(tips, taken, ("chain",))
+    partial = lookup_rows(tips, contents.filter(~consumed), ("chain",))
+    watermark[partial] = tips["watermark"][partial]
+    consumed_rows = contents.filter(consumed)
+    at = lookup_rows(tips, consumed_rows, ("chain",))
     last = watermark.copy()
-    np.maximum.at(last, at, taken["sent_at"])
-    watermark[part] = last[part]
-    return InboundMessages(consumed, watermark, ends, left, queue.filter(now), came.filter(lost))
+    np.maximum.at(last, at, consumed_rows["sent_at"])
+    watermark[partial] = last[partial]
+    return InboundMessages(consumed, watermark, ends, left, queue.filter(now), pages_received.filter(is_dropped))
 
 
-def _executed(queue: Frame, options: HrmpOptions) -> Mask:
-    """Return which pages of each chain are executed: the first, as many as a block takes; with ``overflow = wait`` also
-    those behind them up to where of no sender more than ``drop_threshold`` wait: of the one relay block that a block
-    consumes at least, more may come than it would take."""
+def _pages_to_execute(queue: Frame, options: HrmpOptions) -> Mask:
+    """Return a mask of pages to execute, up to the limit of a block.
+
+    With ``overflow = wait`` further pages follow until at most ``drop_threshold`` of each sender remain. A single relay
+    block may bring more pages than a block executes.
+    """
     ranks = group_rows(queue["chain"]).ranks()
-    now: Mask = ranks < options.pages_per_block
+    executed: Mask = ranks < options.pages_per_block
     if options.overflow == "drop" or len(queue) == 0:
-        return now
+        return executed
     order = stable_order(*(queue[name].astype(np.uint64) for name in ("chain", "sender")))
     of_sender = group_rows(queue["chain"][order], queue["sender"][order])
     later = np.empty(len(queue), dtype=np.int64)
     later[order] = of_sender.spread(of_sender.counts) - 1 - of_sender.ranks()
     of_chain = group_rows(queue["chain"])
     last = np.maximum.reduceat(np.where(later >= options.drop_threshold, ranks, -1), of_chain.starts)
-    return np.asarray(now | (ranks <= of_chain.spread(last)))
+    return np.asarray(executed | (ranks <= of_chain.spread(last)))
 
 
-def _waiting_of(waiting: Frame, pairs: Frame) -> npt.NDArray[np.int64]:
-    """Return how many pages of each pair (``chain``, ``foreign``) wait."""
+def _count_waiting(waiting: Frame, pairs: Frame) -> npt.NDArray[np.int64]:
+    """Return the number of waiting pages of each pair (``chain``, ``foreign``)."""
     at = lookup_rows(pairs, waiting.with_columns(foreign=waiting["sender"]), _END)
     return np.bincount(at[at >= 0], minlength=len(pairs))
 
 
-def _prefix(contents: Frame, over: Mask) -> Mask:
-    """Return which messages are consumed: of each chain those of relay blocks below the first of which one is over."""
+def _consumable_prefix(contents: Frame, over: Mask) -> Mask:
+    """Return a mask of the messages of each chain before the first relay block with an overflow."""
     if not over.any():
         return np.ones(len(contents), dtype=bool)
     of_chain = group_rows(contents["chain"])

@@ -1,15 +1,17 @@
-"""Pages: how a parachain packs messages for the channels to others, and which of them its block sends (ICMP reference
-X-6).
+"""Pages: batches of messages for HRMP channels, and the lanes behind them.
 
-The data of an HRMP message are a page of messages, or a signal:
+The data of an HRMP message are a page of messages or a signal:
 
 ```
 01 Compact(index) (Compact(length) message)*        02 00 suspend        02 01 resume
 ```
-``index`` is that of the first message in its lane: which messages came is read from the bytes that lead to the
-channel's head, and from nothing beside them.
 
-Lanes of a parachain: what others have consumed of them, and what closed channels took along (ICMP reference X-6).
+``index`` is that of the first message in its lane. The received messages follow from the bytes under the channel's head
+alone.
+
+A lane loses its messages to consumption, or to a closed channel.
+
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from causeway.protocols.shared.messages import LANE
 
 
 class ChannelSignal(IntEnum):
-    """What a recipient tells a sender."""
+    """Signal of a recipient to a sender."""
 
     NONE = 0
     SUSPEND = 1
@@ -52,7 +54,7 @@ MESSAGES = b"\x01"
 SIGNALS = {ChannelSignal.SUSPEND: b"\x02\x00", ChannelSignal.RESUME: b"\x02\x01"}
 
 MOST_BYTES = 2**24
-"""Of a message in a page."""
+"""Maximum size of a message in a page."""
 
 _FRAGMENTS = ScaleColumns(ScaleTypes({"Fragment": struct(("data", "Vec<u8>"))}), "Fragment", "a message", MOST_BYTES)
 
@@ -60,36 +62,38 @@ _LANE = ("source", "destination")
 _PAGE = PAGES_SCHEMA.names[len(_LANE) :]
 
 _Page = tuple[int, int, int, int, bytes]
-"""A page of a lane: its place, the block that began it, the first message, their number, the data."""
+"""A page of a lane: position, issuing block, first message, count, data."""
 
 
 def add_to_pages(pages: Frame, rows: Frame, messages: pa.LargeBinaryArray, limit: int) -> Frame:
-    """Return the pages with messages at their ends: each goes into the last page of its lane if it fits, else it begins
-    a new one. A page has at most ``limit`` bytes, unless its one message is longer.
+    """Append messages to pages: to the last page of their lane if they fit, else to a new one.
 
-    ``rows``: ``source``, ``destination``, ``index`` of each message, in the order of their lanes, and ``number``: the
-    block that sends it.
+    Args:
+        pages: ``PAGES_SCHEMA``.
+        rows: ``source``, ``destination``, ``index`` of each message in lane order, and ``number``, its block.
+        messages: Content of each message.
+        limit: Maximum size of a page in bytes; a page with one message may be longer.
     """
     if len(rows) == 0:
         return pages
     fragments = _FRAGMENTS.encode({"data": messages})
-    cuts = np.frombuffer(fragments.buffers()[1], dtype=np.int64)[fragments.offset : fragments.offset + len(rows) + 1]
+    offsets = np.frombuffer(fragments.buffers()[1], dtype=np.int64)[fragments.offset : fragments.offset + len(rows) + 1]
     content = memoryview(fragments.buffers()[2] or b"")
     groups = group_rows(*(rows[name] for name in _LANE))
     lanes = rows.select(_LANE).take(groups.starts)
     last = _last_pages(pages, lanes)
-    begun: list[tuple[int, int, int, int, bytes]] = [
-        *zip(*(_list(pages.take(last[last >= 0])[name]) for name in _PAGE), strict=True)
+    open_pages: list[tuple[int, int, int, int, bytes]] = [
+        *zip(*(_to_list(pages.take(last[last >= 0])[name]) for name in _PAGE), strict=True)
     ]
-    made: list[tuple[Any, ...]] = []
+    rows_added: list[tuple[Any, ...]] = []
     ends = zip(*(lanes[name].tolist() for name in _LANE), strict=True)
     for lane, (start, count), known in zip(
         ends, zip(groups.starts, groups.counts, strict=True), last >= 0, strict=True
     ):
-        page = begun.pop(0) if known else None
-        filled = _filled(page, rows, cuts, content, (int(start), int(start + count)), limit)
-        made += [(*lane, *one) for one in filled]
-    columns = dict(zip(PAGES_SCHEMA.names, zip(*made, strict=True), strict=True))
+        page = open_pages.pop(0) if known else None
+        filled = _fill_pages(page, rows, offsets, content, (int(start), int(start + count)), limit)
+        rows_added += [(*lane, *page_row) for page_row in filled]
+    columns = dict(zip(PAGES_SCHEMA.names, zip(*rows_added, strict=True), strict=True))
     added = Frame(
         {
             name: pa.array(column, pa.binary())
@@ -97,20 +101,20 @@ def add_to_pages(pages: Frame, rows: Frame, messages: pa.LargeBinaryArray, limit
             else np.array(column, dtype=PAGES_SCHEMA.field(name).type.to_pandas_dtype())
             for name, column in columns.items()
         },
-        len(made),
+        len(rows_added),
     )
-    stays = np.ones(len(pages), dtype=bool)
-    stays[last[last >= 0]] = False
-    return _ordered("pages", concat([pages.filter(stays), added]))
+    remaining = np.ones(len(pages), dtype=bool)
+    remaining[last[last >= 0]] = False
+    return _sort_rows("pages", concat([pages.filter(remaining), added]))
 
 
-def _list(column: Any) -> list[Any]:
+def _to_list(column: Any) -> list[Any]:
     found: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     return found
 
 
 def _last_pages(pages: Frame, lanes: Frame) -> npt.NDArray[np.int64]:
-    """Return the row of the last page of each lane, -1 where it has none."""
+    """Return the row of the last page of each lane, -1 without one."""
     if len(pages) == 0:
         return np.full(len(lanes), -1, dtype=np.int64)
     groups = group_rows(*(pages[name] for name in _LANE))
@@ -118,37 +122,37 @@ def _last_pages(pages: Frame, lanes: Frame) -> npt.NDArray[np.int64]:
     return np.where(at >= 0, (groups.starts + groups.counts - 1)[at], -1)
 
 
-def _filled(
-    begun: _Page | None,
+def _fill_pages(
+    open_page: _Page | None,
     rows: Frame,
-    cuts: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
     content: memoryview,
-    of_lane: tuple[int, int],
+    row_range: tuple[int, int],
     limit: int,
 ) -> Iterator[_Page]:
     """Yield the pages of one lane from its last one on."""
-    (start, stop), place = of_lane, 0
-    if begun is not None:
-        place, number, first, held, data = begun
-        end = _fits(cuts, start, stop, limit - len(data))
-        yield place, number, first, held + end - start, data + bytes(content[cuts[start] : cuts[end]])
-        start, place = end, place + 1
+    (start, stop), position = row_range, 0
+    if open_page is not None:
+        position, number, first, count, data = open_page
+        end = _end_of_page(offsets, start, stop, limit - len(data))
+        yield position, number, first, count + end - start, data + bytes(content[offsets[start] : offsets[end]])
+        start, position = end, position + 1
     while start < stop:
         first = int(rows["index"][start])
         data = MESSAGES + encode_compact(first)
-        end = max(_fits(cuts, start, stop, limit - len(data)), start + 1)
-        data += bytes(content[cuts[start] : cuts[end]])
-        yield place, int(rows["number"][start]), first, end - start, data
-        start, place = end, place + 1
+        end = max(_end_of_page(offsets, start, stop, limit - len(data)), start + 1)
+        data += bytes(content[offsets[start] : offsets[end]])
+        yield position, int(rows["number"][start]), first, end - start, data
+        start, position = end, position + 1
 
 
-def _fits(cuts: npt.NDArray[np.int64], start: int, stop: int, room: int) -> int:
-    """Return the row after the last of those from ``start`` that fit into ``room`` bytes together."""
-    return int(start + np.searchsorted(cuts[start + 1 : stop + 1], cuts[start] + room, side="right"))
+def _end_of_page(offsets: npt.NDArray[np.int64], start: int, stop: int, room: int) -> int:
+    """Return the row after the last of those from ``start`` that fit into ``room`` bytes."""
+    return int(start + np.searchsorted(offsets[start + 1 : stop + 1], offsets[start] + room, side="right"))
 
 
 class OutgoingPages(NamedTuple):
-    """What blocks send (``SENT_SCHEMA``), and what is left: the pages, and what is due to other chains."""
+    """Sent data (``SENT_SCHEMA``), remaining pages, and remaining signals in ``ends``."""
 
     sent: Frame
     pages: Frame
@@ -156,8 +160,18 @@ class OutgoingPages(NamedTuple):
 
 
 def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, options: HrmpOptions) -> OutgoingPages:
-    """Take what the blocks of ``chains`` send: to a recipient the signal that is due to it, else the first page, where
-    the channel has room and did not suspend its sender; of too many recipients those with the oldest pages."""
+    """Select the data that the blocks of ``chains`` send.
+
+    A recipient gets a pending signal, else the first page, if its channel has capacity and the sender is not suspended.
+    Recipients with the oldest pages come first.
+
+    Args:
+        pages: ``PAGES_SCHEMA``.
+        ends: ``ENDS_SCHEMA``.
+        channels: ``CHANNELS_SCHEMA``.
+        chains: Positions of the parachains.
+        options: Options of the protocol.
+    """
     due = np.flatnonzero((ends["signal"] != ChannelSignal.NONE) & np.isin(ends["chain"], chains))
     firsts = group_rows(*(pages[name] for name in _LANE)).starts
     firsts = firsts[np.isin(pages["source"][firsts], chains)]
@@ -168,11 +182,11 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
     known = np.maximum(other, 0)
     silent = np.zeros(len(heads), dtype=bool)
     if len(ends):
-        back = (
+        has_return_channel = (
             lookup_rows(channels, heads.with_columns(sender=heads["destination"], recipient=heads["source"]), PAIR) >= 0
         )
-        # Who closed the channel back cannot resume anybody over it.
-        suspended = (ends["suspended_by"][known] == 1) & back
+        # A recipient without a return channel cannot resume the sender.
+        suspended = (ends["suspended_by"][known] == 1) & has_return_channel
         silent = (other >= 0) & (suspended | (ends["signal"][known] != ChannelSignal.NONE))
     heads, firsts = heads.filter(~silent), firsts[~silent]
     signals = _signal_rows(ends.take(due))
@@ -185,23 +199,23 @@ def take_outbound(pages: Frame, ends: Frame, channels: Frame, chains: Chains, op
         ]
     )
     at = lookup_rows(channels, rows.with_columns(sender=rows["source"], recipient=rows["to"]), PAIR)
-    open_ = at >= 0
-    channel, size = channels.take(at[open_]), data_lengths(rows)[open_]
+    can_send = at >= 0
+    channel, size = channels.take(at[can_send]), data_lengths(rows)[can_send]
     fits = (channel["closing"] == 0) & (size <= channel["max_message_size"])
     fits &= channel["total_size"].astype(np.int64) + size <= channel["max_total_size"]
-    open_[open_] = fits & (channel["msg_count"] < channel["max_capacity"])
-    rows = rows.filter(open_)
+    can_send[can_send] = fits & (channel["msg_count"] < channel["max_capacity"])
+    rows = rows.filter(can_send)
     rows = rows.take(stable_order(rows["source"], rows["age"], rows["to"]))
     rows = rows.filter(group_rows(rows["source"]).ranks() < options.max_messages_per_candidate)
     rows = rows.take(stable_order(rows["source"], rows["to"]))
     rows = rows.with_columns(place=group_rows(rows["source"]).ranks().astype(np.uint32))
     of_page = rows["page"]
-    stays = np.ones(len(pages), dtype=bool)
-    stays[rows["row"][of_page]] = False
+    remaining = np.ones(len(pages), dtype=bool)
+    remaining[rows["row"][of_page]] = False
     signal = ends["signal"].copy()
     signal[rows["row"][~of_page]] = ChannelSignal.NONE
     return OutgoingPages(
-        rows.select(SENT_SCHEMA.names), pages.filter(stays), drop_silent_ends(ends.with_columns(signal=signal))
+        rows.select(SENT_SCHEMA.names), pages.filter(remaining), drop_silent_ends(ends.with_columns(signal=signal))
     )
 
 
@@ -216,20 +230,26 @@ def _to_relay(rows: Frame) -> Frame:
 
 
 def drop_silent_ends(ends: Frame) -> Frame:
-    """Return the rows of ``ends`` without those that say nothing."""
-    says = ends["head"].any(axis=1)
+    """Remove rows of ``ends`` without any information."""
+    has_content = ends["head"].any(axis=1)
     for name in ("suspended", "suspended_by", "signal"):
-        says |= ends[name] != 0
-    return ends.filter(says)
+        has_content |= ends[name] != 0
+    return ends.filter(has_content)
 
 
-def _ordered(name: str, rows: Frame) -> Frame:
+def _sort_rows(name: str, rows: Frame) -> Frame:
     return rows.take(stable_order(*(rows[key] for key in HRMP_TABLES[name].order)))
 
 
 class PageContents(NamedTuple):
-    """What is in pages: messages, the page (its row) and the index in its lane of each; and which pages are malformed:
-    of those no message is taken."""
+    """Messages of pages.
+
+    Attributes:
+        messages: Content of each message.
+        page: Row of its page.
+        indices: Its index in the lane.
+        malformed: Mask of malformed pages; their messages are ignored.
+    """
 
     messages: pa.LargeBinaryArray
     page: npt.NDArray[np.int64]
@@ -238,8 +258,12 @@ class PageContents(NamedTuple):
 
 
 def read_pages(pages: Frame) -> PageContents:
-    """Return what is in the ``data`` of pages."""
-    found: list[bytes] = []
+    """Read the messages of pages.
+
+    Args:
+        pages: Rows with ``data``.
+    """
+    messages: list[bytes] = []
     rows: list[int] = []
     indices: list[int] = []
     malformed = np.zeros(len(pages), dtype=bool)
@@ -249,11 +273,11 @@ def read_pages(pages: Frame) -> PageContents:
         except FailedToDecode:
             malformed[row] = True
         else:
-            found += fragments
+            messages += fragments
             rows += [row] * len(fragments)
             indices += range(first, first + len(fragments))
     return PageContents(
-        pa.array(found, pa.large_binary()),
+        pa.array(messages, pa.large_binary()),
         np.array(rows, dtype=np.int64),
         np.array(indices, dtype=np.uint64),
         malformed,
@@ -261,7 +285,11 @@ def read_pages(pages: Frame) -> PageContents:
 
 
 def _fragments(data: bytes) -> tuple[int, list[bytes]]:
-    """Return the index of the first message of a page, and all. Raises ``FailedToDecode``."""
+    """Return the index of a page's first message, and all messages.
+
+    Raises:
+        FailedToDecode: The page is malformed.
+    """
     if data[:1] != MESSAGES:
         raise FailedToDecode("a page begins with another byte")
     first, at = decode_compact(data, 1, "a page")
@@ -278,7 +306,7 @@ def _fragments(data: bytes) -> tuple[int, list[bytes]]:
 
 
 def _cursors(queues: Frame, view: View) -> U64:
-    """Return up to which index each lane is consumed by its destination."""
+    """Return the index after the last consumed message of each lane."""
     cursors = view.tables["cursors"]
     at = lookup_rows(cursors, queues.select(LANE), ("destination", "source", "substream"))
     known = np.maximum(at, 0)
@@ -287,11 +315,15 @@ def _cursors(queues: Frame, view: View) -> U64:
 
 
 def lost_lanes(state: State, view: View, chains: np.ndarray) -> Frame:
-    """Return the lanes of ``chains`` to others with messages that a closed channel took along: with ``begin`` and
-    ``end``, the indices of these messages.
+    """Return the lanes of ``chains`` with lost messages, from ``begin`` to ``end``.
 
-    Lost is what has left the pages, is not consumed, and has no channel: a sender whose last block is included knows
-    both ends after the same blocks. To a parachain that is not registered the pages are lost, too.
+    Messages are lost if they left the pages, are not consumed and have no channel. A sender with an included last block
+    and the relay chain agree on that. Pages to an unregistered parachain are lost, too.
+
+    Args:
+        state: State of the parachains.
+        view: Tables that chains published at the previous height.
+        chains: Parachains with an included last block.
     """
     queues, pages = state["queues"], state["pages"]
     away = queues.filter((queues["source"] != queues["destination"]) & np.isin(queues["source"], chains))
@@ -299,21 +331,31 @@ def lost_lanes(state: State, view: View, chains: np.ndarray) -> Frame:
     at = lookup_rows(first, away, ("source", "destination"))
     end = away["next_index"].copy()
     paras = view.tables["paras"]
-    kept = (at >= 0) & np.isin(away["destination"], paras["para"][paras["active"] == 1])
-    end[kept] = first["first"][at[kept]]
+    has_pages = (at >= 0) & np.isin(away["destination"], paras["para"][paras["active"] == 1])
+    end[has_pages] = first["first"][at[has_pages]]
     begin = _cursors(away, view)
     channels = view.tables["channels"]
-    open_ = lookup_rows(channels, away.with_columns(sender=away["source"], recipient=away["destination"]), PAIR) >= 0
-    return away.select(LANE).with_columns(begin=begin, end=end).filter(~open_ & (end > begin))
+    has_channel = (
+        lookup_rows(channels, away.with_columns(sender=away["source"], recipient=away["destination"]), PAIR) >= 0
+    )
+    return away.select(LANE).with_columns(begin=begin, end=end).filter(~has_channel & (end > begin))
 
 
 def drop_lost(state: State, lanes: Frame, own: Frame, view: View, log: EventLog) -> State:
-    """Return the state without what was lost (``lost``); ``own``: these messages, each of which leaves an event."""
+    """Remove lost messages from the state, with an event for each.
+
+    Args:
+        state: State of the parachains.
+        lanes: Result of ``lost_lanes``.
+        own: The lost messages.
+        view: Tables that chains published at the previous height.
+        log: Event log.
+    """
     if len(lanes) == 0:
         return state
     paras, pages = view.tables["paras"], state["pages"]
-    gone = np.isin(own["destination"], paras["para"][paras["active"] == 0])
-    for rows, reason in ((own.filter(gone), NO_DESTINATION), (own.filter(~gone), CHANNEL_CLOSED)):
+    no_recipient = np.isin(own["destination"], paras["para"][paras["active"] == 0])
+    for rows, reason in ((own.filter(no_recipient), NO_DESTINATION), (own.filter(~no_recipient), CHANNEL_CLOSED)):
         log.add(event_rows(rows, Event.DROPPED, chain=rows["source"], on_lane=True, reason=reason))
     at = lookup_rows(lanes, pages, ("source", "destination"))
     inside = (at >= 0) & (pages["first"] < lanes["end"][np.maximum(at, 0)])
@@ -322,22 +364,24 @@ def drop_lost(state: State, lanes: Frame, own: Frame, view: View, log: EventLog)
 
 
 def drop_consumed(state: State, view: View, log: EventLog) -> State:
-    """Return the state without what the chains that it was for have consumed."""
+    """Remove messages that their recipients consumed."""
     queues = state["queues"]
     if len(queues) == 0:
         return state
-    to = _cursors(queues, view)
-    gone = (queues["source"] != queues["destination"]) & (to > queues["begin"])
-    if not gone.any():
+    cursors = _cursors(queues, view)
+    is_consumed = (queues["source"] != queues["destination"]) & (cursors > queues["begin"])
+    if not is_consumed.any():
         return state
-    lanes = queues.filter(gone).select(LANE)
-    log.collected(lanes, COLLECTED_MESSAGES, queues["begin"][gone], to[gone])
-    return state.with_lanes(state.lanes().advance(lanes, to[gone]))
+    lanes = queues.filter(is_consumed).select(LANE)
+    log.collected(lanes, COLLECTED_MESSAGES, queues["begin"][is_consumed], cursors[is_consumed])
+    return state.with_lanes(state.lanes().advance(lanes, cursors[is_consumed]))
 
 
 def page_entries(pages: Frame) -> Frame:
-    """Return what pages (``WAITING_SCHEMA``) are in lanes: ``LANE``, ``to``, ``first``, ``count``; nothing of those
-    that have no message."""
+    """Return the lane range of each page (``LANE``, ``to``, ``first``, ``count``).
+
+    ``pages`` are ``WAITING_SCHEMA``; pages without messages have none.
+    """
     opened = read_pages(pages)
     groups = group_rows(opened.page)
     lanes = _lanes_of(pages, opened.page[groups.starts])
@@ -347,13 +391,13 @@ def page_entries(pages: Frame) -> Frame:
 
 
 def _lanes_of(pages: Frame, rows: np.ndarray) -> Frame:
-    """Return the lane of each of some pages."""
+    """Return the lane of each page."""
     zero = np.zeros(len(rows), dtype=np.uint64)
     return Frame({"source": pages["sender"][rows], "destination": pages["chain"][rows], "substream": zero}, len(rows))
 
 
 def page_bodies(pages: Frame) -> tuple[Frame, Frame]:
-    """Return the messages in pages, in their order, as messages in lanes, and the pages that are malformed."""
+    """Return the messages of pages in order, and the malformed pages."""
     opened = read_pages(pages)
     variant, messages = decode_contents(opened.messages)
     lanes = _lanes_of(pages, opened.page)

@@ -1,5 +1,7 @@
-"""What parachains ask the relay chain for: channels that their messages need, those that others ask them for, and what
-the scenario plans (ICMP reference X-6)."""
+"""Upward calls of parachains: planned calls, acceptances, and channels for pending messages.
+
+Reference: ICMP, X-6.
+"""
 
 from __future__ import annotations
 
@@ -25,68 +27,82 @@ from causeway.protocols.relay_chain.options import HrmpOptions
 
 @dataclass(frozen=True)
 class PlannedHrmpCalls:
-    """The calls that a scenario plans, by the parachain (its position) that makes them: tick and call, ascending by
-    tick; of more in a tick than a block may have, the others are those of the next tick.
+    """The planned calls of a scenario by calling parachain: (tick, call), ascending.
 
-    Raises ``InvalidInput`` for chains that are not there, and for calls that only another one can make.
+    Calls beyond the limit of a block move to the next tick.
+
+    Raises:
+        InvalidInput: A call names an unknown chain, or one that cannot make it.
     """
 
     by_chain: Mapping[int, list[tuple[int, ChannelRequest]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: HrmpOptions, network: ParachainNetwork) -> PlannedHrmpCalls:
-        """Return what the options plan."""
+        """Create the planned calls of the options.
+
+        Args:
+            options: Options of the protocol.
+            network: Fixed properties of the network.
+
+        Raises:
+            InvalidInput: A call names an unknown chain, or one that cannot make it.
+        """
         paras = {name: at for at, name in enumerate(network.names) if at != RELAY_POSITION}
-        found: dict[int, list[tuple[int, ChannelRequest]]] = {}
+        by_chain: dict[int, list[tuple[int, ChannelRequest]]] = {}
         for row, call in enumerate(options.channel_calls):
-            who = call.by or (call.recipient if call.do == "accept" else call.sender)
-            for key, name in (("sender", call.sender), ("recipient", call.recipient), ("by", who)):
+            caller = call.by or (call.recipient if call.do == "accept" else call.sender)
+            for key, name in (("sender", call.sender), ("recipient", call.recipient), ("by", caller)):
                 if name not in paras:
                     allowed = ", ".join(sorted(paras)) or "none"
                     raise InvalidInput(
                         f"options.channel_calls[{row}].{key}: {name!r} is no parachain; allowed: {allowed}"
                     )
-            only = {"open": call.sender, "accept": call.recipient}.get(call.do, who)
-            if who != only:
-                raise InvalidInput(f"options.channel_calls[{row}].by: {who!r}; allowed with {call.do}: {only!r}")
-            asked = _asked(UpwardCall[call.do.upper()], (paras[call.sender], paras[call.recipient]), options)
-            found.setdefault(paras[who], []).append((call.tick, asked))
-        return cls({chain: _spread(sorted(calls)) for chain, calls in found.items()})
+            only = {"open": call.sender, "accept": call.recipient}.get(call.do, caller)
+            if caller != only:
+                raise InvalidInput(f"options.channel_calls[{row}].by: {caller!r}; allowed with {call.do}: {only!r}")
+            request = _channel_request(
+                UpwardCall[call.do.upper()], (paras[call.sender], paras[call.recipient]), options
+            )
+            by_chain.setdefault(paras[caller], []).append((call.tick, request))
+        return cls({chain: _spread(sorted(calls)) for chain, calls in by_chain.items()})
 
     def due(self, chain: int, first: int, last: int) -> tuple[list[ChannelRequest], int]:
-        """Return the calls of a chain for the ticks ``first`` to ``last``, of as many whole ticks as a block may have
-        calls, and the first tick after these."""
+        """Return the calls of a chain in a range of ticks, and the first tick after them.
+
+        Only whole ticks within the limit of a block count.
+        """
         rows = [row for row in self.by_chain.get(chain, ()) if first <= row[0] <= last]
         if len(rows) > MOST_CALLS:
             last = rows[MOST_CALLS][0] - 1
-        return [asked for at, asked in rows if at <= last], last + 1
+        return [call for at, call in rows if at <= last], last + 1
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which a call is planned."""
+        """Return the first tick from ``tick`` on with a planned call, or None."""
         return earliest(*(at for calls in self.by_chain.values() for at, _ in calls if at >= tick))
 
     @property
     def last_tick(self) -> int:
-        """Return the last tick for which a call is planned, 0 without any."""
+        """Return the last tick with a planned call, 0 without any."""
         return max((at for calls in self.by_chain.values() for at, _ in calls), default=0)
 
 
 def _spread(calls: list[tuple[int, ChannelRequest]]) -> list[tuple[int, ChannelRequest]]:
-    """Return calls (ascending by tick) with at most ``MOST_CALLS`` in a tick."""
-    found: list[tuple[int, ChannelRequest]] = []
+    """Return calls, ascending by tick, with at most ``MOST_CALLS`` a tick."""
+    spread: list[tuple[int, ChannelRequest]] = []
     tick, count = -1, 0
-    for at, asked in calls:
+    for at, call in calls:
         if at > tick:
             tick, count = at, 0
         elif count == MOST_CALLS:
             tick, count = tick + 1, 0
         count += 1
-        found.append((tick, asked))
-    return found
+        spread.append((tick, call))
+    return spread
 
 
 class RelayRequests(NamedTuple):
-    """What chains ask for (``CALLS_SCHEMA``), and the first tick of each whose planned calls are not among it."""
+    """Upward calls (``CALLS_SCHEMA``), and each chain's first tick with later calls."""
 
     calls: Frame
     next_tick: npt.NDArray[np.uint64]
@@ -95,49 +111,60 @@ class RelayRequests(NamedTuple):
 def collect_calls(
     view: View, pages: Frame, tips: Frame, tick: int, planned: PlannedHrmpCalls, options: HrmpOptions
 ) -> RelayRequests:
-    """Return what the chains of ``tips`` (``chain``, ``next_tick``) ask for in a block: what is planned, acceptances,
-    and channels for pages that have none. Nothing is asked for that would be refused: a deposit that the account does
-    not cover, a channel above the limits, more calls than a block may have."""
-    there = present_parachains(view.tables["paras"])
+    """Collect the upward calls of blocks: planned ones, acceptances, channel requests.
+
+    A call that the relay chain would refuse is omitted: for its deposit, the channel limits, or the number of calls.
+
+    Args:
+        view: Tables that chains published at the previous height.
+        pages: ``PAGES_SCHEMA``.
+        tips: ``chain``, ``next_tick`` of the parachains.
+        tick: Current tick.
+        planned: Planned calls.
+        options: Options of the protocol.
+    """
+    present = present_parachains(view.tables["paras"])
     pages = pages.take(group_rows(pages["source"], pages["destination"]).starts)
-    pages = pages.filter(np.isin(pages["destination"], there))
+    pages = pages.filter(np.isin(pages["destination"], present))
     wanted = set(zip(pages["source"].tolist(), pages["destination"].tolist(), strict=True))
     chains = tips["chain"].tolist()
-    asked: dict[int, list[ChannelRequest]] = {chain: [] for chain in chains}
+    calls_of: dict[int, list[ChannelRequest]] = {chain: [] for chain in chains}
     next_tick = np.zeros(len(tips), dtype=np.uint64)
     for row, (chain, first) in enumerate(zip(chains, tips["next_tick"].tolist(), strict=True)):
-        asked[chain], next_tick[row] = planned.due(chain, first, tick)
+        calls_of[chain], next_tick[row] = planned.due(chain, first, tick)
     free = dict(zip(view.tables["sovereign"]["para"].tolist(), view.tables["sovereign"]["free"].tolist(), strict=True))
     requests, channels = view.tables["requests"], view.tables["channels"]
     outbound, inbound = channel_counts(requests, channels)
 
-    def ask(chain: int, call: UpwardCall, pair: tuple[int, int], deposit: int, held: Counter[int], limit: int) -> None:
-        if chain in asked and free[chain] >= deposit and held[chain] < limit:
+    def ask(
+        chain: int, call: UpwardCall, pair: tuple[int, int], deposit: int, counts: Counter[int], limit: int
+    ) -> None:
+        if chain in calls_of and free[chain] >= deposit and counts[chain] < limit:
             free[chain] -= deposit
-            held[chain] += 1
-            asked[chain].append(_asked(call, pair, options))
+            counts[chain] += 1
+            calls_of[chain].append(_channel_request(call, pair, options))
 
-    open_to = requests.filter((requests["confirmed"] == 0) & np.isin(requests["sender"], there))
-    for pair in _pairs(open_to):
+    acceptable = requests.filter((requests["confirmed"] == 0) & np.isin(requests["sender"], present))
+    for pair in _pairs(acceptable):
         ask(pair[1], UpwardCall.ACCEPT, pair, options.recipient_deposit, inbound, options.max_inbound_channels)
     for pair in sorted(wanted - {*_pairs(requests), *_pairs(channels)}):
         ask(pair[0], UpwardCall.OPEN, pair, options.sender_deposit, outbound, options.max_outbound_channels)
     rows = [
-        (chain, place, encode_call(one))
-        for chain, calls in asked.items()
-        for place, one in enumerate(list(dict.fromkeys(calls))[:MOST_CALLS])
+        (chain, position, encode_call(call_item))
+        for chain, calls in calls_of.items()
+        for position, call_item in enumerate(list(dict.fromkeys(calls))[:MOST_CALLS])
     ]
-    names = [[row[at] for row in rows] for at in range(3)]
+    fields = [[row[at] for row in rows] for at in range(3)]
     columns = {
-        name: np.array(column, dtype=np.uint32) for name, column in zip(("source", "place"), names, strict=False)
+        name: np.array(column, dtype=np.uint32) for name, column in zip(("source", "place"), fields, strict=False)
     }
     columns["destination"] = np.full(len(rows), RELAY_POSITION, dtype=np.uint32)
-    made = Frame({**columns, "data": pa.array(names[2], pa.binary())}, len(rows))
-    return RelayRequests(made.select(CALLS_SCHEMA.names), next_tick)
+    calls_frame = Frame({**columns, "data": pa.array(fields[2], pa.binary())}, len(rows))
+    return RelayRequests(calls_frame.select(CALLS_SCHEMA.names), next_tick)
 
 
-def _asked(call: UpwardCall, pair: tuple[int, int], options: HrmpOptions) -> ChannelRequest:
-    """Return a call about a channel, which is asked for as large as it may be."""
+def _channel_request(call: UpwardCall, pair: tuple[int, int], options: HrmpOptions) -> ChannelRequest:
+    """Create a call on a channel with the maximum limits."""
     return ChannelRequest(call, *pair, options.max_capacity, options.max_message_size)
 
 

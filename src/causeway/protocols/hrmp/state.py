@@ -1,6 +1,8 @@
-"""The state tables of HRMP (ICMP reference X-6): of the relay chain (``chain`` is its position), and of parachains.
+"""State tables of HRMP: of the relay chain (``chain`` is its position) and of parachains.
 
-A channel is named by its ``sender`` and its ``recipient``, positions of chains like all others.
+A channel is named by its ``sender`` and ``recipient``, which are chain positions.
+
+Reference: ICMP, X-6.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ def _field(name: str, kind: pa.DataType) -> pa.Field:
 U8, U32, UINT64, DIGEST = pa.uint8(), pa.uint32(), pa.uint64(), pa.binary(32)
 
 PAIR = ("sender", "recipient")
-"""What names a channel."""
+"""Key of a channel."""
 
 _CHANNEL = [_field("chain", U32), _field("sender", U32), _field("recipient", U32)]
 _SIZES = [_field("max_capacity", U32), _field("max_total_size", U32), _field("max_message_size", U32)]
@@ -27,10 +29,10 @@ _DEPOSITS = [_field("sender_deposit", UINT64), _field("recipient_deposit", UINT6
 SOVEREIGN_SCHEMA = pa.schema(
     [_field("chain", U32), _field("para", U32), _field("free", UINT64), _field("held", UINT64)]
 )
-"""One row a parachain: what its account on the relay chain has, and what of it is held for channels."""
+"""One row a parachain: free and held balance of its account on the relay chain."""
 
 REQUESTS_SCHEMA = pa.schema([*_CHANNEL, *_SIZES, *_DEPOSITS, _field("confirmed", U8)])
-"""One row a channel that was asked for: ``confirmed`` 1 once the recipient accepted."""
+"""One row a requested channel; ``confirmed`` is 1 after the recipient's acceptance."""
 
 CHANNELS_SCHEMA = pa.schema(
     [
@@ -43,7 +45,7 @@ CHANNELS_SCHEMA = pa.schema(
         _field("closing", UINT64),
     ]
 )
-"""One row an open channel. ``closing``: the relay block in which it was asked to be closed, 0: it was not."""
+"""One row an open channel; ``closing`` is the block of the close request, else 0."""
 
 CONTENTS_SCHEMA = pa.schema(
     [
@@ -57,7 +59,10 @@ CONTENTS_SCHEMA = pa.schema(
 DIGESTS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("recipient", U32), _field("number", UINT64), _field("sender", U32)]
 )
-"""One row a message that a relay block brought for a recipient, above its watermark: what it may land on."""
+"""One row a message for a recipient in a relay block above its watermark.
+
+The watermark may land on that block.
+"""
 
 SENT_SCHEMA = pa.schema(
     [
@@ -68,7 +73,10 @@ SENT_SCHEMA = pa.schema(
         _field("data", pa.binary()),
     ]
 )
-"""One row a message of the last block of ``source``, in its order (``place``); ``destination`` is the relay chain."""
+"""One row a message of the last block of ``source``, in order of ``place``.
+
+``destination`` is the relay chain.
+"""
 
 CALLS_SCHEMA = pa.schema(
     [
@@ -78,7 +86,7 @@ CALLS_SCHEMA = pa.schema(
         _field("data", pa.binary()),
     ]
 )
-"""One row an upward message (``upward``) of the last block of ``source``, in its order."""
+"""One row an upward call of the last block of ``source``, in order of ``place``."""
 
 BLOCKS_SCHEMA = pa.schema(
     [
@@ -89,19 +97,23 @@ BLOCKS_SCHEMA = pa.schema(
         _field("next_tick", UINT64),
     ]
 )
-"""One row the last block of the relay chain, and the first tick after it."""
+"""The last block of the relay chain, and the first tick after it."""
 
 _BLOCK = [_field("number", UINT64), _field("head", DIGEST), _field("watermark", UINT64)]
 
 PARAS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("para", U32), *_BLOCK, _field("active", U8), _field("leaving", UINT64)]
 )
-"""One row a parachain: the number and hash of its last block that was included, its watermark, whether it is registered
-(1), and the relay block in which it was deregistered that is not gone yet, 0: it was not."""
+"""One row a parachain: last included block, watermark and registration (1).
+
+``leaving`` is the relay block of a pending deregistration, 0 without one.
+"""
 
 TIPS_SCHEMA = pa.schema([_field("chain", U32), *_BLOCK, _field("next_tick", UINT64)])
-"""One row the last block that a parachain made, and the first tick whose planned calls neither it nor an earlier one
-has."""
+"""One row the last block of a parachain.
+
+``next_tick`` is the first tick with planned calls that no block has.
+"""
 
 CANDIDATES_SCHEMA = pa.schema(
     [
@@ -112,7 +124,10 @@ CANDIDATES_SCHEMA = pa.schema(
         _field("relay_parent", UINT64),
     ]
 )
-"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt."""
+"""One row the last block of a parachain until its inclusion: its receipt.
+
+``destination`` is the relay chain.
+"""
 
 PAGES_SCHEMA = pa.schema(
     [
@@ -125,8 +140,11 @@ PAGES_SCHEMA = pa.schema(
         _field("data", pa.binary()),
     ]
 )
-"""One row a page of messages that waits for its channel: ``place`` ascends along a lane; ``number``: the block of
-``source`` that began it; ``first``, ``count``: the indices in the lane of the messages in it."""
+"""One row a page of messages that waits for its channel.
+
+``place`` ascends along a lane. ``number`` is the block of ``source`` that began the page; ``first`` and ``count`` are
+the lane indices of its messages.
+"""
 
 ENDS_SCHEMA = pa.schema(
     [
@@ -138,8 +156,11 @@ ENDS_SCHEMA = pa.schema(
         _field("signal", U8),
     ]
 )
-"""One row a chain that ``chain`` exchanges messages with: the running head of what came from it; whether ``chain`` has
-suspended it, and it ``chain``; the signal that is due to it (``pages.Signal``)."""
+"""One row a peer of ``chain``.
+
+``head`` is the running head of its messages. ``suspended`` marks a peer suspended by ``chain``, ``suspended_by`` the
+opposite. ``signal`` is a pending ``ChannelSignal``.
+"""
 
 WAITING_SCHEMA = pa.schema(
     [
@@ -149,7 +170,7 @@ WAITING_SCHEMA = pa.schema(
         _field("data", pa.binary()),
     ]
 )
-"""One row a page that came to ``chain`` and was not executed yet."""
+"""One row a received page of ``chain`` before its execution."""
 
 _ENDS = ("chain", *PAIR)
 
@@ -188,10 +209,10 @@ HRMP_TABLES = {
     "ends": StateTable(ENDS_SCHEMA, "chain", ("chain", "foreign"), chains=("chain", "foreign")),
     "waiting": StateTable(WAITING_SCHEMA, "chain", ("chain", "sent_at", "sender"), chains=("chain", "sender")),
 }
-"""What HRMP has of its own, by name."""
+"""Tables of HRMP by name."""
 
 ALL_TABLES = HRMP_TABLES | {name: STATE_TABLES[name] for name in ("queues", "runs", "cursors", "pool", "accounts")}
-"""The tables of a network with HRMP."""
+"""All tables of a network with HRMP."""
 
 SECTIONS = ("queues", "runs", "cursors", "accounts", "pages", "ends", "waiting")
-"""Tables that a parachain's root commits to, beside those of programs."""
+"""Tables under a parachain's root, besides those of programs."""

@@ -1,4 +1,4 @@
-"""Polkadot's egress queues (ICMP): a relay chain that knows queues by their roots, and parachains that fetch them.
+"""Polkadot's egress queues (ICMP).
 
-Not registered yet: forks, gossip, faults and pages are to come.
+The relay chain knows queues by their roots; parachains fetch the bodies.
 """

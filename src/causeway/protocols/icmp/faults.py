@@ -1,12 +1,12 @@
-"""What validators hold a candidate against before they attest it (ICMP reference 3.4).
+"""Validation of candidates, receipts of the relay chain's author, and malicious collators.
 
-The receipts that an author of relay blocks has at hand (ICMP reference 2.2, 3.1).
+Validators check a candidate before attesting it. The author of a relay block includes the available receipts.
 
-Candidates and receipts of malicious collators (ICMP reference 3.1, 3.4; hazards 1, 3, 5, 20).
+A malicious collator submits its own candidate beside the honest one of the same block. Validators refuse the flaws that
+they can detect, before the relay chain sees the candidate (``JUDGED``). For the others the validators count as
+dishonest: the receipt reaches the relay chain before the honest one, and the runtime refuses it (``FORGED``).
 
-A malicious collator puts its own beside what an honest one made of the same block. What validators can tell they refuse
-by its name before the relay chain sees it (``JUDGED``); of the rest the validators are taken to be dishonest, too, so
-that it comes to the author of the relay block before the honest receipt, and the runtime refuses it (``FORGED``).
+Reference: ICMP, sections 2.2, 3.1 and 3.4; hazards 1, 3, 5, 20.
 """
 
 from __future__ import annotations
@@ -45,12 +45,19 @@ _QUEUE = ("number", "source", "root")
 def validate_incoming(
     chains: Chains, watermarks: U64, listed: Frame, lists: Frame, now: U64, options: IcmpOptions
 ) -> ValidationCodes:
-    """Return what is wrong with what candidates consumed (``Validation``), one code for each of ``chains``, ascending.
+    """Validate the consumed queues of candidates.
 
-    ``watermarks``: the new ones. ``listed``: ``ingress(B, p)`` of the chains, each B, of a number ``now``, being its
-    relay parent, with ``held``, whether the validator has the body. ``lists``: the queues consumed, in the order of the
-    candidate, with the roots of their messages; ``source`` ``NO_CHAIN`` for a block that is listed without any. Both by
-    ``to``.
+    Args:
+        chains: Positions of the parachains, ascending.
+        watermarks: New watermark of each.
+        listed: ``ingress(B, p)`` of the chains, where B is the relay parent; ``held`` marks available bodies.
+        lists: Consumed queues in candidate order, with computed roots; ``source`` is ``NO_CHAIN`` for an empty block.
+            Both by ``to``.
+        now: Number of each relay parent.
+        options: Options of the protocol.
+
+    Returns:
+        ``Validation`` code of each chain, int64.
     """
     codes = np.zeros(len(chains), dtype=np.int64)
     if len(chains) == 0:
@@ -64,30 +71,30 @@ def validate_incoming(
         for frame in (expected, lists, listed)
     ]
     for at in np.flatnonzero(codes == Validation.OK):
-        own, given, every = (
+        own, claimed, every = (
             frame.slice(int(first[at]), int(last[at]))
             for frame, (first, last) in zip((expected, lists, listed), ends, strict=True)
         )
-        if len(given) == 0 and options.allow_empty_prefix == "off" and _could_begin(every):
+        if len(claimed) == 0 and options.allow_empty_prefix == "off" and _could_begin(every):
             codes[at] = Validation.NotAPrefix
-        elif len(own) != len(given) or any((own[name] != given[name]).any() for name in _QUEUE):
-            codes[at] = _difference(own, given)
+        elif len(own) != len(claimed) or any((own[name] != claimed[name]).any() for name in _QUEUE):
+            codes[at] = _difference(own, claimed)
     return codes
 
 
 def _could_begin(listed: Frame) -> bool:
-    """Return whether the first block of a list is there as a whole (D-4)."""
+    """Return True if the first listed block is complete (D-4)."""
     first = listed.filter(listed["number"] == listed["number"][:1]) if len(listed) else listed
     return bool(len(first)) and bool(first["held"].all())
 
 
-def _difference(expected: Frame, given: Frame) -> Validation:
-    """Return what is wrong first: the blocks, then block by block the number of queues, the senders, the roots."""
+def _difference(expected: Frame, claimed: Frame) -> Validation:
+    """Return the first difference: blocks, then per block the queue count, senders, roots."""
     blocks = [*dict.fromkeys(expected["number"].tolist())]
-    if [*dict.fromkeys(given["number"].tolist())] != blocks:
+    if [*dict.fromkeys(claimed["number"].tolist())] != blocks:
         return Validation.NotAPrefix
     for number in blocks:
-        own, other = (frame.filter(frame["number"] == np.uint64(number)) for frame in (expected, given))
+        own, other = (frame.filter(frame["number"] == np.uint64(number)) for frame in (expected, claimed))
         other = other.filter(other["source"] != np.uint32(NO_CHAIN))
         if len(own) != len(other):
             return Validation.IngressCountMismatch
@@ -98,36 +105,43 @@ def _difference(expected: Frame, given: Frame) -> Validation:
     return Validation.NotAPrefix
 
 
-def validate_outgoing(chains: Chains, made: Frame, stated: Frame) -> ValidationCodes:
-    """Return what is wrong with egress_queue_roots (``Validation``), one code for each of ``chains``, ascending.
+def validate_outgoing(chains: Chains, expected: Frame, stated: Frame) -> ValidationCodes:
+    """Validate the egress_queue_roots of candidates.
 
-    ``made``: the queues that the messages give, one a recipient, ascending; ``stated``: those that the receipts say,
-    in their order. Both: ``source``, ``to``, ``root``, by ``source``.
+    Args:
+        chains: Positions of the parachains, ascending.
+        expected: Queues of the messages: ``source``, ``to``, ``root``, ascending.
+        stated: Queues of the receipts, in their order; by ``source``.
+
+    Returns:
+        ``Validation`` code of each chain, int64.
     """
     codes = np.zeros(len(chains), dtype=np.int64)
     ends = [
         (frame["source"].searchsorted(chains), frame["source"].searchsorted(chains, side="right"))
-        for frame in (made, stated)
+        for frame in (expected, stated)
     ]
     for at in range(len(chains)):
-        own, said = (
+        own, claimed = (
             frame.slice(int(first[at]), int(last[at]))
-            for frame, (first, last) in zip((made, stated), ends, strict=True)
+            for frame, (first, last) in zip((expected, stated), ends, strict=True)
         )
-        both = min(len(own), len(said))
-        to = own["to"][:both] != said["to"][:both]
-        root = (own["root"][:both] != said["root"][:both]).any(axis=1)
+        both = min(len(own), len(claimed))
+        to = own["to"][:both] != claimed["to"][:both]
+        root = (own["root"][:both] != claimed["root"][:both]).any(axis=1)
         wrong = np.flatnonzero(to | root)
         if len(wrong):
             codes[at] = Validation.MissingEgressRoot if to[wrong[0]] else Validation.EgressRootMismatch
-        elif len(own) != len(said):
+        elif len(own) != len(claimed):
             codes[at] = Validation.MissingEgressRoot
     return codes
 
 
 def available_receipts(view: View, leaf: RelayLeaf) -> CandidateReceipts:
-    """Return the receipts that the author of the next block on ``leaf`` has: those of parachains' last blocks that were
-    built on its chain, and that it has not included or refused yet."""
+    """Return the receipts available to the author of the next block on ``leaf``.
+
+    They are of last blocks built on its chain, neither included nor refused yet.
+    """
     rows, egress, paras = view.tables["candidates"], view.tables["egress"], leaf.paras
     at = lookup_rows(paras, Frame({"para": rows["source"]}, len(rows)), ("para",))
     known = np.flatnonzero(at >= 0)
@@ -142,31 +156,38 @@ def available_receipts(view: View, leaf: RelayLeaf) -> CandidateReceipts:
 def log_refused(
     rows: Frame, codes: Codes, log: EventLog, names: type[IntEnum] = Inclusion, chain: int = RELAY_POSITION
 ) -> None:
-    """Leave an event for every receipt or candidate (``source``) that is refused, by ``chain``, with its error of
-    ``names``."""
-    bad = codes != 0
-    count = int(bad.sum())
+    """Log an event for each refused receipt or candidate.
+
+    Args:
+        rows: Receipts or candidates, with ``source``.
+        codes: Error of each, 0 for none.
+        log: Event log.
+        names: Enumeration of the errors.
+        chain: Position of the refusing chain.
+    """
+    refused = codes != 0
+    count = int(refused.sum())
     if count == 0:
         return
     control = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
-    reasons = names_column([code.name for code in names], codes[bad])
-    ends = {"source": rows["source"][bad], "destination": np.full(count, RELAY_POSITION, dtype=np.uint32)}
+    reasons = names_column([code.name for code in names], codes[refused])
+    ends = {"source": rows["source"][refused], "destination": np.full(count, RELAY_POSITION, dtype=np.uint32)}
     zero = np.zeros(count, dtype=np.uint64)
     control = control.with_columns(**ends, substream=zero, index=zero)
     log.add(event_rows(control, Event.REJECTED, chain=chain, on_lane=True, reason=reasons))
 
 
-_LATER = np.uint32(2**31)
-"""Copies of receipts are numbered from here on: they come after all others."""
+_FIRST_DUPLICATE = np.uint32(2**31)
+"""First number of duplicate receipts; they follow all others."""
 
 _ROOT = blake2_256(b"of a queue that nobody sent")
 
 
-def _faults(interference: RelayInterference, tick: int, *kinds: str) -> list[tuple[int, str]]:
-    """Return whose collators are malicious in a tick, and what they do, of some ways."""
+def _active_flaws(interference: RelayInterference, tick: int, *kinds: str) -> list[tuple[int, str]]:
+    """Return the malicious collators of a tick with their flaws, among the given flaws."""
     acting: Sequence[FaultRule] = interference.acting(tick, CANDIDATE)
-    found = [(interference.positions[fault.source], fault.args[WHAT]) for fault in acting if fault.source is not None]
-    return [(para, what) for para, what in found if what in kinds]
+    flaws = [(interference.positions[fault.source], fault.args[WHAT]) for fault in acting if fault.source is not None]
+    return [(para, flaw) for para, flaw in flaws if flaw in kinds]
 
 
 # ---- receipts
@@ -175,22 +196,30 @@ def _faults(interference: RelayInterference, tick: int, *kinds: str) -> list[tup
 def add_forged_receipts(
     receipts: CandidateReceipts, leaf: RelayLeaf, interference: RelayInterference, tick: int
 ) -> CandidateReceipts:
-    """Return the receipts with those that malicious collators of the same parachains put before them, and copies of
-    them after. Where a parachain has none in this tick, or none of that kind can be made, nothing is forged."""
+    """Add the receipts of malicious collators before the honest ones, and duplicates after them.
+
+    A parachain without a receipt in this tick, or without a possible forgery, gets none.
+
+    Args:
+        receipts: Honest receipts.
+        leaf: Leaf to build on.
+        interference: Faults of the scenario.
+        tick: Current tick.
+    """
     honest, rows, pairs = receipts.rows, [], []
-    for number, (para, what) in enumerate(_faults(interference, tick, *FORGED)):
+    for number, (para, flaw) in enumerate(_active_flaws(interference, tick, *FORGED)):
         row = honest.filter(honest["source"] == np.uint32(para))
         own = receipts.egress.filter(receipts.egress["receipt"] == np.uint32(para))
         if len(row) == 0:
             continue
-        if what == DUPLICATE:
-            ids = np.full(len(row), _LATER + np.uint32(number), dtype=np.uint32)
+        if flaw == DUPLICATE:
+            ids = np.full(len(row), _FIRST_DUPLICATE + np.uint32(number), dtype=np.uint32)
         else:
-            changed = _forged(row, own, what, leaf)
+            changed = _forge_receipt(row, own, flaw, leaf)
             if changed is None:
                 continue
             (row, own), ids = changed, np.full(1, number, dtype=np.uint32)
-            row = row.with_columns(head=digests([blake2_256(row["head"][0].tobytes() + what.encode())]))
+            row = row.with_columns(head=digests([blake2_256(row["head"][0].tobytes() + flaw.encode())]))
         rows.append(row.with_columns(receipt=ids))
         pairs.append(own.with_columns(receipt=np.full(len(own), ids[0], dtype=np.uint32)))
     if not rows:
@@ -202,15 +231,15 @@ def add_forged_receipts(
     return CandidateReceipts(every.take(np.argsort(every["receipt"], kind="stable")), egress)
 
 
-def _forged(row: Frame, own: Frame, what: str, leaf: RelayLeaf) -> tuple[Frame, Frame] | None:
-    """Return a receipt and its egress with one thing changed, None where it cannot be."""
+def _forge_receipt(row: Frame, own: Frame, flaw: str, leaf: RelayLeaf) -> tuple[Frame, Frame] | None:
+    """Return a receipt and its egress with one flaw, or None if it is impossible."""
     para = int(row["source"][0])
     others = [int(other) for other in leaf.paras["para"][leaf.paras["active"] == 1] if other != para]
-    if what == "parent":
+    if flaw == "parent":
         return row.with_columns(parent=digests([_ROOT])), own
-    if what == "watermark_hash":
+    if flaw == "watermark_hash":
         return row.with_columns(watermark_hash=digests([_ROOT])), own
-    if what == "watermark_back":
+    if flaw == "watermark_back":
         at = int(np.flatnonzero(leaf.paras["para"] == np.uint32(para))[0])
         if leaf.paras["watermark"][at] == 0:
             return None
@@ -221,19 +250,24 @@ def _forged(row: Frame, own: Frame, what: str, leaf: RelayLeaf) -> tuple[Frame, 
         "self": [(para, _ROOT)],
         "empty": [(other, EMPTY_ROOT) for other in others[:1]],
         "unknown": [(NO_CHAIN - 1, _ROOT)],
-    }[what]
-    if len(pairs) < 1 + (what == "unsorted"):
+    }[flaw]
+    if len(pairs) < 1 + (flaw == "unsorted"):
         return None
     to = np.array([to for to, _ in pairs], dtype=np.uint32)
-    made = {"source": np.full(len(pairs), para, dtype=np.uint32), "destination": np.zeros(len(pairs), dtype=np.uint32)}
-    place = np.arange(len(pairs), dtype=np.uint32)
-    return row, Frame({**made, "place": place, "to": to, "root": digests([root for _, root in pairs])}, len(pairs))
+    columns = {
+        "source": np.full(len(pairs), para, dtype=np.uint32),
+        "destination": np.zeros(len(pairs), dtype=np.uint32),
+    }
+    position = np.arange(len(pairs), dtype=np.uint32)
+    return row, Frame(
+        {**columns, "place": position, "to": to, "root": digests([root for _, root in pairs])}, len(pairs)
+    )
 
 
 # ---- candidates
 
 
-def judge_consumption(
+def validate_forged_consumption(
     bases: Frame,
     listed: Frame,
     lists: Frame,
@@ -242,64 +276,77 @@ def judge_consumption(
     options: IcmpOptions,
     log: EventLog,
 ) -> None:
-    """Let validators judge candidates that consume something else than the honest ones; each leaves an event.
+    """Validate candidates with false ingress of malicious collators; each leaves an event.
 
-    ``bases``: what candidates are built on; ``listed``: ``ingress(B, p)`` of their chains; ``lists``: what the
-    honest ones consume of it, by (to, number, source).
+    Args:
+        bases: Blocks to build on.
+        listed: ``ingress(B, p)`` of their chains.
+        lists: Queues of the honest candidates, by (to, number, source).
+        interference: Faults of the scenario.
+        tick: Current tick.
+        options: Options of the protocol.
+        log: Event log.
     """
-    for para, what in _faults(interference, tick, *CONSUMED):
+    for para, flaw in _active_flaws(interference, tick, *CONSUMED):
         base, own = bases.filter(bases["chain"] == np.uint32(para)), lists.filter(lists["to"] == np.uint32(para))
-        if len(base) == 0 or (len(own) == 0 and what != "ahead"):
+        if len(base) == 0 or (len(own) == 0 and flaw != "ahead"):
             continue
         now = int(base["relay_number"][0])
         watermark = watermarks(base, own)[0]
-        if what == "ahead":
+        if flaw == "ahead":
             watermark = np.array([last_listed(now, options) + 1], dtype=np.uint64)
-        codes = validate_incoming(base["chain"], watermark, listed, _altered(own, what), base["relay_number"], options)
+        codes = validate_incoming(
+            base["chain"], watermark, listed, _alter_ingress(own, flaw), base["relay_number"], options
+        )
         log_refused(base.with_columns(source=base["chain"]), codes, log, names=Validation, chain=para)
 
 
-def _altered(own: Frame, what: str) -> Frame:
-    """Return what an honest candidate consumes with one thing changed in its first block."""
+def _alter_ingress(own: Frame, flaw: str) -> Frame:
+    """Return the consumed queues with one flaw in the first block."""
     first = own["number"] == own["number"][:1] if len(own) else np.zeros(0, dtype=bool)
     last = int(first.sum()) - 1
-    if what == "partial":
+    if flaw == "partial":
         if last:
             return own.filter(np.arange(len(own)) != last)
         source = own["source"].copy()
         source[0] = NO_CHAIN
         return own.with_columns(source=source)
-    if what == "skipped":
+    if flaw == "skipped":
         return own.filter(~first)
-    if what == "sender":
+    if flaw == "sender":
         source = own["source"].copy()
         source[last] += np.uint32(1)
         return own.with_columns(source=source)
-    if what == "body":
+    if flaw == "body":
         root = own["root"].copy()
         root[last] ^= np.uint8(1)
         return own.with_columns(root=root)
     return own
 
 
-def judge_posted_roots(
+def validate_forged_roots(
     chains: np.ndarray, egress: Frame, interference: RelayInterference, tick: int, log: EventLog
 ) -> None:
-    """Let validators judge candidates whose egress_queue_roots are not those of their messages; each leaves an event.
+    """Validate candidates with false egress_queue_roots; each leaves an event.
 
-    ``chains``: that made a block; ``egress``: the honest roots, by source.
+    Args:
+        chains: Positions of the parachains with a block.
+        egress: Honest roots, by source.
+        interference: Faults of the scenario.
+        tick: Current tick.
+        log: Event log.
     """
-    for para, what in _faults(interference, tick, *POSTED):
-        made = egress.filter(egress["source"] == np.uint32(para))
-        if para not in chains or len(made) == 0:
+    for para, flaw in _active_flaws(interference, tick, *POSTED):
+        honest = egress.filter(egress["source"] == np.uint32(para))
+        if para not in chains or len(honest) == 0:
             continue
-        stated = made.slice(1, len(made))
-        if what == "root":
-            root = made["root"].copy()
+        stated = honest.slice(1, len(honest))
+        if flaw == "root":
+            root = honest["root"].copy()
             root[0] ^= np.uint8(1)
-            stated = made.with_columns(root=root)
-        codes = validate_outgoing(np.array([para], dtype=np.uint32), made, stated)
-        log_refused(made.slice(0, 1), codes, log, names=Validation, chain=para)
+            stated = honest.with_columns(root=root)
+        codes = validate_outgoing(np.array([para], dtype=np.uint32), honest, stated)
+        log_refused(honest.slice(0, 1), codes, log, names=Validation, chain=para)
 
 
 FORGED = ("parent", "unsorted", "self", "empty", "unknown", "watermark_back", "watermark_hash", DUPLICATE)

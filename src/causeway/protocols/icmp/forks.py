@@ -1,26 +1,24 @@
-"""Forks of the relay chain, and parachains that go back (ICMP reference 2.5, 3.9, G9; hazards 6, 25).
+"""Forks of the relay chain and rollbacks of parachains.
 
-Forks give the relay chain up to ``MAX_CHAIN_HEADS`` leaves (``leaf_plan``). Each makes a block in every tick, but for
-elder ones, and includes what was built on its own chain; a parachain builds on the leaf that it follows. When a leaf is
-lost, the parachains that followed it are again what they were when it parted from what is kept: their tables of that
-height take the place of the present ones, and they build on a leaf that is kept. As long as there are several leaves no
-body is given up, so that what was delivered on the lost ones is there to be delivered again.
+A fork splits a leaf of the relay chain into branches, up to ``MAX_CHAIN_HEADS`` leaves in total (``LeafPlan``). Each
+leaf makes a block in every tick, except for the leaves of elder branches. A leaf includes the receipts built on its own
+chain, and each parachain builds on the leaf that it follows. Parachains that follow a lost leaf return to their state
+at the parting from a remaining leaf. No body is dropped while there are several leaves, so messages delivered on a lost
+leaf can be delivered again.
 
-A parachain also goes back, to what it was before its last block, where the relay chain has refused that block: not
-before, since one that is registered again meanwhile may still be included.
+A parachain also returns to the state before its last block once the relay chain has refused that block. It does not
+return earlier, since a repeated registration may still let the block in. Messages from users are not part of a chain's
+state; they return to the pool.
 
-What users sent since is no state of a chain, and waits in the pool again.
+Forks may nest and overlap. The first branch keeps the number of the leaf, the others get the lowest free numbers. At
+the end of a fork the leaves of one branch remain, with all their later branches. The other leaves are lost, with the
+forks inside them. A single leaf has number 0. Elder branches make no block after their first one; if one of them
+remains, the relay chain continues below its highest number.
 
-Which leaves the relay chain has when, as forks are planned: they may nest and overlap (ICMP reference 2.5, G9).
+Changes take effect in the block of a tick: first ends, then beginnings. A halted relay chain delays them to its next
+block, and skips a fork that would be over by then.
 
-A fork parts one leaf into several, its branches. The first branch goes on under the leaf's number, the others get the
-lowest numbers that are free. When the fork is over, the leaves of one branch stay, with all that has parted from it
-since; the others are lost, and so are the forks inside them. A leaf that is alone has the number 0. The branches that a
-fork calls elder make no block after their first: with one of them kept, the relay chain goes on below its highest
-number.
-
-All happens in the block of a tick, first what is over, then what begins. Where the relay chain is halted, it happens in
-the next tick in which it is not; a fork that would be over by then does not happen.
+Reference: ICMP, sections 2.5 and 3.9, G9; hazards 6, 25.
 """
 
 from __future__ import annotations
@@ -71,17 +69,20 @@ from causeway.protocols.shared.interference import DROP, HALT, PASSIVE, Interfer
 from causeway.protocols.shared.random_numbers import DrawPurpose, draw_words
 
 Branches = tuple[frozenset[int], ...]
-"""The leaves of each branch of a fork."""
+"""Leaves of each branch of a fork."""
 
 
 @dataclass(frozen=True)
 class LeafStage:
-    """The leaves from the relay block of the tick ``first`` on.
+    """Leaves of the relay chain from the block of tick ``first`` on.
 
-    ``origins``: each leaf, ascending, with its number in the stage before, or that of the leaf from which it parts.
-    ``heirs``: each leaf of the stage before that is lost, with one that is kept in its place, by the numbers of then.
-    ``forks``: those that are open, in the order in which they began. ``resting``: the leaves that make no block, and
-    in the first tick of the stage ``resting_first``.
+    Attributes:
+        first: First tick of the stage.
+        origins: Each leaf, ascending, with its number in the previous stage, or that of the leaf that it parts from.
+        successors: Each lost leaf of the previous stage, with its remaining replacement, by previous numbers.
+        forks: Open forks in order of their beginning.
+        resting: Leaves that make no block.
+        idle_from: Leaves that make no block in the first tick.
     """
 
     first: int
@@ -96,7 +97,7 @@ class LeafStage:
         return self.idle_from if tick == self.first else self.resting
 
     def followed(self, branch: Callable[[FaultRule], int]) -> int:
-        """Return the leaf of whoever follows of each fork the branch that ``branch`` says."""
+        """Return the leaf of a follower that chooses a branch of each fork."""
         left = set(self.origins)
         for fault, branches in self.forks:
             if left.intersection(*[frozenset().union(*branches)]):
@@ -109,8 +110,15 @@ ALONE = LeafStage(-1, {0: 0}, {}, (), frozenset(), frozenset())
 
 
 class LeafPlan:
-    """The stages of a network. ``running_from``: the first tick from one on in which the relay chain makes a block,
-    None for never. Raises ``InvalidInput``."""
+    """The leaf stages of a network.
+
+    Args:
+        forks: Fork faults of the scenario.
+        running_from: First tick from a given one on with a relay block, or None.
+
+    Raises:
+        InvalidInput: A fork does not fit the leaves of its block.
+    """
 
     def __init__(self, forks: Sequence[FaultRule], running_from: Callable[[int], int | None]) -> None:
         begins: dict[int, list[FaultRule]] = {}
@@ -125,18 +133,17 @@ class LeafPlan:
         self.stages = [ALONE]
         since = 0
         for tick in sorted({*begins, *over}):
-            growing = _Growing(self.stages[-1], tick)
+            growing = _StageBuilder(self.stages[-1], tick)
             for fault in over.get(tick, ()):
                 growing.end(fault)
             if len(growing.origins) == 1:
                 since = tick
             growing.alone()
             for fault in begins.get(tick, ()):
-                # Bodies are kept, and blocks remembered, from the first of forks that overlap to the end of the
-                # last.
+                # Overlapping forks retain bodies and ancestors from the first beginning to the last end.
                 if fault.last - since >= MOST_ANCESTORS:
                     text = f"until = {fault.last}: there are several leaves since tick {since}"
-                    raise _refused(fault, f"{text}; allowed: at most {MOST_ANCESTORS} ticks from there on")
+                    raise _fork_error(fault, f"{text}; allowed: at most {MOST_ANCESTORS} ticks from there on")
                 growing.begin(fault)
             self.stages.append(growing.stage())
         self._firsts = [stage.first for stage in self.stages]
@@ -150,18 +157,18 @@ class LeafPlan:
         return self.stages[bisect_left(self._firsts, tick) - 1]
 
     def next_change(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on in whose block leaves part or are lost, None without one."""
+        """Return the first tick from ``tick`` on with a change of leaves, or None."""
         at = bisect_left(self._firsts, tick)
         return self._firsts[at] if at < len(self._firsts) else None
 
     @property
     def last_change(self) -> int:
-        """Return the last tick in whose block leaves part or are lost, 0 without any."""
+        """Return the last tick with a change of leaves, 0 without any."""
         return max(self._firsts[-1], 0)
 
 
-class _Growing:
-    """A stage while it is made of the one before."""
+class _StageBuilder:
+    """A leaf stage under construction from the previous one."""
 
     def __init__(self, before: LeafStage, tick: int) -> None:
         self.before, self.tick = before, tick
@@ -171,65 +178,74 @@ class _Growing:
         self.parted: set[int] = set()
 
     def end(self, fault: FaultRule) -> None:
-        """Keep one branch of a fork, unless it went with an earlier one."""
-        found = [branches for other, branches in self.forks if other is fault]
-        if not found:
+        """Keep one branch of a fork, unless an earlier end removed the fork."""
+        matching = [branches for other, branches in self.forks if other is fault]
+        if not matching:
             return
-        kept = found[0][fault.args[KEPT]]
-        lost = frozenset().union(*found[0]) - kept
-        heir = min(kept)
-        self.successors = {leaf: heir if other in lost else other for leaf, other in self.successors.items()}
-        self.successors |= dict.fromkeys(lost, heir)
+        kept_leaves = matching[0][fault.args[KEPT]]
+        lost = frozenset().union(*matching[0]) - kept_leaves
+        successor = min(kept_leaves)
+        self.successors = {leaf: successor if other in lost else other for leaf, other in self.successors.items()}
+        self.successors |= dict.fromkeys(lost, successor)
         self.origins = {leaf: origin for leaf, origin in self.origins.items() if leaf not in lost}
-        left = [(other, tuple(own - lost for own in branches)) for other, branches in self.forks if other is not fault]
-        self.forks = [(other, branches) for other, branches in left if all(branches)]
+        remaining = [
+            (other, tuple(own - lost for own in branches)) for other, branches in self.forks if other is not fault
+        ]
+        self.forks = [(other, branches) for other, branches in remaining if all(branches)]
 
     def alone(self) -> None:
-        """Give a leaf that is alone the number 0."""
+        """Renumber a single leaf to 0."""
         if len(self.origins) == 1:
             assert not self.forks
             self.origins = dict.fromkeys([0], next(iter(self.origins.values())))
 
     def begin(self, fault: FaultRule) -> None:
-        """Part a leaf. Raises ``InvalidInput``."""
-        open_to = [leaf for leaf in self.origins if leaf not in self.parted | self.resting()]
-        of = fault.args.get(OF)
-        if of is None:
-            of = min(open_to, default=None)
-        if of not in open_to:
-            listed = ", ".join(map(str, open_to)) or "none"
-            raise _refused(fault, f"of = {fault.args.get(OF, 'none')}: in its block, leaves that can part are {listed}")
+        """Split a leaf.
+
+        Raises:
+            InvalidInput: The leaf does not exist, or there are too many leaves.
+        """
+        candidates = [leaf for leaf in self.origins if leaf not in self.parted | self.resting()]
+        parent = fault.args.get(OF)
+        if parent is None:
+            parent = min(candidates, default=None)
+        if parent not in candidates:
+            listed = ", ".join(map(str, candidates)) or "none"
+            raise _fork_error(
+                fault, f"of = {fault.args.get(OF, 'none')}: in its block, leaves that can part are {listed}"
+            )
         count = fault.args[LEAVES]
-        room = MAX_CHAIN_HEADS - len(self.origins)
-        if count - 1 > room:
-            allowed = f"at most {room + 1}" if room else "no fork in it"
+        capacity = MAX_CHAIN_HEADS - len(self.origins)
+        if count - 1 > capacity:
+            allowed = f"at most {capacity + 1}" if capacity else "no fork in it"
             text = f"leaves = {count}: there are {len(self.origins)} in its block, {MAX_CHAIN_HEADS} are the most"
-            raise _refused(fault, f"{text}; allowed: {allowed}")
+            raise _fork_error(fault, f"{text}; allowed: {allowed}")
         new = [leaf for leaf in range(MAX_CHAIN_HEADS) if leaf not in self.origins][: count - 1]
         self.forks = [
-            (other, tuple(own.union(new) if of in own else own for own in branches)) for other, branches in self.forks
+            (other, tuple(own.union(new) if parent in own else own for own in branches))
+            for other, branches in self.forks
         ]
-        self.forks.append((fault, tuple(frozenset([leaf]) for leaf in (of, *new))))
-        self.origins |= dict.fromkeys(new, self.origins[of])
-        self.parted |= {of, *new}
+        self.forks.append((fault, tuple(frozenset([leaf]) for leaf in (parent, *new))))
+        self.origins |= dict.fromkeys(new, self.origins[parent])
+        self.parted |= {parent, *new}
 
     def resting(self) -> frozenset[int]:
-        """Return the leaves of elder branches of the forks that are open."""
+        """Return the leaves of elder branches of open forks."""
         return frozenset().union(*(branches[at] for fault, branches in self.forks for at in fault.args.get(ELDER, ())))
 
     def stage(self) -> LeafStage:
-        """Return what it has become."""
+        """Return the finished stage."""
         resting, origins = self.resting(), dict(sorted(self.origins.items()))
         first = resting - self.parted
         return LeafStage(self.tick, origins, self.successors, tuple(self.forks), resting, first)
 
 
-def _refused(fault: FaultRule, text: str) -> InvalidInput:
+def _fork_error(fault: FaultRule, text: str) -> InvalidInput:
     return InvalidInput(f'faults: kind = "{FORK}": tick = {fault.first}: {text}')
 
 
 _SLACK = 8
-"""Blocks of a parachain that are not included yet when a fork begins, and the ticks until a refusal is known."""
+"""Bound on the unincluded blocks of a parachain at a fork, and on the delay of refusals (ticks)."""
 
 
 class RelayInterference(Interference):
@@ -238,8 +254,15 @@ class RelayInterference(Interference):
     passive = (*PASSIVE, CANDIDATE)
 
     def check(self, options: IcmpOptions, relay: str) -> None:
-        """Check that forks part leaves that there are, and that candidates are what they are to be; ``relay``: the name
-        of the relay chain. Raises ``InvalidInput``."""
+        """Validate forks and candidates.
+
+        Args:
+            options: Options of the protocol.
+            relay: Name of the relay chain.
+
+        Raises:
+            InvalidInput: A fault does not fit.
+        """
         number = int(self._numbers[RELAY_POSITION])
         for row, fault in enumerate(self._faults.rows):
             if fault.kind == FORK and str(number) in fault.args[FOLLOWERS]:
@@ -256,11 +279,11 @@ class RelayInterference(Interference):
 
     @cached_property
     def leaves(self) -> LeafPlan:
-        """Return which leaves the relay chain has when."""
+        """Return the leaf stages of the relay chain."""
         return LeafPlan(self._forks, self._running_from)
 
     def _running_from(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on in which the relay chain is not halted, None if there is none."""
+        """Return the first tick from ``tick`` on with a running relay chain, or None."""
         relay = int(self._numbers[RELAY_POSITION])
         halts = [fault for fault in self._faults.rows if fault.kind == HALT and fault.source == relay]
         for fault in sorted(halts, key=lambda fault: fault.first):
@@ -276,31 +299,35 @@ class RelayInterference(Interference):
 
     @property
     def reach(self) -> int:
-        """Return how far back parachains go, at most."""
+        """Return the maximum depth (heights) of a rollback."""
         forks = [fault.last - fault.first + 1 for fault in self._forks]
         halts = [fault for fault in self._faults.rows if fault.kind == HALT and fault.last < FOR_EVER]
         return max(forks, default=0) + sum(fault.last - fault.first + 1 for fault in halts) + _SLACK
 
     @property
     def has_forks(self) -> bool:
-        """Return whether the relay chain ever has several leaves."""
+        """Return True if the relay chain ever has several leaves."""
         return bool(self._forks)
 
     @property
     def last_change(self) -> int:
-        """Return the last tick at which a fault begins or ends, or leaves part or are lost."""
+        """Return the last tick with a change of faults or leaves."""
         return max(super().last_change, self.leaves.last_change)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on at which a fault acts of itself or the leaves change."""
+        """Return the first tick from ``tick`` on with an active fault or a change of leaves."""
         return earliest(super().next_planned(tick), self.leaves.next_change(tick))
 
     def fetched(self, listed: Frame, tick: int) -> npt.NDArray[np.bool_]:
-        """Return which bodies of ``ingress(B, p)`` their recipients have fetched up to ``tick``: in one of the ticks
-        after that of the relay block in which nobody kept them from it. What was fetched once stays.
+        """Return a mask of queues in ``ingress(B, p)`` that their recipients fetched by ``tick``.
 
-        That is so where the last such tick of a pair of chains is after the block. It is looked for from ``tick`` back
-        to the oldest block, at most, of which the pair's bodies are asked for.
+        A recipient fetches a body in the first tick after its relay block without an active fault. A body is thus
+        fetched if the last fault-free tick of its pair of chains is after the block. The search starts at ``tick`` and
+        stops at the oldest block of the pair.
+
+        Args:
+            listed: Listed queues.
+            tick: Current tick.
         """
         drops = [fault for fault in self._faults.rows if fault.kind == DROP]
         if len(listed) == 0 or (not drops and not self._faults.skip):
@@ -311,31 +338,31 @@ class RelayInterference(Interference):
         posted = listed["tick"].astype(np.int64)
         oldest = np.minimum.reduceat(posted[order], groups.starts)
         last = np.full(len(pairs), tick, dtype=np.int64)
-        left = np.arange(len(pairs))
-        while len(left):
-            to, source, at = pairs["to"][left], pairs["source"][left], last[left]
+        pending = np.arange(len(pairs))
+        while len(pending):
+            to, source, at = pairs["to"][pending], pairs["source"][pending], last[pending]
             for fault in sorted(drops, key=lambda fault: fault.last, reverse=True):
                 inside = (at >= fault.first) & (at <= min(fault.last, FOR_EVER - 1))
                 at[inside & self.hit(fault, to, source)] = fault.first - 1
-            skipped = at > oldest[left]
-            for when in np.unique(at[skipped]).tolist():
-                rows = np.flatnonzero(skipped & (at == when))
-                skipped[rows] = self.skipped(to[rows], source[rows], when)
-            last[left] = at - skipped
-            left = left[skipped]
-        found = np.empty(len(listed), dtype=bool)
-        found[order] = groups.spread(last) > posted[order]
-        return found
+            skipped = at > oldest[pending]
+            for at_tick in np.unique(at[skipped]).tolist():
+                rows = np.flatnonzero(skipped & (at == at_tick))
+                skipped[rows] = self.skipped(to[rows], source[rows], at_tick)
+            last[pending] = at - skipped
+            pending = pending[skipped]
+        is_fetched = np.empty(len(listed), dtype=bool)
+        is_fetched[order] = groups.spread(last) > posted[order]
+        return is_fetched
 
     def followed(self, chains: Chains, stage: LeafStage) -> npt.NDArray[np.uint8]:
-        """Return the leaf that each parachain follows of those of a stage."""
+        """Return the leaf of a stage that each parachain follows."""
         if self._followed is None or self._followed[0] is not stage:
             leaves = [stage.followed(partial(self._branch, int(number))) for number in self._numbers]
             self._followed = stage, np.array(leaves, dtype=np.uint8)
         return self._followed[1][chains]
 
     _followed: tuple[LeafStage, npt.NDArray[np.uint8]] | None = None
-    """The leaf that each chain follows of the stage that was asked about last."""
+    """Cache of ``followed``: the last stage, with the leaf of each chain."""
 
     def _branch(self, number: int, fault: FaultRule) -> int:
         """Return the branch of a fork that a parachain follows, by its number."""
@@ -348,23 +375,33 @@ class RelayInterference(Interference):
 
 @dataclass(frozen=True)
 class ChainPositions:
-    """Where the relay chain and parachains stand, as those see it that make a block.
+    """Positions of the parachains on the relay chain.
 
-    ``rows``, one a parachain by ``chain``: ``leaf``, the leaf that it follows, ``relay_number`` and ``relay_hash``,
-    its block; ``number``, the parachain's last block; ``watermark`` and ``watermark_hash`` at that leaf;
-    ``registered``; ``included``, whether the last block is. ``back``: those that go back, to a ``height``
-    (``PAST_SCHEMA``). ``forked``: whether there are several leaves.
+    Attributes:
+        rows: One row a parachain: ``chain``, followed ``leaf``, ``relay_number`` and ``relay_hash`` of its block,
+            ``number`` of the last block, ``watermark`` and ``watermark_hash`` at the leaf, ``registered``, and
+            ``included`` for the last block.
+        rollbacks: Parachains to roll back, with the ``height`` (``PAST_SCHEMA``).
+        forked: The relay chain has several leaves.
     """
 
     rows: Frame
-    back: Frame
+    rollbacks: Frame
     forked: bool
 
 
 def chain_positions(
     tips: Frame, returns: Frame, view: View, interference: RelayInterference, tick: int
 ) -> ChainPositions:
-    """Return where parachains stand; ``tips``: their last blocks; ``returns``: where they went back before."""
+    """Determine the positions of the parachains.
+
+    Args:
+        tips: Last blocks of the parachains.
+        returns: Earlier rollbacks (``RETURNS_SCHEMA``).
+        view: Tables that chains published at the previous height.
+        interference: Faults of the scenario.
+        tick: Current tick.
+    """
     blocks, paras, chains = view.tables["blocks"], view.tables["paras"], tips["chain"]
     count, stage = len(tips), interference.leaves.before(tick)
     assert blocks["leaf"].tolist() == [*stage.origins], (tick, blocks["leaf"], stage)
@@ -374,22 +411,21 @@ def chain_positions(
     else:
         at = lookup_rows(paras, Frame({"leaf": leaf, "para": chains}, count), ("leaf", "para"))
     known, row = at >= 0, np.maximum(at, 0)
-    registered, included, dead = known.copy(), known.copy(), known.copy()
+    registered, included, is_refused = known.copy(), known.copy(), known.copy()
     registered[known] = paras["active"][at[known]] == 1
     included[known] = rows_equal(tips["head"][known], paras["head"][at[known]])
-    dead[known] = ~included[known] & rows_equal(tips["head"][known], paras["refused"][at[known]])
-    # Which of the leaves that parachains follow are lost in a tick, and the height at which each parted from the
-    # one that is kept in its place.
+    is_refused[known] = ~included[known] & rows_equal(tips["head"][known], paras["refused"][at[known]])
+    # Followers of a lost leaf return to its parting from the replacement.
     stage = interference.leaves.at(tick)
     lost, parted = np.zeros(len(leaf), dtype=bool), np.zeros(len(leaf), dtype=np.uint64)
     if stage.first == tick:
-        for gone, heir in stage.successors.items():
-            mine = leaf == np.uint8(gone)
-            lost |= mine
-            parted[mine] = parting_height(view.tables["partings"], gone, heir)
+        for lost_leaf, successor in stage.successors.items():
+            on_leaf = leaf == np.uint8(lost_leaf)
+            lost |= on_leaf
+            parted[on_leaf] = parting_height(view.tables["partings"], lost_leaf, successor)
     for chain, at_height, past in zip(*(returns[name].tolist() for name in RETURNS_SCHEMA.names), strict=True):
         parted[(chains == chain) & (past < parted) & (parted < at_height)] = at_height
-    goes = lost | dead
+    rolls_back = lost | is_refused
     height = np.where(lost, parted, np.maximum(tips["height"], 1) - np.uint64(1)).astype(np.uint64)
     block = np.searchsorted(blocks["leaf"], leaf)
     columns = {
@@ -403,51 +439,67 @@ def chain_positions(
         "registered": registered,
         "included": included,
     }
-    back = Frame({"chain": chains[goes], "height": height[goes]}, int(goes.sum())).select(PAST_SCHEMA.names)
-    return ChainPositions(Frame(columns, count), back, len(blocks) > 1)
+    rollbacks = Frame({"chain": chains[rolls_back], "height": height[rolls_back]}, int(rolls_back.sum())).select(
+        PAST_SCHEMA.names
+    )
+    return ChainPositions(Frame(columns, count), rollbacks, len(blocks) > 1)
 
 
 def leaves_to_build_on(
     state: State, stage: LeafStage, tick: int, height: int
 ) -> tuple[State, list[RelayLeaf], LeafTries]:
-    """Return the leaves of the relay chain in a tick, as they are before its block, with their tries, in the order of
-    their numbers; the state with the ``height`` at which each parted from others."""
+    """Return the leaves before this tick's block, with their tries.
+
+    Args:
+        state: State of the relay chain.
+        stage: Leaf stage after the block.
+        tick: Current tick.
+        height: Height of the block, for new partings.
+
+    Returns:
+        The state with new partings, the leaves by number, and their tries.
+    """
     leaves, tries = read_leaves(state.tables), state.kept.tries
     if not isinstance(tries, LeafTries):
         tries = LeafTries.of(leaves)
     if stage.first != tick:
         return state, leaves, tries
-    place = {int(leaf.blocks["leaf"][0]): row for row, leaf in enumerate(leaves)}
-    tries.arrange_leaves([place[origin] for origin in stage.origins.values()])
+    position_of = {int(leaf.blocks["leaf"][0]): row for row, leaf in enumerate(leaves)}
+    tries.arrange_leaves([position_of[origin] for origin in stage.origins.values()])
     state = state.with_tables(partings=partings_after(state["partings"], stage.origins, height))
-    return state, [leaves[place[origin]].named(leaf) for leaf, origin in stage.origins.items()], tries
+    return state, [leaves[position_of[origin]].named(leaf) for leaf, origin in stage.origins.items()], tries
 
 
-def apply_returns(returns: Frame, back: Frame, height: int, reach: int) -> Frame:
-    """Return where parachains went back, as far as one can go back, with those that do so at ``height``."""
-    kept = returns.filter(returns["height"] + np.uint64(reach) >= np.uint64(height))
+def apply_returns(returns: Frame, rollbacks: Frame, height: int, reach: int) -> Frame:
+    """Add the rollbacks at ``height``, and remove those beyond ``reach``."""
+    recent = returns.filter(returns["height"] + np.uint64(reach) >= np.uint64(height))
     added = Frame(
-        {"chain": back["chain"], "height": np.full(len(back), height, dtype=np.uint64), "past": back["height"]},
-        len(back),
+        {
+            "chain": rollbacks["chain"],
+            "height": np.full(len(rollbacks), height, dtype=np.uint64),
+            "past": rollbacks["height"],
+        },
+        len(rollbacks),
     )
-    joined = concat([kept, added])
+    joined = concat([recent, added])
     return joined.take(stable_order(joined["chain"], joined["height"]))
 
 
-def recalled_heights(back: Frame, height: int) -> Frame:
-    """Return of which heights the messages from users are wanted again by parachains that go back (``HEIGHTS_SCHEMA``),
-    ``height`` being the one that is made."""
-    last = np.full(len(back), height - 1, dtype=np.uint64)
-    rows = Frame({"chain": back["chain"], "first": back["height"] + np.uint64(1), "last": last}, len(back))
+def recalled_heights(rollbacks: Frame, height: int) -> Frame:
+    """Return the heights with messages from users to repeat (``HEIGHTS_SCHEMA``)."""
+    last = np.full(len(rollbacks), height - 1, dtype=np.uint64)
+    rows = Frame(
+        {"chain": rollbacks["chain"], "first": rollbacks["height"] + np.uint64(1), "last": last}, len(rollbacks)
+    )
     return rows.filter(rows["first"] <= last).select(HEIGHTS_SCHEMA.names)
 
 
-def reverted_rows(back: Frame, height: int) -> Frame:
-    """Return the heights that parachains abandon (``REVERTED_SCHEMA``)."""
-    return recalled_heights(back, height).select(REVERTED_SCHEMA.names)
+def reverted_rows(rollbacks: Frame, height: int) -> Frame:
+    """Return the abandoned heights of parachains (``REVERTED_SCHEMA``)."""
+    return recalled_heights(rollbacks, height).select(REVERTED_SCHEMA.names)
 
 
 def partition_users(ingress: pa.Table, numbers: npt.NDArray[np.uint64]) -> tuple[pa.Table, pa.Table]:
-    """Return the messages from users to chains with these numbers, and the others."""
-    mine = np.isin(ingress["chain"].to_numpy(), numbers)
-    return ingress.filter(pa.array(mine)), ingress.filter(pa.array(~mine))
+    """Split messages from users into those to chains with these numbers and the others."""
+    chosen = np.isin(ingress["chain"].to_numpy(), numbers)
+    return ingress.filter(pa.array(chosen)), ingress.filter(pa.array(~chosen))

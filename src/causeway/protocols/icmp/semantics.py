@@ -1,4 +1,7 @@
-"""The semantics of egress queues: what they promise and guarantee, and what their numbers and codes mean."""
+"""The semantics of egress queues: promises, guarantees, watermarks and reject codes.
+
+Reference: ICMP, sections 1.2, 1.3, 4 and 5.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,28 @@ from causeway.protocols.shared.semantics import (
 
 
 def promises(lanes: Lanes[IcmpOptions]) -> Iterator[Promise]:
-    """Yield what lanes promise: messages are numbered, and come in order, none before all that were sent before it (G1,
-    G2). Nothing promises an answer: it is a message as any other, and what is sent to a parachain that leaves, or does
-    not want to hear it, is dropped, and so is what a watermark passes that moves with the clock (D-3, 5.1 (2), D-12).
-    A channel that is closed drops what is in it (X-6). A queue that overflows loses messages: that is no promise."""
+    """Yield the promises of lanes: order without gaps (G1, G2).
+
+    No promise covers an answer, since it is an ordinary message. The relay chain drops messages to parachains that
+    leave or censor the sender, and those that a moving watermark skips (D-3, 5.1 (2), D-12). A closed channel drops its
+    contents (X-6). A queue that overflows loses messages; no promise excludes that.
+
+    Args:
+        lanes: Substreams of the network and its options.
+    """
     for substream, own in lanes.substreams:
         yield from promise_lanes(QUEUE, Promise("", substream, own=own))
     yield from may_drop(
-        (NO_DESTINATION, CHANNEL_CLOSED) if lanes.options.channels == "hrmp" else (gone.name for gone in DropReason)
+        (NO_DESTINATION, CHANNEL_CLOSED) if lanes.options.channels == "hrmp" else (reason.name for reason in DropReason)
     )
 
 
 def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:
-    """Yield one statement a topic."""
+    """Yield one statement a topic.
+
+    Args:
+        options: Options of the protocol.
+    """
     hrmp = options.channels == "hrmp"
     yield Guarantee("order", "yes", "relay block by relay block, within one by sender and index", "1.2 G1")
     yield Guarantee(
@@ -73,8 +85,8 @@ def guarantees(options: IcmpOptions) -> Iterator[Guarantee]:
         yield Guarantee("held_back", "yes", "channels have a capacity", "5.2 X-6")
     else:
         yield Guarantee("held_back", "no", "messages pile up while a chain makes no blocks", "1.3 L3")
-    how = "bodies come by gossip; what has another root is none"
-    yield Guarantee("any_carrier", "yes", how, "1.2 G4, 1.3 L1")
+    reason = "bodies come by gossip; what has another root is none"
+    yield Guarantee("any_carrier", "yes", reason, "1.2 G4, 1.3 L1")
     yield Guarantee("no_third_chain", "no", "the relay chain has every root and watermark", "2.2")
 
 
@@ -85,33 +97,46 @@ WATERMARKS = (
 )
 
 
-_WHAT = {DUPLICATED: DUPLICATE, OUT_OF_TURN: "skipped", ALTERED: "body", FORGED: "sender"}
+_CANDIDATE_FAULTS = {DUPLICATED: DUPLICATE, OUT_OF_TURN: "skipped", ALTERED: "body", FORGED: "sender"}
 
 
 def trial(name: str, between: FaultWindow) -> Keys | None:
-    """Return the fault of a name in ``TRIES``. Bodies are what is asked for: so it is the candidate of the parachain
-    that receives in which something is wrong, beside the honest one."""
-    if name in _WHAT:
-        return {"kind": CANDIDATE, "chain": between.destination, "what": _WHAT[name], **between.ticks}
+    """Return the fault that provokes a violation, or None.
+
+    Relay chains identify bodies by root. A forged body is therefore a fault of the receiving parachain's candidate,
+    beside the honest one.
+
+    Args:
+        name: Name in ``TRIES``.
+        between: Lane and ticks of the fault.
+    """
+    if name in _CANDIDATE_FAULTS:
+        return {"kind": CANDIDATE, "chain": between.destination, "what": _CANDIDATE_FAULTS[name], **between.ticks}
     return default_fault(name, between)
 
 
-_NAMES = {
+_CODES_BY_NAME = {
     NO_DESTINATION.encode(): RejectCode.NOT_FOUND,
     NO_HANDLER.encode(): RejectCode.NOT_FOUND,
     NO_PROGRAM.encode(): RejectCode.NOT_FOUND,
     TOO_LARGE.encode(): RejectCode.TOO_LARGE,
     CHAIN_HALTED.encode(): RejectCode.BUSY,
 }
-"""By the name of the reason for which a chain rejects a call."""
+"""Reject codes by the name of a chain's reason."""
 
 
 def portable(code: int, text: bytes) -> RejectCode:
-    """Return what a reject code means. ``text``: of the reject; with 0, why a message from a user came into no queue.
-    Answers that are too long for a message have the chain's code, and a text of their own."""
+    """Return the portable meaning of a reject code.
+
+    Overlong answers have the chain's code and their own text.
+
+    Args:
+        code: Reject code, or 0 for a rejected message from a user.
+        text: Text of the reject, or the reason for code 0.
+    """
     if code == 0:
-        return _NAMES.get(text, RejectCode.OTHER)
-    return program_reject_code(code, text) if code != REJECTED else _NAMES.get(text, RejectCode.TOO_LARGE)
+        return _CODES_BY_NAME.get(text, RejectCode.OTHER)
+    return program_reject_code(code, text) if code != REJECTED else _CODES_BY_NAME.get(text, RejectCode.TOO_LARGE)
 
 
 SEMANTICS = Semantics(

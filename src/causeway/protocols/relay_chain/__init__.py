@@ -1,1 +1,1 @@
-"""The relay chain that egress queues and HRMP share."""
+"""The relay chain and its parachains, common to ICMP and HRMP."""

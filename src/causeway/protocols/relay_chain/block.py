@@ -1,16 +1,14 @@
-"""One block of a set of parachains (ICMP reference 3.4): what is consumed, what programs make of it, what goes out.
+"""One block of a set of parachains: ingress, program execution, egress.
 
-The steps and their order are those of ``docs/protocols/icmp.md``, "One block of one parachain".
+The steps follow ``docs/protocols/icmp.md``, "One block of one parachain".
 
-Messages from users: those for programs that are not on their chain are refused with an event, and so are those for a
-chain that makes no block any more; the others wait for the chain's next block.
+Ingress: the relay chain lists queues, and a parachain consumes the available prefix (ICMP 3.2, 3.3, 3.9). Messages from
+users wait in a pool for the chain's next block; those to missing programs or permanently halted chains are refused.
 
-The lists that the relay chain offers, and how much of them a parachain can take (ICMP reference 3.2, 3.3, 3.9).
+Egress: a program's message goes into the queue to its recipient's chain or into the local lane. A refused call returns
+a reject in the chain's next block. An answer to an unregistered chain is dropped.
 
-What a parachain's block sends: egress queues with their roots, messages of the chain itself (ICMP reference 2.1).
-
-Outcomes for a message of a program: into the queue to the chain of who receives it; into the local lane; refused, and
-then a call's program gets a reject in the chain's next block; dropped, if it answers to a chain that is not registered.
+Reference: ICMP, sections 2.1, 3.2 to 3.4 and 3.9.
 """
 
 from __future__ import annotations
@@ -61,47 +59,59 @@ from causeway.protocols.shared.messages import (
     NO_QUEUE,
     OUTBOUND_SCHEMA,
     blank_messages,
+    locate_ranges,
 )
 
 
 def changed_programs(state: State, context: Context) -> U64:
-    """Return the programs that changes installed on ``context.chains``, or gave another class, and whose chain has not
-    made a block since: it makes one for them."""
+    """Return the installed or upgraded programs of ``context.chains`` without a block since."""
     hosts = context.network.host_of(context.programs.changed)
     return find_outdated_programs(context.programs, hosts, context.chains, state["accounts"], state.programs)
 
 
 def chains_to_change(state: State, context: Context) -> Chains:
-    """Return the chains of these programs."""
+    """Return the chains with installed or upgraded programs and no block since.
+
+    Args:
+        state: State of the parachains.
+        context: Context of the block.
+    """
     return context.network.host_of(changed_programs(state, context)).view(np.uint32)
 
 
 def pool_messages(ingress: pa.Table, state: State, context: Context, log: EventLog) -> State:
-    """Return the state with messages from users in the pool, in the order of their numbers (``callback``)."""
+    """Add messages from users to the pool, in order of their numbers (``callback``).
+
+    Args:
+        ingress: Messages from users.
+        state: State before.
+        context: Context with all chains.
+        log: Event log.
+    """
     if ingress.num_rows == 0:
         return state
     chain = context.network.positions_of(ingress["chain"].to_numpy())
     messages = user_arrivals(ingress, chain, context.height)
-    here = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
+    is_local = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
     installed = find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
-    here &= installed | np.isin(messages["receiver"], changed_programs(state, context))
-    refuse_users(messages.filter(~here), NO_PROGRAM, log)
+    is_local &= installed | np.isin(messages["receiver"], changed_programs(state, context))
+    refuse_users(messages.filter(~is_local), NO_PROGRAM, log)
     messages = messages.with_columns(chain=chain, place=messages["callback"])
-    taken = messages.filter(here).select(POOL_SCHEMA.names)
-    if len(taken) == 0:
+    pooled = messages.filter(is_local).select(POOL_SCHEMA.names)
+    if len(pooled) == 0:
         return state
-    joined = concat([state["pool"], taken])
+    joined = concat([state["pool"], pooled])
     order = stable_order(*(joined[name] for name in STATE_TABLES["pool"].order))
     return state.with_tables(pool=joined.take(order))
 
 
 def refuse_stranded(state: State, halted: Sequence[int], log: EventLog) -> State:
-    """Refuse messages that wait for parachains which make no block any more, and return the state without them.
+    """Refuse pooled messages of permanently halted parachains.
 
     Args:
-        state: The state, with what users sent in this tick in the pool.
-        halted: Parachains that are halted for ever.
-        log: Gets an event a message, as of one that another protocol refuses because its chain is halted.
+        state: State with this tick's messages in the pool.
+        halted: Permanently halted parachains.
+        log: Event log.
     """
     pool = state["pool"]
     stranded = np.isin(pool["chain"], halted) if halted else np.zeros(len(pool), dtype=bool)
@@ -116,51 +126,73 @@ Number = TypeVar("Number", int, npt.NDArray[np.int64])
 
 
 def last_listed(now: Number, options: IcmpOptions) -> Number:
-    """Return the last number that the lists of a relay block of number ``now`` may have, -1 for none (D-2)."""
+    """Return the last block number in the lists of a relay block, -1 for none (ICMP D-2).
+
+    Args:
+        now: Number of the relay block, or of each.
+        options: Options of the protocol.
+    """
     return now if options.ingress_upper == "inclusive" else now - 1
 
 
 def list_ingress(unrouted: Frame, now: int, options: IcmpOptions) -> Frame:
-    """Return ``ingress(B, p)`` of all parachains at a leaf, whose block B has the number ``now``: rows of ``unrouted``,
-    by (to, number, source).
+    """Return ``ingress(B, p)`` of all parachains at a leaf.
 
-    What lies at or below a watermark, or is for nobody, is not in ``unrouted``: pending ingress is what there is.
+    The result has rows of ``unrouted`` by (to, number, source). ``unrouted`` has no queues at or below a watermark, so
+    they are the pending ingress.
+
+    Args:
+        unrouted: Unrouted queues of the leaf.
+        now: Number of block B.
+        options: Options of the protocol.
     """
     rows = unrouted.filter(unrouted["number"] <= np.uint64(max(last_listed(now, options), 0)))
     return rows.take(stable_order(rows["to"], rows["number"], rows["source"]))
 
 
 def list_egress(unrouted: Frame, now: int, options: IcmpOptions) -> Frame:
-    """Return ``egress(B, p)`` of all parachains at a leaf: the rows of ``ingress``, by (source, number, to)."""
+    """Return ``egress(B, p)`` of all parachains at a leaf.
+
+    The result has the rows of the ingress by (source, number, to).
+
+    Args:
+        unrouted: Unrouted queues of the leaf.
+        now: Number of block B.
+        options: Options of the protocol.
+    """
     rows = unrouted.filter(unrouted["number"] <= np.uint64(max(last_listed(now, options), 0)))
     return rows.take(stable_order(rows["source"], rows["number"], rows["to"]))
 
 
 def locate_bodies(listed: Frame, segments: Frame) -> Frame:
-    """Return entries of ``ingress`` with where their bodies lie: lane, ``height``, ``first``, ``count`` (0: nobody has
-    the body).
+    """Locate the bodies of ingress entries: lane, ``height``, ``first``, ``count`` (0: no body).
 
-    ``segments``: the queues that their senders keep, one a lane and block of the sender. The root says whether a queue
-    is the one that was posted.
+    A body belongs to an entry with an equal root.
+
+    Args:
+        listed: Ingress entries.
+        segments: Stored queues, one a lane and block of the sender.
     """
     count = len(listed)
     entries = listed.with_columns(destination=listed["to"], substream=np.zeros(count, dtype=np.uint64))
     names = (*LANE, "number")
-    held = segments.take(stable_order(*(segments[name] for name in names)))
-    found = lookup_rows(held, entries.with_columns(number=entries["issued"]), names)
-    there = found >= 0
-    there[there] = rows_equal(entries["root"][there], held["root"][found[there]])
+    stored = segments.take(stable_order(*(segments[name] for name in names)))
+    row = lookup_rows(stored, entries.with_columns(number=entries["issued"]), names)
+    available = row >= 0
+    available[available] = rows_equal(entries["root"][available], stored["root"][row[available]])
     columns = {}
     for name in ("height", "first", "count"):
         columns[name] = np.zeros(count, dtype=np.uint64)
-        columns[name][there] = held[name][found[there]]
+        columns[name][available] = stored[name][row[available]]
     return entries.with_columns(**columns)
 
 
 def complete_prefix(entries: Frame, missing: np.ndarray) -> Frame:
-    """Return, of each chain, the entries of the longest run of blocks of which every queue is there (3.9; G2).
+    """Return the entries of each chain's longest prefix of complete relay blocks (ICMP 3.9; G2).
 
-    ``entries``: by (to, number, source); ``missing``: which are not there.
+    Args:
+        entries: Entries by (to, number, source).
+        missing: Mask of unavailable entries.
     """
     if not missing.any():
         return entries
@@ -170,10 +202,15 @@ def complete_prefix(entries: Frame, missing: np.ndarray) -> Frame:
 
 
 def queue_roots(rows: Frame) -> tuple[Digests, npt.NDArray[np.int64]]:
-    """Return R of each run of neighbours of one lane and ``first`` (the first index of its queue), and where each run
-    begins.
+    """Return the root of each queue, and the start row of each.
 
-    ``rows``: messages in the order of their queues.
+    A queue is a run of rows with equal lane and ``first``, the index of its first message.
+
+    Args:
+        rows: Messages in queue order.
+
+    Returns:
+        Roots, uint8, shape (n, 32), and start rows.
     """
     groups = group_rows(*(rows[name] for name in (*LANE, "first")))
     return ordered_roots(encode_contents(rows), groups), groups.starts
@@ -182,33 +219,40 @@ def queue_roots(rows: Frame) -> tuple[Digests, npt.NDArray[np.int64]]:
 def send_egress(
     state: State, produced: Frame, rejects: Frame, bases: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
-    """Return the state with what a block sends in its lanes, and what is outbound (``OUTBOUND_SCHEMA``).
+    """Send the messages of a block.
 
-    ``produced``: what programs made, in the order of production; ``rejects``: answers that chains made themselves, to
-    calls that nobody could take; ``bases``: what the blocks are built on (``forks.Standing``).
+    Args:
+        state: State after program execution.
+        produced: Messages of programs, in order of production.
+        rejects: The chains' own answers to calls without a handler.
+        bases: Blocks to build on (``ChainPositions.rows``).
+        context: Context of the block.
+        log: Event log.
+
+    Returns:
+        The state with the messages in lanes, and the outbound messages (``OUTBOUND_SCHEMA``).
     """
     network = context.network
-    of_program = np.arange(len(produced) + len(rejects)) < len(produced)
+    by_program_mask = np.arange(len(produced) + len(rejects)) < len(produced)
     rows = concat([produced.select(MESSAGE_COLUMNS), rejects.select(MESSAGE_COLUMNS)])
     source = np.concatenate([network.host_of(produced["sender"]).view(np.uint32), rejects["chain"]])
     host = network.host_of(rows["receiver"])
     call = rows["kind"] == Kind.REQUEST
     leaf = bases["leaf"][np.searchsorted(bases["chain"], source)]
-    known = Frame({"leaf": leaf, "para": host.view(np.uint32)}, len(rows))
-    away = (lookup_rows(context.active, known, ("leaf", "para")) < 0) & (host != source.view(np.int32))
-    nowhere = away & call
-    lost = away & ~call & (host != NO_HOST)
+    pairs = Frame({"leaf": leaf, "para": host.view(np.uint32)}, len(rows))
+    away = (lookup_rows(context.active, pairs, ("leaf", "para")) < 0) & (host != source.view(np.int32))
+    no_destination = away & call
+    dropped_answers = away & ~call & (host != NO_HOST)
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
     local = source == destination
-    missing = local & call & ~nowhere & (find_positions(state["accounts"]["program"], rows["receiver"]) < 0)
+    missing = local & call & ~no_destination & (find_positions(state["accounts"]["program"], rows["receiver"]) < 0)
     limit = context.options.content_limit
-    large = ~local & call & ~is_within_limit(rows, limit)
+    too_large = ~local & call & ~is_within_limit(rows, limit)
     rows = rows.with_columns(source=source, destination=destination, substream=np.zeros(len(rows), dtype=np.uint64))
     failures, reasons = [], []
-    for mask, reason in ((nowhere, NO_DESTINATION), (missing, NO_HANDLER), (large, TOO_LARGE)):
+    for mask, reason in ((no_destination, NO_DESTINATION), (missing, NO_HANDLER), (too_large, TOO_LARGE)):
         failures.append(rows.filter(mask))
         reasons.append(np.full(int(mask.sum()), REASONS.index(reason)))
-    # The answers that programs get for calls that were refused; each leaves an event.
     failed = concat(failures)
     if len(failed) == 0:
         refused = failed
@@ -216,19 +260,21 @@ def send_egress(
         names = names_column(REASONS, np.concatenate(reasons))
         log.add(event_rows(failed, Event.SENT | Event.REJECTED, chain=failed["source"], code=REJECTED, reason=names))
         refused = reject_answers(failed, names).with_columns(destination=failed["source"])
-    if lost.any():
-        dropped = rows.filter(lost)
+    if dropped_answers.any():
+        dropped = rows.filter(dropped_answers)
         log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], reason=NO_DESTINATION))
-    good = ~(nowhere | missing | large | lost)
-    away = truncate_answers(rows.filter(good & ~local), REJECTED, limit)
-    inside = concat([rows.filter(good & local), refused.select(rows.names)])
-    inside = inside.with_columns(substream=(inside["kind"] == Kind.RESPONSE).astype(np.uint64))
-    by_program = np.concatenate([of_program[good & ~local], of_program[good & local], np.zeros(len(refused), bool)])
-    return _into_lanes(state, concat([away, inside.select(away.names)]), by_program, bases, context)
+    is_valid = ~(no_destination | missing | too_large | dropped_answers)
+    away = truncate_answers(rows.filter(is_valid & ~local), REJECTED, limit)
+    local_rows = concat([rows.filter(is_valid & local), refused.select(rows.names)])
+    local_rows = local_rows.with_columns(substream=(local_rows["kind"] == Kind.RESPONSE).astype(np.uint64))
+    by_program = np.concatenate(
+        [by_program_mask[is_valid & ~local], by_program_mask[is_valid & local], np.zeros(len(refused), bool)]
+    )
+    return _append_to_lanes(state, concat([away, local_rows.select(away.names)]), by_program, bases, context)
 
 
 def reject_answers(calls: Frame, reasons: pa.DictionaryArray) -> Frame:
-    """Return the rejects of calls; what was attached goes back."""
+    """Create the rejects of calls, with a refund of the attached value."""
     return calls.with_columns(
         kind=repeat_value(np.uint8(Kind.RESPONSE), len(calls)),
         sender=calls["receiver"],
@@ -238,10 +284,10 @@ def reject_answers(calls: Frame, reasons: pa.DictionaryArray) -> Frame:
     )
 
 
-def _into_lanes(
+def _append_to_lanes(
     state: State, rows: Frame, by_program: npt.NDArray[np.bool_], bases: Frame, context: Context
 ) -> tuple[State, Frame]:
-    """Return the state with messages at the ends of their lanes, the queues with their roots, and what is outbound."""
+    """Append messages to their lanes; return the state and the outbound messages."""
     if len(rows) == 0:
         return state, Frame({name: rows[name] if name in rows else np.empty(0, np.uint64) for name in _OUT}, 0)
     order = stable_order(*(rows[name] for name in LANE))
@@ -258,8 +304,8 @@ def _into_lanes(
     local = runs["source"] == runs["destination"]
     roots = np.zeros((len(groups), 32), dtype=np.uint8)
     if not local.all():
-        apart = rows.filter(groups.spread(~local))
-        roots[~local] = queue_roots(apart.with_columns(first=groups.spread(first)[groups.spread(~local)]))[0]
+        egress_rows = rows.filter(groups.spread(~local))
+        roots[~local] = queue_roots(egress_rows.with_columns(first=groups.spread(first)[groups.spread(~local)]))[0]
     runs = runs.with_columns(
         height=np.full(len(runs), context.height, dtype=np.uint64),
         first=first,
@@ -279,17 +325,22 @@ assert _OUT[: len(LANE_COLUMNS)] == LANE_COLUMNS
 _LISTED = ("to", "number", "source")
 
 ROOT_ENTRY_BYTES = 4 + 32
-"""An entry of ``egress_queue_roots``: a ParaId and a digest (ICMP reference 2.2)."""
+"""Bytes of an entry of ``egress_queue_roots``: ParaId and digest (ICMP reference 2.2)."""
 
 
 def verify_bodies(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, Frame]:
-    """Return the entries that candidates consume, and their messages, in order (G1).
+    """Verify bodies by root (ICMP G1).
 
-    A body that has not the root that was posted is none (3.7, G4): its relay block is not consumed, nor what lies
-    behind that, and what lies before is (3.9). Each leaves an event.
+    A body with another root is unavailable (ICMP 3.7, G4) and leaves an event. Its relay block and all later ones are
+    not consumed (ICMP 3.9).
 
-    ``entries``: what candidates would consume, by (to, number, source), with where the bodies lie; ``bodies``: messages
-    that were read.
+    Args:
+        entries: Entries to consume, by (to, number, source), with the location of their bodies.
+        bodies: Their messages.
+        log: Event log.
+
+    Returns:
+        The entries to consume and their messages, in order.
     """
     if len(entries) == 0:
         return entries, bodies.slice(0, 0)
@@ -305,8 +356,8 @@ def verify_bodies(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, 
         refused = queues.filter(wrong)
         control = blank_messages(len(refused), kind=np.full(len(refused), Kind.CONTROL, dtype=np.uint8))
         control = control.with_columns(**{name: refused[name] for name in LANE}, index=refused["first"])
-        where = {"chain": refused["to"], "reason": Validation.IngressRootMismatch.name, "via": Via.LANE}
-        log.add(event_rows(control, Event.REJECTED, on_lane=True, **where))
+        columns = {"chain": refused["to"], "reason": Validation.IngressRootMismatch.name, "via": Via.LANE}
+        log.add(event_rows(control, Event.REJECTED, on_lane=True, **columns))
         missing = np.zeros(len(entries), dtype=bool)
         missing[order] = wrong
         entries = complete_prefix(entries, missing)
@@ -316,7 +367,7 @@ def verify_bodies(entries: Frame, bodies: Frame, log: EventLog) -> tuple[Frame, 
 
 
 def advance_cursors(state: State, entries: Frame, bases: Frame) -> State:
-    """Return the state in which what is consumed is behind the cursors of its lanes."""
+    """Advance the cursors of lanes past consumed queues."""
     if len(entries) == 0:
         return state
     rows = entries.take(stable_order(*(entries[name] for name in ("destination", "source", "substream", "first"))))
@@ -326,52 +377,72 @@ def advance_cursors(state: State, entries: Frame, bases: Frame) -> State:
     moved = last.select(LANE).with_columns(index=last["first"] + last["count"], number=number)
     moved = moved.select(CURSORS_SCHEMA.names)
     cursors = state["cursors"]
-    stays = cursors.filter(lookup_rows(moved, cursors, ("destination", "source", "substream")) < 0)
-    joined = concat([stays, moved])
+    others = cursors.filter(lookup_rows(moved, cursors, ("destination", "source", "substream")) < 0)
+    joined = concat([others, moved])
     order = stable_order(*(joined[name] for name in STATE_TABLES["cursors"].order))
     return state.with_tables(cursors=joined.take(order))
+
+
+def local_ranges(state: State, chains: Chains) -> Frame:
+    """Locate the pending messages of local lanes (``RANGES_SCHEMA``).
+
+    Args:
+        state: State of the parachains.
+        chains: Positions of the parachains.
+    """
+    queues = state["queues"]
+    local = queues.filter((queues["source"] == queues["destination"]) & np.isin(queues["source"], chains))
+    return locate_ranges(local.with_columns(end=local["next_index"]), state["runs"])
 
 
 def process_block(
     state: State, entries: Frame, bodies: Frame, local: Frame, bases: Frame, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
-    """Return the state of the chains of ``context`` after a block, not yet committed, and what is outbound.
+    """Execute a block of the chains of ``context``.
 
-    ``entries``, ``bodies``: what is consumed (``authentic``); ``local``: what the local lanes hold; ``bases``: what
-    the blocks are built on.
+    Args:
+        state: State before the block.
+        entries: Consumed queues.
+        bodies: Their messages.
+        local: Messages of local lanes.
+        bases: Blocks to build on.
+        context: Context of the block.
+        log: Event log.
+
+    Returns:
+        The state before its commit, and the outbound messages.
     """
     state = advance_cursors(state, entries, bases)
     arrivals, lanes = local_arrivals(local, state.lanes())
     state = state.with_lanes(lanes) if len(arrivals) else state
     via = np.full(len(bodies), Via.LANE, dtype=np.uint8)
-    came = bodies.with_columns(via=via).select(ARRIVALS)
-    state, users = _from_pool(state, context)
-    installed = find_positions(state["accounts"]["program"], came["receiver"]) >= 0
-    nobody = ~installed & (came["kind"] == Kind.REQUEST)
-    unserved = came.filter(nobody)
-    # The answers to calls of programs that are not there.
+    arrived = bodies.with_columns(via=via).select(ARRIVALS)
+    state, users = _take_pool(state, context)
+    installed = find_positions(state["accounts"]["program"], arrived["receiver"]) >= 0
+    no_handler = ~installed & (arrived["kind"] == Kind.REQUEST)
+    unserved = arrived.filter(no_handler)
     if len(unserved):
-        where = {
+        columns = {
             "chain": unserved["destination"],
             "queue_index": unserved["index"],
             "via": Via.LANE,
             "reason": NO_HANDLER,
         }
-        log.add(event_rows(unserved, Event.REJECTED, on_lane=True, **where))
+        log.add(event_rows(unserved, Event.REJECTED, on_lane=True, **columns))
     rejects = reject_answers(unserved, repeat_text(NO_HANDLER, len(unserved))).with_columns(
         chain=unserved["destination"]
     )
-    given = concat([came.filter(~nobody), arrivals, users])
-    _, outcome, produced = handle(given, context.programs, state["accounts"], state.programs, log)
+    messages = concat([arrived.filter(~no_handler), arrivals, users])
+    _, outcome, produced = handle(messages, context.programs, state["accounts"], state.programs, log)
     state = state.with_programs(outcome.accounts, outcome.programs)
     return send_egress(state, produced, rejects, bases, context, log)
 
 
-def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
-    """Return the state without what users sent to the chains of ``context``, and that as arrivals."""
+def _take_pool(state: State, context: Context) -> tuple[State, Frame]:
+    """Move messages from users out of the pool; return the state and the arrivals."""
     pool = state["pool"]
-    mine = np.isin(pool["chain"], context.chains)
-    rows = pool.filter(mine)
+    selected = np.isin(pool["chain"], context.chains)
+    rows = pool.filter(selected)
     count = len(rows)
     users = rows.with_columns(
         source=repeat_value(np.uint32(NO_CHAIN), count),
@@ -380,5 +451,5 @@ def _from_pool(state: State, context: Context) -> tuple[State, Frame]:
         index=rows["place"],
         via=repeat_value(np.uint8(Via.INGRESS), count),
     )
-    state = state.with_tables(pool=pool.filter(~mine).select(POOL_SCHEMA.names)) if count else state
+    state = state.with_tables(pool=pool.filter(~selected).select(POOL_SCHEMA.names)) if count else state
     return state, users.select(ARRIVALS)

@@ -1,9 +1,9 @@
-"""What roots commit to (ICMP reference 3.1): the relay chain's storage entries, and the sections of parachains.
+"""Commitments of the relay chain and of parachains: storage, roots, hashes and headers.
 
-The relay chain keeps heads, watermarks and unrouted queues under the keys of the pallet ``Parachains``, each in SCALE.
-A parachain's storage has one entry for each of its tables, ``Causeway.<table>``: a digest of its rows.
+The relay chain stores heads, watermarks and unrouted queues under keys of the pallet ``Parachains``, in SCALE. A
+parachain's storage has one entry a table, ``Causeway.<table>``, a digest of its rows.
 
-What blocks commit to: roots, hashes and headers of relay blocks and of parachains' blocks (ICMP reference 2.2).
+Reference: ICMP, sections 2.2 and 3.1.
 """
 
 from __future__ import annotations
@@ -49,18 +49,23 @@ from causeway.protocols.shared.execution import PROGRAM_TABLE
 SECTIONS = tuple(name for name in STATE_TABLES if name not in UNCOMMITTED)
 
 Entries = dict[bytes, bytes | None]
-"""Changes of storage by key; None: the key goes."""
+"""Storage changes by key; None removes the key."""
 
 
 def relay_changes(before: RelayLeaf | None, after: RelayLeaf) -> Entries:
-    """Return what changes in the relay chain's storage from a block to one on it; ``before`` None: all is new."""
+    """Compute the storage changes of the relay chain between a block and its child.
+
+    Args:
+        before: Leaf before, or None for complete storage.
+        after: Leaf after.
+    """
     entries = _para_changes(None if before is None else before.paras, after.paras)
     entries |= _unrouted_changes(None if before is None else before.unrouted, after.unrouted)
     return entries | _blocked_changes(None if before is None else before.blocked, after.blocked)
 
 
 def _para_changes(before: Frame | None, after: Frame) -> Entries:
-    """Heads and watermarks of what is registered; parachains do not go from the table."""
+    """Return the changes of heads and watermarks; rows of parachains are never removed."""
     entries: Entries = {}
     if before is after:
         return entries
@@ -99,10 +104,10 @@ def _unrouted_changes(before: Frame | None, after: Frame) -> Entries:
     now = after.take(groups.starts)
     then = after.slice(0, 0) if before is None else before.take(group_rows(*(before[name] for name in keys)).starts)
     entries: Entries = {}
-    gone = then.filter(lookup_rows(now, then, keys) < 0)
-    for number, to in zip(gone["number"].tolist(), gone["to"].tolist(), strict=True):
+    removed = then.filter(lookup_rows(now, then, keys) < 0)
+    for number, to in zip(removed["number"].tolist(), removed["to"].tolist(), strict=True):
         entries[unrouted_key(number, to)] = None
-    # What a block posted does not change any more until it is routed as a whole.
+    # The queues of a relay block are routed as a whole, so an existing entry never changes.
     new = np.flatnonzero(lookup_rows(then, now, keys) < 0)
     for start, count in zip(groups.starts[new].tolist(), groups.counts[new].tolist(), strict=True):
         rows = slice(start, start + count)
@@ -113,7 +118,7 @@ def _unrouted_changes(before: Frame | None, after: Frame) -> Entries:
 
 
 class LeafTries:
-    """The relay chain's tries: one a leaf, in the order of the leaves. What leaves have in common is there once."""
+    """Tries of the relay chain, one a leaf in leaf order, with shared nodes."""
 
     def __init__(self) -> None:
         self.tries = Tries()
@@ -121,39 +126,62 @@ class LeafTries:
 
     @classmethod
     def of(cls, leaves: Sequence[RelayLeaf]) -> LeafTries:
-        """Return the tries of all that is in the tables of some leaves."""
+        """Build the tries of leaves from their tables.
+
+        Args:
+            leaves: Leaves in order.
+        """
         found = cls()
         found._leaves = found.tries.open(len(leaves), StateVersion.V1).tolist()
-        for place, leaf in enumerate(leaves):
-            found.change(place, relay_changes(None, leaf))
+        for position, leaf in enumerate(leaves):
+            found.change(position, relay_changes(None, leaf))
         return found
 
     def arrange_leaves(self, places: Sequence[int]) -> None:
-        """Make leaves of those at ``places``: one that is named twice parts, one that is not named is given up."""
+        """Rearrange the tries of leaves.
+
+        Args:
+            places: Previous position of each new leaf; a repeated one is copied, a missing one closed.
+        """
         used, leaves = set[int](), []
-        for place in places:
-            own = self._leaves[place]
-            leaves.append(int(self.tries.copy(np.array([own], dtype=np.int64))[0]) if place in used else own)
-            used.add(place)
-        lost = [trie for place, trie in enumerate(self._leaves) if place not in used]
+        for position in places:
+            own = self._leaves[position]
+            leaves.append(int(self.tries.copy(np.array([own], dtype=np.int64))[0]) if position in used else own)
+            used.add(position)
+        lost = [trie for position, trie in enumerate(self._leaves) if position not in used]
         self.tries.close(np.array(lost, dtype=np.int64))
         self._leaves = leaves
 
-    def change(self, place: int, entries: Entries) -> None:
-        """Change the trie of a leaf."""
+    def change(self, position: int, entries: Entries) -> None:
+        """Change the trie of a leaf.
+
+        Args:
+            position: Position of the leaf.
+            entries: Storage changes.
+        """
         if entries:
             keys = sorted(entries)
-            self.tries.update(self._leaves[place], keys, [entries[key] for key in keys])
+            self.tries.update(self._leaves[position], keys, [entries[key] for key in keys])
 
     def roots(self) -> Digests:
-        """Return the root of each leaf's storage."""
+        """Return the storage root of each leaf."""
         return self.tries.roots(np.array(self._leaves, dtype=np.int64))
 
 
 def para_roots(
     state: State, chains: Chains, hosts: Mapping[str, np.ndarray], sections: Sequence[str] = SECTIONS
 ) -> Digests:
-    """Return the root of each parachain's storage, of the tables ``sections``; ``hosts``: whose each row of one is."""
+    """Compute the storage root of each parachain.
+
+    Args:
+        state: State of the parachains.
+        chains: Positions of the parachains, ascending.
+        hosts: Chain of each row of each table.
+        sections: Committed tables besides those of programs.
+
+    Returns:
+        Roots, uint8, shape (n, 32).
+    """
     found: list[dict[bytes, bytes]] = [{} for _ in chains]
     tables = {name: state[name] for name in sections}
     tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
@@ -170,40 +198,57 @@ def para_roots(
 
 
 def genesis_hash(name: str) -> bytes:
-    """Return the hash of block 0 of a chain, which commits to no state: all know it by the chain's name."""
+    """Return the hash of block 0; it depends on the chain's name only.
+
+    Args:
+        name: Name of the chain.
+    """
     return blake2_256(b"genesis of " + name.encode())
 
 
 def commit_relay(
     before: RelayLeaf, after: RelayLeaf, place: int, tries: LeafTries, heads: list[bytes], tick: int
 ) -> tuple[RelayLeaf, Frame]:
-    """Return a leaf after a block, and the header of the block.
+    """Commit a block on a leaf.
 
-    ``before``, ``after``: what the block changed; ``place``: the leaf's place among the leaves; ``heads``: the
-    heads that the block included.
+    Args:
+        before: Leaf before the block.
+        after: Leaf after the block.
+        place: Position of the leaf among the leaves.
+        tries: Tries of the leaves, changed in place.
+        heads: Heads included by the block.
+        tick: Tick of the block.
+
+    Returns:
+        The leaf with its block, and the header.
     """
     number = before.number + 1
     tries.change(place, relay_changes(before, after))
     root = tries.roots()[place].tobytes()
     leaf = before.blocks["leaf"]
-    own = block_hash(before.hash, number, root, relay_rest(ordered_root(heads), int(leaf[0])))
+    own_hash = block_hash(before.hash, number, root, relay_rest(ordered_root(heads), int(leaf[0])))
     blocks = Frame(
         {
             "chain": np.array([RELAY_POSITION], dtype=np.uint32),
             "leaf": leaf,
             "number": np.array([number], dtype=np.uint64),
-            "hash": digests([own]),
+            "hash": digests([own_hash]),
             "parent": digests([before.hash]),
             "next_tick": np.array([tick + 1], dtype=np.uint64),
         },
         1,
     )
-    after = replace(set_posted_hash(with_ancestor(after), number, own), blocks=blocks)
+    after = replace(set_posted_hash(with_ancestor(after), number, own_hash), blocks=blocks)
     return after, headers(blocks, digests([root]))
 
 
 def headers(blocks: Frame, roots: np.ndarray) -> Frame:
-    """Return the headers of blocks (``chain``, ``number``, ``hash``, ``parent``) with these roots."""
+    """Create headers (``HEADERS_SCHEMA``) of blocks.
+
+    Args:
+        blocks: ``chain``, ``number``, ``hash``, ``parent``.
+        roots: Storage roots, uint8, shape (n, 32).
+    """
     count = len(blocks)
     columns = {
         "chain": blocks["chain"],
@@ -217,7 +262,13 @@ def headers(blocks: Frame, roots: np.ndarray) -> Frame:
 
 
 def genesis_headers(names: Sequence[str], chains: Chains, roots: np.ndarray) -> Frame:
-    """Return the headers of block 0 of ``chains``, which has no parent; ``names``: of all chains."""
+    """Create the headers of block 0 of ``chains``.
+
+    Args:
+        names: Names of all chains by position.
+        chains: Positions of the chains.
+        roots: Their storage roots, uint8, shape (n, 32).
+    """
     hashes = [genesis_hash(names[chain]) for chain in chains.tolist()]
     columns = {
         "chain": chains,
@@ -233,9 +284,17 @@ def genesis_headers(names: Sequence[str], chains: Chains, roots: np.ndarray) -> 
 def commit_parachains(
     state: State, bases: Frame, entries: Frame, hosts: dict[str, np.ndarray], height: int
 ) -> tuple[State, Frame]:
-    """Return the state after blocks of parachains (all of ``bases`` made one), with their receipts, and the headers.
+    """Commit a block of each parachain of ``bases``.
 
-    ``bases``: what they are built on (``following.bases``); ``entries``: what they consumed, by (to, number, source).
+    Args:
+        state: State after the blocks' messages.
+        bases: Blocks to build on (``ChainPositions.rows``).
+        entries: Consumed queues by (to, number, source).
+        hosts: Chain of each row of each table.
+        height: Height of the lake.
+
+    Returns:
+        The state with the receipts, and the headers.
     """
     chains = bases["chain"]
     tips = state["tips"]
@@ -243,7 +302,7 @@ def commit_parachains(
     roots = para_roots(state, chains, hosts)
     runs = state["runs"]
     number = tips["number"][at] + np.uint64(1)
-    watermark, marked = watermarks(bases, entries)
+    watermark, watermark_hash = watermarks(bases, entries)
     at_run = lookup_rows(Frame({"source": chains}, len(chains)), runs, ("source",))
     fresh = (at_run >= 0) & (runs["source"] != runs["destination"])
     fresh[fresh] = runs["number"][fresh] == number[at_run[fresh]]
@@ -265,10 +324,12 @@ def commit_parachains(
         parent = tips["head"][at[row]].tobytes()
         pairs = zip(posted["destination"][start:stop].tolist(), posted["root"][start:stop], strict=True)
         rest = b"".join([para.to_bytes(4, "little") + root.tobytes() for para, root in pairs])
-        rest += encode_watermark(int(watermark[row]), marked[row].tobytes()) + bases["relay_hash"][row].tobytes()
+        rest += (
+            encode_watermark(int(watermark[row]), watermark_hash[row].tobytes()) + bases["relay_hash"][row].tobytes()
+        )
         heads.append(block_hash(parent, int(number[row]), roots[row].tobytes(), rest))
         parents.append(parent)
-    made = Frame(
+    blocks = Frame(
         {
             "chain": chains,
             "source": chains,
@@ -281,33 +342,42 @@ def commit_parachains(
             "relay_number": bases["relay_number"],
             "relay_hash": bases["relay_hash"],
             "watermark": watermark,
-            "watermark_hash": marked,
+            "watermark_hash": watermark_hash,
         },
         len(chains),
     )
     tables = {
-        "tips": _replaced(state, "tips", "chain", chains, made.select(TIPS_SCHEMA.names)),
-        "candidates": _replaced(state, "candidates", "source", chains, made.select(CANDIDATES_SCHEMA.names)),
-        "egress": _replaced(state, "egress", "source", chains, egress.select(EGRESS_SCHEMA.names)),
+        "tips": _replace_rows(state, "tips", "chain", chains, blocks.select(TIPS_SCHEMA.names)),
+        "candidates": _replace_rows(state, "candidates", "source", chains, blocks.select(CANDIDATES_SCHEMA.names)),
+        "egress": _replace_rows(state, "egress", "source", chains, egress.select(EGRESS_SCHEMA.names)),
     }
-    return state.with_tables(**tables), headers(made, roots)
+    return state.with_tables(**tables), headers(blocks, roots)
 
 
 def watermarks(bases: Frame, entries: Frame) -> tuple[np.ndarray, np.ndarray]:
-    """Return the watermark of each chain after what it consumed, and that block's hash: the block of the last entry,
-    the old one if there is none (3.4)."""
-    watermark, marked = bases["watermark"].copy(), bases["watermark_hash"].copy()
+    """Return the watermark of each chain after its consumed queues, and its hash (ICMP 3.4).
+
+    It is the last consumed block. Chains without consumed queues keep their watermark.
+
+    Args:
+        bases: Blocks to build on (``ChainPositions.rows``).
+        entries: Consumed queues by (to, number, source).
+
+    Returns:
+        Block numbers, uint64, and hashes, uint8, shape (n, 32).
+    """
+    watermark, hashes = bases["watermark"].copy(), bases["watermark_hash"].copy()
     if len(entries):
         stops = entries["to"].searchsorted(bases["chain"], side="right")
         starts = entries["to"].searchsorted(bases["chain"])
         rows = np.flatnonzero(stops > starts)
         last = stops[rows] - 1
-        watermark[rows], marked[rows] = entries["number"][last], entries["hash"][last]
-    return watermark, marked
+        watermark[rows], hashes[rows] = entries["number"][last], entries["hash"][last]
+    return watermark, hashes
 
 
-def _replaced(state: State, name: str, owner: str, chains: Chains, rows: Frame) -> Frame:
+def _replace_rows(state: State, name: str, owner: str, chains: Chains, rows: Frame) -> Frame:
     """Return a table with the rows of some chains replaced."""
-    kept = state[name].filter(~np.isin(state[name][owner], chains))
-    joined = concat([kept, rows]) if len(kept) or len(rows) else empty_frame(STATE_TABLES[name].schema)
+    others = state[name].filter(~np.isin(state[name][owner], chains))
+    joined = concat([others, rows]) if len(others) or len(rows) else empty_frame(STATE_TABLES[name].schema)
     return joined.take(stable_order(*(joined[key] for key in STATE_TABLES[name].order)))

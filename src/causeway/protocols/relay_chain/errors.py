@@ -1,4 +1,7 @@
-"""The errors of the reference (3.10), by name, and the reasons for which a program's call is refused."""
+"""Errors of ICMP by name, and reasons for refusing a program's call.
+
+Reference: ICMP, section 3.10.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class Inclusion(IntEnum):
-    """What ``include`` says of a receipt (3.1)."""
+    """Result of ``include`` for a receipt (ICMP 3.1)."""
 
     OK = 0
     DuplicateCandidate = 1
@@ -21,7 +24,7 @@ class Inclusion(IntEnum):
 
 
 class Validation(IntEnum):
-    """What validators say of what a candidate consumed and posted (3.4)."""
+    """Result of validating a candidate's consumed and posted queues (ICMP 3.4)."""
 
     OK = 0
     NotAPrefix = 1
@@ -36,30 +39,30 @@ NO_DESTINATION = "DestinationDoesNotExist"
 NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "MaxMessageSizeExceeded"
 CHANNEL_CLOSED = "ChannelClosed"
-"""Reason of a message that was in a channel when the channel closed."""
+"""Reason for dropping a message in a closed channel."""
 CHAIN_HALTED = "ChainHalted"
-"""Why a message from a user is refused whose parachain makes no block any more."""
+"""Reason for refusing a message from a user to a permanently halted parachain."""
 REASONS = ["", NO_DESTINATION, NO_HANDLER, TOO_LARGE]
-"""Why a call of a program is refused before it is in any queue."""
+"""Reasons for refusing a program's call before it enters a queue."""
 
 
 class DropReason(IntEnum):
-    """Why a queue that was posted is not routed, and never will be: the reason of the event DROPPED."""
+    """Reason of the event DROPPED for a posted queue that is never routed."""
 
     DestinationDoesNotExist = 0
-    """Its recipient was deregistered (D-3)."""
+    """The recipient was deregistered (ICMP D-3)."""
     Censored = 1
-    """Its recipient did not want to hear its sender (5.1 (2))."""
+    """The recipient censors the sender (ICMP 5.1 (2))."""
     Skipped = 2
-    """Its recipient's watermark was moved past it (D-12)."""
+    """The recipient's watermark moved past the queue (ICMP D-12)."""
 
 
 REJECTED = 16
-"""The code of an answer that a chain itself made, because nobody could take the call."""
+"""Code of a chain's own answer to a call without a handler."""
 
 
 class PeerVerdict(IntEnum):
-    """What a node says of what a peer sent (3.7, 3.10), and why a peer is not connected."""
+    """Verdict of a node on a peer's message (ICMP 3.7, 3.10), or reason against a connection."""
 
     OK = 0
     BadNeighborPacket = 1
@@ -68,12 +71,15 @@ class PeerVerdict(IntEnum):
     Malformed = 4
     Impolite = 5
     Duplicate = 6
-    """A good queue that the node itself had sent to the peer (hazard 13)."""
+    """A valid queue that the node had sent to the peer (ICMP hazard 13)."""
     PoolFull = 7
-    """A good queue for which the pool has no room."""
+    """A valid queue without space in the pool."""
     NotConnected = 8
     TooManyPeers = 9
     Banned = 10
-    """It was disconnected for what it sent, not long ago."""
+    """The peer was disconnected recently for its messages."""
     Unimplied = 11
-    """Good queues of topics that its heads do not imply cost it all its reputation (``mistrust_unimplied``)."""
+    """Valid queues of topics that the peer's heads do not imply.
+
+    They cost the peer all its reputation (``mistrust_unimplied``).
+    """

@@ -1,5 +1,4 @@
-"""The kinds of faults in a network of parachains: chains that make no blocks, bodies that do not come, forks of the
-relay chain, malicious collators."""
+"""Fault kinds of parachain networks: halts, missing bodies, relay forks, malicious collators."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ ELDER = "elder"
 CANDIDATE = "candidate"
 WHAT = "what"
 DUPLICATE = "duplicate"
-"""What faults are called, and their arguments."""
+"""Names of fault kinds, of their arguments, and of a candidate's flaw."""
 
 EGRESS_ONLY = ("root", "no_root", "self", "empty", "watermark_hash", "duplicate")
 HRMP_ONLY = ("no_messages", "many", "oversized", "total_size", "capacity", "calls", "call_bytes")
-"""What is wrong with a candidate that there is with one kind of channels only."""
+"""Flaws of a candidate that occur with one kind of channels only."""
 
 WATERMARKS = ("watermark_back", "watermark_hash")
-"""What is wrong with a candidate that is in its watermark."""
+"""Flaws in a candidate's watermark."""
 
 
 class RelayForkSection(FaultSection):
@@ -137,14 +136,23 @@ class CandidateSection(FaultSection):
 
 
 def check_candidate_fault(fault: FaultRule, row: int, relay: int, channels: str) -> None:
-    """Check that a candidate, the fault at ``row`` of the scenario, is of a parachain (``relay``: the number of the
-    relay chain), and may be wrong in that way with the option ``channels``. Raises ``InvalidInput``."""
+    """Check that a candidate fault concerns a parachain and a flaw of its channels.
+
+    Args:
+        fault: Fault of the scenario.
+        row: Row of the fault in the scenario.
+        relay: Number of the relay chain.
+        channels: Option ``channels``.
+
+    Raises:
+        InvalidInput: It does not fit.
+    """
     if fault.source == relay:
         raise InvalidInput(f"faults[{row}].chain: it is the relay chain; allowed: a parachain")
-    what = fault.args[WHAT]
-    if what in (EGRESS_ONLY if channels == "hrmp" else HRMP_ONLY):
-        raise InvalidInput(f'faults[{row}].{WHAT}: "{what}": it does nothing with channels = "{channels}"')
+    flaw = fault.args[WHAT]
+    if flaw in (EGRESS_ONLY if channels == "hrmp" else HRMP_ONLY):
+        raise InvalidInput(f'faults[{row}].{WHAT}: "{flaw}": it does nothing with channels = "{channels}"')
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (HaltSection, DropSection, RelayForkSection, CandidateSection)
-"""The sections of a scenario, one a kind."""
+"""Scenario sections of the fault kinds."""

@@ -1,7 +1,7 @@
-"""What is fixed in a network of parachains: which is the relay chain, the parachains' numbers, where programs live.
+"""Fixed properties of a network of parachains: relay chain, numbers, hosts of programs.
 
-Chains are positions here and in every column of the kernel: the relay chain is 0, the parachains follow in the order of
-their numbers in the topology, and the parachain at position p has the ParaId p.
+Chains are positions in every column of the kernel: the relay chain is 0, the parachains follow by their numbers in the
+topology. The parachain at position p has ParaId p.
 """
 
 from __future__ import annotations
@@ -14,19 +14,30 @@ from causeway.config.topology import Topology
 from causeway.protocols.shared.state_tables import Hosting, add_role_chain
 
 RELAY = "relay"
-"""The role of the relay chain, and the name of one that the scenario does not name."""
+"""Role of the relay chain, and its default name."""
 
 RELAY_POSITION = 0
 
 
 def add_relay_chain(topology: Topology) -> Topology:
-    """Return the topology with a relay chain, where it has none. Raises ``InvalidInput`` for two of them."""
+    """Return the topology with a relay chain added if it has none.
+
+    Args:
+        topology: Chains and their roles.
+
+    Raises:
+        InvalidInput: There are two relay chains.
+    """
     return add_role_chain(topology, RELAY, "the relay chain")
 
 
 @dataclass(frozen=True)
 class ParachainNetwork(Hosting):
-    """The chains of a completed topology. Raises ``InvalidInput`` where programs move, or live on the relay chain."""
+    """The chains of a completed topology.
+
+    Raises:
+        InvalidInput: A program moves, or is on the relay chain.
+    """
 
     def __post_init__(self) -> None:
         if self.topology.moves.num_rows:

@@ -1,10 +1,8 @@
-"""The options of egress queues: names, values and defaults of the reference, 4.1.
+"""Options of egress queues (ICMP) and HRMP, and the table of simulated body delays.
 
-The options of HRMP: names and values of the ICMP reference, X-6.
+``causeway gossip simulate --out LAKE`` writes the table to ``results/bodies.parquet`` of the lake.
 
-A table of when bodies came to those who need them: what a simulation of the gossip network wrote.
-
-``causeway gossip simulate --out LAKE`` leaves it as ``results/bodies.parquet`` in the lake.
+Reference: ICMP, section 4.1, X-6.
 """
 
 from __future__ import annotations
@@ -29,23 +27,28 @@ from causeway.protocols.shared.limits import MAX_DATA_BYTES
 from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, option_error
 
 PAGE_BYTES = 14
-"""Bytes of a page beside its one message, at most: the byte that begins it, the message's index, and its length."""
+"""Maximum overhead of a page with one message: kind byte, index and length."""
 
 MOST_BLOCKS = 10_000
-"""A session has at most so many blocks: of one in which nothing moves every block is made."""
+"""Maximum number of blocks a session; an idle session still makes all its blocks."""
 
 
 NOTICE = 2
-"""A channel closes, and a parachain leaves, at the earliest so many blocks after that was asked for: blocks of
-parachains that were built before it could be known are included by then."""
+"""Minimum number of blocks between a close or deregistration and its effect.
+
+Blocks of parachains built before the request are included by then.
+"""
 
 MOST_CHANNEL_CALLS = 100_000
-"""A scenario plans at most so many calls."""
+"""Maximum number of planned calls on channels."""
 
 
 class HrmpChannelCall(ScenarioSection):
-    """A call about the channel from ``sender`` to ``recipient``, in the first block from ``tick`` on of who makes it:
-    ``by``, where that is not the sender (of an ``accept``: the recipient)."""
+    """A planned call on the channel from ``sender`` to ``recipient``.
+
+    The caller's first block from ``tick`` on executes it. ``by`` is the caller, by default the sender (of an
+    ``accept``: the recipient).
+    """
 
     tick: PlannedTick
     do: Literal["open", "accept", "cancel", "close"]
@@ -55,8 +58,10 @@ class HrmpChannelCall(ScenarioSection):
 
 
 class HrmpOptions(ScenarioSection):
-    """Options of HRMP; ``docs/protocols/icmp.md`` says what each does. Amounts are in units of the asset, sizes in
-    bytes."""
+    """Options of HRMP; ``docs/protocols/icmp.md`` describes each.
+
+    Amounts are in units of the asset, sizes in bytes.
+    """
 
     channels: Literal["egress", "hrmp"] = "egress"
     session_blocks: int = Field(default=10, ge=1, le=MOST_BLOCKS)
@@ -89,7 +94,7 @@ class HrmpOptions(ScenarioSection):
 
     @property
     def content_limit(self) -> int:
-        """Return how many bytes a message of a program may have: it fits into a page."""
+        """Return the maximum size of a program's message in bytes, so that it fits into a page."""
         return MAX_DATA_BYTES if self.channels == "egress" else min(MAX_DATA_BYTES, self.max_message_size - PAGE_BYTES)
 
 
@@ -101,40 +106,53 @@ BODY_TABLE_SCHEMA = pa.schema(
         pa.field("delay", pa.uint64()),
     ]
 )
-"""One row a queue: the number of the relay block that posted it, its ends (parachains, counted from 0), and how many
-milliseconds after that block was made its recipient had the body; null: never."""
+"""One row a queue: posting relay block, ends (parachains from 0), delay of the body.
+
+The delay is in milliseconds after the relay block, null for a lost body.
+"""
 
 MOST_ROWS = 10_000_000
 MOST_BYTES = 1 << 30
 
 NEVER = 2**62
-"""So many milliseconds, or ticks, later comes what does not come."""
+"""Delay of a body that never arrives, in milliseconds or ticks."""
 
 _KEYS = ("number", "destination", "source")
 
 
 @dataclass(frozen=True, eq=False)
 class BodyTable:
-    """The rows of a table (``number``, ``destination``, ``source``, ``delay``), by its keys."""
+    """Body delays (``number``, ``destination``, ``source``, ``delay``), sorted by key."""
 
     rows: Frame
 
     def delays(self, listed: Frame, drawn: U64) -> Rows:
-        """Return the delay (ms) of each queue of ``listed`` (``number``, ``to``, ``source``; parachains count from 1).
-        One that the table does not have gets that of the row ``drawn`` for it (modulo the rows)."""
+        """Return the delay (ms) of each queue.
+
+        Args:
+            listed: ``number``, ``to``, ``source`` of the queues; parachains count from 1.
+            drawn: Random word of each queue; a queue without a row gets the row of its word modulo the rows.
+        """
         one = np.uint32(1)
-        asked = Frame(
+        keys = Frame(
             {"number": listed["number"], "destination": listed["to"] - one, "source": listed["source"] - one},
             len(listed),
         )
-        found = lookup_rows(self.rows, asked, _KEYS)
+        found = lookup_rows(self.rows, keys, _KEYS)
         other = (drawn % np.uint64(len(self.rows))).astype(np.int64)
         delay: Rows = self.rows["delay"][np.where(found >= 0, found, other)]
         return delay
 
 
 def read_body_table(path: object) -> BodyTable | None:
-    """Return the table in a Parquet file (``BODY_TABLE_SCHEMA``). Raises ``PydanticCustomError`` where it is none."""
+    """Read a Parquet file with ``BODY_TABLE_SCHEMA``.
+
+    Args:
+        path: Path of the file, a table, or None.
+
+    Raises:
+        PydanticCustomError: The file is unreadable or malformed.
+    """
     if path is None or isinstance(path, BodyTable):
         return path
     if not isinstance(path, str):
@@ -142,7 +160,7 @@ def read_body_table(path: object) -> BodyTable | None:
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise _wrong(f"a file of at most {MOST_BYTES:,} bytes")
-        if not os.path.isfile(path):  # who opens a pipe waits
+        if not os.path.isfile(path):  # opening a pipe would block
             raise _wrong("a Parquet file that can be read")
         with pq.ParquetFile(path) as file:
             names, count = file.schema_arrow.names, file.metadata.num_rows
@@ -169,19 +187,21 @@ def _wrong(allowed: str) -> PydanticCustomError:
 
 
 DEPLOYED: Mapping[str, Any] = {"watermark_rule": "has_messages"}
-"""What ``profile = deployed`` changes: the values of the reference's column "other" that chains run."""
+"""Values of ``profile = deployed``: column "other" of the reference as deployed."""
 
 
 MOST_TICKS = 1_000_000
-"""Bodies are on their way for at most so many ticks on average, and the fallback comes at the latest after so many."""
+"""Maximum average delay of bodies, and maximum delay of the fallback, in ticks."""
 
 MOST_CALLS = 100_000
-"""A scenario plans at most so many calls."""
+"""Maximum number of planned calls on parachains."""
 
 
 class ParaCall(ScenarioSection):
-    """A call to the relay chain: in its first block from ``tick`` on ``chain`` is registered or deregistered, or does
-    not want to hear ``other`` any more (``block``), or again (``unblock``)."""
+    """A planned call to the relay chain about ``chain``, in its first block from ``tick`` on.
+
+    It registers or deregisters the parachain, or starts (``block``) or ends (``unblock``) its censoring of ``other``.
+    """
 
     tick: PlannedTick
     chain: str
@@ -190,7 +210,7 @@ class ParaCall(ScenarioSection):
 
 
 class IcmpOptions(HrmpOptions, ProfiledOptions):
-    """Options of egress queues; ``docs/protocols/icmp.md`` says what each does."""
+    """Options of egress queues; ``docs/protocols/icmp.md`` describes each."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -208,7 +228,7 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
 
     @model_validator(mode="after")
     def _of_the_channels(self) -> Self:
-        """Refuse options that do nothing with the channels that there are."""
+        """Refuse options without an effect for the kind of channels."""
         deployed = DEPLOYED if self.profile == "deployed" else {}
         for row, call in enumerate(self.para_calls if self.channels == "hrmp" else ()):
             if call.do in ("block", "unblock"):
@@ -225,13 +245,13 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
     @model_validator(mode="after")
     def _table_is_there(self) -> Self:
         if (self.bodies == "simulated") != (self.body_table is not None):
-            given = "missing" if self.body_table is None else f'it does nothing with bodies = "{self.bodies}"'
-            raise option_error("body_table", f'{given}; with bodies = "simulated", and only then, it names a table')
+            problem = "missing" if self.body_table is None else f'it does nothing with bodies = "{self.bodies}"'
+            raise option_error("body_table", f'{problem}; with bodies = "simulated", and only then, it names a table')
         return self
 
     @model_validator(mode="after")
     def _of_the_bodies(self) -> Self:
-        """Refuse options that do nothing where every body is there at once, or in a table."""
+        """Refuse options without an effect for the source of bodies."""
         needed: dict[str, tuple[str, ...]] = {"body_ticks": ("drawn",), "body_loss": ("drawn",)}
         needed |= dict.fromkeys(("fallback_request", "fallback_after"), ("drawn", "simulated"))
         for key in sorted(self.model_fields_set & needed.keys()):
@@ -242,5 +262,5 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``profile = deployed`` changes."""
+        """Return the values of ``profile = deployed``."""
         return DEPLOYED

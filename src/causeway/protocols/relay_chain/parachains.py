@@ -1,9 +1,4 @@
-"""What the kernels of a relay chain and its parachains have in common, whatever messages go through.
-
-What a block may know besides its chains' states and its inputs.
-
-Calls to the relay chain that a scenario plans, by tick (``IcmpOptions.para_calls``).
-"""
+"""The common part of the kernels with parachains: context, tables, genesis, planned calls."""
 
 from __future__ import annotations
 
@@ -37,7 +32,17 @@ from causeway.protocols.shared.state_tables import StaticHosting, row_owners
 
 @dataclass(frozen=True)
 class Context:
-    """A block's height and tick, the chains that make it (positions, ascending), the network and its programs."""
+    """The inputs of a block besides its state.
+
+    Attributes:
+        height: Height of the lake.
+        tick: Tick of the block.
+        chains: Positions of the chains that make the block, ascending.
+        network: Fixed properties of the network.
+        options: Options of the protocol.
+        programs: Executor of the programs.
+        active: Registered parachains at each leaf of the relay chain.
+    """
 
     height: int
     tick: int
@@ -46,13 +51,22 @@ class Context:
     options: IcmpOptions
     programs: ProgramRunner
     active: Frame
-    """The parachains that are registered, at each leaf of the relay chain (``leaf``, ``para``), ascending."""
+    """Registered parachains at each leaf (``leaf``, ``para``), ascending."""
 
 
 @dataclass(frozen=True)
 class ParachainKernel(StaticHosting):
-    """A state machine of a relay chain and its parachains. ``faults``: what goes wrong on purpose; ``own_tables``: the
-    tables of its states, beside those of programs."""
+    """A state machine of a relay chain and its parachains.
+
+    Attributes:
+        topology: Chains, their roles and the programs on them.
+        programs: Executor of the programs.
+        options: Options of the protocol.
+        seed: Seed of all random numbers.
+        tick_ns: Duration of a tick (ns).
+        faults: Planned faults.
+        own_tables: State tables besides those of programs.
+    """
 
     topology: Topology
     programs: ProgramRunner
@@ -70,42 +84,74 @@ class ParachainKernel(StaticHosting):
 
     @cached_property
     def network(self) -> ParachainNetwork:
-        """Return the fixed parts of the network."""
+        """Return the fixed properties of the network."""
         return ParachainNetwork(self.topology)
 
     @property
     def hosting(self) -> ParachainNetwork:
-        """Return the chains, and where programs live."""
+        """Return the hosting chain of each program."""
         return self.network
 
     def context(self, chains: Chains, active: Frame, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know; ``active``: the parachains that are registered, at
-        each leaf (``leaf``, ``para``)."""
+        """Create the context of a block.
+
+        Args:
+            chains: Positions of the chains that make the block, ascending.
+            active: Registered parachains at each leaf (``leaf``, ``para``).
+            tick: Height and tick of the block.
+        """
         return Context(tick.height, tick.tick, chains, self.network, self.options, self.programs, active)
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
+        """Return all state tables by name, including those of programs."""
         return {**self.own_tables, **program_tables(self.programs.schemas())}
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Create a state from frames.
+
+        Args:
+            frames: Tables by name; missing tables are empty.
+        """
         return State.from_frames(frames, self.own_tables, self.programs.schemas())
 
     def committed(self, state: State) -> Frame:
-        """Return no entries: what is sent is in tables of the state."""
+        """Return no ranges: tables hold all committed data.
+
+        Args:
+            state: Ignored; part of the kernel contract.
+        """
         return empty_frame(RANGES_SCHEMA)
 
     @abstractmethod
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's storage (``chain``, ``root``)."""
+        """Compute the storage root of each chain.
+
+        Args:
+            state: State of ``chains``.
+            chains: Positions of the chains, ascending.
+            tick: Height and tick of the state.
+            committed: Ignored; part of the kernel contract.
+
+        Returns:
+            ``chain``, ``root``.
+        """
 
     @abstractmethod
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
+        """Return the first tick with a planned event, or None.
+
+        Args:
+            tick: First tick to consider.
+        """
 
     def begun(self, chains: Chains, tables: Mapping[str, Frame], logs: Mapping[str, Frame]) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0: ``tables``, and programs with their accounts; ``logs``: rows of
-        tables that events are not."""
+        """Complete the state at height 0 with programs, accounts and headers.
+
+        Args:
+            chains: Positions of the chains, ascending.
+            tables: Tables of the protocol.
+            logs: Rows of log tables other than events.
+        """
         own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         rows = {"program_" + name: frame for name, frame in programs.items()}
@@ -117,13 +163,27 @@ class ParachainKernel(StaticHosting):
 
 
 def table_owners(kernel: AnyKernel, state: State, tick: Tick) -> dict[str, np.ndarray]:
-    """Return the chain that each row of each table of a state is of."""
+    """Return the chain of each row of each state table.
+
+    Args:
+        kernel: Kernel of the state.
+        state: State of any chains.
+        tick: Height and tick of the state.
+    """
     tables = kernel.tables()
     return {name: row_owners(kernel, tables[name], frame, tick.tick) for name, frame in state.frames().items()}
 
 
 class PlannedParachainCalls:
-    """The calls of a scenario's options. Raises ``InvalidInput`` for chains that there are not."""
+    """The planned calls on parachains (``IcmpOptions.para_calls``), by tick.
+
+    Args:
+        options: Options of the protocol.
+        network: Fixed properties of the network.
+
+    Raises:
+        InvalidInput: A call names an unknown chain.
+    """
 
     def __init__(self, options: IcmpOptions, network: ParachainNetwork) -> None:
         self._names = network.names
@@ -146,8 +206,8 @@ class PlannedParachainCalls:
         if kind in (ParachainCallKind.BLOCK, ParachainCallKind.UNBLOCK):
             if call.other is None or call.other == call.chain:
                 allowed = "the name of the parachain that it does not want to hear, another one"
-                given = "missing" if call.other is None else repr(call.other)
-                raise InvalidInput(f"{key}.other: {given}; allowed with {call.do}: {allowed}")
+                value = "missing" if call.other is None else repr(call.other)
+                raise InvalidInput(f"{key}.other: {value}; allowed with {call.do}: {allowed}")
             other = self._chain(f"{key}.other", call.other)
         elif call.other is not None:
             raise InvalidInput(f"{key}.other: {call.other!r}; allowed with block and unblock only")
@@ -155,7 +215,7 @@ class PlannedParachainCalls:
 
     @cached_property
     def late(self) -> set[int]:
-        """Return the parachains that are not registered at genesis: those whose first call registers them."""
+        """Return the parachains that are unregistered at genesis: their first call registers them."""
         first: dict[int, ParachainCallKind] = {}
         for _, call in self._calls:
             if call.kind in (ParachainCallKind.REGISTER, ParachainCallKind.DEREGISTER):
@@ -163,21 +223,30 @@ class PlannedParachainCalls:
         return {para for para, kind in first.items() if kind is ParachainCallKind.REGISTER}
 
     def between(self, first: int, last: int) -> Sequence[ParachainCall]:
-        """Return the calls of the ticks ``first`` to ``last``, by tick, then in the order of the scenario."""
+        """Return the calls of a range of ticks, by tick, then in scenario order.
+
+        Args:
+            first: First tick.
+            last: Last tick.
+        """
         found = slice(bisect_left(self._ticks, first), bisect_right(self._ticks, last))
         return [call for _, call in self._calls[found]]
 
     @property
     def changes_parachains(self) -> bool:
-        """Return whether parachains come or go."""
+        """Return True if a call registers or deregisters a parachain."""
         return any(call.kind in (ParachainCallKind.REGISTER, ParachainCallKind.DEREGISTER) for _, call in self._calls)
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on in which a call is made, None if there is none."""
+        """Return the first tick with a call, or None.
+
+        Args:
+            tick: First tick to consider.
+        """
         at = bisect_left(self._ticks, tick)
         return self._ticks[at] if at < len(self._ticks) else None
 
     @property
     def last_tick(self) -> int:
-        """Return the last tick in which a call is made, 0 without any."""
+        """Return the last tick with a call, 0 without any."""
         return self._ticks[-1] if self._ticks else 0

@@ -1,12 +1,14 @@
-"""The relay chain's runtime: it includes receipts, and keeps which queues are not routed yet (ICMP reference 3.1).
+"""The relay chain's runtime: receipt inclusion, unrouted queues and calls on parachains.
 
-What the relay chain tells senders of queues that nobody will ever consume (ICMP reference D-3, D-12, 5.1 (2)).
+``include`` checks receipts and updates heads, watermarks and unrouted queues (ICMP 3.1).
 
-Whoever is deregistered, does not want to hear a sender, or has its watermark moved, leaves queues that were posted and
-are not routed. Their sender, which keeps the bodies, can tell them neither from those that wait nor from those that
-were consumed: so each leaf lists them for some blocks.
+Some posted queues are never routed: their recipient was deregistered, censors the sender, or moved its watermark past
+them. The sender stores the bodies and cannot tell these queues from pending or consumed ones. Each leaf therefore lists
+them for some blocks (``dropped``).
 
-Calls to the relay chain that are no receipts: parachains come and go, and censor each other (D-3; 5.1 (2)).
+Calls register and deregister parachains, and censor senders.
+
+Reference: ICMP, section 3.1; D-3, D-12, section 5.1 (2).
 """
 
 from __future__ import annotations
@@ -36,14 +38,24 @@ from causeway.protocols.relay_chain.state import (
 from causeway.protocols.shared.digests import digests, rows_equal
 
 TOLD_BLOCKS = 5
-"""A queue is listed in so many blocks at least. Its sender gives up the body in the tick after the first, or where
-there were several leaves after the second, which is alone; in that tick it makes no block, so that it never goes back
-behind it for one. But for one that it had made before: that is refused by the second block after the one that it saw,
-so that it has gone back when there is a third, and gives the body up in the tick after."""
+"""Minimum number of blocks that list a dropped queue.
+
+The sender drops the body in the tick after the first listing, or, after several leaves, after the second one. It makes
+no block in that tick, so a rollback of that block cannot restore the body. An earlier block of the sender can still be
+refused by the second block after its relay parent. The sender then rolls back before the third block and drops the body
+after it.
+"""
 
 
 def add_dropped_queues(leaf: RelayLeaf, queues: Frame, why: DropReason, number: int) -> RelayLeaf:
-    """Return the leaf that lists ``queues`` (``to``, ``source``, ``issued``), which the block ``number`` lets go."""
+    """List queues that block ``number`` drops.
+
+    Args:
+        leaf: Leaf of the relay chain.
+        queues: ``to``, ``source``, ``issued``.
+        why: Reason of the drop.
+        number: Number of the relay block.
+    """
     count = len(queues)
     if count == 0:
         return leaf
@@ -60,20 +72,22 @@ def add_dropped_queues(leaf: RelayLeaf, queues: Frame, why: DropReason, number: 
 
 
 def prune_delivered(leaf: RelayLeaf, number: int, *, alone: bool) -> RelayLeaf:
-    """Return the leaf as its block ``number`` begins: without what was told long enough. As long as it is not ``alone``
-    nobody gives anything up, and nothing is told."""
+    """Remove expired listings at the start of block ``number``.
+
+    Senders drop no bodies while there are several leaves (``alone`` False), so listings do not expire.
+    """
     dropped = leaf.dropped
     if len(dropped) == 0:
         return leaf
     if not alone:
         until = np.full(len(dropped), number + TOLD_BLOCKS - 1, dtype=np.uint64)
         return replace(leaf, dropped=dropped.with_columns(until=until).select(DROPPED_SCHEMA.names))
-    stays = dropped["until"] >= np.uint64(number)
-    return leaf if stays.all() else replace(leaf, dropped=dropped.filter(stays))
+    listed = dropped["until"] >= np.uint64(number)
+    return leaf if listed.all() else replace(leaf, dropped=dropped.filter(listed))
 
 
 class ParachainCallKind(Enum):
-    """What a call does."""
+    """Kind of a call on a parachain."""
 
     REGISTER = "register"
     DEREGISTER = "deregister"
@@ -83,8 +97,15 @@ class ParachainCallKind(Enum):
 
 @dataclass(frozen=True)
 class ParachainCall:
-    """A call about the parachain ``para``. ``other``: whom it does, or does not, want to hear; ``head``: of one that is
-    registered, the block that it goes on from; None: the one that was included last, or its ``genesis``."""
+    """A call on the parachain ``para``.
+
+    Attributes:
+        kind: Kind of the call.
+        para: Position of the parachain.
+        other: Sender to block or unblock.
+        head: Head of a registration, None for the last included one, else ``genesis``.
+        genesis: Hash of the parachain's block 0.
+    """
 
     kind: ParachainCallKind
     para: int
@@ -94,24 +115,34 @@ class ParachainCall:
 
 
 def apply_calls(leaf: RelayLeaf, calls: Sequence[ParachainCall], number: int) -> RelayLeaf:
-    """Return the leaf after the calls of the relay block ``number``; those that its state does not allow do nothing:
-    who is active cannot be registered, and all else is for active parachains."""
+    """Apply calls in relay block ``number``; inadmissible calls have no effect.
+
+    An active parachain cannot be registered; all other calls need an active one.
+
+    Args:
+        leaf: Leaf of the relay chain.
+        calls: Calls in order.
+        number: Number of the relay block.
+    """
     for call in calls:
         row = np.flatnonzero(leaf.paras["para"] == np.uint32(call.para))
         active = len(row) == 1 and bool(leaf.paras["active"][row[0]])
         if active == (call.kind is ParachainCallKind.REGISTER):
             continue
         if call.kind is ParachainCallKind.REGISTER:
-            leaf = _registered(leaf, call, row)
+            leaf = _register(leaf, call, row)
         elif call.kind is ParachainCallKind.DEREGISTER:
-            leaf = _deregistered(leaf, call.para, int(row[0]), number)
+            leaf = _deregister(leaf, call.para, int(row[0]), number)
         else:
-            leaf = _censoring(leaf, call, number)
+            leaf = _censor(leaf, call, number)
     return leaf
 
 
-def _registered(leaf: RelayLeaf, call: ParachainCall, row: np.ndarray) -> RelayLeaf:
-    """The first registration sets the watermark to genesis, every later one to the parent of its block (D-3)."""
+def _register(leaf: RelayLeaf, call: ParachainCall, row: np.ndarray) -> RelayLeaf:
+    """Register a parachain.
+
+    The first registration sets the watermark to genesis, a later one to the parent of its block (ICMP D-3).
+    """
     paras = leaf.paras
     if len(row):
         columns = {name: paras[name].copy() for name in ("active", "watermark", "watermark_hash")}
@@ -143,26 +174,28 @@ def _registered(leaf: RelayLeaf, call: ParachainCall, row: np.ndarray) -> RelayL
     return replace(leaf, paras=joined.take(stable_order(joined["para"])))
 
 
-def _deregistered(leaf: RelayLeaf, para: int, row: int, number: int) -> RelayLeaf:
-    """The queues to it go, and those who sent them are told (``dropped``); those from it stay; so does its head, and
-    what others do not want to hear of it."""
+def _deregister(leaf: RelayLeaf, para: int, row: int, number: int) -> RelayLeaf:
+    """Deregister a parachain and drop the queues to it.
+
+    Its own queues, its head and other parachains' blocks against it remain.
+    """
     active = leaf.paras["active"].copy()
     active[row] = 0
-    gone = leaf.unrouted["to"] == np.uint32(para)
-    unrouted = leaf.unrouted.filter(~gone)
+    to_parachain = leaf.unrouted["to"] == np.uint32(para)
+    unrouted = leaf.unrouted.filter(~to_parachain)
     blocked = leaf.blocked.filter(leaf.blocked["to"] != np.uint32(para))
     paras = leaf.paras.with_columns(active=active)
-    leaf = add_dropped_queues(leaf, leaf.unrouted.filter(gone), DropReason.DestinationDoesNotExist, number)
+    leaf = add_dropped_queues(leaf, leaf.unrouted.filter(to_parachain), DropReason.DestinationDoesNotExist, number)
     return replace(leaf, paras=paras, unrouted=unrouted, blocked=blocked)
 
 
-def _censoring(leaf: RelayLeaf, call: ParachainCall, number: int) -> RelayLeaf:
-    """``block`` and ``unblock`` by ``para`` (5.1 (2)); who is censored already stays so."""
+def _censor(leaf: RelayLeaf, call: ParachainCall, number: int) -> RelayLeaf:
+    """Apply ``block`` or ``unblock`` (ICMP 5.1 (2)); a repeated ``block`` has no effect."""
     blocked = leaf.blocked
-    pair = (blocked["to"] == np.uint32(call.para)) & (blocked["source"] == np.uint32(call.other))
+    is_pair = (blocked["to"] == np.uint32(call.para)) & (blocked["source"] == np.uint32(call.other))
     if call.kind is ParachainCallKind.UNBLOCK:
-        return replace(leaf, blocked=blocked.filter(~pair))
-    if pair.any():
+        return replace(leaf, blocked=blocked.filter(~is_pair))
+    if is_pair.any():
         return leaf
     added = Frame(
         {
@@ -183,10 +216,11 @@ Codes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CandidateReceipts:
-    """Receipts in the order in which they came.
+    """Receipts in order of arrival.
 
-    ``rows``: ``receipt`` (a number of its own, ascending) and ``CANDIDATES_SCHEMA``; ``egress``: their entries of
-    egress_queue_roots in order, ``receipt``, ``to``, ``root``.
+    Attributes:
+        rows: ``receipt`` (a unique number, ascending) and ``CANDIDATES_SCHEMA``.
+        egress: Entries of egress_queue_roots in order: ``receipt``, ``to``, ``root``.
     """
 
     rows: Frame
@@ -195,8 +229,10 @@ class CandidateReceipts:
 
 @dataclass(frozen=True)
 class InclusionResult:
-    """A leaf after a relay block, its block, whose hash is not known yet, left out; what the author did with each
-    receipt (``codes``, in the order of ``Receipts.rows``)."""
+    """A leaf after a relay block, without the block itself, and the result of each receipt.
+
+    ``codes`` are in the order of ``CandidateReceipts.rows``.
+    """
 
     leaf: RelayLeaf
     codes: Codes
@@ -211,10 +247,17 @@ def include(
     *,
     alone: bool = True,
 ) -> InclusionResult:
-    """Make a relay block on ``leaf``, which is the only one or not (``alone``), of what is valid of ``calls``, then of
-    ``receipts``.
+    """Make a relay block: apply valid calls, then include valid receipts.
 
-    The rows that it adds to ``unrouted`` have zeros for the hash (``posted_in`` fills them in).
+    New rows of ``unrouted`` have a zero hash until ``set_posted_hash``.
+
+    Args:
+        leaf: Leaf to build on.
+        receipts: Available receipts.
+        calls: Calls of the block.
+        tick: Tick of the block.
+        options: Options of the protocol.
+        alone: The relay chain has no other leaf.
     """
     number = leaf.number + 1
     leaf = apply_calls(prune_delivered(leaf, number, alone=alone), calls, number)
@@ -225,31 +268,31 @@ def include(
     fits[fits] = paras["active"][at[fits]] == 1
     fits[fits] = rows_equal(rows["parent"][fits], paras["head"][at[fits]])
     codes = np.where(fits, Inclusion.OK, Inclusion.ParentMismatch).astype(np.int64)
-    _check(codes, _queues(receipts, paras))
+    _merge_codes(codes, _check_queues(receipts, paras))
     if options.watermark_mode == "per_candidate":
-        _check(codes, _watermarks(rows, at, leaf, options.watermark_rule))
-    codes = _once(codes, rows["source"])
+        _merge_codes(codes, _check_watermarks(rows, at, leaf, options.watermark_rule))
+    codes = _check_duplicates(codes, rows["source"])
     good = codes == Inclusion.OK
-    taken, at_taken = rows.filter(good), at[good]
+    included, at_included = rows.filter(good), at[good]
     if options.watermark_mode == "now_minus_1":
-        leaf = add_dropped_queues(leaf, _skipped(leaf.unrouted, taken), DropReason.Skipped, number)
-        parent = np.full(len(taken), leaf.number, dtype=np.uint64)
-        taken = taken.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(taken)))
-    after = _with_receipts(paras, taken, at_taken, number)
-    # The parachains with the last of their own blocks that was refused.
-    bad = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
-    if len(bad):
+        leaf = add_dropped_queues(leaf, _skipped_queues(leaf.unrouted, included), DropReason.Skipped, number)
+        parent = np.full(len(included), leaf.number, dtype=np.uint64)
+        included = included.with_columns(watermark=parent, watermark_hash=digests([leaf.hash] * len(included)))
+    after = _apply_receipts(paras, included, at_included, number)
+    # Record the last refused block of each parachain.
+    refused_rows = np.flatnonzero((codes != Inclusion.OK) & (codes != Inclusion.DuplicateCandidate) & (at >= 0))
+    if len(refused_rows):
         refused = after["refused"].copy()
-        refused[at[bad]] = rows["head"][bad]
+        refused[at[refused_rows]] = rows["head"][refused_rows]
         after = after.with_columns(refused=refused)
-    # 3.1 step 4, second half: return the queues above the watermarks of those they are for.
+    # 3.1 step 4, second half: retain the queues above their recipients' watermarks.
     if len(leaf.unrouted) == 0:
         unrouted = leaf.unrouted
     else:
         at = lookup_rows(after, Frame({"para": leaf.unrouted["to"]}, len(leaf.unrouted)), ("para",))
         above = leaf.unrouted["number"] > after["watermark"][at]
         unrouted = leaf.unrouted if above.all() else leaf.unrouted.filter(above)
-    added, censored = _posted(receipts, taken, leaf.blocked, number, tick)
+    added, censored = _posted_queues(receipts, included, leaf.blocked, number, tick)
     leaf = add_dropped_queues(leaf, censored, DropReason.Censored, number)
     if len(added) or len(unrouted) < len(leaf.unrouted):
         added = added.with_columns(leaf=np.full(len(added), int(leaf.blocks["leaf"][0]), dtype=np.uint8))
@@ -258,7 +301,7 @@ def include(
 
 
 def set_posted_hash(leaf: RelayLeaf, number: int, block_hash: bytes) -> RelayLeaf:
-    """Return the leaf in which the queues of the block ``number`` have its hash."""
+    """Set the relay block hash of the queues posted in block ``number``."""
     unrouted = leaf.unrouted
     posted = unrouted["number"] == np.uint64(number)
     if not posted.any():
@@ -267,13 +310,13 @@ def set_posted_hash(leaf: RelayLeaf, number: int, block_hash: bytes) -> RelayLea
     return replace(leaf, unrouted=unrouted.with_columns(hash=hashes))
 
 
-def _check(codes: Codes, found: Codes) -> None:
-    """Put what a further check found where nothing was found before."""
+def _merge_codes(codes: Codes, found: Codes) -> None:
+    """Merge the codes of a further check; earlier errors take precedence."""
     codes[:] = np.where(codes == Inclusion.OK, found, codes)
 
 
-def _once(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
-    """A block has one receipt of a parachain at most: those that come after one that is good are too many (3.1)."""
+def _check_duplicates(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
+    """Refuse all but the first valid receipt of each parachain (ICMP 3.1)."""
     if len(codes) < 2:
         return codes
     order = stable_order(source)
@@ -286,9 +329,11 @@ def _once(codes: Codes, source: npt.NDArray[np.uint32]) -> Codes:
     return found
 
 
-def _queues(receipts: CandidateReceipts, paras: Frame) -> Codes:
-    """3.1 step 2, pair by pair: roots ascend by ParaId, none is the chain's own, none is of an empty queue, and every
-    destination is active."""
+def _check_queues(receipts: CandidateReceipts, paras: Frame) -> Codes:
+    """Check egress queues (ICMP 3.1 step 2).
+
+    Roots ascend by ParaId; none is for the chain itself or of an empty queue; every destination is active.
+    """
     rows, pairs = receipts.rows, receipts.egress
     found = np.zeros(len(rows), dtype=np.int64)
     at = lookup_rows(rows, pairs, ("receipt",))
@@ -318,8 +363,13 @@ def _queues(receipts: CandidateReceipts, paras: Frame) -> Codes:
 def is_on_chain(
     leaf: RelayLeaf, number: npt.NDArray[np.uint64], block_hash: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.bool_]:
-    """Return which blocks, by number and hash, are the leaf's or one that it builds on, as far back as those are
-    remembered (``leaves.MOST_ANCESTORS``)."""
+    """Return a mask of blocks on the leaf's chain, as far as ``MOST_ANCESTORS`` blocks back.
+
+    Args:
+        leaf: Leaf of the relay chain.
+        number: Block numbers, uint64.
+        block_hash: Block hashes, uint8, shape (n, 32).
+    """
     at = lookup_rows(leaf.ancestry, Frame({"number": number}, len(number)), ("number",))
     found: npt.NDArray[np.bool_] = (number == np.uint64(leaf.number)) & rows_equal(block_hash, digests([leaf.hash]))
     past = np.flatnonzero(at >= 0)
@@ -327,64 +377,64 @@ def is_on_chain(
     return found
 
 
-def _watermarks(rows: Frame, at: npt.NDArray[np.int64], leaf: RelayLeaf, rule: str) -> Codes:
-    """3.1 step 3: the watermark does not fall, and is a block that this one builds on."""
+def _check_watermarks(rows: Frame, at: npt.NDArray[np.int64], leaf: RelayLeaf, rule: str) -> Codes:
+    """Check watermarks (ICMP 3.1 step 3): they do not fall, and name an ancestor of this block."""
     count = len(rows)
     if count == 0 or len(leaf.paras) == 0:
         return np.zeros(count, dtype=np.int64)
     paras, unrouted, at = leaf.paras, leaf.unrouted, np.maximum(at, 0)
-    wanted, hashes = rows["watermark"], rows["watermark_hash"]
-    held = (wanted == paras["watermark"][at]) & rows_equal(hashes, paras["watermark_hash"][at])
+    watermark, hashes = rows["watermark"], rows["watermark_hash"]
+    unchanged = (watermark == paras["watermark"][at]) & rows_equal(hashes, paras["watermark_hash"][at])
     with_ingress = np.zeros(count, dtype=bool)
     if len(unrouted):
         first = unrouted.take(group_rows(unrouted["number"], unrouted["to"]).starts)
-        asked = Frame({"number": wanted, "to": rows["source"]}, count)
-        found = lookup_rows(first, asked, ("number", "to"))
+        keys = Frame({"number": watermark, "to": rows["source"]}, count)
+        found = lookup_rows(first, keys, ("number", "to"))
         with_ingress = (found >= 0) & rows_equal(hashes, first["hash"][np.maximum(found, 0)])
-    ancestor = held | with_ingress | is_on_chain(leaf, wanted, hashes)
-    lands = held | with_ingress | rows_equal(hashes, rows["relay_hash"])
+    ancestor = unchanged | with_ingress | is_on_chain(leaf, watermark, hashes)
+    has_messages = unchanged | with_ingress | rows_equal(hashes, rows["relay_hash"])
     return np.select(
-        [wanted < paras["watermark"][at], ~ancestor, ~lands & (rule == "has_messages")],
+        [watermark < paras["watermark"][at], ~ancestor, ~has_messages & (rule == "has_messages")],
         [Inclusion.WatermarkRegressed, Inclusion.WatermarkNotAncestor, Inclusion.LandsOnBlockWithNoMessages],
         Inclusion.OK,
     ).astype(np.int64)
 
 
-def _with_receipts(paras: Frame, taken: Frame, at: npt.NDArray[np.int64], number: int) -> Frame:
-    """3.1 step 4, first half: the heads and watermarks that the receipts bring."""
-    if len(taken) == 0:
+def _apply_receipts(paras: Frame, included: Frame, at: npt.NDArray[np.int64], number: int) -> Frame:
+    """Apply the heads and watermarks of receipts (ICMP 3.1 step 4, first half)."""
+    if len(included) == 0:
         return paras
     columns = {}
     for name, value in (
-        ("number", taken["number"]),
-        ("head", taken["head"]),
-        ("watermark", taken["watermark"]),
-        ("watermark_hash", taken["watermark_hash"]),
-        ("included", np.full(len(taken), number, dtype=np.uint64)),
+        ("number", included["number"]),
+        ("head", included["head"]),
+        ("watermark", included["watermark"]),
+        ("watermark_hash", included["watermark_hash"]),
+        ("included", np.full(len(included), number, dtype=np.uint64)),
     ):
         columns[name] = paras[name].copy()
         columns[name][at] = value
     return paras.with_columns(**columns).select(PARAS_SCHEMA.names)
 
 
-def _skipped(unrouted: Frame, taken: Frame) -> Frame:
-    """Return the queues for parachains with a receipt that were not consumed: above what it says, posted before this
-    block (D-12)."""
-    at = lookup_rows(taken, Frame({"source": unrouted["to"]}, len(unrouted)), ("source",), ordered=False)
+def _skipped_queues(unrouted: Frame, included: Frame) -> Frame:
+    """Return the queues above an included watermark, posted before this block (ICMP D-12)."""
+    at = lookup_rows(included, Frame({"source": unrouted["to"]}, len(unrouted)), ("source",), ordered=False)
     skipped = at >= 0
-    skipped[skipped] = unrouted["number"][skipped] > taken["watermark"][at[skipped]]
+    skipped[skipped] = unrouted["number"][skipped] > included["watermark"][at[skipped]]
     return unrouted.filter(skipped)
 
 
-def _posted(receipts: CandidateReceipts, taken: Frame, blocked: Frame, number: int, tick: int) -> tuple[Frame, Frame]:
-    """After all receipts: the queues that they posted, and those of pairs that are censored (5.1 (2)), each by (to,
-    source)."""
-    at = lookup_rows(taken, receipts.egress, ("receipt",))
+def _posted_queues(
+    receipts: CandidateReceipts, included: Frame, blocked: Frame, number: int, tick: int
+) -> tuple[Frame, Frame]:
+    """Return the posted queues, and the censored ones (ICMP 5.1 (2)), by (to, source)."""
+    at = lookup_rows(included, receipts.egress, ("receipt",))
     pairs, at = receipts.egress.filter(at >= 0), at[at >= 0]
-    source = taken["source"][at]
-    heard = np.ones(len(pairs), dtype=bool)
+    source = included["source"][at]
+    is_routed = np.ones(len(pairs), dtype=bool)
     if len(blocked):
-        heard = lookup_rows(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
+        is_routed = lookup_rows(blocked, pairs.with_columns(source=source), ("to", "source")) < 0
     count = len(pairs)
     rows = Frame(
         {
@@ -392,7 +442,7 @@ def _posted(receipts: CandidateReceipts, taken: Frame, blocked: Frame, number: i
             "number": np.full(count, number, dtype=np.uint64),
             "to": pairs["to"],
             "source": source,
-            "issued": taken["number"][at],
+            "issued": included["number"][at],
             "tick": np.full(count, tick, dtype=np.uint64),
             "root": pairs["root"],
             "hash": np.zeros((count, 32), dtype=np.uint8),
@@ -400,5 +450,5 @@ def _posted(receipts: CandidateReceipts, taken: Frame, blocked: Frame, number: i
         count,
     )
     order = stable_order(rows["to"], rows["source"])
-    rows, heard = rows.take(order), heard[order]
-    return (rows, rows.filter(~heard)) if heard.all() else (rows.filter(heard), rows.filter(~heard))
+    rows, is_routed = rows.take(order), is_routed[order]
+    return (rows, rows.filter(~is_routed)) if is_routed.all() else (rows.filter(is_routed), rows.filter(~is_routed))

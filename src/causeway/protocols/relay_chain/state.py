@@ -1,15 +1,13 @@
-"""The state of any set of chains as columns: the rows of its tables (``tables``).
+"""The state of a relay chain and its parachains as columns: tables, lanes and leaves.
 
-The state tables: the columns of each, whose its rows are, who is shown them (ICMP reference 2.2, 3.1).
+A lane is named by the source and destination of its messages. Substream 0 has the messages between parachains; its
+segments are the egress queues of blocks. A lane with equal source and destination is local: calls (0) and answers (1)
+between programs of one chain, without a posted root.
 
-A lane is named by the chains of the messages in it. Substream 0 has what one parachain sends another: its segments are
-the egress queues of its blocks. Where ``destination`` is ``source`` the lane is local: calls (0) and answers (1)
-between programs of one chain, of which no root is posted.
+Each leaf of the relay chain has its own rows in every table of the relay chain (``leaf``), so leaves do not affect each
+other.
 
-The relay chain's state at one of its leaves (ICMP reference 2.5, G9).
-
-The state belongs to the block: where the relay chain has several leaves, each has rows of its own in every table of the
-relay chain (``leaf``), so that nothing of one can be seen at another.
+Reference: ICMP, sections 2.2, 2.5 and 3.1; G9.
 """
 
 from __future__ import annotations
@@ -45,11 +43,10 @@ BLOCKS_SCHEMA = pa.schema(
         _field("next_tick", UINT64),
     ]
 )
-"""One row a leaf of the relay chain: its block, and the first tick after that of the block."""
+"""One row a leaf of the relay chain: its block, and the first tick after that block."""
 
 PARTINGS_SCHEMA = pa.schema([_field("chain", U32), _field("leaf", U8), _field("other", U8), _field("height", UINT64)])
-"""One row two leaves of the relay chain, ``leaf`` < ``other``: the height that made the first block of one that is not
-the other's."""
+"""One row a pair of leaves, ``leaf`` < ``other``: the height of their first separate block."""
 
 PARAS_SCHEMA = pa.schema(
     [
@@ -65,9 +62,11 @@ PARAS_SCHEMA = pa.schema(
         _field("refused", DIGEST),
     ]
 )
-"""One row a parachain that is or was registered at a leaf (2.2): whether it is (1), the number and hash of its last
-block that was included, its watermark, the number of the relay block that included it last, and the last block of it
-that the relay chain refused (zeros: none)."""
+"""One row a parachain ever registered at a leaf (ICMP 2.2).
+
+Registration (1), number and hash of the last included block, watermark, number of the last including relay block, hash
+of the last refused block (zeros: none).
+"""
 
 UNROUTED_SCHEMA = pa.schema(
     [
@@ -82,8 +81,10 @@ UNROUTED_SCHEMA = pa.schema(
         _field("hash", DIGEST),
     ]
 )
-"""One row a queue that the relay block ``number`` (with ``hash``), made in ``tick``, posted and that lies above the
-watermark of ``to`` at a leaf (``Unrouted``, 3.1); ``issued``: the number of the sender's own block that it is of."""
+"""One row a queue above the watermark of ``to`` at a leaf (``Unrouted``, 3.1).
+
+Relay block ``number`` with ``hash`` posted it in ``tick``. ``issued`` is the sender's block number.
+"""
 
 CANDIDATES_SCHEMA = pa.schema(
     [
@@ -98,22 +99,26 @@ CANDIDATES_SCHEMA = pa.schema(
         _field("watermark_hash", DIGEST),
     ]
 )
-"""One row the last block of a parachain, until the relay chain (``destination``) has it: its receipt (2.2), with the
-relay block that it was built on."""
+"""One row the last block of a parachain until its inclusion: its receipt (ICMP 2.2).
+
+``destination`` is the relay chain, ``relay_number`` and ``relay_hash`` the relay parent.
+"""
 
 EGRESS_SCHEMA = pa.schema(
     [_field("source", U32), _field("destination", U32), _field("place", U32), _field("to", U32), _field("root", DIGEST)]
 )
-"""One row an entry of a receipt's egress_queue_roots, in its order (``place``)."""
+"""One row an entry of a receipt's egress_queue_roots, in order of ``place``."""
 
 TIPS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("number", UINT64), _field("head", DIGEST), _field("height", UINT64)]
 )
-"""One row the last block that a parachain made, and the height at which it did."""
+"""One row the last block of a parachain, and its height."""
 
 RETURNS_SCHEMA = pa.schema([_field("chain", U32), _field("height", UINT64), _field("past", UINT64)])
-"""One row a parachain that went back at ``height`` to what it was at the height ``past``: what it was between is no
-part of its history."""
+"""One row a rollback of a parachain at ``height`` to its state at height ``past``.
+
+Heights between are not part of its history.
+"""
 
 QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
 
@@ -127,23 +132,26 @@ RUNS_SCHEMA = pa.schema(
         _field("root", DIGEST),
     ]
 )
-"""One row a segment of a lane: an egress queue that its chain keeps, with the number of the parachain's block that
-issued it and its root (zeros for local lanes)."""
+"""One row a segment of a lane: a stored egress queue.
+
+``number`` is the issuing block of the parachain, ``root`` the queue's root (zeros for local lanes).
+"""
 
 CURSORS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("number", UINT64)])
-"""One row a lane to a chain: the index of the next message that the chain has not consumed, and the number of its block
-that consumed the one before."""
+"""One row a lane to a chain: next index, and the chain's last consuming block."""
 
 ANCESTRY_SCHEMA = pa.schema(
     [_field("chain", U32), _field("leaf", U8), _field("number", UINT64), _field("hash", DIGEST)]
 )
-"""One row an earlier block of the relay chain, on the chain of a leaf, that a watermark may be moved to."""
+"""One row an ancestor of a leaf that a watermark may name."""
 
 BLOCKED_SCHEMA = pa.schema(
     [_field("chain", U32), _field("leaf", U8), _field("to", U32), _field("source", U32), _field("since", UINT64)]
 )
-"""One row a pair of parachains of which ``to`` has told the relay chain, in the block ``since``, to route nothing from
-``source`` (``Blocked``, 5.1 (2))."""
+"""One row a censored pair of parachains (``Blocked``, ICMP 5.1 (2)).
+
+``to`` censors ``source`` since block ``since``.
+"""
 
 DROPPED_SCHEMA = pa.schema(
     [
@@ -156,11 +164,13 @@ DROPPED_SCHEMA = pa.schema(
         _field("until", UINT64),
     ]
 )
-"""One row a queue of the block ``issued`` of ``source`` that is not consumed and never will be at a leaf (``why``:
-``errors.Gone``). It is told to the sender in the relay blocks up to the number ``until``."""
+"""One row a queue of block ``issued`` of ``source`` that a leaf never routes.
+
+``why`` is a ``DropReason``. The relay blocks up to number ``until`` list it for the sender.
+"""
 
 POOL_SCHEMA = pa.schema([_field("chain", U32), _field("place", UINT64), *MESSAGE_FIELDS])
-"""One row a user's message that waits for the next block of its chain, in the order in which they came."""
+"""One row a pending message from a user to a chain, in order of arrival."""
 
 STATE_TABLES = {
     "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "leaf"), chains=("chain",), shown=Visibility.EVERYONE),
@@ -224,19 +234,25 @@ UNCOMMITTED = (
     *("pool", "candidates", "egress", "tips", "returns"),
     *("blocks", "partings", "ancestry", "paras", "unrouted", "blocked", "dropped"),
 )
-"""Tables without a section of their own under a chain's root: what waits, what a block says of itself, and what the
-relay chain's state has entries for (``storage``)."""
+"""Tables without their own section under a chain's root.
+
+They are pools, the content of blocks, or have entries in the relay chain's storage.
+"""
 
 
 class State(TableState):
-    """The states of a set of chains at one height: the frames of ``STATE_TABLES``, and the programs'."""
+    """States of a set of chains at one height: ``STATE_TABLES`` and tables of programs."""
 
     def lanes(self) -> Queues:
-        """Return the lanes; their messages lie in the lake."""
+        """Return the lanes; the lake stores their messages."""
         return Queues(LANE, self["queues"], empty_frame(OUTBOUND_SCHEMA), self["runs"], base=0)
 
     def with_lanes(self, queues: Queues) -> State:
-        """Return the state with other lanes."""
+        """Return the state with new lanes.
+
+        Args:
+            queues: Counters and segments of the lanes.
+        """
         assert queues.segments is not None
         rows = {"queues": queues.counters.select(QUEUES_SCHEMA.names)}
         if queues.segments is not self["runs"]:
@@ -245,7 +261,13 @@ class State(TableState):
 
 
 def blank_rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
-    """Return so many rows of a table: the columns that are given, zeros in the others."""
+    """Create rows of a table with given columns and zeros elsewhere.
+
+    Args:
+        schema: Schema of the table.
+        count: Number of rows.
+        given: Columns by name.
+    """
     columns = {}
     for column in schema:
         digest = pa.types.is_fixed_size_binary(column.type)
@@ -255,18 +277,21 @@ def blank_rows(schema: pa.Schema, count: int, **given: np.ndarray) -> Frame:
 
 
 MAX_CHAIN_HEADS = 5
-"""The relay chain has at most so many leaves (2.5)."""
+"""Maximum number of leaves of the relay chain (ICMP 2.5)."""
 
 MOST_ANCESTORS = 4_096
-"""A watermark may be moved to one of so many last relay blocks, and to any that posted queues for its parachain."""
+"""Number of recent relay blocks that a watermark may name.
+
+It may also name any block that posted queues for its parachain.
+"""
 
 OF_LEAVES = ("blocks", "paras", "unrouted", "ancestry", "blocked", "dropped")
-"""The tables of which each leaf has rows of its own."""
+"""Tables with rows a leaf."""
 
 
 @dataclass(frozen=True)
 class RelayLeaf:
-    """The rows of one leaf, in the order of their tables; ``blocks`` has one."""
+    """The rows of one leaf, in table order; ``blocks`` has one row."""
 
     blocks: Frame
     paras: Frame
@@ -287,19 +312,28 @@ class RelayLeaf:
 
     @classmethod
     def of(cls, tables: Mapping[str, Frame], leaf: int) -> RelayLeaf:
-        """Return the rows of ``leaf`` of the relay chain's tables."""
+        """Select the rows of a leaf from the relay chain's tables.
+
+        Args:
+            tables: Tables by name.
+            leaf: Number of the leaf.
+        """
         if len(tables["blocks"]) == 1:
             return cls(*(tables[name] for name in OF_LEAVES))
         return cls(*(tables[name].filter(tables[name]["leaf"] == np.uint8(leaf)) for name in OF_LEAVES))
 
     def named(self, leaf: int) -> RelayLeaf:
-        """Return these rows as those of ``leaf``."""
+        """Return these rows as those of another leaf.
+
+        Args:
+            leaf: Number of the leaf.
+        """
         frames = (getattr(self, name) for name in OF_LEAVES)
         return RelayLeaf(*(frame.with_columns(leaf=np.full(len(frame), leaf, dtype=np.uint8)) for frame in frames))
 
 
 def with_ancestor(leaf: RelayLeaf) -> RelayLeaf:
-    """Return the leaf whose block is one of those that it builds on: genesis and the last ``MOST_ANCESTORS`` are."""
+    """Return the leaf with its block as an ancestor: genesis and the last ``MOST_ANCESTORS``."""
     ancestry = concat([leaf.ancestry, leaf.blocks.select(ANCESTRY_SCHEMA.names)])
     if len(ancestry) > MOST_ANCESTORS + 1:
         ancestry = concat([ancestry.slice(0, 1), ancestry.slice(2, len(ancestry))])
@@ -307,12 +341,21 @@ def with_ancestor(leaf: RelayLeaf) -> RelayLeaf:
 
 
 def read_leaves(tables: Mapping[str, Frame]) -> list[RelayLeaf]:
-    """Return the leaves of the relay chain, in order."""
+    """Return the leaves of the relay chain in order.
+
+    Args:
+        tables: Tables by name.
+    """
     return [RelayLeaf.of(tables, leaf) for leaf in tables["blocks"]["leaf"].tolist()]
 
 
 def store_leaves(state: State, leaves: Sequence[RelayLeaf]) -> State:
-    """Return the state whose leaves these are, in the order of their numbers."""
+    """Return the state with new leaves.
+
+    Args:
+        state: State of the relay chain.
+        leaves: Leaves in order of their numbers.
+    """
     tables = {}
     for name in OF_LEAVES:
         parts = [getattr(leaf, name) for leaf in leaves]
@@ -322,15 +365,26 @@ def store_leaves(state: State, leaves: Sequence[RelayLeaf]) -> State:
 
 
 def parting_height(partings: Frame, one: int, other: int) -> int:
-    """Return the height at which two leaves parted (``tables.PARTINGS_SCHEMA``)."""
-    mine = (partings["leaf"] == np.uint8(min(one, other))) & (partings["other"] == np.uint8(max(one, other)))
-    (height,) = partings["height"][mine].tolist()
+    """Return the parting height of two leaves.
+
+    Args:
+        partings: ``PARTINGS_SCHEMA``.
+        one: Number of a leaf.
+        other: Number of the other leaf.
+    """
+    pair = (partings["leaf"] == np.uint8(min(one, other))) & (partings["other"] == np.uint8(max(one, other)))
+    (height,) = partings["height"][pair].tolist()
     return int(height)
 
 
 def partings_after(partings: Frame, origins: Mapping[int, int], height: int) -> Frame:
-    """Return when leaves parted from each other; ``origins``: each leaf with the number that it, or the leaf from which
-    it parts at ``height``, had before."""
+    """Return the partings of new leaves.
+
+    Args:
+        partings: ``PARTINGS_SCHEMA``.
+        origins: Previous number of each leaf, or of the leaf that it parts from at ``height``.
+        height: Height of the new leaves.
+    """
     rows = [
         (leaf, other, height if before == origin else parting_height(partings, before, origin))
         for leaf, before in origins.items()
@@ -338,16 +392,16 @@ def partings_after(partings: Frame, origins: Mapping[int, int], height: int) -> 
         if leaf < other
     ]
     columns = np.array(rows, dtype=np.uint64).reshape(-1, 3).T
-    kept = {
+    fields = {
         field.name: column.astype(field.type.to_pandas_dtype())
         for field, column in zip(
             (PARTINGS_SCHEMA.field(name) for name in ("leaf", "other", "height")), columns, strict=True
         )
     }
-    return Frame({"chain": np.full(len(rows), RELAY_POSITION, dtype=np.uint32), **kept}, len(rows))
+    return Frame({"chain": np.full(len(rows), RELAY_POSITION, dtype=np.uint32), **fields}, len(rows))
 
 
 def seen_leaf(view: View, leaf: int, name: str) -> Frame:
-    """Return the rows of ``leaf`` of a table of the relay chain that is shown."""
+    """Select the rows of ``leaf`` from a published table of the relay chain."""
     table = view.tables[name]
     return table.filter(table["leaf"] == np.uint8(leaf))

@@ -1,1 +1,1 @@
-"""Subspace cross-domain messaging (XDM) behind the kernel contract."""
+"""Subspace cross-domain messaging (XDM)."""

@@ -1,6 +1,6 @@
-"""What was checked on each chain, and what came of it: counts since genesis, for whoever sums up a run.
+"""Counters of checks a chain, since genesis, for run summaries.
 
-No root depends on them, and nothing that a chain does.
+No root commits to them, and no chain reads them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from causeway.protocols.xdm.validate import DeliveredEnvelopes, JudgedEnvelopes,
 
 
 class CheckCounters(IntEnum):
-    """What is counted.
+    """Kind of a check.
 
-    Proofs: of a leaf in the mountain range (``RANGE``) and of a receipt under it (``RECEIPT``), once for all envelopes
-    that have them in common; of a request, of a response in storage. ``REFUSED``: envelopes, by error; ``EARLY``:
-    messages that were kept until their turn; ``AGAIN``: messages that operators of the chain proved once more;
-    ``UNANSWERED``: requests whose call failed, so that nobody answers them (hazard 20); ``FRAUD``: proofs of fraud;
-    ``PRUNED``: receipts that went with them.
+    ``RANGE`` and ``RECEIPT`` count proofs of leaves and receipts, once for envelopes that share them. ``REQUEST`` and
+    ``RESPONSE`` count storage proofs. ``REFUSED`` counts envelopes by error, ``EARLY`` stored early messages, ``AGAIN``
+    resubmitted messages. ``UNANSWERED`` counts requests with a failed call, which never get a response (hazard 20).
+    ``FRAUD`` counts fraud proofs, ``PRUNED`` their pruned receipts.
     """
 
     RANGE = 0
@@ -47,23 +46,35 @@ class CheckCounters(IntEnum):
     PRUNED = 9
 
 
-_TOLD = {
+_EVENT_COUNTERS = {
     MessengerError.FailedToNoteTransferIn.name: CheckCounters.UNANSWERED,
     FRAUD_PROVED: CheckCounters.FRAUD,
     RECEIPT_PRUNED: CheckCounters.PRUNED,
 }
-"""Notices that are counted."""
+"""Counters by event name."""
 
 
 def count_delivered(
-    state: State, before: Frame, brought: DeliveredEnvelopes, found: JudgedEnvelopes, now: AcceptedMessages, view: View
+    state: State,
+    before: Frame,
+    delivered: DeliveredEnvelopes,
+    found: JudgedEnvelopes,
+    now: AcceptedMessages,
+    view: View,
 ) -> State:
-    """Return the state with what a block's chains checked of what was ``brought``, and what they refused and kept.
+    """Count the checks of delivered envelopes, refusals and early messages.
 
-    ``before``: what was kept before (``EARLY_SCHEMA``). A root is old that is not the one of the newest block that the
-    chain knows: of the consensus chain, or of the source.
+    A root is old if a later block of the consensus chain, or of the source, is known.
+
+    Args:
+        state: State with the counters.
+        before: Early messages before the block (``EARLY_SCHEMA``).
+        delivered: Delivered envelopes.
+        found: Envelopes with their proved content.
+        now: Accepted and refused messages.
+        view: Tables that chains published at the previous height.
     """
-    rows, bases, blocks = found.rows, brought.bases, view.tables["blocks"]
+    rows, bases, blocks = found.rows, delivered.bases, view.tables["blocks"]
     parts = []
     if len(bases) and len(blocks):
         newest = blocks["number"][-1]
@@ -72,57 +83,58 @@ def count_delivered(
         old = (leaf_roots(bases) != blocks["state_root"][-1]).any(axis=1)
         parts.append(_counts(bases["destination"][with_receipt], CheckCounters.RECEIPT, old[with_receipt]))
     if len(rows):
-        # Which messages were proved under a root that is not their source's newest.
         headers = view.headers.take(np.argsort(view.headers["height"], kind="stable"))
         newest = dict(zip(headers["chain"].tolist(), headers["root"], strict=True))
         old = np.ones(len(rows), dtype=bool)
         for chain in np.unique(rows["source"]).tolist():
             if chain in newest:
-                mine = rows["source"] == chain
-                old[mine] = (found.roots[mine] != newest[chain]).any(axis=1)
-        for what, some in ((CheckCounters.REQUEST, ~found.is_response), (CheckCounters.RESPONSE, found.is_response)):
-            parts.append(_counts(rows["destination"][some], what, old[some]))
+                from_chain = rows["source"] == chain
+                old[from_chain] = (found.roots[from_chain] != newest[chain]).any(axis=1)
+        for counter, chosen in (
+            (CheckCounters.REQUEST, ~found.is_response),
+            (CheckCounters.RESPONSE, found.is_response),
+        ):
+            parts.append(_counts(rows["destination"][chosen], counter, old[chosen]))
     for refused, codes in now.refused:
-        never = repeat_value(np.bool_(False), len(refused))
-        parts.append(_counts(refused["destination"], CheckCounters.REFUSED, never, codes))
+        not_old = repeat_value(np.bool_(False), len(refused))
+        parts.append(_counts(refused["destination"], CheckCounters.REFUSED, not_old, codes))
     if len(now.early):
-        kept = now.early.filter(lookup_rows(before, now.early, ("destination", "source", "substream", "index")) < 0)
-        parts.append(_counts(kept["destination"], CheckCounters.EARLY, repeat_value(np.bool_(False), len(kept))))
-    return _with(state, parts)
+        added = now.early.filter(lookup_rows(before, now.early, ("destination", "source", "substream", "index")) < 0)
+        parts.append(_counts(added["destination"], CheckCounters.EARLY, repeat_value(np.bool_(False), len(added))))
+    return _add_counts(state, parts)
 
 
 def count_notices(state: State, notices: Sequence[ChainEvent]) -> State:
-    """Return the state with the notices that are counted."""
+    """Count events of checks."""
     parts = []
-    for what, counted in _TOLD.items():
-        chains = np.array([each.chain for each in notices if each.what == what], dtype=np.uint32)
+    for event_name, counted in _EVENT_COUNTERS.items():
+        chains = np.array([each.chain for each in notices if each.what == event_name], dtype=np.uint32)
         parts.append(_counts(chains, counted, repeat_value(np.bool_(False), len(chains))))
-    return _with(state, parts)
+    return _add_counts(state, parts)
 
 
 def count_proven(state: State, relaying: Frame, envelopes: Frame) -> State:
-    """Return the state with the messages of ``envelopes`` that were proved before, as operators remember
-    (``RELAYING_SCHEMA``)."""
+    """Count the resubmitted messages of ``envelopes``, by the relay state (``RELAYING_SCHEMA``)."""
     if not (len(relaying) and len(envelopes)):
         return state
     known = lookup_rows(relaying, envelopes, LANE)
-    again = (known >= 0) & (envelopes["index"] < relaying["proved"][known])
-    chains = envelopes["source"][again]
-    return _with(state, [_counts(chains, CheckCounters.AGAIN, repeat_value(np.bool_(False), len(chains)))])
+    resubmitted = (known >= 0) & (envelopes["index"] < relaying["proved"][known])
+    chains = envelopes["source"][resubmitted]
+    return _add_counts(state, [_counts(chains, CheckCounters.AGAIN, repeat_value(np.bool_(False), len(chains)))])
 
 
 def _counts(
     chain: npt.NDArray[np.uint32],
-    what: CheckCounters,
+    counter: CheckCounters,
     old: npt.NDArray[np.bool_],
     error: npt.NDArray[np.int64] | None = None,
 ) -> Frame:
-    """Return one row (``COUNTED_SCHEMA``) each, not yet added up."""
+    """Return a row (``COUNTED_SCHEMA``) a check, before summation."""
     count = len(chain)
     return Frame(
         {
             "chain": chain,
-            "what": repeat_value(np.uint8(what), count),
+            "what": repeat_value(np.uint8(counter), count),
             "error": repeat_value(np.uint16(0), count) if error is None else error.astype(np.uint16),
             "count": repeat_value(np.uint64(1), count),
             "old": old.astype(np.uint64),
@@ -131,13 +143,13 @@ def _counts(
     )
 
 
-def _with(state: State, parts: Sequence[Frame]) -> State:
+def _add_counts(state: State, parts: Sequence[Frame]) -> State:
     rows = concat([state["counted"], *parts])
     if len(rows) == len(state["counted"]):
         return state
     packed = rows["chain"].astype(np.uint64) << np.uint64(24) | rows["what"].astype(np.uint64) << np.uint64(16)
-    _, first, which = np.unique(packed | rows["error"], return_index=True, return_inverse=True)
+    _, first, group = np.unique(packed | rows["error"], return_index=True, return_inverse=True)
     sums = {name: np.zeros(len(first), dtype=np.uint64) for name in ("count", "old")}
     for name, column in sums.items():
-        np.add.at(column, which, rows[name])
+        np.add.at(column, group, rows[name])
     return state.with_tables(counted=rows.take(first).with_columns(**sums).select(COUNTED_SCHEMA.names))

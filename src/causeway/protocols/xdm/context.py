@@ -1,8 +1,9 @@
-"""What a block may know besides its chains' states and its inputs.
+"""The context of a block, and the compute fees of requests.
 
-What a request costs (XDM reference 3.8): for its execution at its destination, and for that of its response.
+A fee covers the execution of a request and of its response. It has a part by the weights of its chain and, on a channel
+with fee model ``v0``, the relay fee of the channel.
 
-A fee has a part that its chain's weights decide and, on a channel with the fee model ``v0``, that channel's relay fee.
+Reference: XDM, section 3.8.
 """
 
 from __future__ import annotations
@@ -19,21 +20,25 @@ from causeway.protocols.shared.execution import ProgramRunner
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, DomainNetwork
 from causeway.protocols.xdm.operators import ChainSigners, Operators
 from causeway.protocols.xdm.options import ChainWeights, XdmOptions
-from causeway.protocols.xdm.planned_calls import NONE_AGAIN, Again, PlannedCalls
+from causeway.protocols.xdm.planned_calls import NO_REPEATS, PlannedCalls, RepeatedTicks
 from causeway.protocols.xdm.state import FeeModel
 
 MAX_FEE = 2**64 - 2
-"""No call costs more; where it would, it is refused with BalanceOverflow, and nothing is burned."""
+"""Maximum fee of a call.
+
+A more expensive call is refused with BalanceOverflow, without burning anything.
+"""
 
 _BEYOND = MAX_FEE + 1
 
 
 @dataclass(frozen=True)
 class ComputeFees:
-    """The compute fees of all chains, by fee model and position, in units.
+    """Compute fees of all chains by fee model and position, in units.
 
-    ``response``: paid at the source when the response has come; ``message``: paid at the destination. One above
-    ``MAX_FEE`` is 2**64 - 1, however much it is.
+    Attributes:
+        response: Fees paid at the source on arrival of the response, uint64, shape (models, chains).
+        message: Fees paid at the destination. A fee above ``MAX_FEE`` is 2**64 - 1.
     """
 
     response: U64
@@ -41,14 +46,14 @@ class ComputeFees:
 
     @classmethod
     def of(cls, options: XdmOptions, names: list[str]) -> ComputeFees:
-        """Compute the fees of chains, each with the weights that it knows.
+        """Compute the fees of chains from their weights.
 
         Args:
-            options: the weights, the price of weight and the multiplier of ``v1``.
-            names: the chains, by position.
+            options: Weights, price of weight and multiplier of ``v1``.
+            names: Chain names by position.
 
         Raises:
-            InvalidInput: there are weights of a chain that does not exist.
+            InvalidInput: The options name an unknown chain.
         """
         unknown = sorted(set(options.weights) - set(names))
         if unknown:
@@ -61,41 +66,44 @@ class ComputeFees:
         )
 
     def of_requests(self, channels: Frame, rows: Rows) -> tuple[U64, U64, npt.NDArray[np.bool_]]:
-        """Return what a request on each of some channels costs its sender.
+        """Return the fees of a request on each channel.
 
         Args:
             channels: ``CHANNELS_SCHEMA``.
-            rows: rows of ``channels``.
+            rows: Rows of ``channels``.
 
         Returns:
-            The fees for the response (at the source) and for the message (at the destination), 64 bits each, and which
-            requests cost more than ``MAX_FEE`` together; the fees of those are 0.
+            Fees of the response (at the source) and of the message (at the destination), uint64, and a mask of requests
+            above ``MAX_FEE`` in total; their fees are 0.
         """
         chain, model, relay = (channels[name][rows] for name in ("chain", "fee_model", "relay_fee"))
         src, over = _plus(self.response[model, chain], relay)
-        dst, too = _plus(self.message[model, chain], relay)
-        over |= too | (src > np.uint64(MAX_FEE) - dst)
+        dst, over_message = _plus(self.message[model, chain], relay)
+        over |= over_message | (src > np.uint64(MAX_FEE) - dst)
         return np.where(over, np.uint64(0), src), np.where(over, np.uint64(0), dst), over
 
     def of_messages(self, channels: Frame, rows: Rows, handled: npt.NDArray[np.bool_]) -> U64:
-        """Return what the chain of each of some channels mints for a message by its own weights (D-4, ``recomputed``).
+        """Return the minted fee of each message by the destination's weights (D-4, ``recomputed``).
 
-        ``handled``: messages that have a handler; for others it mints the relay fee alone.
+        Args:
+            channels: ``CHANNELS_SCHEMA``.
+            rows: Rows of ``channels``.
+            handled: Mask of messages with a handler; the others mint the relay fee alone.
         """
         chain, model, relay = (channels[name][rows] for name in ("chain", "fee_model", "relay_fee"))
-        found, over = _plus(np.where(handled, self.message[model, chain], np.uint64(0)), relay)
-        return np.where(over, np.uint64(0), found)
+        fees, over = _plus(np.where(handled, self.message[model, chain], np.uint64(0)), relay)
+        return np.where(over, np.uint64(0), fees)
 
 
 def _plus(fees: U64, relay: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """Return fees with relay fees, and which sums are above ``MAX_FEE``; those are 0."""
+    """Return fees plus relay fees, and a mask of sums above ``MAX_FEE``; those are 0."""
     over = fees == np.uint64(_BEYOND)
     over |= relay > np.uint64(MAX_FEE) - np.minimum(fees, np.uint64(MAX_FEE))
     return np.where(over, np.uint64(0), fees + relay), over
 
 
 def _by_model(weights: list[int], options: XdmOptions) -> U64:
-    """Return the compute fees of weights, by fee model."""
+    """Return compute fees by fee model, from weights."""
     compute = [weight // options.weight_per_unit for weight in weights]
     fees = np.zeros((len(FeeModel), len(weights)), dtype=np.uint64)
     fees[FeeModel.V0] = [min(fee, _BEYOND) for fee in compute]
@@ -104,15 +112,32 @@ def _by_model(weights: list[int], options: XdmOptions) -> U64:
 
 
 def block_number(tick: int) -> int:
-    """Return the number of the blocks that chains make in a tick; genesis is block 0."""
+    """Return the block number of a tick; genesis is block 0.
+
+    Args:
+        tick: Tick of the block.
+    """
     return tick + 1
 
 
 @dataclass(frozen=True)
 class Context:
-    """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
-    the scenario plans, what requests cost, the operators of chains, and who signs for chains. ``again``: of chains the
-    earlier ticks whose planned calls a fork took back, and their next block makes."""
+    """The inputs of a block besides its state.
+
+    Attributes:
+        height: Height of the lake.
+        tick: Tick of the block.
+        seed: Seed of all random numbers.
+        chains: Positions of the chains that make the block, ascending.
+        network: Fixed properties of the network.
+        options: Options of the protocol.
+        programs: Executor of the programs.
+        planned: Planned calls.
+        fees: Compute fees of requests.
+        operators: Operators of chains.
+        signers: Signing keys of chains.
+        again: By chain, earlier ticks with planned calls to repeat after a fork.
+    """
 
     height: int
     tick: int
@@ -125,14 +150,14 @@ class Context:
     fees: ComputeFees
     operators: Operators
     signers: ChainSigners
-    again: Again = field(default_factory=lambda: NONE_AGAIN)
+    again: RepeatedTicks = field(default_factory=lambda: NO_REPEATS)
 
     @property
     def number(self) -> int:
-        """Return the number of the block that every chain makes now."""
+        """Return the block number of all chains at this tick."""
         return block_number(self.tick)
 
     @property
     def has_consensus(self) -> bool:
-        """Return whether the consensus chain is among the chains."""
+        """Return True if the consensus chain makes this block."""
         return bool(len(self.chains)) and int(self.chains[0]) == CONSENSUS_POSITION

@@ -1,4 +1,7 @@
-"""Errors by their names and numbers (XDM reference 3.11, X-3): what calls refuse with, and what responses carry."""
+"""Errors of calls and responses, by name and number.
+
+Reference: XDM, section 3.11, X-3.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pyarrow as pa
 
 MESSENGER_PALLET = 60
 TRANSPORTER_PALLET = 61
-"""The numbers of the modules in the deployed runtimes."""
+"""Module numbers of the deployed runtimes."""
 
 _MODULE = 3
 _OTHER = 0
@@ -18,7 +21,7 @@ _OTHER = 0
 
 
 class MessengerError(IntEnum):
-    """What calls of the messenger fail with, by the deployed numbers."""
+    """Errors of the messenger, with the deployed numbers."""
 
     InvalidChain = 0
     MissingChannel = 1
@@ -51,7 +54,7 @@ class MessengerError(IntEnum):
 
 
 class CallFailed(Exception):
-    """A call that fails and leaves everything as it was; ``name``: of its error."""
+    """A failed call without effect; ``name`` is the error's name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -59,7 +62,7 @@ class CallFailed(Exception):
 
 
 class TransporterError(IntEnum):
-    """What the transporter fails with."""
+    """Errors of the transporter."""
 
     LowBalance = 0
     FailedToEncode = 1
@@ -75,10 +78,11 @@ class TransporterError(IntEnum):
 
 
 class MessageValidity(IntEnum):
-    """Why a relayed message is refused before it is called; 0: it is not.
+    """Refusal of a delivered message before its call; 0 for a valid one.
 
-    ``AlreadyImported``: the pool takes it for another one that it has; ``InvalidBundle``: it is valid, and its bundle
-    is not."""
+    ``AlreadyImported``: the pool holds a message with the same tag. ``InvalidBundle``: a valid message in an invalid
+    bundle.
+    """
 
     VALID = 0
     BadProof = 1
@@ -101,19 +105,23 @@ _MESSENGER, _TRANSPORTER = 10, 60
 
 
 def messenger_error_number(error: MessengerError) -> int:
-    """Return the number under which a response's error is kept."""
+    """Return the stored number of a messenger error."""
     return _MESSENGER + int(error)
 
 
 def transporter_error_number(error: TransporterError) -> int:
-    """Return the number under which a response's error is kept."""
+    """Return the stored number of a transporter error."""
     return _TRANSPORTER + int(error)
 
 
 def dispatch_errors(
     codes: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Return kept numbers, none of them ``OK``, as DispatchError: its variant, the module and the module's number."""
+    """Convert stored numbers to DispatchError: variant, module, number in the module.
+
+    Args:
+        codes: Stored numbers other than ``OK``.
+    """
     messenger = (codes >= _MESSENGER) & (codes < _TRANSPORTER)
     transporter = codes >= _TRANSPORTER
     variant = np.where(messenger | transporter, _MODULE, _OTHER).astype(np.uint8)
@@ -123,7 +131,13 @@ def dispatch_errors(
 
 
 def error_codes(variant: pa.UInt8Array, module: pa.UInt8Array, number: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return DispatchErrors as numbers; those that this house does not make are ``HANDLER_FAULT``."""
+    """Convert DispatchErrors to stored numbers; unknown ones become ``HANDLER_FAULT``.
+
+    Args:
+        variant: Variants of DispatchError.
+        module: Module numbers.
+        number: Error numbers in their modules.
+    """
     kinds = variant.fill_null(_OTHER).to_numpy(zero_copy_only=False)
     modules = module.fill_null(0).to_numpy(zero_copy_only=False)
     found = np.full(len(kinds), HANDLER_FAULT, dtype=np.uint8)
@@ -147,5 +161,5 @@ def error_name(code: int) -> str:
 
 def error_texts(codes: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     """Return the names of responses' errors as bytes, empty for none."""
-    values, which = np.unique(codes, return_inverse=True)
-    return pa.array([error_name(int(code)).encode() for code in values], pa.binary()).take(pa.array(which))
+    values, positions = np.unique(codes, return_inverse=True)
+    return pa.array([error_name(int(code)).encode() for code in values], pa.binary()).take(pa.array(positions))

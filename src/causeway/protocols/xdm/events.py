@@ -1,4 +1,7 @@
-"""What happens to channels and allow lists, as rows of the ledger (XDM reference 1.1)."""
+"""Ledger events of channels and allow lists.
+
+Reference: XDM, section 1.1.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,23 @@ from causeway.protocols.xdm.state import NOBODY
 _MOST = 2**64 - 1
 
 OPERATOR_SLASHED = "OperatorSlashed"
-"""What a notice says of an operator who loses the stake (of which the reference says no amount)."""
+"""Event name of an operator that loses its stake; the reference names no amount."""
 
 
 @dataclass(frozen=True)
 class ChainEvent:
-    """Something that happened on ``chain`` with ``foreign``: ``what``, the event's name, or with ``refused`` the error
-    of a call. ``by``: the program that called, None for none; ``amount``: what was held, released or lost with it."""
+    """An event on ``chain`` about ``foreign``.
+
+    Attributes:
+        chain: Position of the chain.
+        foreign: Position of the other chain.
+        what: Name of the event or, with ``refused``, of the error.
+        channel: Number of the channel.
+        index: Nonce, or block number.
+        by: Calling program, or None.
+        amount: Value held, released or lost, in units.
+        refused: The event is an error.
+    """
 
     chain: int
     foreign: int
@@ -42,10 +55,15 @@ def message_events(
     amounts: Sequence[int] | None = None,
     refused: bool | Sequence[bool] = False,
 ) -> list[ChainEvent]:
-    """Return a notice of each message (``LANE_COLUMNS``), on the chain at its ``source`` or its ``destination``.
+    """Create an event of each message (``LANE_COLUMNS``).
 
-    ``what``, ``refused``: of all, or of each; ``by``, ``amounts``: of each. Of an amount no more is told than 64 bits
-    hold.
+    Args:
+        messages: Messages with their lanes.
+        what: Event name, or one a message.
+        at: Column with the chain of the events: ``source`` or ``destination``.
+        by: Calling program of each.
+        amounts: Amount of each, limited to 64 bits.
+        refused: Events are errors, or a flag a message.
     """
     count, other = len(messages), "destination" if at == "source" else "source"
     columns = (messages[name].tolist() for name in (at, other, "substream", "index"))
@@ -60,7 +78,13 @@ def message_events(
 
 
 def log_chain_events(notices: Sequence[ChainEvent], chains: int, log: EventLog) -> None:
-    """Leave a control row each, in the lane of the channel's requests; ``chains``: how many there are."""
+    """Log a control row of each event, in the request lane of its channel.
+
+    Args:
+        notices: Events.
+        chains: Number of chains in the network.
+        log: Event log.
+    """
     if not notices:
         return
     count = len(notices)

@@ -1,5 +1,4 @@
-"""The kinds of faults in a network of domains: chains that make no blocks, forks, carriers and operators that
-misbehave."""
+"""Fault kinds of a network of domains: halts, forks, faulty carriers and operators."""
 
 from __future__ import annotations
 
@@ -30,10 +29,10 @@ REORG = "reorg"
 DEPTH = "depth"
 MOST = "most"
 OPERATOR = "operator"
-"""What faults are called, and their arguments."""
+"""Names of fault kinds and of their arguments."""
 
 MOST_KEPT = 100_000
-"""Carriers keep what they bring late for at most so many blocks."""
+"""Maximum delay of a delivery, in blocks."""
 
 _EVERY = Field(1, ge=1, le=2**32, description="Of so many messages that are brought, it happens to one.")
 

@@ -1,18 +1,15 @@
-"""What a bad operator of a domain does after a block: another storage, the receipt of it, and envelopes under it (1.4).
+"""Faults of a network of domains: bad operators and reorganisations.
 
-The domain itself is executed by honest operators, and its own state is never wrong. What is forged is real all the
-same: the root is that of a trie with the domain's entries and a false one, and the envelopes are proved under it.
+A bad operator submits false receipts of a domain's blocks, and envelopes proved under forged storage. Honest operators
+execute the domain, so its own state is never wrong. The forgery is complete: its root is that of a trie with the
+domain's entries and a false one, and the proofs are valid under it (1.4).
 
-Reorganisations: the best fork of the consensus chain changes, and the network with it (XDM reference G4, X-4, X-5).
+A reorganisation changes the best fork of the consensus chain (XDM reference G4, X-4, X-5). All domains follow the
+consensus chain, so every chain returns to its state at that height, and later blocks are abandoned. No chain makes a
+block in the tick of the change. Final blocks, K blocks deep, are never abandoned.
 
-All domains follow the one consensus chain. Where it goes back to an earlier block, every chain goes back to what it was
-after that block: its tables of that height take the place of the present ones, the blocks since are abandoned, and the
-next ones are made on top of it. In the tick of the change no chain makes a block. What is final, K blocks deep, is
-never abandoned.
-
-What is no state of a chain does not go back: users still have what they sent, and it is in the pool again; carriers
-still have what they were bringing; operators, whose progress counts on one fork only, look anew at what the other side
-has (``relaying`` is empty), and prove that again.
+Data outside of the chains' state does not roll back: messages from users return to the pool, and carriers keep their
+deliveries. The progress of operators holds on one fork only, so ``relaying`` is cleared and they prove again.
 """
 
 from __future__ import annotations
@@ -74,23 +71,32 @@ Claim = dict[str, Any]
 
 
 def forge(state: State, tries: ChainTries, view: View, interference: CarrierInterference, context: Context) -> State:
-    """Return the state of chains, whose block is made, with what bad operators claim of it and bring
-    (``CLAIMS_SCHEMA``, ``FORGED_SCHEMA``)."""
+    """Add the false receipts and forged envelopes of bad operators.
+
+    They are in the tables ``claims`` and ``forged``.
+
+    Args:
+        state: State after the block.
+        tries: Storage of the chains.
+        view: Tables that chains published at the previous height.
+        interference: Faults of the scenario.
+        context: Context of the block.
+    """
     faults = interference.frauds(context.chains, context.tick, context.height)
     if not faults and not len(state["claims"]):
         return state if not len(state["forged"]) else state.with_tables(forged=empty_frame(FORGED_SCHEMA))
-    claims = {claim["chain"]: claim for claim in named_rows(state["claims"]) if _stands(claim, view)}
+    claims = {claim["chain"]: claim for claim in named_rows(state["claims"]) if _continues(claim, view)}
     for chain, fault in faults:
         if chain not in claims:
-            claims[chain] = _begun(chain, fault, interference, state, tries, view, context)
-    made, envelopes = [], []
+            claims[chain] = _new_claim(chain, fault, interference, state, tries, view, context)
+    rows, envelopes = [], []
     for chain in sorted(claims):
         claim = {**claims[chain], "number": context.number}
         trie = _with_entry(tries, tries.present[chain], claim)
-        made.append({**claim, "root": tries.tries.roots(trie)[0].tobytes()})
+        rows.append({**claim, "root": tries.tries.roots(trie)[0].tobytes()})
         if claim["what"] == FraudKind.MESSAGE and len(view.tables["anchor"]):
             if tries.number[chain] >= claim["origin"]:
-                # A false receipt was confirmed: what it says is proved as honest operators would.
+                # A false receipt was confirmed, so the proof is under confirmed storage.
                 tries.tries.close(trie)
                 trie = _with_entry(tries, tries.provable[chain], claim)
             envelopes.append((chain, claim["foreign"], _envelope(tries, trie, claim, view)))
@@ -98,19 +104,19 @@ def forge(state: State, tries: ChainTries, view: View, interference: CarrierInte
     columns = [list(column) for column in zip(*envelopes, strict=True)] or [[], [], []]
     ends = {name: np.array(columns[at], dtype=np.uint32) for at, name in enumerate(("source", "destination"))}
     forged = Frame({**ends, "envelope": pa.array(columns[2], pa.binary())}, len(envelopes))
-    return state.with_tables(claims=table_from_rows(made, CLAIMS_SCHEMA), forged=forged)
+    return state.with_tables(claims=table_from_rows(rows, CLAIMS_SCHEMA), forged=forged)
 
 
-def _stands(claim: Claim, view: View) -> bool:
-    """Return whether a fraud goes on: its first receipt is not taken in, or is and no proof of the fraud has come."""
+def _continues(claim: Claim, view: View) -> bool:
+    """Return True while a fraud continues: no accepted receipt, or no fraud proof yet."""
     known, frauds = view.tables["receipted"], view.tables["frauds"]
-    taken = known["number"][known["domain"] == claim["chain"]]
-    if not len(taken) or int(taken[0]) < claim["origin"]:
+    accepted = known["number"][known["domain"] == claim["chain"]]
+    if not len(accepted) or int(accepted[0]) < claim["origin"]:
         return True
     return bool(((frauds["domain"] == claim["chain"]) & (frauds["number"] == claim["origin"])).any())
 
 
-def _begun(
+def _new_claim(
     chain: int,
     fault: FaultRule,
     interference: CarrierInterference,
@@ -119,25 +125,24 @@ def _begun(
     view: View,
     context: Context,
 ) -> Claim:
-    """Return what is claimed of the block that is made now."""
+    """Create the claim of a fraud that begins with this block."""
     foreign = CONSENSUS_POSITION if fault.destination is None else interference.positions[fault.destination]
-    lie = FraudKind[str(fault.args[WHAT]).upper()]
-    # The lane and nonce that a forged message has: the one that the other side takes next, in the last channel of
-    # the two chains, or in the first that there may be.
+    kind = FraudKind[str(fault.args[WHAT]).upper()]
+    # A forged message has the nonce that the peer expects next, in the latest channel, or in the first possible one.
     ends = {"source": np.array([chain], dtype=np.uint32), "destination": np.array([foreign], dtype=np.uint32)}
     channels = state["channels"]
     numbers = channels["channel"][(channels["chain"] == chain) & (channels["foreign"] == foreign)]
     channel = np.array([int(numbers.max()) if len(numbers) else 0], dtype=np.uint64)
-    theirs = view.tables["channels"]
-    row = int(channel_rows(theirs, ends["destination"], ends["source"], channel)[0])
-    index = int(theirs["next_inbox"][row]) if row >= 0 else 0
+    peer_channels = view.tables["channels"]
+    row = int(channel_rows(peer_channels, ends["destination"], ends["source"], channel)[0])
+    index = int(peer_channels["next_inbox"][row]) if row >= 0 else 0
     lane = Frame({**ends, "substream": substream(channel, REQUEST), "index": np.array([index], dtype=np.uint64)}, 1)
     claim: Claim = {
         "chain": chain,
         "destination": CONSENSUS_POSITION,
         "origin": context.number,
         "number": context.number,
-        "what": int(lie),
+        "what": int(kind),
         "found_after": int(fault.args.get(FOUND_AFTER, NEVER_FOUND)),
         "foreign": foreign,
         "substream": int(lane["substream"][0]),
@@ -146,9 +151,9 @@ def _begun(
         "key": b"",
         "value": b"",
     }
-    if lie == FraudKind.MESSAGE:
+    if kind == FraudKind.MESSAGE:
         entry = {"key": message_keys(lane)[0].as_py(), "value": _message(lane, claim, state["channels"], context)}
-    elif lie in (FraudKind.ROOT, FraudKind.BUNDLE):
+    elif kind in (FraudKind.ROOT, FraudKind.BUNDLE):
         key = storage_prefix(OWN_PALLET, "money")
         now = tries.tries.get(np.array([tries.present[chain]]), [key])[0].as_py()
         entry = {"key": key, "value": now[:-1] + bytes([now[-1] ^ 1])}
@@ -158,11 +163,11 @@ def _begun(
 
 
 def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> bytes:
-    """Return a transfer that nobody has sent, to the first program of the chain that it goes to."""
+    """Encode a transfer without a sender, to the first program of the destination."""
     programs = context.network.programs
-    there = programs[context.network.host_of(programs) == claim["foreign"]]
-    receiver = int(there[0]) if len(there) else 0
-    asked = blank_messages(
+    local_programs = programs[context.network.host_of(programs) == claim["foreign"]]
+    receiver = int(local_programs[0]) if len(local_programs) else 0
+    call = blank_messages(
         1,
         kind=np.array([Kind.REQUEST], dtype=np.uint8),
         sender=np.array([receiver], dtype=np.uint64),
@@ -175,7 +180,7 @@ def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> by
         max_outgoing=np.zeros(1, dtype=np.uint32),
         src_endpoint=endpoint,
         dst_endpoint=endpoint,
-        payload=encode_transfers(asked).cast(pa.binary()),
+        payload=encode_transfers(call).cast(pa.binary()),
         src_fee=zero,
         dst_fee=zero,
         next_response=zero,
@@ -185,7 +190,7 @@ def _message(lane: Frame, claim: Claim, channels: Frame, context: Context) -> by
 
 
 def _with_entry(tries: ChainTries, trie: int, claim: Mapping[str, Any]) -> np.ndarray:
-    """Return the number of a new trie with the entries of another and that of a claim."""
+    """Copy a trie and add the entry of a claim."""
     copy = tries.tries.copy(np.array([trie], dtype=np.int64))
     if claim["key"]:
         tries.tries.update(copy, [claim["key"]], [claim["value"]])
@@ -193,7 +198,7 @@ def _with_entry(tries: ChainTries, trie: int, claim: Mapping[str, Any]) -> np.nd
 
 
 def _envelope(tries: ChainTries, trie: np.ndarray, claim: Claim, view: View) -> bytes:
-    """Return the envelope of a forged message, proved under a forged trie."""
+    """Encode the envelope of a forged message, proved under a forged trie."""
     ends = {
         "source": np.array([claim["chain"]], dtype=np.uint32),
         "destination": np.array([claim["foreign"]], dtype=np.uint32),
@@ -225,14 +230,22 @@ _REACH = 4
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """The block of the consensus chain that the network goes back to, and the height that made it."""
+    """A block of the consensus chain to return to, and its height."""
 
     number: int
     height: int
 
 
 def check_depths(faults: Sequence[FaultRule], options: XdmOptions) -> None:
-    """Check that no reorganisation would reach final blocks. Raises ``InvalidInput``."""
+    """Check that no reorganisation reaches final blocks.
+
+    Args:
+        faults: Faults of the scenario.
+        options: Options of the protocol.
+
+    Raises:
+        InvalidInput: A reorganisation is too deep.
+    """
     for fault in faults:
         depth = int(fault.args.get(DEPTH, fault.args.get(MOST, 1))) if fault.kind == REORG else 0
         if depth >= options.archiving_depth:
@@ -242,28 +255,33 @@ def check_depths(faults: Sequence[FaultRule], options: XdmOptions) -> None:
 
 
 def max_rollback(options: XdmOptions) -> int:
-    """Return over how many heights the network goes back, at most: where forks follow each other so fast that they all
-    begin at one block, these may be more than the blocks that one fork abandons."""
+    """Return the maximum rollback in heights.
+
+    Consecutive forks from one block can exceed the depth of a single fork.
+    """
     return _REACH * options.archiving_depth
 
 
 def fork_at(view: View, interference: CarrierInterference, context: Context, furthest: int) -> ForkPoint | None:
-    """Return the block that the network goes back to in this tick, None for none; the same on all chains.
+    """Return the block to return to in this tick, or None; equal on all chains.
 
-    A consensus chain that is halted stays where it is. ``furthest``: over more heights the network does not go back.
+    Args:
+        view: Tables that chains published at the previous height.
+        interference: Faults of the scenario; a halted consensus chain does not fork.
+        context: Context of the block.
+        furthest: Maximum rollback in heights.
     """
-    # How many blocks the consensus chain abandons in a tick, by what the scenario plans and by draws.
     depth = 0
-    for place, fault in enumerate(interference.acting(context.tick, REORG)):
+    for position, fault in enumerate(interference.acting(context.tick, REORG)):
         if CHANCE not in fault.args:
             depth = max(depth, int(fault.args[DEPTH]))
             continue
-        draws = np.random.Generator(draw_words(DrawPurpose.FORK, context.seed, place, context.tick))
+        draws = np.random.Generator(draw_words(DrawPurpose.FORK, context.seed, position, context.tick))
         if draws.random() < float(fault.args[CHANCE]):
             depth = max(depth, 1 + int(draws.integers(int(fault.args[MOST]))))
     blocks = view.tables["blocks"]
-    goes_on = len(interference.running(np.array([CONSENSUS_POSITION], dtype=np.uint32), context.tick))
-    if depth == 0 or len(blocks) < 2 or not goes_on:
+    is_running = len(interference.running(np.array([CONSENSUS_POSITION], dtype=np.uint32), context.tick))
+    if depth == 0 or len(blocks) < 2 or not is_running:
         return None
     best = int(blocks["number"][-1])
     row = max(int(np.searchsorted(blocks["number"], np.uint64(max(best - depth, 0)), side="right")) - 1, 0)
@@ -272,7 +290,7 @@ def fork_at(view: View, interference: CarrierInterference, context: Context, fur
 
 
 def plan_fork_reads(fork: ForkPoint, chains: Chains, context: Context) -> Reads:
-    """Return what chains need to go back: their state, and what users sent since."""
+    """Return the reads of a rollback: past states and later messages from users."""
     count = len(chains)
     past = {"chain": chains, "height": np.full(count, fork.height, dtype=np.uint64)}
     since = {"chain": chains, "first": np.full(count, fork.height + 1, dtype=np.uint64)}
@@ -285,34 +303,40 @@ def plan_fork_reads(fork: ForkPoint, chains: Chains, context: Context) -> Reads:
 
 def rolled_back_state(
     state: State,
-    then: State,
-    again: pa.Table,
+    past: State,
+    pending: pa.Table,
     load: CarrierLoad,
     fork: ForkPoint,
     interference: CarrierInterference,
     chains: Chains,
     context: Context,
 ) -> State:
-    """Return the state of ``chains`` on the other fork: what it was ``then``, without what does not go back.
+    """Return the state of ``chains`` on the other fork.
 
-    ``again``: what users sent since, what came in this tick included (``INGRESS_SCHEMA``). ``load``: what is brought in
-    this tick to those chains that are not halted (``context.chains``); it comes to the next block.
+    Args:
+        state: State before the rollback.
+        past: State at the height of the fork.
+        pending: Messages from users since that height (``INGRESS_SCHEMA``).
+        load: Deliveries of this tick to running chains; they move to the next block.
+        fork: Block to return to.
+        interference: Faults of the scenario.
+        chains: Positions of all chains, ascending.
+        context: Context of the running chains.
     """
-    # What waits for the next block: first what did then, behind it what users sent since.
-    rows = from_table(again.drop_columns(["chain"]))
-    chain = context.network.positions_of(again["chain"].to_numpy())
+    # Pool: messages pending at that height, then messages from users since.
+    rows = from_table(pending.drop_columns(["chain"]))
+    chain = context.network.positions_of(pending["chain"].to_numpy())
     rows = rows.with_columns(chain=chain, position=np.zeros(len(rows), dtype=np.uint64))
     rows = rows.with_columns(method=rows["method"].dictionary_encode()).select(POOL_SCHEMA.names)
-    joined = concat([then["pool"], rows])
+    joined = concat([past["pool"], rows])
     joined = joined.take(stable_order(joined["chain"]))
-    # In which ticks the scenario plans calls that are to be made again by each chain: as far as it made a block
-    # then, and in the tick of the fork itself.
+    # Planned calls of the abandoned blocks, and of this tick, move to the next block.
     ticks = context.planned.ticks_between(fork.number, context.tick)  # block n was made in tick n - 1
-    planned = set(zip(then["recalled"]["chain"].tolist(), then["recalled"]["tick"].tolist(), strict=True))
+    planned = set(zip(past["recalled"]["chain"].tolist(), past["recalled"]["tick"].tolist(), strict=True))
     for tick in ticks:
         planned |= {(chain, tick) for chain in interference.running(chains, tick).tolist()}
     columns = np.array(sorted(planned), dtype=np.int64).reshape(-1, 2)
-    return then.with_tables(
+    return past.with_tables(
         pool=joined.with_columns(position=group_rows(joined["chain"]).ranks().astype(np.uint64)),
         recalled=Frame(
             {"chain": columns[:, 0].astype(np.uint32), "tick": columns[:, 1].astype(np.uint64)}, len(columns)
@@ -326,18 +350,17 @@ def rolled_back_state(
 
 
 def drop_pooled(state: State, ingress: pa.Table, context: Context) -> tuple[State, pa.Table]:
-    """Return the state without what the blocks of its chains take from their pools, and that with what users send in
-    this tick behind it (``INGRESS_SCHEMA``)."""
+    """Move pooled messages before this tick's messages from users (``INGRESS_SCHEMA``)."""
     pool = state["pool"]
     if len(pool) == 0:
         return state, ingress
     columns = {name: pool[name] for name in ("receiver", "sender", "method", "payload")}
-    waited = Frame({"chain": context.network.numbers[pool["chain"]], **columns}, len(pool)).to_table(INGRESS_SCHEMA)
-    return state.with_tables(pool=empty_frame(POOL_SCHEMA)), pa.concat_tables([waited, ingress])
+    pooled = Frame({"chain": context.network.numbers[pool["chain"]], **columns}, len(pool)).to_table(INGRESS_SCHEMA)
+    return state.with_tables(pool=empty_frame(POOL_SCHEMA)), pa.concat_tables([pooled, ingress])
 
 
 def replanned_ticks(view: View) -> Mapping[int, list[int]]:
-    """Return in which earlier ticks calls were planned that each chain makes in its next block, ascending."""
+    """Return, by chain, the earlier ticks with planned calls to repeat, ascending."""
     found: dict[int, list[int]] = {}
     rows = view.tables["recalled"]
     for chain, tick in zip(rows["chain"].tolist(), rows["tick"].tolist(), strict=True):
@@ -346,26 +369,25 @@ def replanned_ticks(view: View) -> Mapping[int, list[int]]:
 
 
 def _still_carried(state: State, load: CarrierLoad, context: Context) -> dict[str, Frame]:
-    """Return what carriers keep: what they would have brought now comes in the next block."""
-    brought, rows = load.brought, load.brought.envelopes
+    """Return the tables of late deliveries, with those of this tick due in the next block."""
+    delivered, rows = load.delivered, load.delivered.envelopes
     now = {
         "late": rows.with_columns(due=np.full(len(rows), context.number + 1, dtype=np.uint64)),
-        "late_nodes": brought.nodes,
-        "late_bases": brought.bases,
+        "late_nodes": delivered.nodes,
+        "late_bases": delivered.bases,
     }
-    found = []
+    tables = []
     for name in LATE:
         table = STATE_TABLES[name]
         resting = state[name].filter(~np.isin(state[name]["destination"], context.chains))
         later = [load.late[name]] if name in load.late else []
         joined = sort_rows(concat([resting, now[name].select(table.schema.names), *later]), table.order)
-        found.append(joined.take(group_rows(*(joined[key] for key in table.order)).starts))
-    # Of what is dropped nothing stays, whoever else has something that is late.
-    return late_tables(*found)
+        tables.append(joined.take(group_rows(*(joined[key] for key in table.order)).starts))
+    return late_tables(*tables)
 
 
 def reverted_rows(fork: ForkPoint, chains: Chains, context: Context) -> Frame:
-    """Return the heights that chains abandon (``REVERTED_SCHEMA``)."""
+    """Return the abandoned heights of chains (``REVERTED_SCHEMA``)."""
     count = len(chains)
     first, last = np.full(count, fork.height + 1, dtype=np.uint64), np.full(count, context.height - 1, dtype=np.uint64)
     return Frame({"chain": chains, "first": first, "last": last}, count).select(REVERTED_SCHEMA.names)

@@ -1,4 +1,11 @@
-"""Subspace cross-domain messaging behind the kernel contract: one block of any set of chains as a pure function."""
+"""The state machine of a consensus chain and its domains (cross-domain messaging).
+
+``XdmKernel`` implements the kernel contract for Subspace: one call makes one block of any set of chains. ``plan``
+delivers pending envelopes to the operators and selects the blocks that they prove under. ``round`` executes the block,
+proves new messages and commits the storage of every chain.
+
+Reference: XDM, sections 2 to 4.
+"""
 
 from __future__ import annotations
 
@@ -89,19 +96,27 @@ from causeway.protocols.xdm.tables import NEVER_FOUND, RECALLED_SCHEMA
 from causeway.protocols.xdm.value.balances import ChainSums
 from causeway.protocols.xdm.value.books import CoveredValue
 
-BETWEEN = 8
-"""Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
+EXTRA_BLOCKS = 8
+"""Additional blocks of latency per message: for receipt, leaf and the view of others."""
 
 
 @dataclass(frozen=True)
 class XdmPlan:
-    """What a round of the chains begins with: what is brought to those that make a block (``running``), and the blocks
-    that they prove under now. ``outside``: what was carried here from other lakes; ``due``: up to which block receipts
-    are confirmed. ``fork``: the block that the network goes back to instead of all that."""
+    """The input of a block: running chains, delivered envelopes, provable blocks.
+
+    Attributes:
+        running: Positions of the chains that make a block, ascending.
+        load: Envelopes that carriers deliver in this block.
+        external: Envelopes, receipts and blocks delivered from other lakes.
+        view: Tables that chains published at the previous height.
+        provable: Consensus blocks that operators prove under.
+        due: Number of the last block with confirmed receipts; None without the consensus chain.
+        fork: Block to return to; a plan with a fork makes no block.
+    """
 
     running: Chains
     load: CarrierLoad
-    outside: ExternalInput
+    external: ExternalInput
     view: View
     provable: ProvableBlocks
     due: int | None
@@ -112,8 +127,19 @@ class XdmPlan:
 class XdmKernel(StaticHosting):
     """The state machine of a consensus chain and its domains.
 
-    ``programs``: what runs on the chains; ``faults``: what goes wrong on purpose; ``secrets``: keys of chains that are
-    not drawn from the seed. Some chains may be run by other lakes; without the consensus chain, a lake follows it.
+    Other lakes may run some of the chains. A lake without the consensus chain follows it.
+
+    Attributes:
+        topology: Chains, their roles and the programs on them.
+        programs: Executor of the programs.
+        options: Options of the protocol.
+        seed: Seed of all random numbers.
+        tick_ns: Duration of a tick (ns).
+        faults: Planned faults.
+        secrets: Signing keys that do not derive from the seed.
+
+    Raises:
+        InvalidInput: An option, planned call, issued amount or fault does not fit the network.
     """
 
     topology: Topology
@@ -137,8 +163,11 @@ class XdmKernel(StaticHosting):
     last_tick: ClassVar[int] = LAST_TICK
 
     def __post_init__(self) -> None:
-        """Check what the options plan against the chains and programs, what is issued, and the frauds of the scenario.
-        Raises ``InvalidInput``."""
+        """Validate options, planned calls, issued amounts and faults.
+
+        Raises:
+            InvalidInput: One of them does not fit the network.
+        """
         check_issued(self.context(self._everywhere, Tick(0, 0)))
         self.interference.check(self.options.challenge_period)
         check_faults(self.faults.rows)
@@ -153,13 +182,13 @@ class XdmKernel(StaticHosting):
 
     @cached_property
     def signers(self) -> ChainSigners:
-        """Return the keys that chains sign with, for lakes that follow them."""
+        """Return the signing keys of chains, for lakes that follow them."""
         needed = bool(len(self.network.external)) or bool(self.options.validator_keys)
         return ChainSigners(self.seed, self.options.validator_keys, self.secrets, needed)
 
     @cached_property
     def network(self) -> DomainNetwork:
-        """Return the fixed parts of the network."""
+        """Return the fixed properties of the network."""
         return DomainNetwork(self.topology)
 
     @cached_property
@@ -169,85 +198,111 @@ class XdmKernel(StaticHosting):
 
     @cached_property
     def planned(self) -> PlannedCalls:
-        """Return the calls about channels and allow lists that the options plan."""
+        """Return the planned calls on channels and allow lists."""
         return PlannedCalls(self.options, self.network)
 
     @property
     def past_heights(self) -> int:
-        """Return how old the state is that operators prove under, at most: of a chain that is halted, as old as it was
-        and as long as it was halted; of one with false receipts, until those of honest operators are confirmed; with
-        forks, also of one that has gone back."""
-        # What follows the consensus chain waits for relay processes, too, as long as its blocks are remembered there.
+        """Return the maximum age (heights) of state that operators prove under.
+
+        Halts, disputed receipts and rollbacks extend the age by their duration.
+        """
+        # A following lake also waits for relay processes, as long as the consensus chain remembers its blocks.
         carried = self.options.mmr_roots if self.network.follows else 0
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
-        return waits + BETWEEN + carried + self._halted + self.held_heights
+        return waits + EXTRA_BLOCKS + carried + self._halted + self.held_heights
 
     @property
     def held_heights(self) -> int:
-        """Return over how many heights the network may go back."""
+        """Return the maximum depth (heights) of a rollback, 0 without forks."""
         return max_rollback(self.options) + self._halted if self.interference.has_forks else 0
 
     @property
     def _halted(self) -> int:
-        """Return for how many ticks chains are halted together."""
-        halted = sum(
-            fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
-        )
-        return halted
+        """Return the total duration of temporary halts, in ticks."""
+        halts = (fault for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER)
+        return sum(fault.last - fault.first + 1 for fault in halts)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
-        """Return what a block of ``chains`` at ``tick`` may know."""
+        """Create the context of a block.
+
+        Args:
+            chains: Positions of the chains that make the block, ascending.
+            tick: Height and tick of the block.
+        """
         fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.operators, self.signers)
         return Context(tick.height, tick.tick, self.seed, chains, *fixed)
 
     @cached_property
     def fees(self) -> ComputeFees:
-        """Return what requests cost."""
+        """Return the compute fees of requests."""
         return ComputeFees.of(self.options, self.network.names)
 
     @cached_property
     def operators(self) -> Operators:
-        """Return the operators of chains, and when they are absent."""
+        """Return the operators of chains with their absences."""
         return Operators.of(self.options.operators, self.faults.rows, self.network, self.seed)
 
     @property
     def hosting(self) -> DomainNetwork:
-        """Return the chains, and where programs live."""
+        """Return the hosting chain of each program."""
         return self.network
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has, those of the programs in use included, by name."""
+        """Return all state tables by name, including those of programs."""
         return state_tables(self.programs.schemas())
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Create a state from frames.
+
+        Args:
+            frames: Tables by name; missing tables are empty.
+        """
         return state_of_frames(frames, self.programs.schemas())
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return the state of ``chains`` at height 0, in which the channels between all that host programs are open."""
+        """Return the state at height 0, with open channels between all hosting chains.
+
+        Args:
+            chains: Positions of the chains, ascending.
+            coming: Ignored; part of the kernel contract.
+        """
         follows = self.network.follows and CONSENSUS_POSITION in chains
         chains = self.network.own(chains)
         own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         if len(chains) == 0:
-            nothing = self.state({})
-            made = CommittedBlock(nothing, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
-            made = replace(made, state=genesis_following(nothing) if follows else nothing)
-            return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
+            empty = self.state({})
+            block = _no_block(genesis_following(empty) if follows else empty)
+            return self._result(block, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
-        made = commit_block(None, state, ChainTries.of(chains), {}, None, context)
+        block = commit_block(None, state, ChainTries.of(chains), {}, None, context)
         issued = {"value": genesis_value(state, context)}
         if follows:
-            made = replace(made, state=genesis_following(made.state))
-        return self._result(made, empty_frame(OUTBOUND_SCHEMA), issued, self.planned.next_tick(0), None)
+            block = replace(block, state=genesis_following(block.state))
+        return self._result(block, empty_frame(OUTBOUND_SCHEMA), issued, self.planned.next_tick(0), None)
 
     def committed(self, state: State) -> Frame:
-        """Return no entries: all that is committed to is in tables."""
+        """Return no ranges: tables hold all committed data.
+
+        Args:
+            state: Ignored; part of the kernel contract.
+        """
         return empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return the root of each chain's storage (``chain``, ``root``)."""
+        """Compute the storage root of each chain.
+
+        Args:
+            state: State of ``chains``.
+            chains: Positions of the chains, ascending.
+            tick: Height and tick of the state.
+            committed: Ignored; part of the kernel contract.
+
+        Returns:
+            One row a local chain: ``chain``, ``root``.
+        """
         if len(self.network.external):
             chains = self.network.own(chains)
             state = select_chains(self, state, chains, tick.tick)
@@ -260,46 +315,76 @@ class XdmKernel(StaticHosting):
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XdmPlan]:
-        """Let operators look at what is proved to their chains, and say under which blocks they prove now."""
-        every, chains = chains, self.interference.running(self.network.own(chains), tick.tick)
-        context = self.context(chains, tick)
+        """Deliver envelopes and select the reads of the next block.
+
+        Args:
+            state: State of ``chains`` before the block.
+            chains: Positions of the chains, ascending.
+            view: Tables that chains published at the previous height.
+            ingress: Messages from users.
+            carried: Rows delivered from other lakes.
+            tick: Height and tick of the block.
+
+        Returns:
+            The ranges and rows to read, and the input of ``round``.
+        """
+        no_events = EventLog().logs()["events"]
+        running = self.interference.running(self.network.own(chains), tick.tick)
+        context = self.context(running, tick)
         check_number(context.number)
-        outside = read_carried(carried, every, chains, context)
+        external = read_carried(carried, chains, running, context)
         load = deliver(state, view, self.interference, context)
         fork = fork_at(view, self.interference, context, self.held_heights)
         if fork is not None:
-            content = XdmPlan(chains, load, outside, view, NOTHING, None, fork)
-            return Plan(plan_fork_reads(fork, every, context), content, EventLog().logs()["events"])
-        provable = find_provable_blocks(state, chains, view, context, forks=self.interference.has_forks)
+            content = XdmPlan(running, load, external, view, NOTHING, None, fork)
+            return Plan(plan_fork_reads(fork, chains, context), content, no_events)
+        load = replace(load, delivered=merge_delivered(load.delivered, external.delivered))
+        provable = find_provable_blocks(state, running, view, context, forks=self.interference.has_forks)
         due, rows = None, provable.rows()
         if context.has_consensus:
-            due, taken = due_heights(state, context)
-            rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in taken])
-        load = replace(load, brought=merge_delivered(load.brought, outside.brought))
-        queues = state["queues"]
-        local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
-        ranges = local.with_columns(end=local["next_index"])
-        reads = Reads(offered=locate_ranges(ranges, state["runs"]), rows=rows, nearest={"storage": provable.wanted()})
-        return Plan(reads, XdmPlan(chains, load, outside, view, provable, due), EventLog().logs()["events"])
+            due, segments = due_heights(state, context)
+            rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in segments])
+        offered = _local_ranges(state, running)
+        reads = Reads(offered=offered, rows=rows, nearest={"storage": provable.wanted()})
+        return Plan(reads, XdmPlan(running, load, external, view, provable, due), no_events)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XdmPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run one block of ``chains`` and commit their storage; a halted chain makes none and keeps its state, and of
-        those that other lakes run there is what was carried here."""
-        running, everything = plan.content.running, state
+        """Make one block of ``chains`` and commit their storage.
+
+        Halted chains make no block and keep their state. Chains of other lakes contribute their delivered rows.
+
+        Args:
+            state: State of ``chains`` before the block.
+            chains: Positions of the chains, ascending.
+            plan: Result of ``plan``.
+            inputs: Messages, rows and snapshots that the plan requested.
+            tick: Height and tick of the block.
+
+        Returns:
+            The new state, outbound messages, logs and headers.
+        """
+        content = plan.content
         inputs = replace(inputs, ingress=local_only(inputs.ingress, self.network))
-        if plan.content.fork is not None:
-            return self._go_back(state, chains, plan.content, plan.content.fork, inputs, tick)
-        if len(running) == len(chains):
-            return self._block(state, chains, plan.content, inputs, tick)
+        if content.fork is not None:
+            return self._roll_back(state, chains, content, content.fork, inputs, tick)
+        if len(content.running) == len(chains):
+            return self._block(state, chains, content, inputs, tick)
+        return self._partial_block(state, chains, content, inputs, tick)
+
+    def _partial_block(
+        self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        """Make one block of the running chains; halted and followed chains keep their state."""
+        running, before = content.running, state
         resting = np.setdiff1d(chains, running)
         if len(running):
             state = replace(select_chains(self, state, running, tick.tick), kept=state.kept)
-        result = self._block(state, running, plan.content, inputs, tick)
-        others = select_chains(self, everything, resting, tick.tick) if len(running) else result.state
+        result = self._block(state, running, content, inputs, tick)
+        others = select_chains(self, before, resting, tick.tick) if len(running) else result.state
         if self.network.follows and CONSENSUS_POSITION in resting:
-            result, others = self._follow(result, others, plan.content, tick)
+            result, others = self._follow(result, others, content, tick)
         state = replace(merge_states(self, [result.state, others]), kept=result.state.kept) if len(running) else others
         halted = self.network.own(resting)
         wake = earliest(result.wake, self.interference.next_resume_tick(halted, tick.tick))
@@ -308,91 +393,116 @@ class XdmKernel(StaticHosting):
     def _follow(
         self, result: RoundResult[State], state: State, content: XdmPlan, tick: Tick
     ) -> tuple[RoundResult[State], State]:
-        """Return the result of a round with what is now known of the consensus chain, and that chain's rows."""
+        """Advance the local copy of the consensus chain by its delivered blocks."""
         log = EventLog()
         context = self.context(content.running, tick)
-        found = follow(state, content.outside.followed, content.view, context)
-        log_chain_events(found.notices, len(self.network.names), log)
-        logs = {**result.logs, "receipts": found.receipts}
+        followed = follow(state, content.external.followed, content.view, context)
+        log_chain_events(followed.notices, len(self.network.names), log)
+        logs = {**result.logs, "receipts": followed.receipts}
         for name, frame in log.logs().items():
             logs[name] = concat([logs[name], frame])
-        wake = earliest(result.wake, tick.tick + 1 if found.moved else None)
-        return replace(result, logs=logs, wake=wake), found.state
+        wake = earliest(result.wake, tick.tick + 1 if followed.moved else None)
+        return replace(result, logs=logs, wake=wake), followed.state
 
-    def _go_back(
+    def _roll_back(
         self, state: State, chains: Chains, content: XdmPlan, fork: ForkPoint, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Put chains back to what they were at an earlier height; none makes a block."""
+        """Restore the state of chains at an earlier height; no chain makes a block."""
         log, context = EventLog(), self.context(content.running, tick)
         to_running = np.isin(self.network.positions_of(inputs.ingress["chain"].to_numpy()), content.running)
         ingress_arrivals(inputs.ingress.filter(pa.array(~to_running)), state, context, log)
-        again = pa.concat_tables([inputs.again, inputs.ingress.filter(pa.array(to_running))])
-        then = inputs.past[fork.height]
-        state = rolled_back_state(state, then, again, content.load, fork, self.interference, chains, context)
+        pending = pa.concat_tables([inputs.again, inputs.ingress.filter(pa.array(to_running))])
+        past = inputs.past[fork.height]
+        state = rolled_back_state(state, past, pending, content.load, fork, self.interference, chains, context)
         logs = {**log.logs(), REVERTED: reverted_rows(fork, chains, context)}
-        made = CommittedBlock(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
-        return self._result(made, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, self._gives_up(tick))
+        block = _no_block(state)
+        return self._result(block, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, self._idle_limit(tick))
 
     def _block(
         self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run one block of chains none of which is halted."""
+        """Make one block of chains that are not halted."""
         log, context = EventLog(), self.context(chains, tick)
-        log_chain_events(content.outside.notices, len(self.network.names), log)
+        log_chain_events(content.external.notices, len(self.network.names), log)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
-            made = CommittedBlock(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
-            return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
-        context = replace(context, again=replanned_ticks(content.view))
+            return self._result(
+                _no_block(state), empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._idle_limit(tick)
+            )
+        view, provable = content.view, content.provable
+        context = replace(context, again=replanned_ticks(view))
         before = index_state(state)
-        state = change_programs(before, self.network, self.programs, chains)
+        state, inputs, money = self._begin_block(before, content, inputs, context)
+        tables = dict[str, Frame]()
+        if context.has_consensus:
+            state, tables["receipts"] = self._settle(state, content, inputs, money, context, log)
+        tries = advance_tries(before, provable, provable.at_hand(self, inputs), inputs.rows, context)
+        state, outbound = process_block(state, content.load.delivered, view, inputs, money, context, log)
+        tables["value"] = money.log()
+        proved = prove(state, tries, view, context)
+        log_chain_events(proved.abandoned, len(self.network.names), log)
+        state = count_proven(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
+        move_anchor(tries, provable, inputs.rows)
+        block = commit_block(before, state, tries, tables, view, context)
+        block = replace(block, state=forge(block.state, tries, view, self.interference, context))
+        wake = self._wake(block.state, view, context, tick, proved)
+        return self._result(block, outbound, {**log.logs(), **tables}, wake, self._idle_limit(tick))
+
+    def _begin_block(
+        self, before: State, content: XdmPlan, inputs: Inputs[State], context: Context
+    ) -> tuple[State, Inputs[State], ChainSums]:
+        """Apply program changes and move pooled messages from users into the inputs."""
+        state = change_programs(before, self.network, self.programs, context.chains)
         cover = CoveredValue(content.view.tables["declared"], state["drawn"], set(self.network.external.tolist()))
-        tables, money = dict[str, Frame](), ChainSums(state, cover)
+        money = ChainSums(state, cover)
         state, ingress = drop_pooled(state.with_tables(**content.load.late), inputs.ingress, context)
         if len(state["recalled"]):
             state = state.with_tables(recalled=empty_frame(RECALLED_SCHEMA))
-        inputs = replace(inputs, ingress=ingress)
-        if context.has_consensus:
-            assert content.due is not None
-            taken_in = inputs.rows["receipts"], content.due, money.books, content.outside.receipts
-            settled = settle_receipts(state, content.view, *taken_in, context)
-            state, tables["receipts"], notices = settled
-            state = count_notices(state, notices)
-            log_chain_events(notices, len(self.network.names), log)
-        nearest = content.provable.at_hand(self, inputs)
-        tries = advance_tries(before, content.provable, nearest, inputs.rows, context)
-        state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
-        tables["value"] = money.log()
-        proved = prove(state, tries, content.view, context)
-        log_chain_events(proved.abandoned, len(self.network.names), log)
-        state = count_proven(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
-        move_anchor(tries, content.provable, inputs.rows)
-        made = commit_block(before, state, tries, tables, content.view, context)
-        made = replace(made, state=forge(made.state, tries, content.view, self.interference, context))
-        wake = self._wake(made.state, content.view, context, tick, proved)
-        return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
+        return state, replace(inputs, ingress=ingress), money
+
+    def _settle(
+        self,
+        state: State,
+        content: XdmPlan,
+        inputs: Inputs[State],
+        money: ChainSums,
+        context: Context,
+        log: EventLog,
+    ) -> tuple[State, Frame]:
+        """Accept and confirm the receipts of domains on the consensus chain."""
+        assert content.due is not None
+        submitted = inputs.rows["receipts"], content.due, money.books, content.external.receipts
+        state, receipts, notices = settle_receipts(state, content.view, *submitted, context)
+        log_chain_events(notices, len(self.network.names), log)
+        return count_notices(state, notices), receipts
 
     def _result(
-        self, made: CommittedBlock, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
+        self, block: CommittedBlock, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
     ) -> RoundResult[State]:
+        """Complete a round's result: missing logs, storage changes, oldest height in use."""
         empty = {name: empty_frame(schema) for name, schema in self.logs.items()}
-        every = {**empty, **logs, "storage": made.storage}
-        needs = oldest_height(made.state["runs"])
-        return RoundResult(made.state, outbound, every, made.headers, wake, needs, end, upkeep=("storage", "receipts"))
+        logs = {**empty, **logs, "storage": block.storage}
+        needs = oldest_height(block.state["runs"])
+        upkeep = ("storage", "receipts")
+        return RoundResult(block.state, outbound, logs, block.headers, wake, needs, end, upkeep=upkeep)
 
-    def _gives_up(self, tick: Tick) -> int:
-        """Return the tick from which on a round in which nothing moves is the last."""
+    def _idle_limit(self, tick: Tick) -> int:
+        """Return the last tick of a run without further activity."""
         waits = 2 * (self.options.archiving_depth + self.options.challenge_period) + self.options.resubmit_after
         limit = QUIET_TICKS + waits + self.interference.longest_delay
         settled = max(self.interference.last_change, self.planned.last_tick)
         return idle_limit_tick(tick, settled=settled, idle_limit=limit)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
+        """Return the first tick with a planned event, or None.
+
+        Args:
+            tick: First tick to consider.
+        """
         return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
 
     def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: ProvenMessages) -> int | None:
-        """Return the next tick at which something happens of itself."""
+        """Return the next tick with pending work, or None."""
         planned = self.next_planned(tick.tick + 1)
         queues = state["queues"]
         if (
@@ -406,8 +516,20 @@ class XdmKernel(StaticHosting):
             or awaits_remote(state, self.network)
         ):
             return tick.tick + 1
-        again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
+        resubmission = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
         frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
-        found = int(frauds.min()) - 1 if len(frauds) else None
-        return earliest(planned, next_provable_tick(state, view, context), again, late, found)
+        fraud_proof = int(frauds.min()) - 1 if len(frauds) else None
+        return earliest(planned, next_provable_tick(state, view, context), resubmission, late, fraud_proof)
+
+
+def _local_ranges(state: State, chains: Chains) -> Frame:
+    """Locate the pending messages of local lanes."""
+    queues = state["queues"]
+    pending = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
+    return locate_ranges(pending.with_columns(end=pending["next_index"]), state["runs"])
+
+
+def _no_block(state: State) -> CommittedBlock:
+    """Return a state without a block: no headers, no storage changes."""
+    return CommittedBlock(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))

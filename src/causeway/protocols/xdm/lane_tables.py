@@ -1,8 +1,10 @@
-"""Tables of messages that wait, with an index: a block costs what it changes in them, not what waits.
+"""Indexed message tables: the cost of a block depends on its changes, not on the table size.
 
-``outbox`` and ``responses`` may hold many times what one block sends or settles. A ``LaneTable`` is such a table that
-remembers where each lane's rows lie and what came and went since the block before; it is made into columns when someone
-reads one. It is derived: a plain frame of the same rows (as the lake has it) is indexed again when it is first asked.
+``outbox`` and ``responses`` can be much larger than the changes of one block. A ``LaneTable`` stores the position of
+each lane's rows and the changes since the previous block. It builds columns on demand. The index is derived data:
+``LaneTable.of`` rebuilds it from a plain frame.
+
+A table has two levels: a large sorted one with deletion marks, and a small one with recent rows.
 """
 
 from __future__ import annotations
@@ -24,14 +26,19 @@ from causeway.protocols.xdm.tables import INDEXED
 
 LEAST_RECENT = 4096
 RECENT_SHARE = 2
-"""Rows that came lately are kept beside the others, until they are so many more than one of so many of these: then all
-are put in order, which costs as much as there are."""
+"""Thresholds for merging the levels.
+
+They allow ``LEAST_RECENT`` rows plus one in ``RECENT_SHARE`` of the others. A merge sorts all rows.
+"""
 
 
 @dataclass(frozen=True)
 class _Level:
-    """Rows by lane and ``index``, some of which are gone. ``starts``, ``ends``: of each lane; ``heads``: the first that
-    is there, ``ends`` where none is; ``alive``: of each row, None where nothing has gone."""
+    """Rows by lane and ``index`` with deletion marks.
+
+    ``starts`` and ``ends`` delimit each lane; ``heads`` is its first remaining row, or ``ends``. ``alive`` is a mask of
+    remaining rows, None if all remain.
+    """
 
     rows: Frame
     starts: Rows
@@ -49,15 +56,18 @@ class _Level:
 
     @cached_property
     def has_gaps(self) -> npt.NDArray[np.bool_]:
-        """Return in which lanes a number is missing between rows."""
+        """Return a mask of lanes with a gap between indices."""
         found = np.zeros(len(self.starts), dtype=bool)
-        some = np.flatnonzero(self.ends > self.starts)
-        index, first, last = self.rows["index"], self.starts[some], self.ends[some] - 1
-        found[some] = index[last] - index[first] != (last - first).astype(np.uint64)
+        nonempty = np.flatnonzero(self.ends > self.starts)
+        index, first, last = self.rows["index"], self.starts[nonempty], self.ends[nonempty] - 1
+        found[nonempty] = index[last] - index[first] != (last - first).astype(np.uint64)
         return found
 
     def at(self, lanes: Rows, index: U64) -> Rows:
-        """Return the first row of each lane from an index on, gone or not; the lane's end where there is none."""
+        """Return the first row of each lane from an index on, else the lane's end.
+
+        The row may be deleted.
+        """
         starts, ends = self.starts[lanes], self.ends[lanes]
         if len(self.rows) == 0:
             return starts
@@ -71,11 +81,11 @@ class _Level:
         return found
 
     def is_there(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Return which rows have not gone."""
+        """Return a mask of remaining rows."""
         return np.ones(len(rows), dtype=bool) if self.alive is None else self.alive[rows]
 
     def first_from(self, lanes: Rows, index: U64) -> Rows:
-        """Return the first row of each lane from an index on that is there, -1 where there is none."""
+        """Return the first remaining row of each lane from an index on, -1 without one."""
         found = np.maximum(self.at(lanes, index), self.heads[lanes])
         inside = np.flatnonzero(found < self.ends[lanes])
         for row in inside[~self.is_there(found[inside])].tolist():
@@ -86,7 +96,7 @@ class _Level:
         return np.where(found < self.ends[lanes], found, -1)
 
     def without(self, rows: Rows) -> _Level:
-        """Return the level without rows, which are there."""
+        """Return the level without some remaining rows."""
         if len(rows) == 0:
             return self
         alive = np.ones(len(self.rows), dtype=bool) if self.alive is None else self.alive.copy()
@@ -101,18 +111,18 @@ class _Level:
 
     @cached_property
     def _order(self) -> tuple[Rows, Rows]:
-        """Return the starts of lanes that have rows, ascending, and the numbers of these lanes."""
-        some = np.flatnonzero(self.ends > self.starts)
-        return self.starts[some], some
+        """Return the starts of non-empty lanes, ascending, and their numbers."""
+        nonempty = np.flatnonzero(self.ends > self.starts)
+        return self.starts[nonempty], nonempty
 
     def remaining(self) -> Frame:
-        """Return the rows that are there."""
+        """Return the remaining rows."""
         return self.rows if self.alive is None else self.rows.filter(self.alive)
 
 
 @dataclass(frozen=True)
 class TableDelta:
-    """What came and what went since the table ``since``."""
+    """Added and removed rows since the table ``since``."""
 
     since: Frame
     added: Sequence[Frame] = ()
@@ -120,10 +130,10 @@ class TableDelta:
 
 
 class _Step:
-    """What came and went in one change of a table, and the change before it, as far as someone may ask for it.
+    """One change of a table, linked to the change before it.
 
-    ``rows``: of this change and all before it that are known. ``origin``: the frame that a table was made of, which
-    changed nothing.
+    ``rows`` counts the rows of all linked changes. ``origin`` is the frame that a table was created from, without a
+    change.
     """
 
     __slots__ = ("added", "before", "gone", "origin", "rows")
@@ -138,21 +148,21 @@ class _Step:
             self.rows += before.rows
 
     def bounded(self, length: int) -> _Step:
-        """Return the step; where it has more rows than a table of ``length`` rows is worth, one that knows nothing."""
+        """Return the step, or an empty one with too long a history for ``length`` rows."""
         return self if self.rows <= LEAST_REMEMBERED + REMEMBERED * length else _Step(None)
 
 
 LEAST_REMEMBERED = 8192
 REMEMBERED = 2
-"""A table remembers the last so many rows that came and went, and so many times as many as it has."""
+"""Bound of the history in rows: ``LEAST_REMEMBERED`` plus this multiple of the table length."""
 
 
 class LaneTable(Frame):
-    """A table of messages by lane and ``index``, two of which agree in no row, with an index over its lanes.
+    """A message table with unique (lane, ``index``) and an index over its lanes.
 
-    ``lanes``: every lane that has rows, and some that had; they are named by their numbers in it. A row is named by a
-    number of this object, which ``first_from``, ``find`` and ``window`` give. A lane's rows lie in the order in which
-    they were added. ``delta``: what this table changed.
+    ``lanes`` has every lane with rows, and some former ones; lane numbers are positions in it. Row numbers are valid
+    for one object: ``first_from``, ``find`` and ``window`` return them. The rows of a lane are in order of insertion.
+    ``delta`` has the changes of this table.
     """
 
     __slots__ = ("_levels", "_made", "_step", "delta", "lanes")
@@ -169,7 +179,7 @@ class LaneTable(Frame):
 
     @classmethod
     def of(cls, rows: Frame) -> LaneTable:
-        """Return a table with an index: itself, if it has one."""
+        """Return ``rows`` with an index; an indexed table is returned as it is."""
         return rows if isinstance(rows, LaneTable) else cls._of(rows, None, _Step(None, origin=rows))
 
     @classmethod
@@ -184,8 +194,8 @@ class LaneTable(Frame):
     def _columns(self) -> dict[str, Column]:  # type: ignore[override]
         if self._made is None:
             every = concat([level.rows for level in self._levels])
-            there = np.concatenate([level.is_there(np.arange(len(level.rows))) for level in self._levels])
-            rows = there.nonzero()[0]
+            alive = np.concatenate([level.is_there(np.arange(len(level.rows))) for level in self._levels])
+            rows = alive.nonzero()[0]
             if 0 < self._split < len(every):
                 rows = rows[stable_order(*(every[name][rows] for name in INDEXED))]
             every = every.take(rows)
@@ -198,11 +208,11 @@ class LaneTable(Frame):
         return self._levels[0].rows.names
 
     def slice(self, start: int, stop: int) -> Frame:
-        """Return rows ``start`` to ``stop``; no rows at all without making columns for it."""
+        """Return rows ``start`` to ``stop``; an empty range builds no columns."""
         return super().slice(start, stop) if start < stop else self._levels[0].rows.slice(0, 0)
 
     def settled(self) -> LaneTable:
-        """Return the same table as one that has changed nothing yet."""
+        """Return the table with an empty delta."""
         if self.delta is None:
             return self
         found = LaneTable(self.lanes, self._levels, self._length, None, self._step)
@@ -210,41 +220,49 @@ class LaneTable(Frame):
         return found
 
     def number_of(self, lanes: Frame) -> Rows:
-        """Return the number of each lane, -1 of one without rows."""
+        """Return the number of each lane, -1 for a lane without rows."""
         return lookup_rows(self.lanes, lanes, LANE)
 
     def first_from(self, lanes: Rows, index: U64) -> Rows:
-        """Return the first row of each lane (-1: no lane) from an index on, -1 where there is none."""
+        """Return the first row of each lane (-1: no lane) from an index on, -1 without one."""
         known = np.flatnonzero(lanes >= 0)
         old, recent = (level.first_from(lanes[known], index[known]) for level in self._levels)
         found = np.full(len(lanes), -1, dtype=np.int64)
         found[known] = np.where(old >= 0, old, np.where(recent >= 0, recent + self._split, -1))
         return found
 
-    def find(self, asked: Frame) -> Rows:
-        """Return the row of each message (lane, ``index``), -1 where there is none."""
-        found = self.first_from(self.number_of(asked), asked["index"])
-        there = np.flatnonzero(found >= 0)
-        wrong = self.column_at("index", found[there]) != asked["index"][there]
-        found[there[wrong]] = -1
+    def find(self, messages: Frame) -> Rows:
+        """Return the row of each message (lane, ``index``), -1 without one."""
+        found = self.first_from(self.number_of(messages), messages["index"])
+        matched = np.flatnonzero(found >= 0)
+        wrong = self.column_at("index", found[matched]) != messages["index"][matched]
+        found[matched[wrong]] = -1
         return found
 
     def window(self, lanes: Rows, first: U64, stop: U64) -> tuple[Rows, Rows]:
-        """Return the rows of lanes from one index to another, exclusive, lane by lane in the order of their indices:
-        the place of each in ``lanes``, and the row."""
+        """Return the rows of lanes in an index range, lane by lane in order of index.
+
+        Args:
+            lanes: Numbers of lanes.
+            first: First index of each lane.
+            stop: Index after the last of each lane.
+
+        Returns:
+            The position in ``lanes`` of each row, and the row.
+        """
         places, rows = [], []
         for level, base in zip(self._levels, (0, self._split), strict=True):
             begin = np.maximum(level.at(lanes, first), level.heads[lanes])
-            place, row = expand_ranges(begin, level.at(lanes, np.maximum(first, stop)))
-            there = level.is_there(row)
-            places.append(place[there])
-            rows.append(row[there] + base)
-        place, row = np.concatenate(places), np.concatenate(rows)
-        order = np.argsort(place, kind="stable")
-        return place[order], row[order]
+            position, row = expand_ranges(begin, level.at(lanes, np.maximum(first, stop)))
+            alive = level.is_there(row)
+            places.append(position[alive])
+            rows.append(row[alive] + base)
+        position, row = np.concatenate(places), np.concatenate(rows)
+        order = np.argsort(position, kind="stable")
+        return position[order], row[order]
 
     def column_at(self, name: str, rows: Rows) -> Any:
-        """Return a column of numbers of rows."""
+        """Return a numeric column of rows."""
         old, recent = (level.rows[name] for level in self._levels)
         if len(recent) == 0:
             return old[rows]
@@ -254,7 +272,7 @@ class LaneTable(Frame):
         return found
 
     def rows_at(self, rows: Rows) -> Frame:
-        """Return rows, in that order."""
+        """Return rows in the given order."""
         of_old = rows < self._split
         if of_old.all():
             return self._levels[0].rows.take(rows)
@@ -263,19 +281,19 @@ class LaneTable(Frame):
         return concat(parts).take(np.argsort(order))
 
     def without(self, rows: Rows) -> LaneTable:
-        """Return the table without rows."""
+        """Return the table without some rows."""
         if len(rows) == 0:
             return self
         rows = np.sort(rows)
         split = int(np.searchsorted(rows, self._split))
         levels = self._levels[0].without(rows[:split]), self._levels[1].without(rows[split:] - self._split)
-        delta, gone, length = self._delta, self.rows_at(rows), len(self) - len(rows)
-        keys = Frame({name: gone[name] for name in INDEXED})
+        delta, removed, length = self._delta, self.rows_at(rows), len(self) - len(rows)
+        keys = Frame({name: removed[name] for name in INDEXED})
         step = _Step(self._step, gone=keys).bounded(length)
-        return LaneTable(self.lanes, levels, length, TableDelta(delta.since, delta.added, (*delta.gone, gone)), step)
+        return LaneTable(self.lanes, levels, length, TableDelta(delta.since, delta.added, (*delta.gone, removed)), step)
 
     def with_rows(self, rows: Frame) -> LaneTable:
-        """Return the table with more rows; none of them has the lane and index of another, be it one that has gone."""
+        """Return the table with new rows; their lanes and indices must never have been in the table."""
         if len(rows) == 0:
             return self
         rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
@@ -289,18 +307,20 @@ class LaneTable(Frame):
         return self._joined(rows, delta, step)
 
     def changed_since(self, before: Frame) -> FrameChanges | None:
-        """Return how this table came from an earlier one, and forget how that one came to be; None where it is not
-        known."""
+        """Return the changes since an earlier table, or None if they are unknown.
+
+        Older history is forgotten.
+        """
         if len(self) == 0:
             return None
-        asked = before._step if isinstance(before, LaneTable) else None
-        added, gone = [], []
+        target = before._step if isinstance(before, LaneTable) else None
+        added, removed = [], []
         step = self._step
-        while step is not asked and (asked is not None or step.origin is not before):
+        while step is not target and (target is not None or step.origin is not before):
             if step.added is not None:
                 added.append(step.added)
             if step.gone is not None:
-                gone.append(step.gone)
+                removed.append(step.gone)
             if step.before is None:
                 return None
             step = step.before
@@ -308,14 +328,20 @@ class LaneTable(Frame):
             self._step.rows -= step.rows
         step.before, step.rows = None, 0
         first = self.rows_at(_NO_ROWS)
-        came, went = concat([first, *reversed(added)]), concat([first.select(INDEXED), *reversed(gone)])
-        if len(came) and len(went):
-            ours, theirs = encode_keys(INDEXED, came, went)
-            came, went = came.filter(~np.isin(ours, theirs)), went.filter(~np.isin(theirs, ours))
-        return FrameChanges(came, went)
+        added_rows, removed_rows = (
+            concat([first, *reversed(added)]),
+            concat([first.select(INDEXED), *reversed(removed)]),
+        )
+        if len(added_rows) and len(removed_rows):
+            added_keys, removed_keys = encode_keys(INDEXED, added_rows, removed_rows)
+            added_rows, removed_rows = (
+                added_rows.filter(~np.isin(added_keys, removed_keys)),
+                removed_rows.filter(~np.isin(removed_keys, added_keys)),
+            )
+        return FrameChanges(added_rows, removed_rows)
 
     def _joined(self, rows: Frame, delta: TableDelta, step: _Step) -> LaneTable:
-        """Return the table with more rows, in order, among those that came lately."""
+        """Return the table with sorted rows added to the recent level."""
         groups = group_rows(*(rows[name] for name in LANE))
         coming = rows.select(LANE).take(groups.starts)
         known = self.number_of(coming)
@@ -327,7 +353,6 @@ class LaneTable(Frame):
         if (known < 0).any():
             lanes = concat([lanes, coming.filter(known < 0)])
             lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
-            # The same where there are `count` lanes, and `numbers` has those of these.
             numbers = lookup_rows(lanes, self.lanes, LANE)
             count = len(lanes)
             starts, ends, heads = (np.zeros(count, dtype=np.int64) for _ in range(3))
@@ -340,7 +365,7 @@ class LaneTable(Frame):
 
     @property
     def _split(self) -> int:
-        """The number of the first row of those that came lately."""
+        """Return the number of the first recent row."""
         return len(self._levels[0].rows)
 
     @property
@@ -356,9 +381,9 @@ def _frame_of(table: LaneTable) -> Frame:
 
 
 MESSAGES = ("outbox", "responses")
-"""The tables that are indexed."""
+"""The indexed tables."""
 
 
 def index_state(state: State) -> State:
-    """Return the state with an index over the messages that wait."""
+    """Return the state with indexed message tables."""
     return state.with_tables(**{name: LaneTable.of(state[name]) for name in MESSAGES})

@@ -1,13 +1,13 @@
-"""The operators of each chain: who submits the execution receipt of a block, and is paid for it (XDM reference 3.6).
+"""Operators of chains, and the keys that sign for chains.
 
-A domain's block is executed by all operators that are online; each of them submits its receipt. A block of the
-consensus chain has no receipt: its author stands in the place of the submitters.
+All online operators of a domain execute its block and submit its receipt. A block of the consensus chain has no
+receipt; its author takes the place of the submitters.
 
-Who signs for chains that other lakes follow: the author of the consensus chain's blocks, operators of domains.
+Lakes that follow a chain verify its signatures: those of the consensus chain's author and of domains' operators. A
+chain has one Ed25519 key. For a served chain the options list the public key (``validator_keys``) and files hold the
+secret one. Simulations derive all other keys from the seed, so they are not secret.
 
-A chain has one Ed25519 key. The options list the public keys (``validator_keys``) of chains that are served for real,
-and the secret ones are read from files; all others are drawn from the seed, for simulations: whoever knows the seed
-knows them.
+Reference: XDM, section 3.6.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from causeway.protocols.xdm.state import encode_set
 
 
 def split_rewards(amount: int, operators: Sequence[int], number: int) -> list[tuple[int, int]]:
-    """Split what a block pays for one receipt among the operators who submitted it (3.6).
+    """Split the reward for one receipt among its submitters (3.6).
 
-    Each gets the same amount. The units that remain go one each to operators in ascending order, beginning with the one
-    at position ``number`` modulo their count, so that over many receipts nobody is preferred.
+    All get the same amount. The remaining units go to operators in ascending order from position ``number`` modulo
+    their count. Over many receipts the shares are equal.
 
     Args:
-        amount: the sum of the fees, in units.
-        operators: who submitted the receipt, ascending; at least one.
-        number: the number of the block that the receipt is of.
+        amount: Sum of the fees, in units.
+        operators: Submitters, ascending; at least one.
+        number: Block number of the receipt.
 
     Returns:
-        (operator, units) of every operator that gets any.
+        (operator, units) of every operator with a share.
     """
     count = len(operators)
-    share, rest = divmod(amount, count)
-    parts = [share + ((place - number) % count < rest) for place in range(count)]
+    share, remainder = divmod(amount, count)
+    parts = [share + ((position - number) % count < remainder) for position in range(count)]
     return [(operator, part) for operator, part in zip(operators, parts, strict=True) if part]
 
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators of all chains: ``count`` on each, numbered from 0.
+    """The operators of all chains, ``count`` on each, numbered from 0.
 
-    ``absences``: the faults that keep operators from submitting receipts, or from making blocks of the consensus chain.
+    ``absences`` are faults of absent operators, with their rows in the scenario.
     """
 
     count: int
@@ -68,8 +68,14 @@ class Operators:
     def of(cls, count: int, faults: Sequence[FaultRule], network: DomainNetwork, seed: int) -> Operators:
         """Create the operators of a scenario.
 
+        Args:
+            count: Operators a chain.
+            faults: Faults of the scenario.
+            network: Fixed properties of the network.
+            seed: Seed of all random numbers.
+
         Raises:
-            InvalidInput: an absent operator does not exist, or every operator of a chain may be absent.
+            InvalidInput: An absent operator does not exist, or every operator of a chain may be absent.
         """
         absences = tuple((row, fault) for row, fault in enumerate(faults) if fault.kind == ABSENT)
         names = dict(zip(network.numbers.tolist(), network.names, strict=True))
@@ -78,8 +84,8 @@ class Operators:
             operator = fault.args[OPERATOR]
             assert fault.source is not None
             if operator >= count:
-                where = f'kind = "{ABSENT}", chain = "{names[fault.source]}", operator = {operator}'
-                raise InvalidInput(f"faults: {where}: allowed: 0 to {count - 1} (options.operators = {count})")
+                key = f'kind = "{ABSENT}", chain = "{names[fault.source]}", operator = {operator}'
+                raise InvalidInput(f"faults: {key}: allowed: 0 to {count - 1} (options.operators = {count})")
             absent.setdefault(fault.source, set()).add(operator)
         for chain, operators in absent.items():
             if len(operators) == count:
@@ -90,15 +96,15 @@ class Operators:
         return cls(count, absences, network, seed)
 
     def submitters(self, chain: int, number: int) -> list[int]:
-        """Return who submits the receipt of a block, ascending; of the consensus chain the author of the block."""
+        """Return the submitters of a block's receipt, or the author of a consensus block, ascending."""
         return self._submitters_of(chain, number, self._online(chain, number))
 
     def default_submitters(self, chain: int, number: int) -> list[int]:
-        """Return who submits the receipt of a block, or is its author, when no operator is absent."""
+        """Return the submitters, or the author, of a block without absences."""
         return self._submitters_of(chain, number, list(range(self.count)))
 
     def absent_submitters(self, chains: Chains, number: int) -> dict[int, list[int]]:
-        """Return, of those of ``chains`` of which some operators are absent, who submits the receipts of a block."""
+        """Return the submitters of a block on chains with absent operators."""
         concerned = {fault.source for _, fault in self.absences if fault.is_active(number - 1)}
         online = {chain: self._online(chain, number) for chain in chains.tolist() if self._number(chain) in concerned}
         return {
@@ -107,9 +113,9 @@ class Operators:
             if len(present) < self.count
         }
 
-    def encoded(self, taken: Frame) -> pa.BinaryArray:
-        """Return who submits each receipt of a table with the columns ``domain`` and ``number``."""
-        rows = zip(taken["domain"].tolist(), taken["number"].tolist(), strict=True)
+    def encoded(self, receipts: Frame) -> pa.BinaryArray:
+        """Encode the submitters of each receipt of a table with ``domain`` and ``number``."""
+        rows = zip(receipts["domain"].tolist(), receipts["number"].tolist(), strict=True)
         return pa.array([encode_set(self.submitters(*row)) for row in rows], pa.binary())
 
     def _submitters_of(self, chain: int, number: int, online: list[int]) -> list[int]:
@@ -119,11 +125,11 @@ class Operators:
         return [online[int(np.random.Generator(words).integers(len(online)))]]
 
     def _online(self, chain: int, number: int) -> list[int]:
-        place = self._number(chain)
+        chain_number = self._number(chain)
         absent = set()
         for row, fault in self.absences:
-            if fault.source == place and fault.is_active(number - 1):
-                words = draw_words(DrawPurpose.ABSENT, self.seed, place, number, row)
+            if fault.source == chain_number and fault.is_active(number - 1):
+                words = draw_words(DrawPurpose.ABSENT, self.seed, chain_number, number, row)
                 if np.random.Generator(words).random() < fault.args[CHANCE]:
                     absent.add(fault.args[OPERATOR])
         return [operator for operator in range(self.count) if operator not in absent]
@@ -133,31 +139,37 @@ class Operators:
 
 
 BLOCK, RECEIPT = b"causeway/xdm/block/v1\0", b"causeway/xdm/receipt/v1\0"
-"""What is signed begins with one of these: no signature on the one is good for the other."""
+"""Domain separators of signatures."""
 
 SIGNED_BYTES = DIGEST_BYTES + SIGNATURE_BYTES
-"""What certifies a header: the root of what the block took in, and the signature on the block's hash."""
+"""Length of a header's certification: extrinsics root, and signature on the block hash."""
 
 
 def block_signing_bytes(chain: str, block_hash: bytes) -> bytes:
-    """Return what the key of ``chain`` signs of a block."""
-    return BLOCK + _named(chain) + block_hash
+    """Return the bytes to sign for a block of ``chain``."""
+    return BLOCK + _encode_name(chain) + block_hash
 
 
 def receipt_signing_bytes(chain: str, receipt: bytes) -> bytes:
-    """Return what the key of the domain ``chain`` signs of an execution receipt."""
-    return RECEIPT + _named(chain) + receipt
+    """Return the bytes to sign for a receipt of the domain ``chain``."""
+    return RECEIPT + _encode_name(chain) + receipt
 
 
-def _named(chain: str) -> bytes:
+def _encode_name(chain: str) -> bytes:
     name = chain.encode()
     return len(name).to_bytes(4, "big") + name
 
 
 @dataclass(frozen=True)
 class ChainSigners:
-    """The keys of the chains of a network. ``listed``: public keys by chain, in hexadecimal; ``needed``: whether
-    anything is signed at all, which is so where other lakes run some of the chains."""
+    """The keys of a network's chains.
+
+    Attributes:
+        seed: Seed of derived keys.
+        listed: Public keys by chain, in hexadecimal.
+        secrets: Secret keys from files.
+        needed: Sign blocks; True with chains of other lakes.
+    """
 
     seed: int
     listed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -168,31 +180,35 @@ class ChainSigners:
         """Return the public key of a chain."""
         if chain in self.listed:
             return PublicKey(bytes.fromhex(self.listed[chain][0]))
-        return _drawn_key(self.seed, chain).public_key
+        return _derived_key(self.seed, chain).public_key
 
     def require(self, chain: str) -> None:
-        """Refuse to run a chain whose blocks nobody would believe. Raises ``InvalidInput``."""
+        """Check that the secret key of a chain is available.
+
+        Raises:
+            InvalidInput: It is missing.
+        """
         if chain in self.listed and bytes.fromhex(self.listed[chain][0]) not in self.secrets.seeds:
             text = f"{chain}: its secret key is not here: causeway serve --validator-key {chain}=FILE"
             raise InvalidInput(f"options.validator_keys: {text}")
 
     def block(self, chain: str, block_hash: bytes, extrinsics_root: bytes) -> bytes:
-        """Return what certifies a header of a chain that is run here; nothing where nothing is signed."""
+        """Return the certification of a local chain's header, empty without signatures."""
         if not self.needed:
             return b""
         return extrinsics_root + self._key(chain).sign(block_signing_bytes(chain, block_hash))
 
     def receipt(self, chain: str, receipt: bytes) -> bytes:
-        """Return the signature on a receipt of a domain that is run here."""
+        """Sign a receipt of a local domain."""
         return self._key(chain).sign(receipt_signing_bytes(chain, receipt))
 
     def _key(self, chain: str) -> SigningKey:
         if chain not in self.listed:
-            return _drawn_key(self.seed, chain)
+            return _derived_key(self.seed, chain)
         self.require(chain)
         return SigningKey(self.secrets.seeds[bytes.fromhex(self.listed[chain][0])])
 
 
 @lru_cache(maxsize=4096)
-def _drawn_key(seed: int, chain: str) -> SigningKey:
+def _derived_key(seed: int, chain: str) -> SigningKey:
     return SigningKey.from_name(f"causeway/{seed}/{chain}/operator")

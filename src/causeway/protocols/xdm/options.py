@@ -1,4 +1,7 @@
-"""The options of cross-domain messaging: names, values and defaults of the reference, 4.1 and 2.7."""
+"""Options of cross-domain messaging with their defaults.
+
+Reference: XDM, sections 2.7 and 4.1.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,17 @@ from causeway.protocols.shared.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, Texts, allow_only, option_error
 from causeway.protocols.xdm.state import MAX_NONCE
 
-PROVED_AND_BROUGHT = 2
-"""Roots that are remembered beside those of blocks that are not final: that of the final one while operators prove
-under it, and while what they proved is brought."""
+EXTRA_ROOTS = 2
+"""Roots in memory besides those of blocks before finality.
+
+One for the latest final block under proof, one for the delivery of its proofs.
+"""
 
 MOST_ROOTS = 2**20
-"""Of so many blocks at most the roots are remembered."""
+"""Maximum number of roots in memory."""
 
 MOST_CALLS = 100_000
-"""A scenario plans at most so many calls of a kind."""
+"""Maximum number of planned calls of a kind."""
 
 DEPLOYED: Mapping[str, Any] = {
     "fee_model": "v1",
@@ -33,20 +38,28 @@ DEPLOYED: Mapping[str, Any] = {
     "pool_tag": "without_src",
     "trust_tag": "on",
 }
-"""What ``profile = deployed`` changes: the column "other (deployed)" of 4.1, as far as it is about runs."""
+"""Values of ``profile = deployed``: the run-time part of column "other (deployed)" of 4.1."""
 
 
 ROOT = "root"
-"""Who is meant by ``by = "root"``: the governance of a chain, which has an account beside those of programs."""
+"""Value of ``by`` for a chain's governance; it has an account besides those of programs."""
 
 DomainNumber = Annotated[int, Field(ge=0, le=2**32 - 2)]
 
 
 class ChannelCallOptions(ScenarioSection):
-    """A call that opens or closes a channel: at ``tick`` on ``chain``, with ``foreign``, by root or by a program.
+    """A planned call that opens or closes a channel of ``chain`` with ``foreign``.
 
-    ``max_outgoing``, ``fee_model``, ``relay_fee``: of an ``initiate``, by default those of the options; ``channel``: of
-    a ``close`` the number of the channel.
+    Attributes:
+        tick: Tick of the call.
+        chain: Chain of the call.
+        foreign: Other end of the channel.
+        do: Kind of the call.
+        by: Caller: root or a program.
+        channel: Number of the channel to close.
+        max_outgoing: Capacity for ``initiate``, by default that of the options.
+        fee_model: Fee model for ``initiate``, by default that of the options.
+        relay_fee: Relay fee for ``initiate``, by default that of the options.
     """
 
     tick: PlannedTick
@@ -62,17 +75,22 @@ class ChannelCallOptions(ScenarioSection):
     @model_validator(mode="after")
     def _opens(self) -> Self:
         for name in ("max_outgoing", "fee_model", "relay_fee"):
-            given = getattr(self, name)
-            if self.do == "close" and given is not None:
-                raise option_error(name, f'{given}: allowed: none with do = "close"')
+            value = getattr(self, name)
+            if self.do == "close" and value is not None:
+                raise option_error(name, f'{value}: allowed: none with do = "close"')
         return self
 
 
 class AllowlistCallOptions(ScenarioSection):
-    """A call that changes which chains ``chain`` exchanges messages with: at ``tick``, ``foreign`` is added or removed.
+    """A planned call that adds or removes ``foreign`` on the allow list of ``chain``.
 
-    ``foreign``: a chain's name, or the number of a domain, registered or not; ``by``: root or a program; ``at``: where
-    the call is made, by default on the consensus chain.
+    Attributes:
+        tick: Tick of the call.
+        chain: Owner of the allow list.
+        foreign: Name of a chain, or number of a domain, registered or not.
+        do: Kind of the call.
+        by: Caller: root or a program.
+        at: Chain of the call, by default the consensus chain.
     """
 
     tick: PlannedTick
@@ -84,15 +102,17 @@ class AllowlistCallOptions(ScenarioSection):
 
 
 class ChainWeights(ScenarioSection):
-    """The weights of messages and responses that one chain knows, where they are not those of all others."""
+    """Weights of messages and responses on one chain, in place of the defaults."""
 
     message: int | None = Field(default=None, ge=0, le=LARGEST)
     response: int | None = Field(default=None, ge=0, le=LARGEST)
 
 
 class XdmOptions(ProfiledOptions):
-    """Options of cross-domain messaging; ``docs/protocols/xdm.md`` says what each does. Distances are in blocks of the
-    consensus chain, amounts in units of the asset."""
+    """Options of cross-domain messaging; ``docs/protocols/xdm.md`` describes each.
+
+    Distances are in blocks of the consensus chain, amounts in units of the asset.
+    """
 
     fee_model: Literal["v0", "v1"] = "v0"
     v0_mint: Literal["collected", "recomputed"] = "collected"
@@ -105,7 +125,7 @@ class XdmOptions(ProfiledOptions):
     trust_tag: Literal["off", "on"] = "off"
     force_close: Literal["off", "on"] = "off"
     flush_ack: Annotated[Literal["off"], allow_only("off", "the reference names it and gives it no form")] = "off"
-    archiving_depth: int = Field(default=100, ge=1, le=MOST_ROOTS - PROVED_AND_BROUGHT)
+    archiving_depth: int = Field(default=100, ge=1, le=MOST_ROOTS - EXTRA_ROOTS)
     challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
     max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
     max_messages: int = Field(default=MAX_NONCE + 1, ge=3, le=MAX_NONCE + 1)
@@ -145,16 +165,16 @@ class XdmOptions(ProfiledOptions):
 
     @model_validator(mode="after")
     def _final_blocks_are_known(self) -> Self:
-        if self.mmr_roots < self.archiving_depth + PROVED_AND_BROUGHT:
+        if self.mmr_roots < self.archiving_depth + EXTRA_ROOTS:
             raise option_error(
                 "mmr_roots",
                 f"{self.mmr_roots}: a block is final after archiving_depth = {self.archiving_depth} blocks, what is "
                 "proved under it comes in the block after, and nothing is proved under a root that is forgotten; "
-                f"allowed: at least {self.archiving_depth + PROVED_AND_BROUGHT}",
+                f"allowed: at least {self.archiving_depth + EXTRA_ROOTS}",
             )
         return self
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``profile = deployed`` changes."""
+        """Return the values of ``profile = deployed``."""
         return DEPLOYED

@@ -1,4 +1,4 @@
-"""Calls that a scenario plans: channels opened and closed, allow lists changed, by tick."""
+"""Planned calls of a scenario: channels and allow lists, by tick."""
 
 from __future__ import annotations
 
@@ -18,8 +18,19 @@ from causeway.protocols.xdm.state import FeeModel
 
 @dataclass(frozen=True)
 class ChannelPlan:
-    """A call about a channel. ``chain``, ``foreign``: positions; ``by``: a program, None for root; ``initiate``:
-    whether it opens one, else it closes the one of number ``channel``."""
+    """A planned call on a channel.
+
+    Attributes:
+        tick: Tick of the call.
+        chain: Position of the calling chain.
+        foreign: Position of the channel's other end.
+        initiate: Open a channel, else close ``channel``.
+        by: Calling program, or None for root.
+        channel: Number of the channel to close.
+        max_outgoing: Capacity of a new channel.
+        fee_model: Fee model of a new channel.
+        relay_fee: Relay fee of a new channel, in units.
+    """
 
     tick: int
     chain: int
@@ -33,14 +44,16 @@ class ChannelPlan:
 
     @classmethod
     def close(cls, tick: int, chain: int, foreign: int, channel: int) -> ChannelPlan:
-        """Create the call by which root closes a channel."""
+        """Create root's call to close a channel."""
         return cls(tick, chain, foreign, initiate=False, by=None, channel=channel, max_outgoing=0)
 
 
 @dataclass(frozen=True)
 class AllowlistPlan:
-    """A call about the allow list of ``chain``, made on the chain ``at``. ``foreign``: a position, that of no chain for
-    a domain that is not registered."""
+    """A planned call on the allow list of ``chain``, made on the chain ``at``.
+
+    ``foreign`` is a position; an unregistered domain has one beyond the network.
+    """
 
     tick: int
     at: int
@@ -50,19 +63,27 @@ class AllowlistPlan:
     by: int | None
 
 
-Again: TypeAlias = Mapping[int, Sequence[int]]
-NONE_AGAIN: Again = MappingProxyType({})
+RepeatedTicks: TypeAlias = Mapping[int, Sequence[int]]
+NO_REPEATS: RepeatedTicks = MappingProxyType({})
 
 
-def _due(tick: int, chains: Iterable[int], again: Again) -> list[tuple[int, set[int]]]:
-    """Return for which ticks calls are made in a tick, ascending, each with the chains that make them."""
-    mine = set(chains)
-    earlier = sorted({at for chain in mine for at in again.get(chain, ()) if at < tick})
-    return [*((at, {chain for chain in mine if at in again.get(chain, ())}) for at in earlier), (tick, mine)]
+def _due(tick: int, chains: Iterable[int], repeated: RepeatedTicks) -> list[tuple[int, set[int]]]:
+    """Return the planned ticks to execute in a tick, ascending, with their chains."""
+    callers = set(chains)
+    earlier = sorted({at for chain in callers for at in repeated.get(chain, ()) if at < tick})
+    return [*((at, {chain for chain in callers if at in repeated.get(chain, ())}) for at in earlier), (tick, callers)]
 
 
 class PlannedCalls:
-    """The calls of a scenario's options. Raises ``InvalidInput`` for chains and programs that there are not."""
+    """The planned calls of a scenario.
+
+    Args:
+        options: Options of the protocol.
+        network: Fixed properties of the network.
+
+    Raises:
+        InvalidInput: A call names an unknown chain or program.
+    """
 
     def __init__(self, options: XdmOptions, network: DomainNetwork) -> None:
         self._positions = {name: position for position, name in enumerate(network.names)}
@@ -77,58 +98,58 @@ class PlannedCalls:
             self._allowlist(f"options.allowlist_calls.{row}", call) for row, call in enumerate(options.allowlist_calls)
         )
         self.owners = self._owners(options.domain_owners)
-        """The owner of each domain, by position; root where there is none."""
+        """The owner of each domain by position, root by default."""
 
-    def _chain(self, where: str, name: str) -> int:
+    def _chain(self, key: str, name: str) -> int:
         if name not in self._positions:
-            raise InvalidInput(f"{where}: no chain is called {name!r}; there are {', '.join(self._positions)}")
+            raise InvalidInput(f"{key}: no chain is called {name!r}; there are {', '.join(self._positions)}")
         return self._positions[name]
 
-    def _program(self, where: str, given: int | str) -> int | None:
-        if given == ROOT:
+    def _program(self, key: str, value: int | str) -> int | None:
+        if value == ROOT:
             return None
-        found = self._programs.get(given) if isinstance(given, str) else given
-        if found not in self._numbers:
-            raise InvalidInput(f'{where}: no program is called {given!r}; allowed: "{ROOT}", or a program')
-        return found
+        number = self._programs.get(value) if isinstance(value, str) else value
+        if number not in self._numbers:
+            raise InvalidInput(f'{key}: no program is called {value!r}; allowed: "{ROOT}", or a program')
+        return number
 
-    def _channel(self, where: str, call: ChannelCallOptions, options: XdmOptions) -> ChannelPlan:
+    def _channel(self, key: str, call: ChannelCallOptions, options: XdmOptions) -> ChannelPlan:
         model = FeeModel[(call.fee_model or options.fee_model).upper()]
         if model == FeeModel.V1 and call.relay_fee is not None:
-            raise InvalidInput(f'{where}.relay_fee: {call.relay_fee}; allowed: none with fee_model = "v1"')
+            raise InvalidInput(f'{key}.relay_fee: {call.relay_fee}; allowed: none with fee_model = "v1"')
         fee = options.relay_fee if call.relay_fee is None else call.relay_fee
         return ChannelPlan(
             call.tick,
-            self._chain(f"{where}.chain", call.chain),
-            self._chain(f"{where}.foreign", call.foreign),
+            self._chain(f"{key}.chain", call.chain),
+            self._chain(f"{key}.foreign", call.foreign),
             call.do == "initiate",
-            self._program(f"{where}.by", call.by),
+            self._program(f"{key}.by", call.by),
             call.channel,
             options.max_outgoing_messages if call.max_outgoing is None else call.max_outgoing,
             model,
             fee if model == FeeModel.V0 else 0,
         )
 
-    def _allowlist(self, where: str, call: AllowlistCallOptions) -> AllowlistPlan:
+    def _allowlist(self, key: str, call: AllowlistCallOptions) -> AllowlistPlan:
         named = isinstance(call.foreign, str)
         return AllowlistPlan(
             call.tick,
-            CONSENSUS_POSITION if call.at is None else self._chain(f"{where}.at", call.at),
-            self._chain(f"{where}.chain", call.chain),
-            self._chain(f"{where}.foreign", str(call.foreign)) if named else int(call.foreign) + 1,
+            CONSENSUS_POSITION if call.at is None else self._chain(f"{key}.at", call.at),
+            self._chain(f"{key}.chain", call.chain),
+            self._chain(f"{key}.foreign", str(call.foreign)) if named else int(call.foreign) + 1,
             call.do == "add",
-            self._program(f"{where}.by", call.by),
+            self._program(f"{key}.by", call.by),
         )
 
-    def _owners(self, given: Mapping[str, int | str]) -> dict[int, int | None]:
-        found = {}
-        for name, program in given.items():
-            where = f"options.domain_owners.{name}"
-            position = self._chain(where, name)
+    def _owners(self, options: Mapping[str, int | str]) -> dict[int, int | None]:
+        owners = {}
+        for name, program in options.items():
+            key = f"options.domain_owners.{name}"
+            position = self._chain(key, name)
             if position == CONSENSUS_POSITION:
-                raise InvalidInput(f"{where}: the consensus chain has no owner; allowed: domains")
-            found[position] = self._program(where, program)
-        return found
+                raise InvalidInput(f"{key}: the consensus chain has no owner; allowed: domains")
+            owners[position] = self._program(key, program)
+        return owners
 
     @cached_property
     def _by_tick(self) -> tuple[dict[int, list[ChannelPlan]], dict[int, list[AllowlistPlan]]]:
@@ -152,29 +173,42 @@ class PlannedCalls:
                 last[call.chain, call.foreign] = max(call.tick, last.get((call.chain, call.foreign), 0))
         return last
 
-    def channel_calls(self, tick: int, chains: Iterable[int], again: Again = NONE_AGAIN) -> list[ChannelPlan]:
-        """Return the calls about channels that are made in a tick on some chains, by the ticks that they were planned
-        for, then in the order of the scenario. ``again``: of chains the earlier ticks whose calls are made again."""
-        due = _due(tick, chains, again)
-        return [call for at, some in due for call in self._by_tick[0].get(at, []) if call.chain in some]
+    def channel_calls(self, tick: int, chains: Iterable[int], again: RepeatedTicks = NO_REPEATS) -> list[ChannelPlan]:
+        """Return the calls on channels in a tick, by planned tick, then in scenario order.
 
-    def allowlist_calls(self, tick: int, chains: Iterable[int], again: Again = NONE_AGAIN) -> list[AllowlistPlan]:
-        """Return the calls about allow lists that are made in a tick on some chains; as ``channels_at``."""
+        Args:
+            tick: Tick of the block.
+            chains: Positions of the chains.
+            again: By chain, earlier ticks with calls to repeat.
+        """
         due = _due(tick, chains, again)
-        return [call for at, some in due for call in self._by_tick[1].get(at, []) if call.at in some]
+        return [call for at, callers in due for call in self._by_tick[0].get(at, []) if call.chain in callers]
+
+    def allowlist_calls(
+        self, tick: int, chains: Iterable[int], again: RepeatedTicks = NO_REPEATS
+    ) -> list[AllowlistPlan]:
+        """Return the calls on allow lists in a tick; arguments as for ``channel_calls``.
+
+        Args:
+            tick: Tick of the block.
+            chains: Positions of the chains.
+            again: By chain, earlier ticks with calls to repeat.
+        """
+        due = _due(tick, chains, again)
+        return [call for at, callers in due for call in self._by_tick[1].get(at, []) if call.at in callers]
 
     def ticks_between(self, first: int, last: int) -> list[int]:
-        """Return the ticks from ``first`` to ``last`` for which calls are planned."""
+        """Return the ticks with planned calls from ``first`` to ``last``."""
         return self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on in which a call is made, None if there is none."""
+        """Return the first tick from ``tick`` on with a planned call, or None."""
         at = bisect_left(self._ticks, tick)
         return self._ticks[at] if at < len(self._ticks) else None
 
     @property
     def last_tick(self) -> int:
-        """Return the last tick in which a call is made, 0 without any."""
+        """Return the last tick with a planned call, 0 without any."""
         return self._ticks[-1] if self._ticks else 0
 
     @cached_property
@@ -186,10 +220,10 @@ class PlannedCalls:
         return found
 
     def closes(self, chain: int, foreign: int, first: int, last: int) -> bool:
-        """Return whether ``chain`` is to close a channel with ``foreign`` in a tick from ``first`` to ``last``."""
+        """Return True if ``chain`` plans to close a channel with ``foreign`` in the range of ticks."""
         ticks = self._closes.get((chain, foreign), [])
         return bisect_left(ticks, first) < bisect_right(ticks, last)
 
     def initiates(self, chain: int, foreign: int, tick: int) -> bool:
-        """Return whether ``chain`` is to initiate a channel with ``foreign`` in ``tick`` or later."""
+        """Return True if ``chain`` plans to open a channel with ``foreign`` from ``tick`` on."""
         return self._last_initiations.get((chain, foreign), -1) >= tick

@@ -1,4 +1,7 @@
-"""Cross-domain messaging's semantics: what channels promise and guarantee, and what its numbers and codes mean."""
+"""Semantics of cross-domain messaging: promises, guarantees, watermarks, reject codes.
+
+Reference: XDM, sections 1.2 to 1.4 and 2.4.
+"""
 
 from __future__ import annotations
 
@@ -45,18 +48,24 @@ from causeway.protocols.xdm.state import RESPONSE, is_response
 
 
 def paired(substreams: U64) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """Return the other direction's substream of each channel's, and which are those of responses."""
+    """Return the substream of the opposite direction, and a mask of response substreams.
+
+    Args:
+        substreams: Substreams of channel lanes, uint64.
+    """
     return substreams ^ np.uint64(RESPONSE), is_response(substreams)
 
 
 def promises(lanes: Lanes[XdmOptions]) -> Iterator[Promise]:
-    """Yield what channels promise.
+    """Yield the promises of channels.
 
-    Nonces are given and used up one after the other, of requests and of responses (G1); every request is answered at
-    some time (L1), and no channel has more requests without a response than it may (G6). An answer may come later than
-    the response, and so in another order. A message of the consensus chain is not proved before its block is K
-    deep, one of a domain not before its receipt was not challenged for D blocks besides. Lanes of a chain to itself are
-    queues that nobody proves.
+    Requests and responses have consecutive nonces (G1). Every request is answered eventually (L1), and a channel limits
+    the requests without a response (G6). An answer may follow its response, hence in another order. A message of the
+    consensus chain is proved once its block is K deep. A message of a domain waits another D blocks, the challenge
+    period of its receipt. Lanes of a chain to itself are queues without proofs.
+
+    Args:
+        lanes: Lanes of the network and its options.
     """
     options = lanes.options
     calls = [call.max_outgoing for call in options.channel_calls if call.max_outgoing is not None]
@@ -77,7 +86,11 @@ def promises(lanes: Lanes[XdmOptions]) -> Iterator[Promise]:
 
 
 def guarantees(options: XdmOptions) -> Iterator[Guarantee]:
-    """Yield one statement a topic."""
+    """Yield one statement a topic.
+
+    Args:
+        options: Options of the protocol.
+    """
     yield Guarantee("order", "yes", "requests and responses of a channel, by nonce", "1.2 G1")
     yield Guarantee("causal", "partly", "within a channel; channels overtake each other", "1.2 G1, G2")
     yield Guarantee("exactly_once", "yes", "a nonce is processed once", "1.2 G1")
@@ -87,8 +100,8 @@ def guarantees(options: XdmOptions) -> Iterator[Guarantee]:
     yield Guarantee("one_answer", "yes", "one response a nonce", "1.2 G3")
     yield Guarantee("called_off", "no", "what is lost blocks its channel until it is proved again", "1.3 L2")
     depth, period = options.archiving_depth, options.challenge_period
-    how = f"{depth:,} blocks deep on the consensus chain, of a domain after {period:,} more"
-    yield Guarantee("final_first", "yes", how, "1.2 G4")
+    reason = f"{depth:,} blocks deep on the consensus chain, of a domain after {period:,} more"
+    yield Guarantee("final_first", "yes", reason, "1.2 G4")
     yield Guarantee("value", "yes", "fees and transfers are in books that add up", "1.2 G7, G8")
     yield Guarantee("held_back", "yes", f"{options.max_outgoing_messages:,} unanswered a channel", "1.2 G6")
     yield Guarantee("any_carrier", "yes", "the proof alone is enough", "1.2 G2")
@@ -103,7 +116,12 @@ WATERMARKS = (
 
 
 def trial(name: str, between: FaultWindow) -> Keys | None:
-    """Return the fault of a name in ``TRIES``. A message is made up by a receipt that is false."""
+    """Return the fault that provokes a violation, or None; a false receipt forges messages.
+
+    Args:
+        name: Name in ``TRIES``.
+        between: Lane and ticks of the fault.
+    """
     if name == DUPLICATED:
         return {"kind": REPLAY, **between.ends, **between.span}
     if name == OUT_OF_TURN:
@@ -115,7 +133,7 @@ def trial(name: str, between: FaultWindow) -> Keys | None:
     return default_fault(name, between)
 
 
-_NAMES = {
+_CODES_BY_NAME = {
     NO_OPEN_CHANNEL: RejectCode.UNREACHABLE,
     MessengerError.InvalidChannelState.name: RejectCode.UNREACHABLE,
     MessengerError.MissingChannel.name: RejectCode.UNREACHABLE,
@@ -135,15 +153,19 @@ _NAMES = {
     oversize_text(): RejectCode.TOO_LARGE,
     FEES_OVERFLOW: RejectCode.OTHER,
 }
-"""By the name of the error with which a chain rejects a call."""
+"""Reject codes by the error name of a chain's reject."""
 
 
 def portable(code: int, text: bytes) -> RejectCode:
-    """Return what a reject code means. ``text``: of the reject, the name of the chain's error; with 0, why a
-    message from a user came into no queue."""
+    """Return the portable meaning of a reject code.
+
+    Args:
+        code: Reject code, or 0 for a refused message from a user.
+        text: Error name of the reject, or the reason for code 0.
+    """
     if code not in (0, REJECTED):
         return program_reject_code(code, text)
-    return _NAMES.get(text.decode(errors="replace"), RejectCode.OTHER)
+    return _CODES_BY_NAME.get(text.decode(errors="replace"), RejectCode.OTHER)
 
 
 SEMANTICS = Semantics(

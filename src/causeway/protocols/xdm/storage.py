@@ -1,12 +1,12 @@
-"""The storage of chains: its entries are a function of the rows of tables (XDM reference 2.4, 2.5).
+"""The storage of chains: a function of their tables, and its tries.
 
-What the reference gives a key has the deployed one: messages, responses, channels, counts, fees, receipts. Every other
-table that is committed has one entry, ``Causeway.<table>``: a digest of the chain's rows.
+Messages, responses, channels, counts, fees and receipts have the deployed keys of the reference. Every other committed
+table has one entry ``Causeway.<table>``, a digest of the chain's rows.
 
-The tries of chains: their storage now, and that under which operators prove (XDM reference 2.4, X-5).
+The tries are derived data: current storage follows from tables, past storage from the log of changes. Versions after
+recent blocks share their nodes, so that operators can prove under a past block without inserting or hashing again.
 
-Both are an index: what the storage is follows from tables, and what it was from the log of its changes. What it was
-after the blocks between is kept, too, as versions that share their nodes: then nothing is inserted or hashed again.
+Reference: XDM, sections 2.4 and 2.5; X-5.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STORAGE_SCHEMA = pa.schema(
         pa.field("present", pa.uint8(), nullable=False),
     ]
 )
-"""One row a change of a chain's storage in a block: the value under a key, or that there is none any more."""
+"""One row a storage change of a block: the new value of a key, or its removal."""
 
 PRUNED_ITEM = "PrunedReceipts"
 DRAWN_ITEM = "DrawnTransfers"
@@ -70,13 +70,13 @@ ALLOWLIST_ITEM, ALLOW_UPDATES_ITEM = "ChainAllowlist", "DomainChainAllowlistUpda
 _COUNT_BYTES = 4
 
 _ITEMS = {"outbox": (OUTBOX, "src_fee", "OutboxFee"), "responses": (INBOX_RESPONSES, "fee", "InboxFee")}
-"""Of the tables of messages: their own item, the column with the fee that is kept for each, and its item."""
+"""Per message table: storage item, fee column, fee item."""
 
 KEYED = (
     *("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates", "pruned"),
     *("declared", "drawn"),
 )
-"""Tables whose rows have entries of their own."""
+"""Tables with an entry a row."""
 
 HEADS = ("blocks",)
 """Tables that headers and the mountain range commit to, not the state."""
@@ -87,7 +87,7 @@ _LARGE = pa.large_binary()
 
 
 def _changes(chain: Any, keys: pa.LargeBinaryArray, values: pa.Array | None) -> Frame:
-    """Return changes; without ``values`` the keys go."""
+    """Return storage changes; without ``values`` the keys are removed."""
     count = len(keys)
     present = np.full(count, values is not None, dtype=np.uint8)
     content = values if values is not None else pa.repeat(pa.scalar(b"", pa.binary()), count)
@@ -96,24 +96,24 @@ def _changes(chain: Any, keys: pa.LargeBinaryArray, values: pa.Array | None) -> 
 
 
 def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, Rows]:
-    """Return the rows of ``after`` that are new or changed, and those of ``before`` that are gone."""
+    """Return the new or changed rows of ``after``, and the removed rows of ``before``."""
     if before is after:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    then = lookup_rows(before, after, keys)
-    same = then >= 0
+    earlier_rows = lookup_rows(before, after, keys)
+    same = earlier_rows >= 0
     rows = np.flatnonzero(same)
     for name in after.names:
-        ours, theirs = after[name], before[name]
-        if isinstance(ours, np.ndarray):
-            equal = ours[rows] == theirs[then[rows]]
+        values, earlier_values = after[name], before[name]
+        if isinstance(values, np.ndarray):
+            equal = values[rows] == earlier_values[earlier_rows[rows]]
             equal = equal if equal.ndim == 1 else equal.all(axis=1)
         else:
-            ours, theirs = ours.take(pa.array(rows)), theirs.take(pa.array(then[rows]))
-            equal = pa.compute.equal(ours, theirs).to_numpy(zero_copy_only=False)
+            values, earlier_values = values.take(pa.array(rows)), earlier_values.take(pa.array(earlier_rows[rows]))
+            equal = pa.compute.equal(values, earlier_values).to_numpy(zero_copy_only=False)
         same[rows[~equal]] = False
-    gone = np.ones(len(before), dtype=bool)
-    gone[then[then >= 0]] = False
-    return np.flatnonzero(~same), np.flatnonzero(gone)
+    removed = np.ones(len(before), dtype=bool)
+    removed[earlier_rows[earlier_rows >= 0]] = False
+    return np.flatnonzero(~same), np.flatnonzero(removed)
 
 
 def _in_order(parts: Sequence[Frame]) -> Frame:
@@ -121,26 +121,33 @@ def _in_order(parts: Sequence[Frame]) -> Frame:
     return rows.take(stable_order(*(rows[name] for name in INDEXED)))
 
 
-def _added_and_gone(before: Frame, after: Frame) -> tuple[Frame, Frame]:
-    """Return the messages (lane, ``index``) that came and that went; one that stays does not change."""
+def _added_and_removed(before: Frame, after: Frame) -> tuple[Frame, Frame]:
+    """Return the added and the removed messages (lane, ``index``); a message never changes."""
     if before is after:
         return after.slice(0, 0), before.slice(0, 0)
     if isinstance(after, LaneTable) and after.delta is not None and after.delta.since is before:
-        came, went = (_in_order([before.slice(0, 0), *parts]) for parts in (after.delta.added, after.delta.gone))
-        stays = lookup_rows(came, went, INDEXED)
-        new = np.ones(len(came), dtype=bool)
-        new[stays[stays >= 0]] = False
-        return came.filter(new), went.filter(stays < 0)
-    then = lookup_rows(before, after, INDEXED)
-    gone = np.ones(len(before), dtype=bool)
-    gone[then[then >= 0]] = False
-    return after.filter(then < 0), before.filter(gone)
+        added, removed = (_in_order([before.slice(0, 0), *parts]) for parts in (after.delta.added, after.delta.gone))
+        in_both = lookup_rows(added, removed, INDEXED)
+        new = np.ones(len(added), dtype=bool)
+        new[in_both[in_both >= 0]] = False
+        return added.filter(new), removed.filter(in_both < 0)
+    earlier_rows = lookup_rows(before, after, INDEXED)
+    removed_mask = np.ones(len(before), dtype=bool)
+    removed_mask[earlier_rows[earlier_rows >= 0]] = False
+    return after.filter(earlier_rows < 0), before.filter(removed_mask)
 
 
 def storage_changes(before: State | None, after: State, context: Context, known: SectionIndex | None = None) -> Frame:
-    """Return what changes in the storage of ``context.chains`` from one state to the next (``STORAGE_SCHEMA``).
+    """Compute the storage changes of ``context.chains`` between two states.
 
-    ``before`` None: everything is new. ``known``: what is known of the state before, and then of the one after.
+    Args:
+        before: State before, or None for complete storage.
+        after: State after.
+        context: Context of the block.
+        known: Cache of section digests, updated in place.
+
+    Returns:
+        ``STORAGE_SCHEMA``.
     """
 
     def earlier(name: str) -> Frame:
@@ -151,7 +158,7 @@ def storage_changes(before: State | None, after: State, context: Context, known:
         ("outbox", lambda rows: encode_requests(rows, after["channels"])),
         ("responses", encode_responses),
     ):
-        added, gone = _added_and_gone(earlier(name), after[name])
+        added, removed = _added_and_removed(earlier(name), after[name])
         own, fee, item = _ITEMS[name]
         if len(added):
             keys = map_keys(added)
@@ -160,14 +167,14 @@ def storage_changes(before: State | None, after: State, context: Context, known:
             fees = numbers_column(added[fee][paid], U128_BYTES).cast(pa.binary(U128_BYTES))
             parts.append(_changes(added["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), fees))
             if name == "outbox":
-                parts.append(_transfers(added, keys, there=True))
-        if len(gone):
-            keys = map_keys(gone)
-            parts.append(_changes(gone["source"], messenger_keys(own, keys), None))
+                parts.append(_transfers(added, keys, is_present=True))
+        if len(removed):
+            keys = map_keys(removed)
+            parts.append(_changes(removed["source"], messenger_keys(own, keys), None))
             if name == "outbox":
-                parts.append(_transfers(gone, keys, there=False))
-            paid = np.flatnonzero(gone[fee] > 0)
-            parts.append(_changes(gone["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), None))
+                parts.append(_transfers(removed, keys, is_present=False))
+            paid = np.flatnonzero(removed[fee] > 0)
+            parts.append(_changes(removed["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), None))
     rows, _ = _differing(earlier("channels"), after["channels"], CHANNEL)
     if len(rows):
         channels = after["channels"].take(rows)
@@ -187,7 +194,6 @@ def storage_changes(before: State | None, after: State, context: Context, known:
         confirmed = after["confirmed"].take(rows)
         keys = pa.array([receipt_storage_key(int(domain) - 1) for domain in confirmed["domain"]], _LARGE)
         parts.append(_changes(confirmed["chain"], keys, confirmed["receipt"]))
-    # The changes of the chains' sets of those that they exchange messages with.
     allowlists_before = earlier("allowlist")
     if allowlists_before is after["allowlist"]:
         allowlists = empty_frame(STORAGE_SCHEMA)
@@ -203,7 +209,6 @@ def storage_changes(before: State | None, after: State, context: Context, known:
     parts.append(allowlists)
     rows, _ = _differing(earlier("allow_updates"), after["allow_updates"], ("chain", "domain"))
     if len(rows):
-        # What is pending for domains: the sets to add and to remove.
         updates = after["allow_updates"].take(rows)
         numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
         keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
@@ -211,10 +216,10 @@ def storage_changes(before: State | None, after: State, context: Context, known:
         values = [_id_set(decode_set(allow)) + _id_set(decode_set(remove)) for allow, remove in sets]
         parts.append(_changes(updates["chain"], keys, pa.array(values, pa.binary())))
     parts.append(_pruned(earlier("pruned"), after["pruned"]))
-    # The changes of what domains of other lakes have declared: one entry a domain that it is for.
+    # One entry a destination domain.
     declared_before = earlier("declared")
-    came, _ = _differing(declared_before, after["declared"], DECLARED)
-    domains = sorted(set(after["declared"]["destination"][came].tolist()))
+    changed, _ = _differing(declared_before, after["declared"], DECLARED)
+    domains = sorted(set(after["declared"]["destination"][changed].tolist()))
     if not domains:
         declared = empty_frame(STORAGE_SCHEMA)
     else:
@@ -224,35 +229,34 @@ def storage_changes(before: State | None, after: State, context: Context, known:
         keys = pa.array([declared_key(domain) for domain in domains], _LARGE)
         declared = _changes(np.full(len(domains), CONSENSUS_POSITION), keys, pa.array(values, pa.binary()))
     parts.append(declared)
-    # The changes of what chains have taken of value of domains of other lakes.
     drawn_before = earlier("drawn")
-    came, _ = _differing(drawn_before, after["drawn"], DRAWN)
-    if len(came) == 0:
+    changed, _ = _differing(drawn_before, after["drawn"], DRAWN)
+    if len(changed) == 0:
         drawn = empty_frame(STORAGE_SCHEMA)
     else:
-        taken = after["drawn"].take(came)
-        ends = chain_map_keys(chain_ids(taken["foreign"]))
-        values = [b"".join(row) for row in zip(*(_words(taken[name]) for name in DRAWN_WORDS), strict=True)]
+        drawn_rows = after["drawn"].take(changed)
+        ends = chain_map_keys(chain_ids(drawn_rows["foreign"]))
+        values = [b"".join(row) for row in zip(*(_words(drawn_rows[name]) for name in DRAWN_WORDS), strict=True)]
         keys = storage_key_column(storage_prefix(OWN_PALLET, DRAWN_ITEM), ends)
-        drawn = _changes(taken["chain"], keys, pa.array(values, pa.binary()))
+        drawn = _changes(drawn_rows["chain"], keys, pa.array(values, pa.binary()))
     parts.append(drawn)
     parts.append(_sections(before, after, context, SectionIndex() if known is None else known))
     return concat(parts)
 
 
 def _pruned(before: Frame, after: Frame) -> Frame:
-    """Return the changes of what the consensus chain keeps of frauds that were proved."""
+    """Return the storage changes of proved frauds on the consensus chain."""
     if before is after:
         return empty_frame(STORAGE_SCHEMA)
-    came, went = _differing(before, after, PRUNED)
+    added, removed = _differing(before, after, PRUNED)
     parts = [empty_frame(STORAGE_SCHEMA)]
-    for frame, there in ((before.take(went), False), (after.take(came), True)):
+    for frame, is_present in ((before.take(removed), False), (after.take(added), True)):
         domains = [(domain - 1).to_bytes(4, "little") for domain in frame["domain"].tolist()]
         first, *rest = (_words(frame[name]) for name in ("first", "last", "taken", "found"))
         ends = pa.array([domain + word for domain, word in zip(domains, first, strict=True)], _LARGE)
         values = pa.array([b"".join(words) for words in zip(*rest, strict=True)], pa.binary())
         keys = storage_key_column(storage_prefix(OWN_PALLET, PRUNED_ITEM), ends)
-        parts.append(_changes(frame["chain"], keys, values if there else None))
+        parts.append(_changes(frame["chain"], keys, values if is_present else None))
     return concat(parts)
 
 
@@ -274,15 +278,18 @@ def _id_set(chains: list[int]) -> bytes:
     return encode_compact(len(ids)) + b"".join(ids)
 
 
-def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, there: bool) -> Frame:
-    """Return the entries of transfers on their way; ``keys``: what those of requests of the outbox end with."""
+def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, is_present: bool) -> Frame:
+    """Return the storage changes of pending transfers.
+
+    ``keys`` are the key suffixes of the outbox rows.
+    """
     rows = np.flatnonzero((outbox["asked"] == RequestKind.ENDPOINT) & (outbox["src_endpoint"] == TRANSPORTER_ENDPOINT))
     own = storage_key_column(storage_prefix(PALLET, OUTGOING_TRANSFERS), keys.take(pa.array(rows)))
-    return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if there else None)
+    return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if is_present else None)
 
 
 def _sections(before: State | None, after: State, context: Context, known: SectionIndex) -> Frame:
-    """Return the digests of tables that are others than before."""
+    """Return the changed digests of tables."""
     parts = [empty_frame(STORAGE_SCHEMA)]
     then = {} if before is None else before.frames()
     for name, frame in sorted(after.frames().items()):
@@ -301,8 +308,7 @@ def _sections(before: State | None, after: State, context: Context, known: Secti
 
 @dataclass
 class SectionIndex:
-    """An index: of each table that has one digest a chain, whose chains' and which rows were digested last, and the
-    digests. Without it every digest is the same."""
+    """Cache of section digests: per table the last chains, rows and digests."""
 
     last: dict[str, tuple[Chains, Frame, TableDigests]] = field(default_factory=dict)
 
@@ -315,8 +321,10 @@ class SectionIndex:
         return self.digested(name, frame, context, None)
 
     def digested(self, name: str, frame: Frame, context: Context, before: TableDigests | None) -> TableDigests:
-        """Return the digests of a table. ``before``: those of an earlier one of the same chains."""
-        # The digest of each chain's rows of a table.
+        """Compute the digests of a table, incrementally from ``before``.
+
+        ``before`` has the digests of an earlier table of the same chains.
+        """
         table = STATE_TABLES.get(name)
         if table is None or table.belongs_to_program:
             own = context.network.host_of(frame["program"]).view(np.uint32)
@@ -328,24 +336,33 @@ class SectionIndex:
 
 
 NOWHERE = -1
-"""The height of tries that are being changed."""
+"""The height of tries under change."""
 
 NODES_AN_ENTRY = 4
-FEW = 1 << 16
-"""Versions are kept as long as all tries have at most so many nodes for each entry of the storage now, or for each of
-``FEW`` entries: so they take no more than the storage itself, which has a message for longer than it takes to be
-provable."""
+LEAST_ENTRIES = 1 << 16
+"""Minimum number of entries in the bound of versions.
+
+Tries have at most ``NODES_AN_ENTRY`` nodes a storage entry. Versions then need no more memory than the storage itself:
+it holds a message longer than until it is provable.
+"""
 
 MOST_VERSIONS = 1 << 16
-"""And as long as there are at most so many of them, of all chains together."""
+"""Maximum number of versions of all chains together."""
 
 
 @dataclass
 class ChainTries:
-    """The tries of a set of chains. ``present``: the number of each chain's trie; ``provable``: that of the storage
-    after the block ``number`` of it, which operators prove under; ``versions``: by chain and number those after later
-    blocks, ascending. ``height``: of the state that they belong to; they change on the spot, and in between belong to
-    none. ``sections``: what is known of tables that have digests."""
+    """The tries of a set of chains.
+
+    Attributes:
+        tries: All tries.
+        present: Number of each chain's current trie.
+        provable: Number of each chain's trie after block ``number``; operators prove under it.
+        number: Number of each chain's provable block.
+        versions: Tries after later blocks, by chain and block number, ascending.
+        height: Height of the corresponding state; ``NOWHERE`` during a change.
+        sections: Cache of section digests.
+    """
 
     tries: Tries
     present: dict[int, int]
@@ -357,7 +374,11 @@ class ChainTries:
 
     @classmethod
     def of(cls, chains: Chains) -> ChainTries:
-        """Return empty tries of chains."""
+        """Create empty tries.
+
+        Args:
+            chains: Positions of the chains.
+        """
         tries = Tries()
         opened = iter(tries.open(2 * len(chains)).tolist())
         pairs = {chain: (next(opened), next(opened)) for chain in chains.tolist()}
@@ -365,40 +386,66 @@ class ChainTries:
         return cls(tries, present, {chain: pair[1] for chain, pair in pairs.items()}, dict.fromkeys(present, -1))
 
     def change(self, changes: Frame) -> None:
-        """Change the storage of chains now (``STORAGE_SCHEMA``)."""
+        """Apply changes to the current storage.
+
+        Args:
+            changes: ``STORAGE_SCHEMA``.
+        """
         self._change(self.present, changes)
 
     def move(self, changes: Frame, to: Mapping[int, int]) -> None:
-        """Move the storage that operators prove under on to other blocks, by all ``changes`` in between."""
+        """Advance the provable storage to other blocks.
+
+        Args:
+            changes: All changes in between (``STORAGE_SCHEMA``).
+            to: New block number of each chain.
+        """
         self._change(self.provable, changes)
         self.number |= to
 
     def keep(self, chains: Chains, number: int) -> None:
-        """Keep the storage of chains as it is now, after their block ``number``, until operators prove under it."""
+        """Retain the current storage as a version.
+
+        Args:
+            chains: Positions of the chains.
+            number: Number of their last block.
+        """
         now = np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64)
         for chain, version in zip(chains.tolist(), self.tries.copy(now).tolist(), strict=True):
             self.versions.setdefault(chain, {})[number] = version
         while self._keeps_too_much():
-            # One that nobody confirms any more would keep its own for ever. The log says how its storage moved on.
+            # A chain without further confirmations would retain versions forever. The log can rebuild them.
             longest = max(self.versions, key=lambda chain: len(self.versions[chain]))
             self._close(self.versions.pop(longest).values())
 
     def _keeps_too_much(self) -> bool:
         count = sum(map(len, self.versions.values()))
         entries = sum(self.tries.count(trie) for trie in self.present.values())
-        return count > MOST_VERSIONS or (count > 0 and self.tries.live_nodes > NODES_AN_ENTRY * max(entries, FEW))
+        return count > MOST_VERSIONS or (
+            count > 0 and self.tries.live_nodes > NODES_AN_ENTRY * max(entries, LEAST_ENTRIES)
+        )
 
     def nearest(self, chain: int, number: int) -> int:
-        """Return the last block of a chain up to ``number`` after which its storage is at hand, -1 if none is."""
+        """Return the last block with an available trie, or -1.
+
+        Args:
+            chain: Position of the chain.
+            number: Maximum block number.
+        """
         found = self.number[chain]
-        for kept in self.versions.get(chain, ()):
-            if kept > number:
+        for version in self.versions.get(chain, ()):
+            if version > number:
                 break
-            found = max(found, kept)
+            found = max(found, version)
         return found
 
     def show(self, chain: int, number: int) -> None:
-        """Let operators prove under the nearest block up to ``number``; what was kept of those before it goes."""
+        """Select the nearest available block as provable, and drop older versions.
+
+        Args:
+            chain: Position of the chain.
+            number: Maximum block number.
+        """
         number, versions = self.nearest(chain, number), self.versions.get(chain, {})
         if number in versions:
             self._close([self.provable[chain]])
@@ -416,20 +463,28 @@ class ChainTries:
         numbers = np.zeros(int(chains.max()) + 1, dtype=np.int64)
         for chain in distinct(chains).tolist():
             numbers[chain] = of_chain[chain]
-        there = pa.array(changes["present"] == 1)
-        values = pa.compute.if_else(there, changes["value"].cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
+        is_present = pa.array(changes["present"] == 1)
+        values = pa.compute.if_else(
+            is_present, changes["value"].cast(pa.large_binary()), pa.scalar(None, pa.large_binary())
+        )
         self.tries.update(numbers[chains], changes["key"].cast(pa.large_binary()), values)
 
     def roots(self, chains: Chains) -> Digests:
-        """Return the root of each chain's storage now, shape (n, 32)."""
+        """Return the current storage root of each chain, shape (n, 32).
+
+        Args:
+            chains: Positions of the chains.
+        """
         return self.tries.roots(np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64))
 
 
 def chain_tries(state: State, context: Context) -> ChainTries | None:
-    """Return the tries of the state that a block begins with, None where they are to be built: of a state that was
-    read, and where a block was broken off, or made, since they were this state's, or they lack a chain that was
-    halted."""
-    kept = state.kept.tries
-    if not isinstance(kept, ChainTries) or kept.height != context.height - 1:
+    """Return the tries of the state before a block, or None if they must be rebuilt.
+
+    They are missing for a state read from storage, outdated after an interrupted or repeated block, or lack a resumed
+    chain.
+    """
+    tries = state.kept.tries
+    if not isinstance(tries, ChainTries) or tries.height != context.height - 1:
         return None
-    return kept if kept.present.keys() >= set(context.chains.tolist()) else None
+    return tries if tries.present.keys() >= set(context.chains.tolist()) else None

@@ -1,10 +1,9 @@
-"""The state tables: the columns of each, whose its rows are, who is shown them (XDM reference 2.5; ``state`` says how
-lanes are named).
+"""The state tables of cross-domain messaging: columns, owner, order and visibility.
 
-The tables of value between domains of different lakes: what receipts have said of it, what chains have taken.
+``state`` describes the names of lanes. The tables of declared value serve transfers between domains of different lakes.
+The tables of frauds hold false receipts, their forged messages, and invalid bundles.
 
-The tables of receipts that may be false: what bad operators claim, what honest ones have found, what was pruned, and
-what bundles there were (1.4, G4, X-6).
+Reference: XDM, sections 1.4 and 2.5; G4, X-6.
 """
 
 from __future__ import annotations
@@ -20,40 +19,46 @@ def _field(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
 
-_U32, _U64 = pa.uint32(), pa.uint64()
+U32, UINT64, BYTES, DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
 
 DECLARED_SCHEMA = pa.schema(
     [
-        _field("chain", _U32),
-        _field("destination", _U32),
-        _field("source", _U32),
-        _field("out_high", _U64),
-        _field("out_low", _U64),
-        _field("refused_high", _U64),
-        _field("refused_low", _U64),
+        _field("chain", U32),
+        _field("destination", U32),
+        _field("source", U32),
+        _field("out_high", UINT64),
+        _field("out_low", UINT64),
+        _field("refused_high", UINT64),
+        _field("refused_low", UINT64),
     ]
 )
-"""One row a pair of domains that different lakes run, as far as the consensus chain has confirmed receipts of
-``source``: all that these say to have sent to ``destination`` (``out``), and all that they say to have refused of what
-came from there (``refused``). Sums since genesis, of which the lowest 128 bits are kept. A lake that follows has those
-of its own domains as ``destination``, as they were proved to it."""
+"""One row a pair of domains of different lakes: value in confirmed receipts of ``source``.
 
-DECLARED_UNDER_SCHEMA = pa.schema([_field("chain", _U32), _field("domain", _U32), _field("number", _U64)])
-"""One row a domain of a lake that follows the consensus chain: the block under which was proved what is ``declared``
-for it. No root depends on it."""
+``out`` is the value sent to ``destination``, ``refused`` the refused value of transfers from ``destination``. Both are
+sums since genesis modulo 2**128. A following lake has the proved rows of its own domains as ``destination``.
+"""
+
+DECLARED_UNDER_SCHEMA = pa.schema([_field("chain", U32), _field("domain", U32), _field("number", UINT64)])
+"""One row a domain of a following lake: the block of its proved ``declared`` rows.
+
+No root commits to it.
+"""
 
 DRAWN_SCHEMA = pa.schema(
     [
-        _field("chain", _U32),
-        _field("foreign", _U32),
-        _field("in_high", _U64),
-        _field("in_low", _U64),
-        _field("claimed_high", _U64),
-        _field("claimed_low", _U64),
+        _field("chain", U32),
+        _field("foreign", U32),
+        _field("in_high", UINT64),
+        _field("in_low", UINT64),
+        _field("claimed_high", UINT64),
+        _field("claimed_low", UINT64),
     ]
 )
-"""One row a domain ``foreign`` of another lake from which ``chain`` ever had value: all that it took or refused of what
-came from there (``in``), and all that it claimed of what was refused there. Sums as those of ``declared``."""
+"""One row a domain ``foreign`` of another lake that ever sent value to ``chain``.
+
+``in`` is the value that ``chain`` accepted or refused, ``claimed`` the refused value that it claimed back. Sums as in
+``declared``.
+"""
 
 DECLARED, DRAWN = ("chain", "destination", "source"), ("chain", "foreign")
 
@@ -64,81 +69,86 @@ DECLARED_TABLES: dict[str, StateTable] = {
     ),
     "drawn": StateTable(DRAWN_SCHEMA, "chain", DRAWN, DRAWN),
 }
-"""Tables of a state by name, as ``state.STATE_TABLES``."""
+"""Tables of declared value by name."""
 
 
 NEVER_FOUND = 2**63
-"""In ``found``: nobody ever proves it, against what the reference assumes (1.4)."""
+"""Value of ``found`` for a fraud without a proof, against the assumption of 1.4."""
 
-
-_FRAUD_TABLES_U32, _FRAUD_TABLES_U64, _BYTES, _DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
 
 CLAIMS_SCHEMA = pa.schema(
     [
-        _field("chain", _FRAUD_TABLES_U32),
-        _field("destination", _FRAUD_TABLES_U32),
-        _field("origin", _FRAUD_TABLES_U64),
-        _field("number", _FRAUD_TABLES_U64),
+        _field("chain", U32),
+        _field("destination", U32),
+        _field("origin", UINT64),
+        _field("number", UINT64),
         _field("what", pa.uint8()),
-        _field("found_after", _FRAUD_TABLES_U64),
-        _field("foreign", _FRAUD_TABLES_U32),
-        _field("substream", _FRAUD_TABLES_U64),
-        _field("index", _FRAUD_TABLES_U64),
-        _field("amount", _FRAUD_TABLES_U64),
-        _field("key", _BYTES),
-        _field("value", _BYTES),
-        _field("root", _DIGEST),
+        _field("found_after", UINT64),
+        _field("foreign", U32),
+        _field("substream", UINT64),
+        _field("index", UINT64),
+        _field("amount", UINT64),
+        _field("key", BYTES),
+        _field("value", BYTES),
+        _field("root", DIGEST),
     ]
 )
-"""One row a domain of whose blocks, from ``origin`` to the last one, ``number``, a bad operator submits false receipts
-to ``destination``, the consensus chain: their storage is the domain's with ``value`` under ``key`` (no key: with
-nothing changed), and after the last block it has the root ``root``. ``what`` is false (``claims.Lie``); the message
-that is forged has the lane and nonce that ``foreign``, ``substream``, ``index`` name. ``found_after``: how many blocks
-after the first is taken in it is found, ``NEVER_FOUND`` for never. No root depends on it."""
+"""One row a domain with a bad operator: false receipts of ``origin`` to ``number``.
 
-FORGED_SCHEMA = pa.schema(
-    [_field("source", _FRAUD_TABLES_U32), _field("destination", _FRAUD_TABLES_U32), _field("envelope", _BYTES)]
-)
-"""One row an envelope, as on the wire, that bad operators of ``source`` prove under storage of their own."""
+Their storage is the domain's with ``value`` under ``key`` (no key: unchanged), with root ``root`` after the last block.
+``what`` is the kind of fraud (``FraudKind``); a forged message has the lane and nonce ``foreign``, ``substream``,
+``index``. The proof follows ``found_after`` blocks after the first false receipt, or never (``NEVER_FOUND``). No root
+commits to it.
+"""
+
+FORGED_SCHEMA = pa.schema([_field("source", U32), _field("destination", U32), _field("envelope", BYTES)])
+"""One row a wire envelope that bad operators of ``source`` prove under forged storage."""
 
 FRAUDS_SCHEMA = pa.schema(
     [
-        _field("chain", _FRAUD_TABLES_U32),
-        _field("domain", _FRAUD_TABLES_U32),
-        _field("number", _FRAUD_TABLES_U64),
-        _field("taken", _FRAUD_TABLES_U64),
-        _field("found", _FRAUD_TABLES_U64),
+        _field("chain", U32),
+        _field("domain", U32),
+        _field("number", UINT64),
+        _field("taken", UINT64),
+        _field("found", UINT64),
     ]
 )
-"""One row a domain with false receipts that are not proved to be: block ``number`` is the first, whose receipt was
-taken in by block ``taken``; from block ``found`` on an honest node has the proof. No root depends on it: the consensus
-chain does not know."""
+"""One row a domain with false receipts and no fraud proof yet.
+
+Block ``number`` is the first false one; block ``taken`` of the consensus chain accepted its receipt. Honest nodes have
+the proof from block ``found`` on. No root commits to it, since the consensus chain does not know it.
+"""
 
 PRUNED_SCHEMA = pa.schema(
     [
-        _field("chain", _FRAUD_TABLES_U32),
-        _field("domain", _FRAUD_TABLES_U32),
-        _field("first", _FRAUD_TABLES_U64),
-        _field("last", _FRAUD_TABLES_U64),
-        _field("taken", _FRAUD_TABLES_U64),
-        _field("found", _FRAUD_TABLES_U64),
+        _field("chain", U32),
+        _field("domain", U32),
+        _field("first", UINT64),
+        _field("last", UINT64),
+        _field("taken", UINT64),
+        _field("found", UINT64),
     ]
 )
-"""One row a fraud that was proved: the receipts of the domain's blocks ``first`` to ``last`` that blocks from ``taken``
-to before ``found`` took in are pruned; block ``found`` has those that hold. The row stays until they are final."""
+"""One row a proved fraud: receipts of the domain's blocks ``first`` to ``last`` are pruned.
+
+The consensus chain accepted them in blocks from ``taken`` to before ``found``; block ``found`` has the valid ones. The
+row remains until these are final.
+"""
 
 BUNDLES_SCHEMA = pa.schema(
     [
-        _field("chain", _FRAUD_TABLES_U32),
-        _field("destination", _FRAUD_TABLES_U32),
+        _field("chain", U32),
+        _field("destination", U32),
         _field("invalid", pa.uint8()),
-        _field("extrinsic", _FRAUD_TABLES_U32),
-        _field("root", _DIGEST),
+        _field("extrinsic", U32),
+        _field("root", DIGEST),
     ]
 )
-"""One row a domain whose last block has a bundle with anything in it, as its receipt to ``destination``, the consensus
-chain, is to say it: why it is ``invalid`` (``bundles.InvalidBundle``) and for which of its messages, and its root: a
-digest of the messages, by lane, nonce and tag."""
+"""One row a domain whose last block has a bundle with messages, as its receipt reports it.
+
+``invalid`` is the reason (``bundles.InvalidBundle``), ``extrinsic`` the message concerned, ``root`` a digest of the
+messages by lane, nonce and tag.
+"""
 
 PRUNED = ("chain", "domain", "first")
 
@@ -153,13 +163,11 @@ FRAUD_TABLES: dict[str, StateTable] = {
     "frauds": StateTable(FRAUDS_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Visibility.EVERYONE),
     "pruned": StateTable(PRUNED_SCHEMA, "chain", PRUNED, ("chain", "domain"), shown=Visibility.EVERYONE),
 }
-"""Tables of a state by name, as ``state.STATE_TABLES``."""
+"""Tables of frauds by name."""
 
-UNKNOWN = ("claims", "forged", "frauds", "bundles")
-"""Those that no root commits to: that of ``bundles`` stands in receipts."""
+UNCOMMITTED_FRAUDS = ("claims", "forged", "frauds", "bundles")
+"""Fraud tables without a commitment; receipts contain the content of ``bundles``."""
 
-
-U32, UINT64, BYTES, DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
 
 CHANNELS_SCHEMA = pa.schema(
     [
@@ -179,10 +187,13 @@ CHANNELS_SCHEMA = pa.schema(
         _field("relay_fee", UINT64),
     ]
 )
-"""One row a channel of ``chain`` with ``foreign`` (2.2). ``next_response``: one more than the nonce of the last request
-whose response was received, 0 where none was. ``count``: requests without a response (``OutboxMessageCount``).
-``owner``: who initiated it, a program or root (``ROOT_ACCOUNT``); ``reserve``: what was left for it, also after it was
-closed. ``fee_model``: ``FeeModel``, and under ``V0`` the ``relay_fee``, in units (3.8)."""
+"""One row a channel of ``chain`` with ``foreign`` (2.2).
+
+``next_response`` is the nonce after the last request with a response, 0 for none. ``count`` is the number of requests
+without a response (``OutboxMessageCount``). ``owner`` is the initiator, a program or root (``ROOT_ACCOUNT``).
+``reserve`` is its deposit, also after the close. ``fee_model`` is a ``FeeModel``; ``V0`` adds ``relay_fee`` (units)
+(3.8).
+"""
 
 NEXT_CHANNELS_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32), _field("next_channel", UINT64)])
 
@@ -206,10 +217,12 @@ OUTBOX_SCHEMA = pa.schema(
         _field("amount_low", UINT64),
     ]
 )
-"""One row a request without a response. ``sent``: the number of the block that made it; ``asked``: ``Asked``;
-``max_outgoing``: what an open request carries; ``payload``: that of an endpoint's request; ``next_response``: one more
-than the nonce that it acknowledges, 0 for none. The last columns say for whom the response is, and what comes back to
-it if it is refused; they are not taken from any response."""
+"""One row a request without a response.
+
+``sent`` is the number of the sending block, ``asked`` the ``RequestKind``, ``max_outgoing`` the limit of an open
+request, ``payload`` that of an endpoint request. ``next_response`` is the nonce after the acknowledged one, 0 for none.
+The last columns name the recipient of the response and the refund of a refused request; no response supplies them.
+"""
 
 RESPONSES_SCHEMA = pa.schema(
     [
@@ -224,19 +237,23 @@ RESPONSES_SCHEMA = pa.schema(
         _field("fee", UINT64),
     ]
 )
-"""One row a response that the other chain has not acknowledged (``InboxResponses``). ``layer``: 0 of the protocol, 1 of
-an endpoint; ``asked``, ``endpoint``: what the request asked, and of which endpoint; ``error``: 0 where it is Ok
-(``payload``), else what ``errors`` numbers; ``fee``: what was minted for the request, which is held until the
-acknowledgement (``InboxFee``)."""
+"""One row a response without an acknowledgement (``InboxResponses``).
+
+``layer`` is 0 for the protocol, 1 for an endpoint. ``asked`` and ``endpoint`` describe the request. ``error`` is 0 with
+a ``payload``, else a number of ``errors``. ``fee`` is the minted fee of the request, on hold until the acknowledgement
+(``InboxFee``).
+"""
 
 EARLY_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("body", BYTES), _field("tag", UINT64)])
-"""One row a message that came before its predecessors, proved: ``body`` is what stood in the other chain's state, and
-``tag`` the weight tag of its envelope (``tags``)."""
+"""One row a proved message that arrived before its predecessors.
+
+``body`` is the value in the other chain's storage, ``tag`` the weight tag of its envelope (``tags``).
+"""
 
 WAITING_SCHEMA = pa.schema(
     [_field("source", U32), _field("destination", U32), _field("index", UINT64), *MESSAGE_FIELDS]
 )
-"""One row a call of a program for which no open channel has had room, in the order in which they were made."""
+"""One row a program's call that waits for a channel with capacity, in order of creation."""
 
 OPEN_CALLS_SCHEMA = pa.schema(
     [
@@ -249,11 +266,13 @@ OPEN_CALLS_SCHEMA = pa.schema(
         _field("answered", pa.uint8()),
     ]
 )
-"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later; ``answered`` 1
-where it came before the response that says that the call was taken, until that comes."""
+"""One row an accepted call of ``sender`` on ``chain`` with a later answer.
+
+``answered`` is 1 if the answer arrived before the response, until the response arrives.
+"""
 
 ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
-"""One row a chain ``foreign`` with which ``chain`` exchanges messages (``ChainAllowlist``)."""
+"""One row a chain ``foreign`` on the allow list of ``chain`` (``ChainAllowlist``)."""
 
 ALLOW_UPDATES_SCHEMA = pa.schema(
     [
@@ -264,34 +283,42 @@ ALLOW_UPDATES_SCHEMA = pa.schema(
         _field("remove", BYTES),
     ]
 )
-"""One row a domain whose allow list was ever to be changed (``DomainChainAllowlistUpdate``): the sets (``encode_set``)
-of chains that it is to add and to remove in its next block, and the ``height`` of the last call about them. The row
-stays when there are none."""
+"""One row a domain with any allow-list update (``DomainChainAllowlistUpdate``).
+
+``allow`` and ``remove`` are the sets (``encode_set``) of chains to add and to remove in its next block; ``height`` is
+that of the last call. The row remains when both are empty.
+"""
 
 RUNS_SCHEMA = pa.schema([*LANE_FIELDS, _field("height", UINT64), _field("first", UINT64), _field("count", UINT64)])
-"""One row a run of local messages that were appended at one height, where they lie in the lake."""
+"""One row a segment of local messages of one height: their location in the lake."""
 
 QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
 """One row a local lane: its head and tail."""
 
 HISTORY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("height", UINT64)])
-"""One row a block of a chain whose storage changes may still be asked for: its number and the height that has it."""
+"""One row a block with storage changes that may still be read: its number and height."""
 
 RELAYING_SCHEMA = pa.schema(
     [*LANE_FIELDS, *(_field(name, UINT64) for name in ("proved", "expected", "since", "until"))]
 )
-"""What the operators of ``source`` remember of a lane: messages below ``proved`` were proved to its destination, which
-has said since block ``since`` that it expects the nonce ``expected`` next; those below ``until`` were last proved in
-that block or before. ``since`` is also the block in which they began to prove again. No root depends on it."""
+"""One row a lane: the relay state of the operators of ``source``.
+
+Messages below ``proved`` were proved. The destination has expected the nonce ``expected`` since block ``since``, which
+is also the block of the last resubmission. The proofs of messages below ``until`` are not younger than that. No root
+commits to it.
+"""
 
 ENVELOPES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("tag", UINT64), _field("members", BYTES)])
-"""One row a message that operators of ``source`` prove to ``destination`` at this height. ``tag``: the weight tag;
-``members``: the nodes of its storage proof, as numbers of ``nodes``, 4 bytes each, little-endian."""
+"""One row a message that operators of ``source`` prove to ``destination`` at this height.
+
+``tag`` is the weight tag. ``members`` are the nodes of its storage proof: positions in ``nodes``, 4 bytes each,
+little-endian.
+"""
 
 NODES_SCHEMA = pa.schema(
     [_field("source", U32), _field("destination", U32), _field("number", U32), _field("node", BYTES)]
 )
-"""The nodes of the storage proofs of ``envelopes``, each once a destination, numbered from 0."""
+"""Nodes of the storage proofs of ``envelopes``, unique per destination, numbered from 0."""
 
 BASES_SCHEMA = pa.schema(
     [
@@ -306,16 +333,20 @@ BASES_SCHEMA = pa.schema(
         _field("domain_proof", BYTES),
     ]
 )
-"""What all envelopes from ``source`` to ``destination`` of this height have in common: the proof, under the mountain
-range of the consensus chain at ``block``, of the ``leaf`` that has the state root, with its ``items`` of 32 bytes one
-after the other; and the nodes of the proof of the domain's confirmed receipt under it, ``Vec<Vec<u8>>`` in SCALE, empty
-where the consensus chain itself is the source."""
+"""The common part of all envelopes from ``source`` to ``destination`` of this height.
+
+It proves the ``leaf`` with the state root under the mountain range of the consensus chain at ``block``; ``items`` are
+concatenated digests of 32 bytes. ``domain_proof`` proves the domain's confirmed receipt, ``Vec<Vec<u8>>`` in SCALE; it
+is empty for the consensus chain.
+"""
 
 _BASE_FIELD = _field("base", UINT64)
 
 LATE_SCHEMA = pa.schema([*ENVELOPES_SCHEMA, _BASE_FIELD, _field("due", UINT64)])
-"""One row a message that carriers bring to ``destination`` late, on purpose: not before its block ``due``, with the
-base and nodes of the number ``base`` between the two chains. No root depends on these tables."""
+"""One row a message that a carrier fault delays until block ``due`` of ``destination``.
+
+``base`` names its base and nodes between the two chains. No root commits to these tables.
+"""
 
 LATE_NODES_SCHEMA = pa.schema([*NODES_SCHEMA, _BASE_FIELD])
 
@@ -333,12 +364,17 @@ BLOCKS_SCHEMA = pa.schema(
         _field("height", UINT64),
     ]
 )
-"""The last blocks of the consensus chain, and the heights that made them. ``leaf_count``, ``mmr_root``: of the mountain
-range with the leaves of all blocks before this one (``MmrRootHashes``); the leaf of a block enters in the next."""
+"""Recent blocks of the consensus chain with their heights.
+
+``leaf_count`` and ``mmr_root`` describe the mountain range of all earlier blocks (``MmrRootHashes``); a block's own
+leaf enters with the next block.
+"""
 
 RANGE_SCHEMA = pa.schema([_field("chain", U32), _field("range", BYTES), _field("confirmed_to", UINT64)])
-"""The mountain range of the consensus chain as it was before the first of ``blocks`` entered (``RangeState``), and the
-number of the block below which all receipts are confirmed."""
+"""The mountain range before the first of ``blocks`` (``RangeState``).
+
+All receipts accepted by block ``confirmed_to`` are confirmed.
+"""
 
 TIPS_SCHEMA = pa.schema(
     [
@@ -351,23 +387,26 @@ TIPS_SCHEMA = pa.schema(
         _field("consensus_hash", DIGEST),
     ]
 )
-"""The last block of each chain, the root of its storage, and the consensus block that it was derived from: what a
-receipt says of it."""
+"""The last block of each chain: the content of its receipt.
+
+It has the storage root, and the consensus block of its derivation.
+"""
 
 RECEIPTED_SCHEMA = pa.schema(
     [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("hash", DIGEST)]
 )
-"""The last receipt of each domain that the consensus chain has taken in: the number of its block, and its hash."""
+"""The last accepted receipt of each domain: block number and receipt hash."""
 
 CONFIRMED_SCHEMA = pa.schema(
     [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("receipt", BYTES)]
 )
-"""The latest confirmed receipt of each domain on the consensus chain: the domain's position, and the number of its
-block."""
+"""The last confirmed receipt of each domain: position of the domain, block number, receipt."""
 
 UNBOOKED_SCHEMA = pa.schema([_field("chain", U32), _field("domain", U32), _field("number", UINT64)])
-"""One row a domain whose receipt of block ``number`` the books of the consensus chain refused: neither that one nor a
-later one is confirmed."""
+"""One row a domain with a receipt, of block ``number``, that the books refused.
+
+The consensus chain confirms neither that receipt nor a later one.
+"""
 
 ANCHOR_SCHEMA = pa.schema(
     [
@@ -385,10 +424,12 @@ ANCHOR_SCHEMA = pa.schema(
         _field("final_items", BYTES),
     ]
 )
-"""What operators prove under from the next block on (X-5): the consensus block ``number``, which is final, and its leaf
-under the mountain range of ``best``, the newest block, and of ``final``, the newest that is final, and the hash of each
-of the two. No row as long as no block is final; one, but where another lake runs the consensus chain: there one a block
-that the receipts in ``anchored`` are of."""
+"""The consensus block that operators prove under from the next block on (X-5).
+
+Block ``number`` is final. Its leaf is proved under the mountain range of ``best``, the latest block, and of ``final``,
+the latest final block. The table is empty before the first final block and has one row after it. A following lake has
+one row a block of ``anchored``.
+"""
 
 ANCHORED_SCHEMA = pa.schema(
     [
@@ -399,8 +440,10 @@ ANCHORED_SCHEMA = pa.schema(
         _field("domain_proof", BYTES),
     ]
 )
-"""The receipt that is confirmed in the state of the consensus block ``block``, of each domain: the number of its block,
-and the proof of it. ``anchor`` has that block."""
+"""The confirmed receipt of each domain in a consensus block, with its proof.
+
+``number`` is the domain's block, ``block`` the consensus block, a row of ``anchor``.
+"""
 
 MONEY_SCHEMA = pa.schema(
     [
@@ -412,8 +455,11 @@ MONEY_SCHEMA = pa.schema(
         ),
     ]
 )
-"""Sums of a chain: everything issued; fees held until an acknowledgement, and until a response; reserves of channels;
-what was burned for good; and what root's account has."""
+"""Sums of a chain.
+
+Issuance; fees on hold until an acknowledgement (``inbox_held``) and until a response (``outbox_held``); channel
+reserves; burned value; root's balance.
+"""
 
 OPERATORS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]
@@ -422,12 +468,14 @@ OPERATORS_SCHEMA = pa.schema(
 SUBMITTERS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("number", UINT64), _field("unpaid", UINT64), _field("operators", BYTES)]
 )
-"""One row a block in which an operator was absent: the ``operators`` who submitted its receipt, or of the consensus
-chain its author (``encode_set``), and for how many messages that the block includes the fee is still held
-(``unpaid``, at least 1). A block without a row has no such message, or nobody was absent."""
+"""One row a block with an absent operator.
+
+``operators`` submitted its receipt, or authored it on the consensus chain (``encode_set``). ``unpaid`` is the number of
+its messages with a fee on hold, at least 1. A block without a row has none, or all operators were present.
+"""
 
 COSTS_SCHEMA = pa.schema([_field("program", UINT64), _field("amount_high", UINT64), _field("amount_low", UINT64)])
-"""What each program that has an endowment has paid in fees and holds as deposits."""
+"""Fees and deposits paid by each program with an endowment."""
 
 MADE_SCHEMA = pa.schema(
     [
@@ -439,8 +487,11 @@ MADE_SCHEMA = pa.schema(
         _field("amount_low", UINT64),
     ]
 )
-"""What the receipt of a domain's block says of transfers (2.4): ``what`` 0 in, 1 out, 2 rejected and claimed,
-3 rejected, 4 burnt; ``destination``: the consensus chain, which reads it."""
+"""Transfers of a domain's block according to its receipt (2.4).
+
+``what`` is 0 in, 1 out, 2 rejected and claimed, 3 rejected, 4 burnt. ``destination`` is the consensus chain, the
+reader.
+"""
 
 BOOKS_SCHEMA = pa.schema(
     [
@@ -452,8 +503,11 @@ BOOKS_SCHEMA = pa.schema(
         _field("amount_low", UINT64),
     ]
 )
-"""The books of the consensus chain (X-3): ``what`` 0 the balance of the domain ``source``; 1 unconfirmed and 2
-cancelled transfers from ``source`` to ``foreign``."""
+"""The books of the consensus chain (X-3).
+
+``what`` is 0 the balance of the domain ``source``, 1 unconfirmed and 2 cancelled transfers from ``source`` to
+``foreign``.
+"""
 
 POOL_SCHEMA = pa.schema(
     [
@@ -465,11 +519,13 @@ POOL_SCHEMA = pa.schema(
         _field("payload", BYTES),
     ]
 )
-"""One row a message from a user that a fork gave back to the pool of ``chain``, whose next block takes it. No root
-depends on it."""
+"""One row a message from a user that a fork returned to the pool of ``chain``.
+
+The next block consumes it. No root commits to it.
+"""
 
 RECALLED_SCHEMA = pa.schema([_field("chain", U32), _field("tick", UINT64)])
-"""One row a tick for which calls of ``chain`` are planned, that a fork took back: its next block makes them again."""
+"""One row a reverted tick with planned calls of ``chain``; the next block repeats them."""
 
 COUNTED_SCHEMA = pa.schema(
     [
@@ -480,8 +536,11 @@ COUNTED_SCHEMA = pa.schema(
         _field("old", UINT64),
     ]
 )
-"""One row a kind of what was checked on a chain so far (``counted.Counted``). ``error``: for what envelopes were
-refused (``Validity``), 0 for others; ``old``: how many of the proofs were under a root that was not the newest."""
+"""One row a kind of check on a chain (``check_counters.CheckCounters``) with its count.
+
+``error`` is the reason of refused envelopes (``MessageValidity``), else 0. ``old`` counts proofs under a root other
+than the latest.
+"""
 
 CHANNEL = ("chain", "foreign", "channel")
 ENDS = ("source", "destination")
@@ -545,11 +604,11 @@ STATE_TABLES: dict[str, StateTable] = {
     **DECLARED_TABLES,
     **FRAUD_TABLES,
 }
-"""Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+"""State tables by name; each program class adds ``program_<class>`` with its own schema."""
 
 UNCOMMITTED = (
     *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
     *("anchor", "anchored", "declared_under", "tips", "range", "pool", "recalled", "counted"),
-    *UNKNOWN,
+    *UNCOMMITTED_FRAUDS,
 )
-"""Tables that no root commits to: what operators know and bring, what waits in pools, and where things lie."""
+"""Tables without a commitment: relay state, deliveries, pools, locations."""

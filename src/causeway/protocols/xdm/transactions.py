@@ -1,11 +1,10 @@
-"""The hash of a block (XDM reference 2.4): that of its header.
+"""Transactions between lakes, in SCALE; block hashes and proof nodes.
 
-What relay processes carry between lakes (XDM reference 3.10): transactions, in SCALE.
+Relay processes carry transactions between lakes. They are untrusted bytes: length and item count are checked before
+decoding, and the receiving chain verifies the content. A block hash is the hash of its header. The nodes of a proof
+form one value, a list of byte strings in ascending order.
 
-A transaction is bytes from a stranger: its length and the number of its items are looked at before anything is made of
-it, and what it says is believed only after it was verified by the chain that it is for.
-
-The nodes of a proof as one value: a list of byte strings in ascending order, in SCALE.
+Reference: XDM, sections 2.4 and 3.10.
 """
 
 from __future__ import annotations
@@ -28,21 +27,28 @@ from causeway.protocols.shared.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 
 
 def block_hash(parent: bytes, number: int, state_root: bytes, extrinsics_root: bytes) -> bytes:
-    """Return the hash of a block: Blake2b-256 of its header in SCALE, with an empty digest."""
+    """Return the hash of a block: Blake2b-256 of its header in SCALE, with an empty digest.
+
+    Args:
+        parent: Hash of the parent, 32 bytes.
+        number: Number of the block.
+        state_root: Storage root, 32 bytes.
+        extrinsics_root: Root of the extrinsics, 32 bytes.
+    """
     return blake2_256(parent + encode_compact(number) + state_root + extrinsics_root + encode_compact(0))
 
 
 MAX_BLOCKS = 1_000
-"""Headers in a transaction."""
+"""Maximum number of headers in a transaction."""
 
 MAX_RECEIPT_BYTES = 64 << 10
-"""Longest execution receipt that is carried: the consensus chain keeps it."""
+"""Maximum length of an execution receipt; the consensus chain stores it."""
 
 LENGTH_BYTES = 4
-"""Of one node of a proof, at most."""
+"""Maximum length of a node's length prefix."""
 
 BLOCKS_A_CALL = 50
-"""So many headers are as much work as a message with its proofs, or a receipt."""
+"""Number of headers with the cost of one message or receipt."""
 
 WIRE = ScaleTypes(
     {
@@ -62,12 +68,12 @@ WIRE = ScaleTypes(
         ),
     },
 )
-"""Transactions as they are carried and recorded."""
+"""Wire types of transactions."""
 
 
 @dataclass(frozen=True)
 class BlockHeader:
-    """A header of the consensus chain; its hash follows from it."""
+    """A header of the consensus chain."""
 
     parent: bytes
     number: int
@@ -82,21 +88,23 @@ class BlockHeader:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Headers of the consensus chain that follow each other, with its author's signature on the last."""
+    """Consecutive headers of the consensus chain, with its author's signature on the last."""
 
     headers: tuple[BlockHeader, ...]
     signature: bytes
 
     @property
     def calls(self) -> int:
-        """Return how much work it is, in calls."""
+        """Return the cost, in calls."""
         return 1 + len(self.headers) // BLOCKS_A_CALL
 
 
 @dataclass(frozen=True)
 class ConfirmedDomain:
-    """What the state of a consensus block has of a domain, as the nodes of storage proofs: its confirmed ``receipt``,
-    and what was ``declared`` for it, or that nothing was. Without nodes nothing is said."""
+    """Storage proofs of a domain under a consensus block.
+
+    They prove its confirmed ``receipt`` and its ``declared`` value. An empty tuple of nodes proves nothing.
+    """
 
     domain: int
     receipt: tuple[bytes, ...]
@@ -104,20 +112,20 @@ class ConfirmedDomain:
 
     @property
     def size(self) -> int:
-        """Return how many bytes its nodes have, each with its length."""
+        """Return the length of all nodes in bytes, with their length prefixes."""
         return sum(len(node) + LENGTH_BYTES for node in (*self.receipt, *self.declared))
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the state of the consensus block of a number has of domains."""
+    """Storage proofs of domains under consensus block ``block``."""
 
     block: int
     domains: tuple[ConfirmedDomain, ...]
 
     @property
     def calls(self) -> int:
-        """Return how much work it is, in calls."""
+        """Return the cost, in calls."""
         return len(self.domains)
 
 
@@ -132,26 +140,26 @@ class SignedReceipt:
 
 @dataclass(frozen=True)
 class Receipts:
-    """Receipts of domains, in the order of their blocks."""
+    """Receipts of domains in block order."""
 
     receipts: tuple[SignedReceipt, ...]
 
     @property
     def calls(self) -> int:
-        """Return how much work it is, in calls."""
+        """Return the cost, in calls."""
         return len(self.receipts)
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Envelopes (``CrossDomainMessage``), and which of them bring responses."""
+    """Envelopes (``CrossDomainMessage``), and a flag for responses."""
 
     envelopes: tuple[bytes, ...]
     responses: tuple[bool, ...]
 
     @property
     def calls(self) -> int:
-        """Return how much work it is, in calls."""
+        """Return the cost, in calls."""
         return len(self.envelopes)
 
 
@@ -159,7 +167,11 @@ Transaction = Blocks | Confirmed | Receipts | Messages
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """Return the encoding of a transaction."""
+    """Encode a transaction.
+
+    Args:
+        transaction: Transaction to encode.
+    """
     return WIRE.encode("Transaction", _plain(transaction))
 
 
@@ -169,20 +181,23 @@ def _plain(transaction: Transaction) -> Any:
             headers = [asdict(header) for header in transaction.headers]
             return {"Blocks": {"headers": headers, "signature": transaction.signature}}
         case Confirmed():
-            domains = [asdict(one) for one in transaction.domains]
+            domains = [asdict(item) for item in transaction.domains]
             return {"Confirmed": {"block": transaction.block, "domains": domains}}
         case Receipts():
-            return {"Receipts": [asdict(one) for one in transaction.receipts]}
+            return {"Receipts": [asdict(item) for item in transaction.receipts]}
         case Messages():
             pairs = zip(transaction.responses, transaction.envelopes, strict=True)
             return {"Messages": [{"response": response, "envelope": data} for response, data in pairs]}
 
 
 def decode_transaction(data: bytes) -> Transaction:
-    """Return the transaction that ``data`` is the canonical encoding of.
+    """Decode a transaction in canonical encoding.
+
+    Args:
+        data: Untrusted bytes.
 
     Raises:
-        InvalidInput: it is longer than transactions are, has too many items or none, or is none.
+        InvalidInput: It is too long, malformed, empty, or has too many items.
     """
     if len(data) > MAX_TRANSACTION_BYTES:
         raise InvalidInput(f"transaction: {len(data)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
@@ -199,13 +214,14 @@ def decode_transaction(data: bytes) -> Transaction:
     if kind == "Confirmed":
         _require_count(content["domains"], MAX_CALLS)
         domains = (
-            ConfirmedDomain(one["domain"], tuple(one["receipt"]), tuple(one["declared"])) for one in content["domains"]
+            ConfirmedDomain(item["domain"], tuple(item["receipt"]), tuple(item["declared"]))
+            for item in content["domains"]
         )
         return Confirmed(content["block"], tuple(domains))
     _require_count(content, MAX_CALLS)
     if kind == "Receipts":
-        return Receipts(tuple(SignedReceipt(**one) for one in content))
-    return Messages(tuple(one["envelope"] for one in content), tuple(one["response"] for one in content))
+        return Receipts(tuple(SignedReceipt(**item) for item in content))
+    return Messages(tuple(item["envelope"] for item in content), tuple(item["response"] for item in content))
 
 
 def _require_count(items: Sequence[Any], most: int) -> None:
@@ -218,12 +234,19 @@ _NODES = _LISTS.schema.field(0)
 
 
 def encode_lists(lists: Sequence[Sequence[bytes]]) -> pa.LargeBinaryArray:
-    """Return each list of nodes as one value."""
+    """Encode each list of nodes as one value."""
     return _LISTS.encode({_NODES.name: pa.array([list(nodes) for nodes in lists], _NODES.type)})
 
 
 def decode_lists(values: pa.LargeBinaryArray) -> tuple[pa.LargeListArray, npt.NDArray[np.bool_]]:
-    """Return the nodes of each value, and which values are such lists to their last byte; the others are empty."""
+    """Decode lists of nodes.
+
+    Args:
+        values: Output of ``encode_lists``, untrusted.
+
+    Returns:
+        The lists, empty for malformed values, and a mask of well-formed values.
+    """
     decoded = _LISTS.decode(values)
     good = decoded.verdicts.codes == 0
     lists = decoded.columns[0]

@@ -1,9 +1,10 @@
-"""``validate``: what an envelope proves (XDM reference 3.4, steps 1 to 9, and 3.5).
+"""``validate``: check the proofs of envelopes.
 
-The checks are those of one table, in the reference's order, over all envelopes of a block at once. The leaf of a
-consensus block and the receipt of a domain are verified once for all envelopes that have them in common, and each node
-of the storage proofs is hashed once. A message is what stands in the state that is proved: nothing of it is taken from
-the envelope, which names its lane and nonce and is compared with it.
+One table of checks, in the reference's order, covers all envelopes of a block at once. Shared parts are verified once:
+the leaf of a consensus block, the receipt of a domain, each node of a storage proof. The message itself is the value in
+the proved state. The envelope only names its lane and nonce, which must match.
+
+Reference: XDM, section 3.4, steps 1 to 9, and section 3.5.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DeliveredEnvelopes:
-    """Envelopes that were brought to chains, as the tables of those who made them have them.
+    """Envelopes delivered to chains, as tables.
 
-    ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``), each with a number
-    ``base``: between two chains an envelope has the base and nodes of the same number. ``nodes`` and ``bases`` ascend
-    by the chains, ``base`` and ``number``. ``unchecked``: the chains whose operator puts all of it into the block
-    without looking (X-6).
+    Attributes:
+        envelopes: ``ENVELOPES_SCHEMA`` with ``base``.
+        nodes: ``NODES_SCHEMA`` with ``base``, ascending by chains, ``base`` and ``number``.
+        bases: ``BASES_SCHEMA`` with ``base``, ascending by chains and ``base``.
+        unchecked: Chains whose operator includes all envelopes without validation (X-6).
     """
 
     envelopes: Frame
@@ -60,10 +62,15 @@ class DeliveredEnvelopes:
 
 
 def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
-    """Return the state root under which the messages of each base lie, shape (n, 32), of which bases the leaf holds
-    (step 1), and of which all holds (step 6, too).
+    """Verify bases and return the state roots that they prove.
 
-    ``blocks``: what the destinations know of the consensus chain.
+    Args:
+        bases: ``BASES_SCHEMA``.
+        blocks: Blocks of the consensus chain known to the destinations.
+        context: Context of the block.
+
+    Returns:
+        State roots, uint8, shape (n, 32); a mask of valid leaves (step 1); a mask of fully valid bases (step 6).
     """
     count = len(bases)
     roots, holds = np.zeros((count, DIGEST_BYTES), dtype=np.uint8), np.zeros(count, dtype=bool)
@@ -77,7 +84,6 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     holds = known & (age >= depth) & (age < context.options.mmr_roots)
     holds &= (blocks["hash"][named] == bases["block_hash"]).all(axis=1)
     holds &= pa.compute.binary_length(bases["items"]).to_numpy(zero_copy_only=False) % DIGEST_BYTES == 0
-    # The digests that lie one after the other in each value, as lists; what is left over is refused before.
     large = bases["items"].cast(pa.large_binary())
     values = [
         [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
@@ -97,8 +103,8 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     holds &= decoded.verdicts.codes == 0
     roots = _digests(decoded.columns["state_root"])
     of_leaf = holds.copy()
-    # The form of the proof fits the source: one of a domain has the proof of its receipt, the others have none. What is
-    # deployed takes one of a domain without it, too: the message is then read under the consensus chain's own root.
+    # Only an envelope from a domain has a receipt proof. The deployed protocol also accepts one without it and reads
+    # the message under the consensus chain's own root.
     bare = bases["domain_proof"].cast(pa.large_binary())
     with_receipt = pa.compute.binary_length(bare).to_numpy(zero_copy_only=False) > 0
     from_domain = bases["source"] != CONSENSUS_POSITION
@@ -116,7 +122,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
 
 
 def leaf_roots(bases: Frame) -> npt.NDArray[np.uint8]:
-    """Return the state root that each base's leaf says, shape (n, 32); zeros for what is no leaf."""
+    """Return the state root of each base's leaf, shape (n, 32); zeros for a malformed leaf."""
     return _digests(LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["state_root"])
 
 
@@ -129,7 +135,10 @@ def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class JudgedEnvelopes:
-    """Envelopes and what they are judged by: row by row. ``roots``: under which each is proved, shape (n, 32)."""
+    """Envelopes with the inputs of their checks, row by row.
+
+    ``roots`` are the state roots of the proofs, shape (n, 32).
+    """
 
     rows: Frame
     roots: npt.NDArray[np.uint8]
@@ -144,24 +153,24 @@ class JudgedEnvelopes:
 
     @cached_property
     def channel(self) -> Rows:
-        """Return the row of each envelope's channel at its destination, -1 where there is none."""
-        asked = {"chain": self.rows["destination"], "foreign": self.rows["source"]}
+        """Return the row of each envelope's channel at its destination, -1 without one."""
+        ends = {"chain": self.rows["destination"], "foreign": self.rows["source"]}
         numbers = lane_channels(self.rows["substream"])
-        return lookup_rows(self.channels, Frame({**asked, "channel": numbers}, len(numbers)), CHANNEL)
+        return lookup_rows(self.channels, Frame({**ends, "channel": numbers}, len(numbers)), CHANNEL)
 
     @cached_property
     def is_response(self) -> Mask:
-        """Return which envelopes bring responses."""
+        """Return a mask of responses."""
         return is_response(self.rows["substream"])
 
     @cached_property
     def expected(self) -> npt.NDArray[np.uint64]:
-        """Return the nonce that comes next in each envelope's lane."""
+        """Return the next expected nonce of each envelope's lane."""
         return next_nonces(self.channels, self.channel, self.is_response)
 
     @cached_property
     def state(self) -> npt.NDArray[np.int64]:
-        """Return the state of each envelope's channel (``ChannelState``), -1 where there is none."""
+        """Return the ``ChannelState`` of each envelope's channel, -1 without one."""
         return channel_states(self.channels, self.channel)
 
 
@@ -184,7 +193,7 @@ def _is_new(found: JudgedEnvelopes) -> Mask:
 
 
 def _is_near(found: JudgedEnvelopes) -> Mask:
-    # What is below the nonce that comes next is refused before.
+    # An earlier check refuses nonces below the expected one.
     return np.asarray(found.rows["index"] - found.expected <= np.uint64(found.context.options.max_future_nonces))
 
 
@@ -220,34 +229,41 @@ CHECKS: tuple[Check[MessageValidity, JudgedEnvelopes], ...] = (
     Check(MessageValidity.InvalidCall, "3.4, 8", _may_come),
     Check(MessageValidity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
 )
-"""What does not depend on the messages before it; where early ones are stored, their kind is judged when their turn
-comes (D-3)."""
+"""Checks that do not depend on earlier messages.
+
+With stored early messages, the kind of a request is checked in its turn (D-3).
+"""
 
 
-def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:
-    """Return which requests may come to a channel in a state (-1: there is none): step 8."""
-    opening = (asked == RequestKind.CHANNEL_OPEN) & (state == -1)
-    closing = (asked == RequestKind.CHANNEL_CLOSE) & ((state == ChannelState.INITIATED) | (state == ChannelState.OPEN))
-    of_endpoint = (asked == RequestKind.ENDPOINT) & ((state == ChannelState.OPEN) | (state == ChannelState.CLOSED))
+def kind_is_due(kinds: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:
+    """Return a mask of requests admissible in a channel state (-1: no channel): step 8."""
+    opening = (kinds == RequestKind.CHANNEL_OPEN) & (state == -1)
+    closing = (kinds == RequestKind.CHANNEL_CLOSE) & ((state == ChannelState.INITIATED) | (state == ChannelState.OPEN))
+    of_endpoint = (kinds == RequestKind.ENDPOINT) & ((state == ChannelState.OPEN) | (state == ChannelState.CLOSED))
     return np.asarray(opening | closing | of_endpoint)
 
 
 def read_envelopes(
-    brought: DeliveredEnvelopes,
+    delivered: DeliveredEnvelopes,
     blocks: Frame,
     declared_under: Frame,
     channels: Frame,
     next_channels: Frame,
     context: Context,
 ) -> JudgedEnvelopes:
-    """Return what envelopes prove, and the channels that they are judged by.
+    """Read the proofs of envelopes and the channels for their checks.
 
-    ``blocks``, ``declared_under``: what the destinations know of the consensus chain.
+    Args:
+        delivered: Delivered envelopes.
+        blocks: Blocks of the consensus chain known to the destinations.
+        declared_under: Blocks with known declared value (``DECLARED_UNDER_SCHEMA``).
+        channels: ``CHANNELS_SCHEMA``.
+        next_channels: Next channel numbers.
+        context: Context of the block.
     """
-    rows, bases = brought.envelopes, brought.bases
+    rows, bases = delivered.envelopes, delivered.bases
     roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
-    # Which bases are under no later block than what is known of value that is declared, where another lake's domain
-    # is the source and this one follows the consensus chain.
+    # A following lake accepts value from other lakes' domains only up to the block of its known declared value.
     limited = (bases["source"] != CONSENSUS_POSITION) & np.isin(bases["source"], context.network.external)
     if not context.network.follows or not limited.any():
         is_covered = np.ones(len(bases), dtype=bool)
@@ -263,10 +279,10 @@ def read_envelopes(
         np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)
     )
     for name in ("leaf", "items", "domain_proof"):
-        # Each envelope has on the wire what it has in common with others here.
+        # On the wire each envelope carries its own copy of the common part.
         lengths = pa.compute.binary_length(bases[name]).to_numpy(zero_copy_only=False)
         count_proof_bytes(int(lengths[base[base >= 0]].sum()))
-    # The storage proof of each envelope, and which of them name nodes that there are.
+    # Collect the storage proof of each envelope; a missing node invalidates it.
     members = rows["members"].cast(pa.large_binary())
     lengths = pa.compute.binary_length(members).to_numpy(zero_copy_only=False)
     data = np.frombuffer(members.buffers()[2] or b"", dtype=np.uint8)
@@ -281,14 +297,16 @@ def read_envelopes(
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     numbers = np.ascontiguousarray(data).view("<u4")
     owner = np.repeat(np.arange(len(rows)), counts)
-    asked = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
-    found = lookup_rows(brought.nodes, asked, (*BASE, "number"))
+    keys = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
+    found = lookup_rows(delivered.nodes, keys, (*BASE, "number"))
     missing = found < 0
     if missing.any():
         np.logical_and.at(whole, owner[missing], False)
         found = np.where(missing, 0, found)
     of_row = roots[base] if len(roots) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
-    column = brought.nodes["node"].cast(pa.large_binary()) if len(brought.nodes) else pa.array([b""], pa.large_binary())
+    column = (
+        delivered.nodes["node"].cast(pa.large_binary()) if len(delivered.nodes) else pa.array([b""], pa.large_binary())
+    )
     lengths = pa.compute.binary_length(column).to_numpy(zero_copy_only=False)
     count_proof_bytes(int(lengths[found[~missing]].sum()))
     root_ends = np.arange(len(of_row) + 1, dtype=np.int64) * DIGEST_BYTES
@@ -306,5 +324,5 @@ def read_envelopes(
 
 
 def validate(found: JudgedEnvelopes) -> npt.NDArray[np.int64]:
-    """Return the first refusal of each envelope (``Validity``), ``VALID`` for none."""
+    """Return the first refusal of each envelope (``MessageValidity``), ``VALID`` for none."""
     return first_refusals(CHECKS, found, len(found.rows), MessageValidity.VALID)

@@ -1,6 +1,8 @@
-"""Messages and channels between the kernel's columns and their bytes on the wire and in the trie (2.1 to 2.4).
+"""Wire and trie encoding of messages, channels and weight tags.
 
-Weight tags of envelopes as one number each (XDM reference 2.3): the variant below the endpoint's number.
+A weight tag is one number: the variant below the endpoint's number.
+
+Reference: XDM, sections 2.1 to 2.4.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _CHANNELS_WITH_FEE = CHANNELS[(V0, ACCOUNT_BYTES)]
 
 
 def _where(mask: npt.NDArray[np.bool_], values: Any, kind: pa.DataType) -> pa.Array:
-    """Return a column of numbers that is null where ``mask`` is false."""
+    """Return a numeric column with null at false positions of ``mask``."""
     return pa.array(np.broadcast_to(values, mask.shape).astype(kind.to_pandas_dtype()), kind, mask=~mask)
 
 
@@ -46,15 +48,15 @@ def _bytes_where(mask: npt.NDArray[np.bool_], column: pa.Array) -> pa.LargeBinar
 def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
     """Encode the ``Message`` of each row of the outbox.
 
-    Endpoint requests carry the fees that were collected (payload version 1) under both fee models. A request to open a
-    channel carries the relay fee of the channel (version 0) under ``v0``.
+    Endpoint requests carry the collected fees (payload version 1) under both fee models. Under ``v0`` an open request
+    carries the channel's relay fee (version 0).
 
     Args:
-        outbox: requests (``OUTBOX_SCHEMA``).
-        channels: the channels of their sources (``CHANNELS_SCHEMA``).
+        outbox: Requests (``OUTBOX_SCHEMA``).
+        channels: Channels of their sources (``CHANNELS_SCHEMA``).
     """
-    asked, count = outbox["asked"], len(outbox)
-    opening, endpoint = asked == RequestKind.CHANNEL_OPEN, asked == RequestKind.ENDPOINT
+    kinds, count = outbox["asked"], len(outbox)
+    opening, endpoint = kinds == RequestKind.CHANNEL_OPEN, kinds == RequestKind.ENDPOINT
     relay_fee, with_fee = np.zeros(count, dtype=np.uint64), np.zeros(count, dtype=bool)
     if not endpoint.all():
         protocol = outbox.filter(~endpoint)
@@ -66,7 +68,7 @@ def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
         "version": pa.array(np.where(with_fee, V0, V1).astype(np.uint8)),
         "layer": pa.array(np.where(endpoint, ENDPOINT, PROTOCOL).astype(np.uint8)),
         "direction": pa.array(np.zeros(count, dtype=np.uint8)),
-        "request": _where(~endpoint, asked, pa.uint8()),
+        "request": _where(~endpoint, kinds, pa.uint8()),
         "max_outgoing_messages": _where(opening, outbox["max_outgoing"], pa.uint32()),
         "relay_fee": numbers_column(relay_fee, U128_BYTES, opening & with_fee),
         "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
@@ -80,7 +82,7 @@ def encode_requests(outbox: Frame, channels: Frame) -> pa.LargeBinaryArray:
 
 
 def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
-    """Return the ``Message`` of each response (``RESPONSES_SCHEMA``)."""
+    """Encode the ``Message`` of each response (``RESPONSES_SCHEMA``)."""
     count, endpoint = len(responses), responses["layer"] == ENDPOINT
     failed = responses["error"] != OK
     variant, module, number = dispatch_errors(responses["error"])
@@ -112,18 +114,26 @@ def _header(lanes: Frame) -> dict[str, pa.Array]:
 
 
 def _optional(after: U64) -> pa.FixedSizeBinaryArray:
-    """Return ``Option<Nonce>`` of numbers that are one more than it, 0 for None."""
+    """Encode ``Option<Nonce>`` from nonces plus one, 0 for None."""
     return numbers_column(np.where(after > 0, after - np.uint64(1), np.uint64(0)), U256_BYTES, after > 0)
 
 
 def map_keys(lanes: Frame) -> pa.LargeBinaryArray:
-    """Return what the storage keys of each message (lane, ``index``) end with, on the chain that keeps it."""
+    """Return the storage key suffix of each message on its sender's chain.
+
+    Args:
+        lanes: Lane and ``index`` of each message.
+    """
     channels = numbers_column(lane_channels(lanes["substream"]), U256_BYTES)
     return message_map_keys(chain_ids(lanes["destination"]), channels, numbers_column(lanes["index"], U256_BYTES))
 
 
 def message_keys(lanes: Frame) -> pa.LargeBinaryArray:
-    """Return the storage key of each message (lane, ``index``) on the chain that keeps it."""
+    """Return the storage key of each message on its sender's chain.
+
+    Args:
+        lanes: Lane and ``index`` of each message.
+    """
     keys = map_keys(lanes)
     responses = is_response(lanes["substream"])
     if not responses.any():
@@ -135,7 +145,12 @@ def message_keys(lanes: Frame) -> pa.LargeBinaryArray:
 
 
 def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray) -> pa.LargeBinaryArray:
-    """Return the ``Channel`` of each row (``CHANNELS_SCHEMA``); ``accounts``: of the owners, null for none."""
+    """Encode the ``Channel`` of each row (``CHANNELS_SCHEMA``).
+
+    Args:
+        channels: ``CHANNELS_SCHEMA``.
+        accounts: Accounts of the owners, null for none.
+    """
     v0 = channels["fee_model"] == FeeModel.V0
     if v0.any() and not v0.all():
         parts = [encode_channels(channels.filter(part), accounts.filter(pa.array(part))) for part in (v0, ~v0)]
@@ -158,11 +173,10 @@ def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray) -> pa.La
 
 @dataclass(frozen=True)
 class DecodedBodies:
-    """Messages as they were decoded out of proofs; a row that is none is marked in ``malformed``, and zero elsewhere.
+    """Messages decoded from proofs; a ``malformed`` row is zero elsewhere.
 
-    ``source``, ``destination``: positions of chains, -1 and above those of the network where there is no such chain;
-    ``channel``, ``nonce``: ``beyond`` where they pass 64 bits. ``asked``: of requests ``Asked``; ``error``: of
-    responses.
+    ``source`` and ``destination`` are chain positions; unknown chains are -1 or beyond the network. ``beyond`` marks a
+    channel or nonce above 64 bits. ``asked`` is the ``RequestKind`` of requests, ``error`` that of responses.
     """
 
     malformed: npt.NDArray[np.bool_]
@@ -187,7 +201,7 @@ class DecodedBodies:
 
 
 def decode_bodies(bodies: pa.LargeBinaryArray) -> DecodedBodies:
-    """Return messages decoded; fees above 64 bits count as ``beyond``, as channels and nonces do."""
+    """Decode messages; fees above 64 bits also count as ``beyond``."""
     decoded = MESSAGES.decode(bodies)
     rows, codes = decoded.columns, decoded.verdicts.codes
 
@@ -256,11 +270,11 @@ TAG_BITS = 3
 
 
 NO_ENDPOINT = 2**64 - 1
-"""The endpoint of responses whose requests came under no tag of one; no tag has room for this number."""
+"""Endpoint of a response to a request without an endpoint tag; no tag can hold this number."""
 
 
 class Tag(IntEnum):
-    """The variants, by the numbers of the wire."""
+    """Variants of weight tags, numbered as on the wire."""
 
     CHANNEL_OPEN = 0
     CHANNEL_CLOSE = 1
@@ -270,28 +284,33 @@ class Tag(IntEnum):
 
 
 def endpoint_tags(tag: Tag, endpoint: U64) -> U64:
-    """Return tags of endpoints' messages."""
+    """Return the tags of endpoint messages."""
     found: U64 = (endpoint << np.uint64(TAG_BITS)) | np.uint64(tag)
     return found
 
 
-def request_tags(asked: np.ndarray, dst_endpoint: U64) -> U64:
-    """Return the tag that the request of each row has."""
-    of_protocol = np.where(asked == RequestKind.CHANNEL_OPEN, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.CHANNEL_CLOSE))
-    found: U64 = np.where(asked == RequestKind.ENDPOINT, endpoint_tags(Tag.ENDPOINT_REQUEST, dst_endpoint), of_protocol)
+def request_tags(kinds: np.ndarray, dst_endpoint: U64) -> U64:
+    """Return the tag of each request."""
+    of_protocol = np.where(kinds == RequestKind.CHANNEL_OPEN, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.CHANNEL_CLOSE))
+    found: U64 = np.where(kinds == RequestKind.ENDPOINT, endpoint_tags(Tag.ENDPOINT_REQUEST, dst_endpoint), of_protocol)
     return found
 
 
-def response_tags(layer: np.ndarray, error: np.ndarray, asked: np.ndarray, endpoint: U64) -> U64:
-    """Return the tag that each response has: that of an open request that is taken, an endpoint's, or none."""
-    opened = (layer != ENDPOINT) & (asked == RequestKind.CHANNEL_OPEN) & (error == OK)
+def response_tags(layer: np.ndarray, error: np.ndarray, kinds: np.ndarray, endpoint: U64) -> U64:
+    """Return the tag of each response: of an accepted open request, of an endpoint, or none."""
+    opened = (layer != ENDPOINT) & (kinds == RequestKind.CHANNEL_OPEN) & (error == OK)
     of_protocol = np.where(opened, np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
     found: U64 = np.where(layer == ENDPOINT, endpoint_tags(Tag.ENDPOINT_RESPONSE, endpoint), of_protocol)
     return found
 
 
 def message_tags(table: str, rows: Frame) -> U64:
-    """Return the tags of messages in ``outbox`` or ``responses``."""
+    """Return the weight tags of messages.
+
+    Args:
+        table: ``outbox`` or ``responses``.
+        rows: Rows of that table.
+    """
     if table == "outbox":
         return request_tags(rows["asked"], rows["dst_endpoint"])
     tags = response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])

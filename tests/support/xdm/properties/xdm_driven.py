@@ -163,7 +163,7 @@ class Driven(Network):
         self.mmr.append(keccak256(self.leaves[number]))
 
     def carry(self, plan: Plan[XdmPlan]) -> Plan[XdmPlan]:
-        brought, now = plan.content.load.brought, self.tick + 1
+        brought, now = plan.content.load.delivered, self.tick + 1
         fresh = first_delivery(brought.envelopes["base"]) == now
         pooled, honest = brought.envelopes.filter(~fresh), brought.envelopes.filter(fresh)
         plain = self.relaying and self.gossip is None and self.copies == 1 and now - 1 not in self.bundled
@@ -198,7 +198,7 @@ class Driven(Network):
         bundled = self.bundled.get(self.tick)
         if bundled is not None and bundled in plan.content.running:
             found = replace(found, unchecked=np.array([bundled], dtype=np.uint32))
-        return replace(plan, content=replace(plan.content, load=replace(plan.content.load, brought=found)))
+        return replace(plan, content=replace(plan.content, load=replace(plan.content.load, delivered=found)))
 
     # ---- the past
 

@@ -1,1 +1,1 @@
-"""The calls of the messaging pallet, one file each."""
+"""Calls of cross-domain messaging: one module a call or message kind."""

@@ -1,7 +1,9 @@
-"""Allow lists: with which chains a chain exchanges messages (XDM reference X-1).
+"""Allow lists: the chains that a chain exchanges messages with.
 
-Root changes the list of the consensus chain at once. That of a domain is changed by its owner, on the consensus chain:
-what is pending is shown to the domain, which applies it in its next block, removals first.
+Root changes the list of the consensus chain at once. The owner of a domain changes the domain's list on the consensus
+chain. The domain reads the pending update and applies it in its next block, removals first.
+
+Reference: XDM, X-1.
 """
 
 from __future__ import annotations
@@ -27,34 +29,40 @@ from causeway.protocols.xdm.tables import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA
 _SETS = ("allow", "remove")
 
 ALLOWED, REMOVED = "ChainAllowed", "ChainRemoved"
-"""What a notice says of a change of an allow list."""
+"""Event names of changes of an allow list."""
 
 
 def is_allowed(
     allowlist: Frame, chain: npt.NDArray[np.uint32], foreign: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.bool_]:
-    """Return of each pair of chains whether ``foreign`` is in the allow list of ``chain``."""
-    asked = Frame({"chain": chain, "foreign": foreign}, len(chain))
-    return np.asarray(lookup_rows(allowlist, asked, ("chain", "foreign")) >= 0)
+    """Return a mask of pairs with ``foreign`` on the allow list of ``chain``."""
+    pairs = Frame({"chain": chain, "foreign": foreign}, len(chain))
+    return np.asarray(lookup_rows(allowlist, pairs, ("chain", "foreign")) >= 0)
 
 
 def apply_allowlists(state: State, view: View, context: Context, log: EventLog) -> State:
-    """Return the state of a block's chains after allow lists were changed.
+    """Apply pending updates and the planned calls to allow lists.
 
-    Domains apply what the consensus chain showed as pending at the height before. The consensus chain takes what it
-    showed to a block of the domain that it knows of as applied; then come the calls of this tick.
+    Domains apply the updates that were pending at the previous height. The consensus chain clears updates of domains
+    with a known later block, then executes the calls of this tick.
+
+    Args:
+        state: State before the block.
+        view: Tables that chains published at the previous height.
+        context: Context of the block.
+        log: Event log.
     """
     pending = view.tables["allow_updates"]
     calls = context.planned.allowlist_calls(context.tick, context.chains.tolist(), context.again)
-    some = is_pending(pending)
-    if not calls and not some:
+    has_updates = is_pending(pending)
+    if not calls and not has_updates:
         return state
     lists = _Lists(state)
-    if some:
+    if has_updates:
         lists.apply(pending, context.chains.tolist())
         if context.has_consensus:
-            made = view.headers["chain"][view.headers["height"] == context.height - 1]
-            lists.clear(context.height - 2, set(made.tolist()))
+            producers = view.headers["chain"][view.headers["height"] == context.height - 1]
+            lists.clear(context.height - 2, set(producers.tolist()))
     for call in calls:
         try:
             lists.call(call, context)
@@ -65,12 +73,12 @@ def apply_allowlists(state: State, view: View, context: Context, log: EventLog) 
 
 
 def is_pending(updates: Frame) -> bool:
-    """Return whether any update (``ALLOW_UPDATES_SCHEMA``) is to be applied."""
+    """Return True if any update (``ALLOW_UPDATES_SCHEMA``) is pending."""
     return any(value for name in _SETS for value in updates[name].to_pylist())
 
 
 class _Pending(NamedTuple):
-    """What is pending for a domain, and the height of the last call about it."""
+    """The pending update of a domain, and the height of its last call."""
 
     height: int
     allow: set[int]
@@ -78,7 +86,7 @@ class _Pending(NamedTuple):
 
 
 class _Lists:
-    """The allow lists of a state, and what is pending, while a block changes them."""
+    """The allow lists and pending updates under change by a block."""
 
     def __init__(self, state: State) -> None:
         rows = state["allowlist"]
@@ -92,7 +100,7 @@ class _Lists:
         self.notices: list[ChainEvent] = []
 
     def apply(self, pending: Frame, chains: list[int]) -> None:
-        """Apply what was pending at the height before to the lists of domains."""
+        """Apply the updates pending at the previous height to the lists of domains."""
         sets = (pending[name].to_pylist() for name in _SETS)
         for domain, added, removed in zip(pending["domain"].tolist(), *sets, strict=True):
             if domain in chains:
@@ -101,10 +109,10 @@ class _Lists:
                 for foreign in decode_set(added):
                     self._change(domain, foreign, add=True)
 
-    def clear(self, height: int, made: set[int]) -> None:
-        """Empty the sets of domains that made a block on top of ``height``, if nothing has come since."""
+    def clear(self, height: int, producers: set[int]) -> None:
+        """Clear the updates of domains with a block on top of ``height``, except for later ones."""
         for domain, sets in self._pending.items():
-            if domain in made and sets.height <= height:
+            if domain in producers and sets.height <= height:
                 self._pending[domain] = _Pending(sets.height, set(), set())
 
     def _change(self, chain: int, foreign: int, *, add: bool) -> None:
@@ -113,7 +121,11 @@ class _Lists:
             self.notices.append(ChainEvent(chain, foreign, ALLOWED if add else REMOVED))
 
     def call(self, call: AllowlistPlan, context: Context) -> None:
-        """Run one call. Raises ``CallError``."""
+        """Execute one call.
+
+        Raises:
+            CallFailed: The call is refused.
+        """
         registered = call.foreign < len(context.network.names)
         if call.chain == CONSENSUS_POSITION:
             if call.by is not None:
@@ -133,15 +145,17 @@ class _Lists:
         if not registered:
             raise CallFailed(MessengerError.InvalidChain.name)
         before = self._pending.get(call.chain, _Pending(0, set(), set()))
-        one = {call.foreign}
+        foreign_set = {call.foreign}
         # A later opposite update wins.
         allow, remove = (
-            (before.allow | one, before.remove - one) if call.add else (before.allow - one, before.remove | one)
+            (before.allow | foreign_set, before.remove - foreign_set)
+            if call.add
+            else (before.allow - foreign_set, before.remove | foreign_set)
         )
         self._pending[call.chain] = _Pending(context.height, allow, remove)
 
     def into(self, state: State) -> State:
-        """Return the state with the lists after."""
+        """Return the state with the changed lists."""
         allowed = np.array(sorted(self._allowed), dtype=np.uint32).reshape(-1, 2)
         tables = {"allowlist": Frame({"chain": allowed[:, 0], "foreign": allowed[:, 1]}, len(allowed))}
         if self._pending:
@@ -151,9 +165,9 @@ class _Lists:
                 {
                     "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
                     "domain": np.array(domains, dtype=np.uint32),
-                    "height": np.array([one.height for one in sets], dtype=np.uint64),
-                    "allow": pa.array([encode_set(one.allow) for one in sets], pa.binary()),
-                    "remove": pa.array([encode_set(one.remove) for one in sets], pa.binary()),
+                    "height": np.array([pending.height for pending in sets], dtype=np.uint64),
+                    "allow": pa.array([encode_set(pending.allow) for pending in sets], pa.binary()),
+                    "remove": pa.array([encode_set(pending.remove) for pending in sets], pa.binary()),
                 },
                 len(domains),
             ).select(ALLOW_UPDATES_SCHEMA.names)

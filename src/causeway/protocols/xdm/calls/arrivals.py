@@ -1,6 +1,6 @@
-"""What a block's messages bring to programs: calls and answers, and the value with them.
+"""Messages for programs: the value of calls and answers, and messages from users.
 
-Messages from users: those for programs that are not on their chain, or for a halted chain, are refused.
+A message from a user to a program of another chain, or to a halted chain, is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.value.balances import ChainSums, Purse
 
 REJECTED = 16
-"""The code of an answer that the protocol itself made, because the request was refused."""
+"""Code of an answer that the protocol made for a refused request."""
 
 
 def issue_arriving_value(arrivals: Frame, money: ChainSums) -> None:
-    """Issue the value that calls and answers bring: a program has it in hand with a call, on its account with an
-    answer."""
+    """Issue the value of arrivals: on hold for a call, on the program's account for an answer."""
     for kind, holder in ((Kind.REQUEST, ValueHolder.REQUESTS), (Kind.RESPONSE, ValueHolder.ACCOUNT)):
         rows = arrivals.filter(arrivals["kind"] == kind)
         giver, taker = Purse(ValueHolder.ABROAD, rows["source"]), Purse(holder, rows["receiver"])
@@ -36,12 +35,12 @@ CHAIN_HALTED = "ChainHalted"
 
 
 def ingress_arrivals(ingress: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
-    """Return messages from users as arrivals (``ARRIVALS``); one that is refused leaves an event."""
+    """Return messages from users as arrivals (``ARRIVALS``); log refused ones."""
     chain = context.network.positions_of(ingress["chain"].to_numpy())
     messages = user_arrivals(ingress, chain, context.height)
     running = np.isin(chain, context.chains)
-    here = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
-    here &= find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
-    refuse_users(messages.filter(running & ~here), NO_PROGRAM, log)
+    is_local = context.network.host_of(messages["receiver"]) == chain.view(np.int32)
+    is_local &= find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
+    refuse_users(messages.filter(running & ~is_local), NO_PROGRAM, log)
     refuse_users(messages.filter(~running), CHAIN_HALTED, log)
-    return messages.filter(running & here).select(ARRIVALS)
+    return messages.filter(running & is_local).select(ARRIVALS)

@@ -1,7 +1,9 @@
-"""Channels: opened and closed by root or by programs of their chain (XDM reference 3.1, 3.7, X-2).
+"""Channels: initiation and closing by root or by programs.
 
-Who opens a channel, a program or root, leaves a deposit, which is held until the channel is closed: it gets it back
-whole from one that was open, and less the protocol's share from one that never was.
+The initiator leaves a deposit until the close. It gets the whole deposit back from an open channel, and the deposit
+less the protocol's share from a channel that never opened.
+
+Reference: XDM, sections 3.1 and 3.7, X-2.
 """
 
 from __future__ import annotations
@@ -37,20 +39,20 @@ from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, NEXT_CHANNEL
 from causeway.protocols.xdm.value.balances import BURNED, ChainSums, Purse, join_words, split_words
 
 INITIATED, OPENED, CLOSED = "ChannelInitiated", "ChannelOpen", "ChannelClosed"
-"""What a notice says of a channel."""
+"""Names of channel events."""
 
 _METHODS = {RequestKind.CHANNEL_OPEN: "ChannelOpen", RequestKind.CHANNEL_CLOSE: "ChannelClose"}
 
 Key = tuple[int, int, int]
-"""A chain, the one at the other end, the channel's number."""
+"""Chain, peer chain, channel number."""
 
 Request = tuple[int, int, int, int]
-"""The lane of a request, and its index."""
+"""Lane and index of a request."""
 
 
 @dataclass
 class _Channel:
-    """A row of ``CHANNELS_SCHEMA``, while a block changes it."""
+    """A row of ``CHANNELS_SCHEMA`` under change."""
 
     state: int
     next_inbox: int
@@ -69,9 +71,18 @@ _FIELDS = tuple(_Channel.__dataclass_fields__)
 
 
 def call_channels(state: State, money: ChainSums, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Return the state after the calls about channels that are made in this block, and what is outbound.
+    """Execute the calls on channels planned for this block.
 
-    Each call is made whole or not at all; one that fails leaves a row with the name of its error.
+    A failed call changes nothing and logs the name of its error.
+
+    Args:
+        state: State before the calls.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
+        log: Event log.
+
+    Returns:
+        The state after, and the outbound requests (``OUTBOUND_SCHEMA``).
     """
     calls = context.planned.channel_calls(context.tick, context.chains.tolist(), context.again)
     if not calls:
@@ -88,12 +99,12 @@ def call_channels(state: State, money: ChainSums, context: Context, log: EventLo
 
 
 def close_exhausted_channels(state: State, money: ChainSums, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Close the open channels that have sent all their messages but one, as root would; the close request is the last.
+    """Close open channels with one nonce left, as root would; the close request is the last.
 
-    A channel whose outbox is full is closed once a response has come (3.2 step 3).
+    A channel with a full outbox closes after its next response (3.2 step 3).
 
     Returns:
-        The state after, and the close requests as outbound rows.
+        The state after, and the close requests (``OUTBOUND_SCHEMA``).
     """
     channels = state["channels"]
     exhausted = channels["next_outbox"] >= np.uint64(context.options.max_messages - 1)
@@ -110,7 +121,7 @@ def close_exhausted_channels(state: State, money: ChainSums, context: Context, l
 
 
 class _Calls:
-    """The channels that the calls of a block are about, and the accounts of who makes them."""
+    """The channels and accounts under change by the calls of a block."""
 
     def __init__(self, state: State, money: ChainSums, context: Context, calls: Iterable[ChannelPlan]) -> None:
         self._state, self._money, self._context = state, money, context
@@ -118,7 +129,7 @@ class _Calls:
         keys = sorted({(call.chain, call.foreign, call.channel) for call in calls if not call.initiate})
         columns = np.array(keys, dtype=np.int64).reshape(-1, 3)
         channels = state["channels"]
-        chain, foreign = (columns[:, place].astype(np.uint32) for place in (0, 1))
+        chain, foreign = (columns[:, column].astype(np.uint32) for column in (0, 1))
         rows = channel_rows(channels, chain, foreign, columns[:, 2].astype(np.uint64))
         self._channels: dict[Key, _Channel] = {
             key: _Channel(*(int(channels[name][row]) for name in _FIELDS))
@@ -135,12 +146,16 @@ class _Calls:
         self.notices: list[ChainEvent] = []
 
     def initiate(self, call: ChannelPlan) -> None:
-        """``initiate_channel`` (3.1). Raises ``CallError``."""
+        """Execute ``initiate_channel`` (3.1).
+
+        Raises:
+            CallFailed: The call is refused.
+        """
         options, money = self._context.options, self._money
         if (call.by is None) != (options.initiate_by == "root"):
             raise CallFailed("BadOrigin")
         reserve = options.channel_reserve_fee
-        # Who pays stays alive; of a program on another chain nothing is here.
+        # The payer keeps a positive balance; a program of another chain has none here.
         if self._free(call.chain, call.by) < reserve:
             raise CallFailed(MessengerError.InsufficientBalance.name)
         if call.foreign == call.chain:
@@ -168,7 +183,11 @@ class _Calls:
         self._request(key, RequestKind.CHANNEL_OPEN)
 
     def close(self, call: ChannelPlan) -> None:
-        """``close_channel`` (3.7). Raises ``CallError``."""
+        """Execute ``close_channel`` (3.7).
+
+        Raises:
+            CallFailed: The call is refused.
+        """
         options = self._context.options
         key = call.chain, call.foreign, call.channel
         channel = self._channels.get(key)
@@ -186,15 +205,15 @@ class _Calls:
             raise CallFailed(MessengerError.OutboxFull.name)
         if channel.next_outbox >= options.max_messages:
             raise CallFailed(MessengerError.Overflow.name)
-        back = 0
+        refund = 0
         if channel.has_owner:
             request = call.chain, call.foreign, call.channel << 1, channel.next_outbox
             owned = channel.owner, channel.reserve, channel.state
-            back = _released(*owned, call.chain, request, self._money, self._context)
-            self._balances.add(channel.owner, back)
+            refund = _release_deposit(*owned, call.chain, request, self._money, self._context)
+            self._balances.add(channel.owner, refund)
         channel.state = ChannelState.CLOSED
         self.notices.append(
-            ChainEvent(call.chain, call.foreign, CLOSED, call.channel, channel.next_outbox, call.by, amount=back)
+            ChainEvent(call.chain, call.foreign, CLOSED, call.channel, channel.next_outbox, call.by, amount=refund)
         )
         if not full:
             self._request(key, RequestKind.CHANNEL_CLOSE)
@@ -205,15 +224,15 @@ class _Calls:
         host = self._context.network.host_of(np.array([program], dtype=np.uint64))[0]
         return self._balances[program] - 1 if int(host) == chain else -1
 
-    def _request(self, key: Key, asked: RequestKind) -> None:
-        """``new_outbox_message`` (3.2) of a channel that has room."""
+    def _request(self, key: Key, kind: RequestKind) -> None:
+        """Add a request to a channel with capacity: ``new_outbox_message`` (3.2)."""
         channel = self._channels[key]
-        self._requests.append((key, channel.next_outbox, asked, channel.max_outgoing, channel.next_response))
+        self._requests.append((key, channel.next_outbox, kind, channel.max_outgoing, channel.next_response))
         channel.next_outbox += 1
         channel.count += 1
 
     def state_after(self) -> State:
-        """Return the state with the channels and accounts after."""
+        """Return the state after the calls."""
         tables = {"channels": self._channels_after(), "accounts": self._balances.frame()}
         pairs = sorted(self._next)
         columns = np.array(pairs, dtype=np.uint32).reshape(-1, 2)
@@ -231,7 +250,7 @@ class _Calls:
         keys = sorted(self._channels)
         if not keys:
             return before
-        columns = {name: [key[place] for key in keys] for place, name in enumerate(CHANNEL)}
+        columns = {name: [key[position] for key in keys] for position, name in enumerate(CHANNEL)}
         columns |= {name: [getattr(self._channels[key], name) for key in keys] for name in _FIELDS}
         rows = Frame(
             {
@@ -259,12 +278,12 @@ class _Calls:
         count = len(self._requests)
         zero = np.zeros(count, dtype=np.uint64)
         nobody = np.full(count, NOBODY, dtype=np.uint64)
-        _, _, asked, most, following = zip(*self._requests, strict=True)
+        _, _, kinds, most, following = zip(*self._requests, strict=True)
         return Frame(
             {
                 **self._lanes(),
                 "sent": np.full(count, self._context.number, dtype=np.uint64),
-                "asked": np.array(asked, dtype=np.uint8),
+                "asked": np.array(kinds, dtype=np.uint8),
                 "max_outgoing": np.array(most, dtype=np.uint32),
                 "src_endpoint": zero,
                 "dst_endpoint": zero,
@@ -282,12 +301,12 @@ class _Calls:
         ).select(OUTBOX_SCHEMA.names)
 
     def outbound(self) -> Frame:
-        """Return the requests of the block as outbound rows (``OUTBOUND_SCHEMA``)."""
+        """Return the requests of the block (``OUTBOUND_SCHEMA``)."""
         count = len(self._requests)
         if count == 0:
             return empty_frame(OUTBOUND_SCHEMA)
         lanes = self._lanes()
-        method = pa.array([_METHODS[asked] for _, _, asked, *_ in self._requests], pa.string()).dictionary_encode()
+        method = pa.array([_METHODS[kind] for _, _, kind, *_ in self._requests], pa.string()).dictionary_encode()
         ends = {"sender": np.uint64(NOBODY), "receiver": np.uint64(NOBODY)}
         rows = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8), method=method, **ends)
         assert set(MESSAGE_COLUMNS) <= set(rows.names)
@@ -296,7 +315,7 @@ class _Calls:
 
 
 class AccountBalances:
-    """Balances of accounts (``ACCOUNTS_SCHEMA``) as numbers, while few of them change."""
+    """Balances of accounts (``ACCOUNTS_SCHEMA``) as integers, for a few changes."""
 
     def __init__(self, accounts: Frame) -> None:
         self._accounts = accounts
@@ -314,12 +333,12 @@ class AccountBalances:
         return join_words(self._accounts.slice(row, row + 1), "balance")[0]
 
     def add(self, program: int, amount: int) -> None:
-        """Change the balance of a program that has an account; that of root is among the sums of its chain."""
+        """Change a program's balance; root's balance is a sum of its chain."""
         if amount and program != ROOT_ACCOUNT:
             self._changed[self._row(program)] = self[program] + amount
 
     def frame(self) -> Frame:
-        """Return the accounts after."""
+        """Return the accounts after the changes."""
         if not self._changed:
             return self._accounts
         rows = np.array(sorted(self._changed), dtype=np.int64)
@@ -329,38 +348,46 @@ class AccountBalances:
 
 
 def _account(owner: int) -> Purse:
-    """Return the purse of the owner of a channel."""
+    """Return the purse of a channel's owner."""
     return Purse(ValueHolder.ROOT) if owner == ROOT_ACCOUNT else Purse(ValueHolder.ACCOUNT, owner)
 
 
-def _released(
+def _release_deposit(
     owner: int, reserve: int, state: int, chain: int, request: Request, money: ChainSums, context: Context
 ) -> int:
-    """Return what the owner of a channel gets of its deposit when a request closes it; the rest is burnt."""
+    """Return a closed channel's deposit to its owner, except for the burnt part."""
     burnt = 0 if state == ChannelState.OPEN else ((reserve * context.options.reserve_portion_percent + 49) // 100)
-    held = Purse(ValueHolder.DEPOSITS, owner)
-    money.move_amount(ValueReason.DEPOSIT_RELEASED, chain, held, _account(owner), reserve - burnt, request)
-    money.move_amount(ValueReason.DEPOSIT_BURNED, chain, held, BURNED, burnt, request)
+    deposits = Purse(ValueHolder.DEPOSITS, owner)
+    money.move_amount(ValueReason.DEPOSIT_RELEASED, chain, deposits, _account(owner), reserve - burnt, request)
+    money.move_amount(ValueReason.DEPOSIT_BURNED, chain, deposits, BURNED, burnt, request)
     return reserve - burnt
 
 
 def close_for_peer(
     state: State, closing: npt.NDArray[np.int64], states: npt.NDArray[np.int64], money: ChainSums, context: Context
 ) -> tuple[State, list[ChainEvent]]:
-    """Return the state in which channels are closed because the other side asked (3.7, 2 to 4), and what happened.
+    """Close channels on request of their peers (3.7, 2 to 4).
 
-    ``closing``: their rows, none of them closed; ``states``: what each was (``ChannelState``) when it was asked.
+    Args:
+        state: State before the closing.
+        closing: Rows of open or initiated channels.
+        states: ``ChannelState`` of each at its request.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
+
+    Returns:
+        The state after, and an event a channel.
     """
     channels, balances, notices = state["channels"], AccountBalances(state["accounts"]), list[ChainEvent]()
     columns = (channels[name][closing].tolist() for name in (*CHANNEL, "next_inbox", "has_owner", "owner", "reserve"))
     for row in zip(states.tolist(), *columns, strict=True):
-        was, chain, foreign, number, index, has_owner, owner, reserve = row
-        back = 0
+        state_before, chain, foreign, number, index, has_owner, owner, reserve = row
+        refund = 0
         if has_owner:
             request = foreign, chain, number << 1, index - 1
-            back = _released(owner, reserve, was, chain, request, money, context)
-            balances.add(owner, back)
-        notices.append(ChainEvent(chain, foreign, CLOSED, number, index - 1, amount=back))
+            refund = _release_deposit(owner, reserve, state_before, chain, request, money, context)
+            balances.add(owner, refund)
+        notices.append(ChainEvent(chain, foreign, CLOSED, number, index - 1, amount=refund))
     after = channels["state"].copy()
     after[closing] = ChannelState.CLOSED
     closed = channels.with_columns(state=after).select(CHANNELS_SCHEMA.names)

@@ -1,17 +1,14 @@
-"""``prepare``: what arrived goes into its inbox in the order of nonces (XDM reference 3.4, steps 9 to 12; 3.5; D-3).
+"""``prepare``: order delivered messages by nonce and check the requests in turn.
 
-What comes before its predecessors is kept, its proof verified, until its turn (``inbox = stored``), or refused as
-``Future`` (``pool``; the ``pool`` may still have it wait). What a request's kind is due for is judged in its turn, in a
-pool as it comes, too: one that is not is dropped, and its nonce is not used up. A channel is opened and closed by few
-requests, so channels with such a request are gone through one by one, all others at once.
+With ``inbox = stored`` early messages wait in the state, with verified proofs. With ``inbox = pool`` they are refused
+as ``Future``, and the pool may retry them. A request of an inadmissible kind is dropped in its turn without consuming
+its nonce. Few requests open or close channels, so their channels are processed one by one, all others at once.
 
-What a request whose turn it is is refused for before anybody handles it (XDM reference 3.4, step 14; D-9).
+The pool holds an early message as its transaction for at most ``LONGEVITY`` blocks and verifies its proof again in
+every block (D-3). It also merges transactions with equal tags (D-8, hazard 17). Its messages belong to the carriers; no
+root commits to them.
 
-The pool of a destination: what it takes for one and the same transaction (XDM reference D-8, hazard 17), and what
-waits there for its predecessors (D-3).
-
-Where nothing early is stored (``inbox = pool``), an early message waits as the transaction that carries it: its proof
-is judged again in every block, for at most ``LONGEVITY`` blocks. What waits is the carriers': no root commits to it.
+Reference: XDM, section 3.4, steps 9 to 12 and 14, and section 3.5; D-9.
 """
 
 from __future__ import annotations
@@ -46,33 +43,38 @@ from causeway.protocols.xdm.validate import DeliveredEnvelopes, JudgedEnvelopes,
 from causeway.protocols.xdm.wire import DecodedBodies, decode_bodies, request_tags
 
 ENDPOINTS = (TRANSPORTER_ENDPOINT, PROGRAMS_ENDPOINT)
-"""Endpoints that somebody handles."""
+"""Endpoints with a handler."""
 
 
 def request_errors(
     rows: Frame, bodies: DecodedBodies, states: npt.NDArray[np.int64], allowlist: Frame, context: Context
 ) -> npt.NDArray[np.uint8]:
-    """Return the error of each request's response, ``OK`` where there is none so far.
+    """Return the error of each request's response, or ``OK``.
 
-    ``rows``: ``source``, ``destination`` and ``tag``; ``states``: of the channels (``ChannelState``).
+    Args:
+        rows: ``source``, ``destination`` and ``tag`` of each request.
+        bodies: Content of each request.
+        states: ``ChannelState`` of each request's channel.
+        allowlist: ``ALLOWLIST_SCHEMA``.
+        context: Context of the block.
     """
-    options, asked = context.options, bodies.asked
-    of_endpoint = asked == RequestKind.ENDPOINT
+    options, kinds = context.options, bodies.asked
+    of_endpoint = kinds == RequestKind.ENDPOINT
     error = np.full(len(rows), OK, dtype=np.uint8)
-    unlisted = np.zeros(len(rows), dtype=bool)
+    not_allowed = np.zeros(len(rows), dtype=bool)
     if options.allowlist == "on":
-        unlisted = ~is_allowed(allowlist, rows["destination"], rows["source"])
-    wrong = np.zeros(len(rows), dtype=bool)
+        not_allowed = ~is_allowed(allowlist, rows["destination"], rows["source"])
+    wrong_tag = np.zeros(len(rows), dtype=bool)
     if options.trust_tag == "on":
-        wrong = rows["tag"] != request_tags(asked, bodies.dst_endpoint)
-    # The first of those that apply stays.
-    error[of_endpoint & unlisted] = messenger_error_number(MessengerError.ChainNotAllowed)
+        wrong_tag = rows["tag"] != request_tags(kinds, bodies.dst_endpoint)
+    # Assigned in reverse order of precedence.
+    error[of_endpoint & not_allowed] = messenger_error_number(MessengerError.ChainNotAllowed)
     error[of_endpoint & (states != ChannelState.OPEN)] = messenger_error_number(MessengerError.InvalidChannelState)
-    error[wrong] = messenger_error_number(MessengerError.WeightTagNotMatch)
+    error[wrong_tag] = messenger_error_number(MessengerError.WeightTagNotMatch)
     error[of_endpoint & ~np.isin(bodies.dst_endpoint, ENDPOINTS)] = messenger_error_number(
         MessengerError.NoMessageHandler
     )
-    error[(asked == RequestKind.CHANNEL_OPEN) & unlisted] = messenger_error_number(MessengerError.ChainNotAllowed)
+    error[(kinds == RequestKind.CHANNEL_OPEN) & not_allowed] = messenger_error_number(MessengerError.ChainNotAllowed)
     return error
 
 
@@ -81,11 +83,14 @@ _KEYS = ("destination", "source", "substream", "index")
 
 @dataclass(frozen=True)
 class AcceptedMessages:
-    """Messages whose turn it is, by destination, lane and nonce, and the channels that they changed.
+    """Messages in turn, by destination, lane and nonce.
 
-    ``rows``: lane, ``index`` and ``tag``; ``bodies``: what was proved. ``state``: of each request's channel
-    (``ChannelState``) when its turn came, -1 where there was none. ``early``: what waits (``EARLY_SCHEMA``).
-    ``refused``: rows (lane, ``index``) and why (``Validity``).
+    Attributes:
+        rows: Lane, ``index`` and ``tag``.
+        bodies: Proved content.
+        state: ``ChannelState`` of each request's channel at its turn, -1 without one.
+        early: Messages that wait (``EARLY_SCHEMA``).
+        refused: Refused rows (lane, ``index``) with their errors (``MessageValidity``).
     """
 
     rows: Frame
@@ -96,7 +101,14 @@ class AcceptedMessages:
 
 
 def prepare(state: State, found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64], stored: bool) -> AcceptedMessages:
-    """Return what is accepted of the envelopes that were valid, and of what had waited."""
+    """Select the messages in turn among valid envelopes and waiting messages.
+
+    Args:
+        state: State before the messages.
+        found: Envelopes with their proved content.
+        verdicts: ``MessageValidity`` of each envelope.
+        stored: Store early messages instead of refusing them.
+    """
     valid = np.flatnonzero(verdicts == MessageValidity.VALID)
     bad = np.flatnonzero(verdicts != MessageValidity.VALID)
     refused = [(found.rows.take(bad).select([*LANE, "index"]), verdicts[bad])] if len(bad) else []
@@ -113,11 +125,11 @@ def prepare(state: State, found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64
         )
     order = stable_order(*(messages[key] for key in _KEYS))
     messages = messages.take(order)
-    again = np.zeros(len(messages), dtype=bool)
-    again[1:] = True
+    is_copy = np.zeros(len(messages), dtype=bool)
+    is_copy[1:] = True
     for key in _KEYS:
-        again[1:] &= messages[key][1:] == messages[key][:-1]
-    copies, messages = messages.filter(again), messages.filter(~again)
+        is_copy[1:] &= messages[key][1:] == messages[key][:-1]
+    copies, messages = messages.filter(is_copy), messages.filter(~is_copy)
     bodies = decode_bodies(messages["body"].cast(pa.large_binary()))
     channels = state["channels"]
     known = channel_rows(channels, messages["destination"], messages["source"], lane_channels(messages["substream"]))
@@ -127,7 +139,7 @@ def prepare(state: State, found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64
     due = messages["index"] == expected + groups.ranks().astype(np.uint64)
     stale = messages["index"] < expected
     if stale.any():
-        # Their lane has gone on since they were kept; what is behind them may be due.
+        # The lane advanced past stored messages; their successors may be due.
         ranks = np.cumsum(~stale) - groups.spread(np.cumsum(~stale)[groups.starts] - (~stale)[groups.starts])
         due = ~stale & (messages["index"] + np.uint64(1) == expected + ranks.astype(np.uint64))
     dropped = np.zeros(len(messages), dtype=bool)
@@ -139,25 +151,30 @@ def prepare(state: State, found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64
             _in_turn(start, start + int(groups.counts[group]), bodies, errors, states, due, dropped)
     if dropped.any():
         rows = messages.filter(dropped)
-        same = lookup_rows(rows, copies, _KEYS) >= 0  # a nonce is not used up, so each copy is refused for what it is
-        refused.append(_told(rows, MessageValidity.InvalidCall))
-        refused.append(_told(copies.filter(same), MessageValidity.InvalidCall))
+        same = lookup_rows(rows, copies, _KEYS) >= 0  # the nonce is not consumed, so copies fail alike
+        refused.append(_refusal(rows, MessageValidity.InvalidCall))
+        refused.append(_refusal(copies.filter(same), MessageValidity.InvalidCall))
         copies = copies.filter(~same)
     if len(copies):
-        refused.append(_told(copies, MessageValidity.INVALID_NONCE))
+        refused.append(_refusal(copies, MessageValidity.INVALID_NONCE))
     accepted = due & ~dropped
     rest = messages.filter(~accepted & ~dropped & ~stale)
     if not stored and len(rest):
-        refused.append(_told(rest, MessageValidity.Future))
+        refused.append(_refusal(rest, MessageValidity.Future))
         rest = empty_frame(EARLY_SCHEMA)
-    taken = np.flatnonzero(accepted)
+    accepted_rows = np.flatnonzero(accepted)
     early = rest.select(EARLY_SCHEMA.names) if len(rest) or len(waiting) else waiting
     return AcceptedMessages(
-        messages.select([*LANE, "index", "tag"]).take(taken), take_bodies(bodies, taken), states[taken], early, refused
+        messages.select([*LANE, "index", "tag"]).take(accepted_rows),
+        take_bodies(bodies, accepted_rows),
+        states[accepted_rows],
+        early,
+        refused,
     )
 
 
-def _told(rows: Frame, code: MessageValidity) -> tuple[Frame, npt.NDArray[np.int64]]:
+def _refusal(rows: Frame, code: MessageValidity) -> tuple[Frame, npt.NDArray[np.int64]]:
+    """Return a refusal of rows with one error."""
     return rows.select([*LANE, "index"]), np.full(len(rows), code, dtype=np.int64)
 
 
@@ -170,43 +187,44 @@ def _in_turn(
     due: npt.NDArray[np.bool_],
     dropped: npt.NDArray[np.bool_],
 ) -> None:
-    """Go through the requests of one channel, whose states change: from the first that is not due on, none is.
+    """Process the requests of one channel, up to the first that is not due.
 
-    ``errors``: why a request to open or close does not change its channel, ``OK`` where it does.
+    Each request may change the state of the channel. ``errors`` are those of requests to open or close the channel,
+    ``OK`` for a change.
     """
     state = int(states[start])
     for row in range(start, stop):
         if not due[row]:
             return
-        asked = int(bodies.asked[row])
+        kind = int(bodies.asked[row])
         states[row] = state
         if not kind_is_due(bodies.asked[row : row + 1], states[row : row + 1])[0]:
             dropped[row] = True
             due[row + 1 : stop] = False
             return
-        if asked == RequestKind.CHANNEL_OPEN:
+        if kind == RequestKind.CHANNEL_OPEN:
             state = ChannelState.OPEN if errors[row] == OK else ChannelState.INITIATED
-        elif asked == RequestKind.CHANNEL_CLOSE and errors[row] == OK:
+        elif kind == RequestKind.CHANNEL_CLOSE and errors[row] == OK:
             state = ChannelState.CLOSED
 
 
 def take_bodies(bodies: DecodedBodies, rows: npt.NDArray[np.int64]) -> DecodedBodies:
-    """Return some rows of bodies."""
+    """Return rows of bodies."""
     columns = {name: column[rows] for name, column in vars(bodies).items() if isinstance(column, np.ndarray)}
     return DecodedBodies(**columns, payload=bodies.payload.take(pa.array(rows)))
 
 
 LONGEVITY = 10
-"""Blocks after which a message that still waits for its predecessors is dropped."""
+"""Blocks until a message that waits for its predecessors is dropped."""
 
 _TAG = ("destination", "substream", "index")
 
 
 def deduplicate(found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the verdicts on envelopes after the pool.
+    """Return the verdicts after deduplication by the pool.
 
-    ``pool_tag = without_src``: of valid messages with the same channel and nonce that come from different chains in one
-    block only the first chain's is kept; the others are ``AlreadyImported`` until their operators bring them again.
+    With ``pool_tag = without_src``, messages with equal channel and nonce collide. The first source stays; the others
+    are ``AlreadyImported`` until their operators resubmit them.
     """
     rows = found.rows
     if found.context.options.pool_tag == "with_src":
@@ -221,35 +239,51 @@ def deduplicate(found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64]) -> npt.
 
 
 def hold_early_messages(
-    state: State, now: AcceptedMessages, brought: DeliveredEnvelopes, verdicts: npt.NDArray[np.int64], context: Context
+    state: State,
+    now: AcceptedMessages,
+    delivered: DeliveredEnvelopes,
+    verdicts: npt.NDArray[np.int64],
+    context: Context,
 ) -> tuple[State, AcceptedMessages]:
-    """Return the state in which early messages wait in the pool, and what was accepted and refused without them.
+    """Move early messages into the pool.
 
-    ``verdicts``: on each envelope that was brought, before the order of nonces was looked at.
+    Args:
+        state: State before the messages.
+        now: Accepted and refused messages.
+        delivered: Envelopes of the block.
+        verdicts: ``MessageValidity`` of each envelope before the check of nonces.
+        context: Context of the block.
+
+    Returns:
+        The state with the messages in the pool, and the messages without their refusals.
     """
-    early = [place for place, (_, codes) in enumerate(now.refused) if (codes == MessageValidity.Future).any()]
-    rows = brought.envelopes
+    early = [position for position, (_, codes) in enumerate(now.refused) if (codes == MessageValidity.Future).any()]
+    rows = delivered.envelopes
     fresh = (verdicts == MessageValidity.VALID) & (context.number - first_delivery(rows["base"]) < LONGEVITY)
     if not early or not fresh.any():
         return state, now
-    (place,) = early
-    told, codes = now.refused[place]
-    some = np.flatnonzero(fresh)
-    some = some[stable_order(*(rows[name][some] for name in INDEXED))]
-    some = some[group_rows(*(rows[name][some] for name in INDEXED)).starts]
-    candidates = rows.take(some)
-    stays = candidates.filter(lookup_rows(sort_rows(told, INDEXED), candidates, INDEXED) >= 0)
-    gone = lookup_rows(candidates, told, INDEXED) < 0
+    (position,) = early
+    future, codes = now.refused[position]
+    chosen = np.flatnonzero(fresh)
+    chosen = chosen[stable_order(*(rows[name][chosen] for name in INDEXED))]
+    chosen = chosen[group_rows(*(rows[name][chosen] for name in INDEXED)).starts]
+    candidates = rows.take(chosen)
+    pooled = candidates.filter(lookup_rows(sort_rows(future, INDEXED), candidates, INDEXED) >= 0)
+    expired = lookup_rows(candidates, future, INDEXED) < 0
     refused = [*now.refused]
-    refused[place] = (told.filter(gone), codes[gone])
-    due = np.full(len(stays), context.number + 1, dtype=np.uint64)
-    late = concat([state["late"], stays.with_columns(due=due).select(LATE_SCHEMA.names)])
-    nodes = concat([state["late_nodes"], _missing(state["late_nodes"], brought.nodes.select(LATE_NODES_SCHEMA.names))])
-    bases = concat([state["late_bases"], _missing(state["late_bases"], brought.bases.select(LATE_BASES_SCHEMA.names))])
+    refused[position] = (future.filter(expired), codes[expired])
+    due = np.full(len(pooled), context.number + 1, dtype=np.uint64)
+    late = concat([state["late"], pooled.with_columns(due=due).select(LATE_SCHEMA.names)])
+    nodes = concat(
+        [state["late_nodes"], _missing(state["late_nodes"], delivered.nodes.select(LATE_NODES_SCHEMA.names))]
+    )
+    bases = concat(
+        [state["late_bases"], _missing(state["late_bases"], delivered.bases.select(LATE_BASES_SCHEMA.names))]
+    )
     return state.with_tables(**late_tables(late, nodes, bases)), replace(now, refused=refused)
 
 
 def _missing(known: Frame, rows: Frame) -> Frame:
-    """Return the rows of nodes or bases that are not known."""
+    """Return the nodes or bases that are not known."""
     keys = (*BASE, "number") if "number" in rows else BASE
     return rows.filter(lookup_rows(known, rows, keys) < 0)

@@ -1,8 +1,10 @@
-"""``relay_message``: what accepted messages do, and what requests are answered with (XDM reference 3.4, 3.6).
+"""``relay_message``: execute accepted messages and create responses to requests.
 
-Outcomes for a request: a channel opened or closed; a call or a late answer for a program; an error that its response
-carries. What responses do is in ``settling``. Whatever comes of a message, its nonce is used up, and a request has its
-response in the same block.
+A request opens or closes a channel, brings a call or late answer to a program, or fails with the error in its response.
+``relay_message_response`` executes responses. Every message consumes its nonce, and every request has its response in
+the same block.
+
+Reference: XDM, sections 3.4 and 3.6.
 """
 
 from __future__ import annotations
@@ -48,8 +50,19 @@ from causeway.protocols.xdm.wire import DecodedBodies
 
 @dataclass(frozen=True)
 class DueRequests:
-    """Requests whose turn it was. ``rows``: lane and ``index``; ``error``: what the response says (``errors``), ``OK``
-    so far; ``content``: of those of endpoints that are answered already; ``held``: the fee that was minted."""
+    """Requests in turn, with their responses so far.
+
+    Attributes:
+        rows: Lane and ``index`` of each.
+        asked: ``RequestKind`` of each.
+        endpoint: Destination endpoint of each.
+        error: Error of each response (``errors``), or ``OK``.
+        content: Content of each immediate endpoint response.
+        held: Minted fee of each, in units.
+        acknowledges: Nonce after the acknowledged response of each, 0 for none.
+        calls: Calls of programs (``MESSAGE_COLUMNS``).
+        call_rows: Row of each call in ``rows``.
+    """
 
     rows: Frame
     asked: npt.NDArray[np.uint8]
@@ -64,9 +77,15 @@ class DueRequests:
 
 @dataclass(frozen=True)
 class ProcessedMessages:
-    """What came of a block's messages: the state and ``requests``, and for programs ``arrivals`` (``ARRIVALS``), calls
-    and late answers before answers. ``settled``: requests of our own (``OUTBOX_SCHEMA``) whose responses came, with
-    the ``error`` of each; ``notices``: what became of channels."""
+    """The effect of a block's messages.
+
+    Attributes:
+        state: State after the messages.
+        requests: Requests with their responses.
+        arrivals: Messages for programs (``ARRIVALS``): calls and late answers before answers.
+        settled: Own requests with a response (``OUTBOX_SCHEMA``) and its ``error``.
+        notices: Changes of channels.
+    """
 
     state: State
     requests: DueRequests
@@ -78,23 +97,33 @@ class ProcessedMessages:
 def process_messages(
     state: State, accepted_now: AcceptedMessages, money: ChainSums, context: Context
 ) -> ProcessedMessages:
-    """Return what accepted messages do to channels and balances, and what programs are given of them."""
+    """Apply accepted messages to channels and balances.
+
+    Args:
+        state: State before the messages.
+        accepted_now: Messages in turn.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
+
+    Returns:
+        The state, the requests and the messages for programs.
+    """
     of_response = is_response(accepted_now.rows["substream"])
     asking, answering = np.flatnonzero(~of_response), np.flatnonzero(of_response)
     state = replace(state, tables={**state.tables, "early": accepted_now.early})
     now = accepted_now
     errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
-    # The state with nonces used up, and channels created, opened and closed by the requests of others; and what
-    # happened to them.
     rows, notices = now.rows, list[ChainEvent]()
     if len(rows):
         opening = (now.bodies.asked == RequestKind.CHANNEL_OPEN) & ~is_response(rows["substream"])
         if opening.any():
-            state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
+            state = _create_channels(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
             for row in np.flatnonzero(opening).tolist():
                 both = (INITIATED, OPENED)[: 1 + bool(errors[row] == OK)]
                 notices += [
-                    one for what in both for one in message_events(rows.slice(row, row + 1), what, at="destination")
+                    event
+                    for event_name in both
+                    for event in message_events(rows.slice(row, row + 1), event_name, at="destination")
                 ]
         channels = state["channels"]
         last = group_rows(*(rows[name] for name in LANE))
@@ -110,18 +139,20 @@ def process_messages(
         closing = (now.bodies.asked == RequestKind.CHANNEL_CLOSE) & ~is_response(rows["substream"]) & (errors == OK)
         if closing.any():
             closed = rows.filter(closing)
-            found = channel_rows(channels, closed["destination"], closed["source"], lane_channels(closed["substream"]))
-            state, more = close_for_peer(state, found, now.state[closing], money, context)
+            closed_rows = channel_rows(
+                channels, closed["destination"], closed["source"], lane_channels(closed["substream"])
+            )
+            state, more = close_for_peer(state, closed_rows, now.state[closing], money, context)
             notices += more
-    requests, arrivals, state, failed = _requests(state, now, asking, errors[asking], money, context)
+    requests, arrivals, state, failed = _process_requests(state, now, asking, errors[asking], money, context)
     answers, settled, state, opened = settle_responses(state, now, answering, money, context)
     return ProcessedMessages(state, requests, concat([arrivals, answers]), settled, notices + failed + opened)
 
 
-def _created(
+def _create_channels(
     state: State, rows: Frame, bodies: DecodedBodies, at: npt.NDArray[np.int64], errors: npt.NDArray[np.uint8]
 ) -> State:
-    """Return the state with the channels that others asked for; without an owner and a reserve (3.4, 11 and 14)."""
+    """Create the channels opened by peers, without owner and reserve (3.4, 11 and 14)."""
     count = len(rows)
     zero = np.zeros(count, dtype=np.uint64)
     channel = lane_channels(rows["substream"])
@@ -163,7 +194,7 @@ def _created(
     )
 
 
-def _requests(
+def _process_requests(
     state: State,
     now: AcceptedMessages,
     at: npt.NDArray[np.int64],
@@ -171,29 +202,29 @@ def _requests(
     money: ChainSums,
     context: Context,
 ) -> tuple[DueRequests, Frame, State, list[ChainEvent]]:
-    """Return the requests that are answered, what programs are given, the state, and of which requests the call failed
-    (FailedToNoteTransferIn): nothing comes of these but that their nonces are used up, so that nobody ever answers
-    them (hazard 20)."""
+    """Process requests; return them, the messages for programs, the state and failed calls.
+
+    A failed call (FailedToNoteTransferIn) only consumes its nonce and never gets a response (hazard 20).
+    """
     rows, bodies = now.rows.take(at), take_bodies(now.bodies, at)
     count = len(rows)
     of_endpoint = bodies.asked == RequestKind.ENDPOINT
     transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     variant, messages = decode_contents(bodies.payload)
-    # What is minted for each request (D-4): what was collected, or what the destination's own weights say, for
-    # relaying alone where nothing handles it.
+    # D-4: mint the collected fee, or recompute it from the destination's weights (without a handler: relay fee only).
     if context.options.v0_mint == "collected" or len(rows) == 0:
         minted = bodies.dst_fee
     else:
         channels = state["channels"]
-        found = channel_rows(channels, rows["destination"], rows["source"], lane_channels(rows["substream"]))
+        channel_of = channel_rows(channels, rows["destination"], rows["source"], lane_channels(rows["substream"]))
         of_programs = bodies.dst_endpoint == PROGRAMS_ENDPOINT
         handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
-        own = context.fees.of_messages(channels, found, handled)
-        own = np.where((variant == ANSWER) & of_programs, np.uint64(0), own)
-        minted = np.where(channels["fee_model"][found] == FeeModel.V0, own, bodies.dst_fee)
-    held = np.where(of_endpoint, minted, np.uint64(0))
+        recomputed = context.fees.of_messages(channels, channel_of, handled)
+        recomputed = np.where((variant == ANSWER) & of_programs, np.uint64(0), recomputed)
+        minted = np.where(channels["fee_model"][channel_of] == FeeModel.V0, recomputed, bodies.dst_fee)
+    minted_fees = np.where(of_endpoint, minted, np.uint64(0))
     moving = np.flatnonzero(transfer)
-    # The transfers that requests ask for; the amount of one that is none is 0.
+    # A malformed transfer has amount 0.
     transfers_bodies = take_bodies(bodies, moving)
     decoded = TRANSFERS.decode(transfers_bodies.payload)
     amounts = to_limbs(decoded.columns["amount"].fill_null(bytes(16)))
@@ -204,26 +235,28 @@ def _requests(
     low, high = (np.where(valued, messages[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
     low[moving], high[moving] = transfers.low, transfers.high
     ends = rows["destination"], rows["source"]
-    parts = [(held, np.zeros(count, dtype=np.uint64)), (low, high)]
-    unnoted = money.unnoted(TransferRecord.IN, *ends, parts, whole=False)
-    if (unnoted == 0).any():
-        good = unnoted != 0
-        answered, arrivals, state, _ = _requests(state, now, at[good], error[good], money, context)
-        name, fees = MessengerError.FailedToNoteTransferIn.name, held[~good].tolist()
-        told = message_events(rows.filter(~good), name, at="destination", amounts=fees, refused=True)
-        return answered, arrivals, state, told
-    short = unnoted > 0
-    money.move(ValueReason.FEE_MINTED, ends[0], Purse(ValueHolder.ABROAD, ends[1]), INBOX_FEES, held, message=rows)
+    parts = [(minted_fees, np.zeros(count, dtype=np.uint64)), (low, high)]
+    failed_part = money.unnoted(TransferRecord.IN, *ends, parts, whole=False)
+    if (failed_part == 0).any():
+        good = failed_part != 0
+        answered, arrivals, state, _ = _process_requests(state, now, at[good], error[good], money, context)
+        name, fees = MessengerError.FailedToNoteTransferIn.name, minted_fees[~good].tolist()
+        notices = message_events(rows.filter(~good), name, at="destination", amounts=fees, refused=True)
+        return answered, arrivals, state, notices
+    short = failed_part > 0
+    money.move(
+        ValueReason.FEE_MINTED, ends[0], Purse(ValueHolder.ABROAD, ends[1]), INBOX_FEES, minted_fees, message=rows
+    )
     if len(moving):
         bodies_of, before = take_bodies(bodies, moving), error[moving]
         received = receive_transfers(
             state, rows.take(moving), bodies_of, transfers, before, short[moving], money, context
         )
         state, error[moving] = received.state, received.error
-    here = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
-    theirs = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
+    at_receiver = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
+    from_sender = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
     good = of_endpoint & ~transfer & (error == OK)
-    formed = ((variant == CALL) | (variant == ANSWER)) & theirs & here
+    formed = ((variant == CALL) | (variant == ANSWER)) & from_sender & at_receiver
     error[good & ~formed] = messenger_error_number(MessengerError.InvalidMessagePayload)
     good &= formed
     installed = find_positions(state["accounts"]["program"], messages["receiver"]) >= 0
@@ -231,22 +264,22 @@ def _requests(
     good &= installed | (variant != CALL)
     error[good & short] = messenger_error_number(MessengerError.BalanceUnderflow)
     good &= ~short
-    # Who waits for an answer that is refused is told why: it never comes again.
+    # The waiting program of a refused answer gets the error, since no other answer follows.
     answers = np.flatnonzero(of_endpoint & ~transfer & formed & (variant == ANSWER))
     late, state, unknown = take_late_answers(state, messages, rows, answers)
     error[unknown[good[unknown]]] = messenger_error_number(MessengerError.InvalidMessagePayload)
     good[unknown] = False
     calls = np.flatnonzero(good & (variant == CALL))
-    given = np.sort(np.concatenate([calls, late]))
-    back = ~good[given]
-    payload = messages["payload"].take(pa.array(given))
+    delivered = np.sort(np.concatenate([calls, late]))
+    refused_answer = ~good[delivered]
+    payload = messages["payload"].take(pa.array(delivered))
     zero = np.uint64(0)
-    arrivals = messages.take(given).with_columns(
-        **{name: rows[name][given] for name in (*LANE, "index")},
-        via=repeat_value(np.uint8(Via.LANE), len(given)),
-        code=np.where(back, np.uint8(REJECTED), messages["code"][given]).astype(np.uint8),
-        payload=pa.compute.if_else(pa.array(back), error_texts(error[given]), payload),
-        **{name: np.where(back, zero, messages[name][given]) for name in ("amount_high", "amount_low")},
+    arrivals = messages.take(delivered).with_columns(
+        **{name: rows[name][delivered] for name in (*LANE, "index")},
+        via=repeat_value(np.uint8(Via.LANE), len(delivered)),
+        code=np.where(refused_answer, np.uint8(REJECTED), messages["code"][delivered]).astype(np.uint8),
+        payload=pa.compute.if_else(pa.array(refused_answer), error_texts(error[delivered]), payload),
+        **{name: np.where(refused_answer, zero, messages[name][delivered]) for name in ("amount_high", "amount_low")},
     )
     issue_arriving_value(arrivals, money)
     refused = valued & (error != OK) & ~short
@@ -254,7 +287,7 @@ def _requests(
     content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), acceptance_content(count))
     return (
         DueRequests(
-            rows, bodies.asked, bodies.dst_endpoint, error, content, held, bodies.next_response,
+            rows, bodies.asked, bodies.dst_endpoint, error, content, minted_fees, bodies.next_response,
             messages.take(calls), calls,
         ),
         arrivals.select(ARRIVALS),

@@ -1,7 +1,9 @@
-"""``relay_message_response``: what accepted responses do (XDM reference 3.5, 3.6).
+"""``relay_message_response``: execute accepted responses.
 
-Outcomes: a channel opened; an answer, or a reject, for the program that asked. The request leaves the outbox, and its
-fee is paid.
+A response opens a channel, or brings an answer or a reject to the calling program. The request leaves the outbox, and
+its fee becomes due.
+
+Reference: XDM, sections 3.5 and 3.6.
 """
 
 from __future__ import annotations
@@ -36,10 +38,20 @@ from causeway.protocols.xdm.wire import ENDPOINT, Tag, response_tags
 def settle_responses(
     state: State, now: AcceptedMessages, at: npt.NDArray[np.int64], money: ChainSums, context: Context
 ) -> tuple[Frame, Frame, State, list[ChainEvent]]:
-    """Return the answers for programs, what is settled, the state without the requests that have theirs, and what
-    became of the channels that they asked for."""
+    """Settle requests with their responses.
+
+    Args:
+        state: State before the responses.
+        now: Messages in turn.
+        at: Rows of ``now`` with responses.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
+
+    Returns:
+        The answers for programs, the settled requests, the state after, and the channel events.
+    """
     rows, bodies = now.rows.take(at), take_bodies(now.bodies, at)
-    asked = Frame(
+    keys = Frame(
         {
             "source": rows["destination"],
             "destination": rows["source"],
@@ -49,20 +61,19 @@ def settle_responses(
         len(rows),
     )
     outbox = LaneTable.of(state["outbox"])
-    own = outbox.find(asked)
-    # Neither a response to what is not in the outbox nor one of another kind can be proved by a chain that keeps the
-    # rules. It uses up its nonce, and does nothing.
-    there = own >= 0
-    missing = _unsettled(rows, ~there, MessengerError.MissingMessage)
-    rows, bodies, own = rows.filter(there), take_bodies(bodies, np.flatnonzero(there)), own[there]
+    own = outbox.find(keys)
+    # An honest chain never proves a response without a request, or of another kind. It only consumes its nonce.
+    known = own >= 0
+    missing = _unsettled(rows, ~known, MessengerError.MissingMessage)
+    rows, bodies, own = rows.filter(known), take_bodies(bodies, np.flatnonzero(known)), own[known]
     settled = outbox.rows_at(own)
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
     other = (bodies.layer == ENDPOINT) != (settled["asked"] == RequestKind.ENDPOINT)
-    unfit = _unsettled(rows, other, MessengerError.InvalidMessagePayload)
+    invalid = _unsettled(rows, other, MessengerError.InvalidMessagePayload)
     mistagged = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on") & ~other
     tags = _unsettled(rows, mistagged, MessengerError.WeightTagNotMatch)
     wrong = other | mistagged
-    state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
+    state, notices = _count_settled(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
     paid = settled.filter(~other)
     money.pay(paid["source"], OUTBOX_FEES, paid["src_fee"], paid["sent"], paid)
     of_endpoint = (settled["asked"] == RequestKind.ENDPOINT) & (settled["dst_endpoint"] == PROGRAMS_ENDPOINT)
@@ -70,11 +81,9 @@ def settle_responses(
         pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))
     )
     failed = bodies.error != OK
-    # Under a tag that does not match nobody is told of the response, and what would come back is lost.
+    # A response under a wrong tag has no effect; its refund is lost.
     transfer = (settled["asked"] == RequestKind.ENDPOINT) & (settled["src_endpoint"] == TRANSPORTER_ENDPOINT)
-    # Of a call that was answered before, a chain that keeps the rules says that it is accepted: it does nothing more.
-    # The state without the calls that were answered before their responses came, and which of the requests
-    # `settled` (`OUTBOX_SCHEMA`), whose responses came now, are of these.
+    # The answer of a call may precede its response. An honest response then says Accepted and only ends the call.
     calls = state["open_calls"]
     if not calls["answered"].any():
         before = np.zeros(len(settled), dtype=bool)
@@ -83,71 +92,74 @@ def settle_responses(
         keep = np.ones(len(calls), dtype=bool)
         keep[found[found >= 0]] = False
         state, before = state.with_tables(open_calls=calls.filter(keep)), found >= 0
-    belied = before & ~wrong & (failed | (variant != ACCEPTED))
-    unfit += _unsettled(rows, belied, MessengerError.InvalidMessagePayload)
+    contradicted = before & ~wrong & (failed | (variant != ACCEPTED))
+    invalid += _unsettled(rows, contradicted, MessengerError.InvalidMessagePayload)
     is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong & ~before
     answered = is_call & ~failed & (transfer | (variant == ANSWER))
     unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
-    # Which answers give back no more than was attached.
+    # An answer must not refund more than the attached value.
     high, low = messages["amount_high"], messages["amount_low"]
-    within = np.asarray(
+    is_covered = np.asarray(
         (high < settled["amount_high"]) | ((high == settled["amount_high"]) & (low <= settled["amount_low"]))
     )
-    refused = is_call & (failed | unreadable | (answered & ~within))
+    refused = is_call & (failed | unreadable | (answered & ~is_covered))
     answered &= ~refused
     waits = is_call & ~refused & ~answered
     state = add_open_calls(state, settled.filter(waits))
-    given = np.flatnonzero(answered | refused)
-    back = refused[given]
-    texts = error_texts(bodies.error[given])
-    arrivals = messages.take(given).with_columns(
-        kind=repeat_value(np.uint8(Kind.RESPONSE), len(given)),
-        sender=settled["receiver"][given],
-        receiver=settled["sender"][given],
-        callback=settled["callback"][given],
-        code=np.where(back, np.uint8(REJECTED), messages["code"][given]).astype(np.uint8),
-        payload=pa.compute.if_else(pa.array(back), texts, messages["payload"].take(pa.array(given))),
-        amount_high=np.where(back, settled["amount_high"][given], messages["amount_high"][given]),
-        amount_low=np.where(back, settled["amount_low"][given], messages["amount_low"][given]),
-        **{name: rows[name][given] for name in (*LANE, "index")},
-        via=repeat_value(np.uint8(Via.LANE), len(given)),
+    delivered = np.flatnonzero(answered | refused)
+    refunds = refused[delivered]
+    texts = error_texts(bodies.error[delivered])
+    arrivals = messages.take(delivered).with_columns(
+        kind=repeat_value(np.uint8(Kind.RESPONSE), len(delivered)),
+        sender=settled["receiver"][delivered],
+        receiver=settled["sender"][delivered],
+        callback=settled["callback"][delivered],
+        code=np.where(refunds, np.uint8(REJECTED), messages["code"][delivered]).astype(np.uint8),
+        payload=pa.compute.if_else(pa.array(refunds), texts, messages["payload"].take(pa.array(delivered))),
+        amount_high=np.where(refunds, settled["amount_high"][delivered], messages["amount_high"][delivered]),
+        amount_low=np.where(refunds, settled["amount_low"][delivered], messages["amount_low"][delivered]),
+        **{name: rows[name][delivered] for name in (*LANE, "index")},
+        via=repeat_value(np.uint8(Via.LANE), len(delivered)),
     )
-    arrivals, more = _booked(arrivals, back, money)
-    issue_arriving_value(arrivals.filter(~back), money)
-    claimed = arrivals.filter(back)
+    arrivals, more = _limit_refunds(arrivals, refunds, money)
+    issue_arriving_value(arrivals.filter(~refunds), money)
+    claimed = arrivals.filter(refunds)
     giver, taker = Purse(ValueHolder.ABROAD, claimed["source"]), Purse(ValueHolder.ACCOUNT, claimed["receiver"])
     amounts = claimed["amount_low"], claimed["amount_high"]
     money.move(ValueReason.CLAIMED, claimed["destination"], giver, taker, *amounts, claimed)
-    # Nobody waits for what becomes of an answer that came late: who gave it has back what was refused.
+    # A late answer has no waiting program; a refused one refunds its sender.
     unheard = failed & ~wrong & of_endpoint & (settled["sender"] == NOBODY)
-    state, returned = _returned(state, settled.filter(unheard), bodies.error[unheard], money)
-    told = [*missing, *unfit, *tags, *notices, *more, *returned]
-    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, told
+    state, returned = _refund_answers(state, settled.filter(unheard), bodies.error[unheard], money)
+    events = [*missing, *invalid, *tags, *notices, *more, *returned]
+    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, events
 
 
-def _booked(arrivals: Frame, back: npt.NDArray[np.bool_], money: ChainSums) -> tuple[Frame, list[ChainEvent]]:
-    """Return answers with what they give back as far as the books have it: a program gets its answer in any case. And
-    what is not given back. ``back``: of which answers it is what the request took along."""
+def _limit_refunds(arrivals: Frame, refunds: npt.NDArray[np.bool_], money: ChainSums) -> tuple[Frame, list[ChainEvent]]:
+    """Return answers with the refunds that the books cover, and events of the others.
+
+    A program gets its answer in any case. ``refunds`` marks answers that refund the request.
+    """
     ends = arrivals["destination"], arrivals["source"]
     short = np.zeros(len(arrivals), dtype=bool)
-    for what, some in ((TransferRecord.IN, ~back), (TransferRecord.CLAIMED, back)):
-        amounts = [np.where(some, arrivals[name], np.uint64(0)) for name in ("amount_low", "amount_high")]
-        short |= money.unnoted(what, *ends, [(amounts[0], amounts[1])], whole=True) >= 0
+    for record, selected in ((TransferRecord.IN, ~refunds), (TransferRecord.CLAIMED, refunds)):
+        amounts = [np.where(selected, arrivals[name], np.uint64(0)) for name in ("amount_low", "amount_high")]
+        short |= money.unnoted(record, *ends, [(amounts[0], amounts[1])], whole=True) >= 0
     if not short.any():
         return arrivals, []
     lost = arrivals.filter(short)
     whose = {"by": lost["receiver"].tolist(), "amounts": join_words(lost, "amount")}
     notices = message_events(lost, MessengerError.BalanceUnderflow.name, at="destination", **whose, refused=True)
-    kept = {name: np.where(short, np.uint64(0), arrivals[name]) for name in ("amount_high", "amount_low")}
-    return arrivals.with_columns(**kept), notices
+    amounts_after = {name: np.where(short, np.uint64(0), arrivals[name]) for name in ("amount_high", "amount_low")}
+    return arrivals.with_columns(**amounts_after), notices
 
 
-def _returned(
+def _refund_answers(
     state: State, settled: Frame, error: npt.NDArray[np.uint8], money: ChainSums
 ) -> tuple[State, list[ChainEvent]]:
-    """Return the state in which programs have back what they gave with late answers that were refused (X-3: a response
-    that is Err claims what was rejected, for who sent it), and what they were refused for. ``settled``: these answers
-    (``OUTBOX_SCHEMA``)."""
+    """Refund late answers with an error response to their programs (X-3).
+
+    An error response claims the rejected value for its sender. ``settled`` has these answers (``OUTBOX_SCHEMA``).
+    """
     if len(settled) == 0:
         return state, []
     _, messages = decode_contents(settled["payload"].cast(pa.large_binary()))
@@ -168,15 +180,15 @@ def _returned(
     return state.with_tables(accounts=after), notices
 
 
-def _counted_off(
+def _count_settled(
     state: State,
     settled: Frame,
     error: npt.NDArray[np.uint8],
     wrong: npt.NDArray[np.bool_],
 ) -> tuple[State, list[ChainEvent]]:
-    """Return the state after requests have their responses; a channel that the other side has opened is open.
+    """Decrease channel counts by settled requests, and open accepted channels.
 
-    ``error``: of each response; ``wrong``: those that do nothing.
+    ``wrong`` marks responses without effect.
     """
     if len(settled) == 0:
         return state, []
@@ -190,15 +202,15 @@ def _counted_off(
     states[at[opened]] = ChannelState.OPEN
     changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
     state = state.with_tables(channels=changed)
-    told = opened | ((settled["asked"] != RequestKind.ENDPOINT) & (error != OK) & ~wrong)
+    with_event = opened | ((settled["asked"] != RequestKind.ENDPOINT) & (error != OK) & ~wrong)
     late = (settled["asked"] == RequestKind.CHANNEL_OPEN) & (error == OK) & ~wrong & ~opened
-    codes = error[told].tolist()
+    codes = error[with_event].tolist()
     names = [error_name(code) or OPENED for code in codes]
-    results = message_events(settled.filter(told), names, refused=[code != OK for code in codes])
+    results = message_events(settled.filter(with_event), names, refused=[code != OK for code in codes])
     closed = message_events(settled.filter(late), MessengerError.InvalidChannelState.name, refused=True)
     return state, [*results, *closed]
 
 
 def _unsettled(rows: Frame, chosen: npt.NDArray[np.bool_], error: MessengerError) -> list[ChainEvent]:
-    """Return the notices of responses (``LANE_COLUMNS``) that are not looked at, and of why (3.5)."""
+    """Return the events of ignored responses (``LANE_COLUMNS``) with their error (3.5)."""
     return message_events(rows.filter(chosen), error.name, at="destination", refused=True)

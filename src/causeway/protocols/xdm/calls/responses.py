@@ -1,4 +1,7 @@
-"""The responses of a block to requests, and those that requests acknowledge (XDM reference 3.4 step 15, 3.6)."""
+"""Responses to the requests of a block, and acknowledgements.
+
+Reference: XDM, section 3.4 step 15, and section 3.6.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,30 @@ from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.value.balances import INBOX_FEES, MESSAGES, ChainSums, Purse
 from causeway.protocols.xdm.wire import ENDPOINT, NO_ENDPOINT, PROTOCOL, TAG_BITS, Tag
 
-LEFT_BEHIND = "ResponsesLeft"
-"""What a notice says of responses that stay because the acknowledged ones have a gap below them (hazard 21)."""
+GAP_BELOW = "ResponsesLeft"
+"""Event name of responses that stay below a gap in the acknowledged ones (hazard 21)."""
 
 
 def store_responses(
     state: State, requests: DueRequests, produced: Frame, money: ChainSums, context: Context
 ) -> tuple[State, Frame, Frame]:
-    """Return the state with the response of every request of the block, what is outbound of them (columns of
-    ``OUTBOUND_SCHEMA``), and which of ``produced`` are no answers to them.
+    """Store the response of every request of the block.
 
-    ``produced``: what programs made, in the order of production.
+    Args:
+        state: State after program execution.
+        requests: Requests in turn.
+        produced: Messages of programs, in order of production.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
+
+    Returns:
+        The state after, the responses as outbound columns, and the messages of ``produced`` that answer no request.
     """
     rows = requests.rows
     count = len(rows)
     content = requests.content
     answers = np.flatnonzero(produced["kind"] == Kind.RESPONSE)
-    asked = Frame(
+    keys = Frame(
         {
             "sender": produced["receiver"][answers],
             "receiver": produced["sender"][answers],
@@ -45,39 +55,37 @@ def store_responses(
         },
         len(answers),
     )
-    found = lookup_rows(requests.calls, asked, ("sender", "receiver", "callback"), ordered=False)
+    found = lookup_rows(requests.calls, keys, ("sender", "receiver", "callback"), ordered=False)
     own = found >= 0
-    at, given = requests.call_rows[found[own]], answers[own]
-    shown = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
+    at, answer_rows = requests.call_rows[found[own]], answers[own]
+    messages = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
     ends = {"sender": repeat_value(np.uint64(NOBODY), count), "receiver": repeat_value(np.uint64(NOBODY), count)}
-    shown = shown.with_columns(**ends)
+    messages = messages.with_columns(**ends)
     if count:
-        pick = np.full(count, -1, dtype=np.int64)
-        pick[at] = given
-        taken = pick >= 0
-        if taken.any():
-            back = truncate_answers(produced.take(pick[taken]), REJECTED)
-            content = pa.compute.replace_with_mask(content, pa.array(taken), encode_contents(back))
-            # What goes back leaves the chain that answers.
-            asking = rows.filter(taken)
+        answer_of = np.full(count, -1, dtype=np.int64)
+        answer_of[at] = answer_rows
+        answered = answer_of >= 0
+        if answered.any():
+            answer_messages = truncate_answers(produced.take(answer_of[answered]), REJECTED)
+            content = pa.compute.replace_with_mask(content, pa.array(answered), encode_contents(answer_messages))
+            asking = rows.filter(answered)
             lanes = {
                 "source": asking["destination"],
                 "destination": asking["source"],
                 "substream": asking["substream"] | np.uint64(RESPONSE),
                 "index": asking["index"],
             }
-            gone = back["amount_low"], back["amount_high"], Frame(lanes, len(asking))
+            amounts = answer_messages["amount_low"], answer_messages["amount_high"], Frame(lanes, len(asking))
             money.move(
-                ValueReason.SENT, lanes["source"], MESSAGES, Purse(ValueHolder.ABROAD, lanes["destination"]), *gone
+                ValueReason.SENT, lanes["source"], MESSAGES, Purse(ValueHolder.ABROAD, lanes["destination"]), *amounts
             )
-            merged = concat([shown.filter(~taken), back.select(MESSAGE_COLUMNS)])
-            order = np.argsort(np.concatenate([np.flatnonzero(~taken), np.flatnonzero(taken)]), kind="stable")
-            shown = merged.take(order)
+            merged = concat([messages.filter(~answered), answer_messages.select(MESSAGE_COLUMNS)])
+            order = np.argsort(np.concatenate([np.flatnonzero(~answered), np.flatnonzero(answered)]), kind="stable")
+            messages = merged.take(order)
     of_endpoint = requests.asked == RequestKind.ENDPOINT
     channel = lane_channels(rows["substream"])
     trusted = context.options.trust_tag == "on"
-    # Of which endpoint the responses to requests of endpoints say that they are: that of the request's tag, where
-    # tags are `trusted`, and then `NO_ENDPOINT` where it is no tag of such a request (3.4).
+    # 3.4: with trusted tags, a response names the endpoint of the request's tag, NO_ENDPOINT for another tag.
     endpoints = requests.endpoint
     if trusted:
         of_request = rows["tag"] & np.uint64(2**TAG_BITS - 1) == np.uint64(Tag.ENDPOINT_REQUEST)
@@ -100,27 +108,27 @@ def store_responses(
         },
         count,
     )
-    outbound = shown.with_columns(
+    outbound = messages.with_columns(
         **{name: responses[name] for name in (*LANE, "index")}, queue_index=responses["index"]
     )
     stored = LaneTable.of(state["responses"]).with_rows(responses.select(RESPONSES_SCHEMA.names))
     rest = np.ones(len(produced), dtype=bool)
-    rest[given] = False
+    rest[answer_rows] = False
     after = state.with_tables(responses=stored) if count else state
     return after, outbound, produced.filter(rest)
 
 
 def acknowledge(state: State, requests: DueRequests, money: ChainSums) -> tuple[State, list[ChainEvent]]:
-    """Return the state without responses that requests acknowledge; their fees become due to operators (3.6).
+    """Remove acknowledged responses; their fees become due to operators (3.6).
 
-    A request that acknowledges a nonce ends the responses up to it that lie without a gap, and none where that of the
-    nonce itself is not there, or came later than the request. What a gap leaves behind is told.
+    A request acknowledges the contiguous responses up to its nonce. It acknowledges none if the response of that nonce
+    is missing or newer than the request. Responses below a gap stay and leave an event.
     """
-    some = requests.acknowledges > 0
+    acknowledging = requests.acknowledges > 0
     table = LaneTable.of(state["responses"])
-    if not some.any() or not len(table):
+    if not acknowledging.any() or not len(table):
         return state, []
-    rows, nonce = requests.rows.filter(some), requests.acknowledges[some] - np.uint64(1)
+    rows, nonce = requests.rows.filter(acknowledging), requests.acknowledges[acknowledging] - np.uint64(1)
     named = {"source": rows["destination"], "destination": rows["source"]}
     named |= {"substream": rows["substream"] | np.uint64(RESPONSE), "index": nonce}
     ends = Frame(named, len(rows))
@@ -130,19 +138,18 @@ def acknowledge(state: State, requests: DueRequests, money: ChainSums) -> tuple[
     lanes, lane = np.unique(table.number_of(ends), return_inverse=True)
     stop = np.zeros(len(lanes), dtype=np.uint64)
     np.maximum.at(stop, lane, ends["index"] + np.uint64(1))
-    _, near = table.window(lanes, np.zeros(len(lanes), dtype=np.uint64), stop)
-    responses = table.rows_at(near)
+    _, window_rows = table.window(lanes, np.zeros(len(lanes), dtype=np.uint64), stop)
+    responses = table.rows_at(window_rows)
     at = lookup_rows(responses, ends, INDEXED)
     starts, _, _ = merge_ranges(responses["index"], *(responses[name] for name in LANE))
-    stretch = np.searchsorted(starts, at, side="right") - 1
+    segment = np.searchsorted(starts, at, side="right") - 1
     last = np.full(len(starts), -1, dtype=np.int64)
-    np.maximum.at(last, stretch, at)
+    np.maximum.at(last, segment, at)
     done = np.arange(len(responses)) <= np.repeat(last, np.diff(starts, append=len(responses)))
-    gone = responses.filter(done)
-    money.pay(gone["source"], INBOX_FEES, gone["fee"], gone["sent"], gone)
+    acknowledged = responses.filter(done)
+    money.pay(acknowledged["source"], INBOX_FEES, acknowledged["fee"], acknowledged["sent"], acknowledged)
     ended = last >= 0
-    # A notice for each stretch of responses that was acknowledged and has others of its lane below it.
     before = starts[ended] - 1
     same = np.logical_and.reduce([responses[name][before] == responses[name][starts[ended]] for name in LANE])
-    left = message_events(responses.take(last[ended][(before >= 0) & same]), LEFT_BEHIND)
-    return state.with_tables(responses=table.without(near[done])), left
+    left = message_events(responses.take(last[ended][(before >= 0) & same]), GAP_BELOW)
+    return state.with_tables(responses=table.without(window_rows[done])), left

@@ -1,1 +1,1 @@
-"""The consensus chain."""
+"""The consensus chain: blocks, receipts, bundles and storage commitments."""

@@ -1,10 +1,10 @@
-"""Bundles: what operators of a domain put into its block, as its receipt says it (XDM reference 2.4, X-6).
+"""Bundles of domain blocks, and the falsified receipts of bad operators.
 
-Each block of a domain has one bundle, of the envelopes that were brought. An honest operator puts in what is valid. One
-that puts in everything unchecked makes a bundle that is invalid as a whole, if anything in it is: nothing of it is
-executed, and its messages come again in another bundle.
+Each block of a domain has one bundle with the delivered envelopes. An honest operator includes valid ones only. A
+bundle of an operator without validation is invalid as a whole if any of its envelopes is. Nothing of it is executed,
+and its messages return in another bundle.
 
-What bad operators' receipts say instead of what honest ones do (XDM reference 1.4, X-6).
+Reference: XDM, sections 1.4 and 2.4; X-6.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from causeway.protocols.xdm.wire import U128_BYTES
 
 
 class InvalidBundle(IntEnum):
-    """Why a bundle is invalid, by the numbers of the wire; ``NONE``: it is valid. Those between are of transactions
-    that no operator can carry here."""
+    """Reason of an invalid bundle, numbered as on the wire; ``NONE`` for a valid one.
+
+    The missing numbers concern transactions that cannot occur here.
+    """
 
     IllegalTx = 2
     InvalidXDM = 3
@@ -43,25 +45,32 @@ class InvalidBundle(IntEnum):
 
 
 def validate_bundles(
-    found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64], brought: DeliveredEnvelopes, context: Context
+    found: JudgedEnvelopes, verdicts: npt.NDArray[np.int64], delivered: DeliveredEnvelopes, context: Context
 ) -> tuple[npt.NDArray[np.int64], Frame, list[ChainEvent]]:
-    """Return the verdicts on envelopes after those on their bundles and in the pool, the bundles of domains that have
-    anything in them (``BUNDLES_SCHEMA``), and what is to be said of those that are invalid.
+    """Validate bundles and deduplicate envelopes.
 
-    ``verdicts``: on each envelope by itself. The first message that is not valid says why a bundle is invalid:
-    ``InvalidXDM`` for the proof of the mountain range, else ``IllegalTx``. That another message has the same identity
-    makes none invalid: of those that are executed the pool has one.
+    The first invalid message determines the reason: ``InvalidXDM`` for the proof of the mountain range, else
+    ``IllegalTx``. Duplicate messages do not invalidate a bundle; the pool removes them.
+
+    Args:
+        found: Envelopes with their proved content.
+        verdicts: ``MessageValidity`` of each envelope.
+        delivered: Delivered envelopes.
+        context: Context of the block.
+
+    Returns:
+        The verdicts after, the non-empty bundles (``BUNDLES_SCHEMA``), and events of invalid ones.
     """
     rows = found.rows
     if len(rows) == 0:
         return verdicts, _table([]), []
     invalid, notices = {}, []
-    for chain in brought.unchecked.tolist():
+    for chain in delivered.unchecked.tolist():
         at = np.flatnonzero(rows["destination"] == chain)
-        bad = np.flatnonzero(verdicts[at] != MessageValidity.VALID)
-        if len(bad) == 0:
+        invalid_rows = np.flatnonzero(verdicts[at] != MessageValidity.VALID)
+        if len(invalid_rows) == 0:
             continue
-        first = int(bad[0])
+        first = int(invalid_rows[0])
         why = InvalidBundle.IllegalTx if found.leaf_holds[at[first]] else InvalidBundle.InvalidXDM
         invalid[chain] = why, first
         notices.append(ChainEvent(chain, CONSENSUS_POSITION, why.name, index=first, refused=True))
@@ -70,14 +79,14 @@ def validate_bundles(
     verdicts = deduplicate(found, verdicts)
     included = (verdicts == MessageValidity.VALID) | np.isin(rows["destination"], list(invalid))
     content = rows.select([*LANE_COLUMNS, "tag"]).filter(included)
-    there = np.unique(content["destination"])
-    domains = there[there != CONSENSUS_POSITION]
+    destinations = np.unique(content["destination"])
+    domains = destinations[destinations != CONSENSUS_POSITION]
     roots = digest_rows_by_chain(content, content["destination"], context.chains).digests
-    of_chain = dict(zip(context.chains.tolist(), roots, strict=True))
+    root_of = dict(zip(context.chains.tolist(), roots, strict=True))
     none = (InvalidBundle.NONE, 0)
     return (
         verdicts,
-        _table([(chain, *invalid.get(chain, none), of_chain[chain]) for chain in domains.tolist()]),
+        _table([(chain, *invalid.get(chain, none), root_of[chain]) for chain in domains.tolist()]),
         notices,
     )
 
@@ -94,7 +103,10 @@ def _table(rows: list[tuple[int, InvalidBundle, int, bytes]]) -> Frame:
 
 
 def inboxed_bundles(chains: list[int], bundles: Frame) -> list[list[dict[str, Any]]]:
-    """Return ``inboxed_bundles`` of the receipts of domains' last blocks; one with nothing in it has the empty root."""
+    """Return ``inboxed_bundles`` of the receipts of domains' last blocks.
+
+    An empty bundle has the empty root.
+    """
     columns = (bundles[name].tolist() for name in ("chain", "invalid", "extrinsic"))
     roots = [row.tobytes() for row in bundles["root"]]
     known = {chain: rest for chain, *rest in zip(*columns, roots, strict=True)}
@@ -102,7 +114,7 @@ def inboxed_bundles(chains: list[int], bundles: Frame) -> list[list[dict[str, An
 
 
 def encode_bundle(invalid: int, extrinsic: int, root: bytes) -> dict[str, Any]:
-    """Return one of ``inboxed_bundles`` as a value of the wire's columns."""
+    """Return an item of ``inboxed_bundles`` as wire columns."""
     valid = invalid == InvalidBundle.NONE
     return {
         "bundle": int(valid),
@@ -114,13 +126,13 @@ def encode_bundle(invalid: int, extrinsic: int, root: bytes) -> dict[str, Any]:
 
 
 def falsify_bundle(bundle: dict[str, Any]) -> dict[str, Any]:
-    """Return what is false of a bundle: an invalid one is called valid, a valid one invalid for its first message."""
+    """Return a bundle with the opposite validity."""
     invalid = InvalidBundle.InvalidXDM if bundle["bundle"] else InvalidBundle.NONE
     return encode_bundle(invalid, 0, bundle["extrinsics_root"])
 
 
 class FraudKind(IntEnum):
-    """What is false in the first receipt of a fraud; in those built on it the storage is."""
+    """The false part of a fraud's first receipt; its successors have false storage only."""
 
     MESSAGE = 0
     ROOT = 1
@@ -129,47 +141,47 @@ class FraudKind(IntEnum):
 
 
 def fraudulent_receipts(columns: Mapping[str, Any], rows: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:
-    """Return the receipts that are submitted instead of the honest ones, by row.
+    """Encode false receipts, by row.
 
     Args:
-        columns: what the honest receipts say (``RECEIPTS``).
-        rows: the claim about the block of each row that has one.
+        columns: Columns of the honest receipts (``RECEIPTS``).
+        rows: Claim about the block of each row with a fraud.
     """
     if not rows:
         return {}
     at = pa.array(sorted(rows))
     claims = [rows[row] for row in sorted(rows)]
-    said = {name: column.take(at) for name, column in columns.items()}
+    false_columns = {name: column.take(at) for name, column in columns.items()}
     schema = RECEIPTS.schema
     roots = [claim["root"] for claim in claims]
-    said["final_state_root"] = pa.array(roots, schema.field("final_state_root").type)
-    said["execution_trace"] = pa.array([[root] for root in roots], schema.field("execution_trace").type)
+    false_columns["final_state_root"] = pa.array(roots, schema.field("final_state_root").type)
+    false_columns["execution_trace"] = pa.array([[root] for root in roots], schema.field("execution_trace").type)
     traced = np.frombuffer(b"".join(roots), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
     digests = digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(traced))
-    said["execution_trace_root"] = pa.array(
+    false_columns["execution_trace_root"] = pa.array(
         [row.tobytes() for row in digests], schema.field("execution_trace_root").type
     )
     out = [
-        _more(given, claim) if _begins(claim, FraudKind.TRANSFERS) else given
-        for given, claim in zip(said["transfers_out"].to_pylist(), claims, strict=True)
+        _add_transfer(honest, claim) if _begins(claim, FraudKind.TRANSFERS) else honest
+        for honest, claim in zip(false_columns["transfers_out"].to_pylist(), claims, strict=True)
     ]
-    said["transfers_out"] = pa.array(out, schema.field("transfers_out").type)
+    false_columns["transfers_out"] = pa.array(out, schema.field("transfers_out").type)
     bundles = [
-        [*given[:-1], falsify_bundle(given[-1])] if _begins(claim, FraudKind.BUNDLE) else given
-        for given, claim in zip(said["inboxed_bundles"].to_pylist(), claims, strict=True)
+        [*honest[:-1], falsify_bundle(honest[-1])] if _begins(claim, FraudKind.BUNDLE) else honest
+        for honest, claim in zip(false_columns["inboxed_bundles"].to_pylist(), claims, strict=True)
     ]
-    said["inboxed_bundles"] = pa.array(bundles, schema.field("inboxed_bundles").type)
-    return dict(zip(sorted(rows), RECEIPTS.encode(said).to_pylist(), strict=True))
+    false_columns["inboxed_bundles"] = pa.array(bundles, schema.field("inboxed_bundles").type)
+    return dict(zip(sorted(rows), RECEIPTS.encode(false_columns).to_pylist(), strict=True))
 
 
-def _begins(claim: Mapping[str, Any], lie: FraudKind) -> bool:
-    return bool(claim["what"] == lie and claim["origin"] == claim["number"])
+def _begins(claim: Mapping[str, Any], kind: FraudKind) -> bool:
+    return bool(claim["what"] == kind and claim["origin"] == claim["number"])
 
 
-def _more(given: list[dict[str, Any]], claim: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return transfers of a block with the one that never was."""
+def _add_transfer(transfers: list[dict[str, Any]], claim: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the transfers of a block with a forged one."""
     foreign = chain_ids(np.array([claim["foreign"]], dtype=np.uint32))[0].as_py()
-    amounts = {item["chain_id"]: int.from_bytes(item["amount"], "little") for item in given}
+    amounts = {item["chain_id"]: int.from_bytes(item["amount"], "little") for item in transfers}
     amounts[foreign] = amounts.get(foreign, 0) + claim["amount"]
     order = sorted(amounts, key=lambda chain: -1 if chain is None else chain)
     return [{"chain_id": chain, "amount": amounts[chain].to_bytes(U128_BYTES, "little")} for chain in order]

@@ -1,6 +1,8 @@
-"""Which heights of the lake have which blocks of a chain, as far as they are remembered (``HISTORY_SCHEMA``).
+"""The consensus chain: receipts of domains, their confirmation, blocks and mountain range.
 
-The consensus chain: receipts of domains, their confirmation, its blocks and their mountain range (2.4, X-3, X-4).
+The history maps blocks of a chain to heights of the lake (``HISTORY_SCHEMA``).
+
+Reference: XDM, section 2.4; X-3, X-4.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ from causeway.protocols.xdm.wire import U128_BYTES
 
 
 def is_recorded(state: State, chain: int, number: int) -> bool:
-    """Return whether the height of a chain's block is remembered."""
+    """Return True if the history has a chain's block."""
     _, numbers = _numbers(state, chain)
     row = int(np.searchsorted(numbers, number))
     return row < len(numbers) and int(numbers[row]) == number
 
 
 def height_of(state: State, chain: int, number: int) -> int:
-    """Return the height that has a block of a chain, by its number."""
+    """Return the height of a chain's block."""
     first, numbers = _numbers(state, chain)
     assert is_recorded(state, chain, number), f"chain {chain}, block {number}: not remembered"
     return int(state["history"]["height"][first + int(np.searchsorted(numbers, number))])
@@ -53,9 +55,10 @@ def _numbers(state: State, chain: int) -> tuple[int, np.ndarray]:
 
 
 def spans_between(state: State, chain: int, after: int, last: int, *, forks: bool) -> list[tuple[int, int, int]]:
-    """Return the heights of a chain's blocks above the number ``after`` up to ``last``, as spans of the chain.
+    """Return the heights of a chain's blocks in a range, as (chain, first, last).
 
-    ``forks``: between the two there may be heights that were abandoned; else all of them are in one span.
+    The range is from after block ``after`` to block ``last``. With ``forks`` it may contain abandoned heights, else it
+    is contiguous.
     """
     since, until = height_of(state, chain, after) + 1, height_of(state, chain, last)
     if not forks:
@@ -66,14 +69,14 @@ def spans_between(state: State, chain: int, after: int, last: int, *, forks: boo
 
 
 def height_runs(heights: Iterable[int]) -> list[tuple[int, int]]:
-    """Return heights, ascending, as runs without gaps: the first and the last of each."""
-    runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
-    found = [[height for _, height in run] for _, run in runs]
-    return [(run[0], run[-1]) for run in found]
+    """Return ascending heights as contiguous ranges (first, last)."""
+    groups = groupby(enumerate(heights), lambda item: item[1] - item[0])
+    ranges = [[height for _, height in run] for _, run in groups]
+    return [(run[0], run[-1]) for run in ranges]
 
 
 def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:
-    """Return spans of heights, each of a chain from the first to the last (``HEIGHTS_SCHEMA``)."""
+    """Return (chain, first, last) ranges as ``HEIGHTS_SCHEMA``."""
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)
     frame = {"chain": columns[:, 0].astype(np.uint32), "first": columns[:, 1].astype(np.uint64)}
     return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))
@@ -89,17 +92,19 @@ TAKEN_SCHEMA = pa.schema(
         pa.field("operators", pa.binary(), nullable=False),
     ]
 )
-"""One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position.
-``executed``: of a false one, what honest operators have instead; the consensus chain does not know it before a fraud
-proof shows it. ``operators``: who submitted it (``encode_set``); of a false one those who have the other instead;
-none where another lake runs the domain, whose receipts one key signs."""
+"""One row a receipt accepted by the consensus chain, of block ``number`` of ``domain``.
+
+``executed`` is the honest receipt in place of a false one; the consensus chain learns it from the fraud proof.
+``operators`` submitted the receipt, or the honest one (``encode_set``). It is empty for domains of other lakes, whose
+receipts have a single signer.
+"""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
-"""Of a receipt, by ``Moved``."""
+"""Transfer lists of a receipt, by ``TransferRecord``."""
 
 
 def block_leaves(blocks: Frame) -> pa.LargeBinaryArray:
-    """Return the leaf (``MmrLeaf``, version 0) that describes each block (``BLOCKS_SCHEMA``)."""
+    """Encode the leaf (``MmrLeaf``, version 0) of each block (``BLOCKS_SCHEMA``)."""
     columns = {
         "block_number": pa.array(blocks["number"].astype(np.uint32)),
         "block_hash": fixed_column(blocks["hash"]),
@@ -111,7 +116,7 @@ def block_leaves(blocks: Frame) -> pa.LargeBinaryArray:
 
 @dataclass(frozen=True)
 class ConsensusRanges:
-    """The consensus chain's last blocks, and the mountain range with the leaves of all of them."""
+    """The recent blocks of the consensus chain, with the mountain range of their leaves."""
 
     blocks: Frame
     window: RangeWindow
@@ -119,7 +124,11 @@ class ConsensusRanges:
 
     @classmethod
     def of(cls, state: State) -> ConsensusRanges:
-        """Return those of a state that has the consensus chain."""
+        """Create the ranges of a state with the consensus chain.
+
+        Args:
+            state: State with ``blocks`` and ``range``.
+        """
         blocks = state["blocks"]
         leaves = block_leaves(blocks)
         start = RangeState.decode(state["range"]["range"][0].as_py())
@@ -129,9 +138,18 @@ class ConsensusRanges:
 def receipts(
     view: View, state: State, claims: Mapping[int, Mapping[str, Any]], operators: Operators
 ) -> tuple[Frame, Frame]:
-    """Return the receipts of the blocks of domains that the consensus chain has none of (``TAKEN_SCHEMA``), and of
-    which it knows after them (``RECEIPTED_SCHEMA``): of each domain at most its last block, since none makes a block
-    that the consensus chain does not. ``claims``: by domain, what bad operators submit instead (``claims.standing``).
+    """Create the missing receipts of domains' blocks.
+
+    A domain makes no block without the consensus chain, so at most its last block lacks a receipt.
+
+    Args:
+        view: Tables that chains published at the previous height.
+        state: State of the consensus chain.
+        claims: By domain, the claims of bad operators.
+        operators: Operators of the chains.
+
+    Returns:
+        The receipts (``TAKEN_SCHEMA``), and the last accepted receipt of each domain (``RECEIPTED_SCHEMA``).
     """
     tips, known = view.tables["tips"], state["receipted"]
     taken_to = dict(zip(known["domain"].tolist(), known["number"].tolist(), strict=True))
@@ -146,7 +164,6 @@ def receipts(
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
     bundles = inboxed_bundles(tips["chain"].tolist(), view.tables["bundles"])
     roots = fixed_column(tips["root"])
-    # What each domain has burnt in its block.
     domains = tips["chain"].tolist()
     burning = view.tables["made"].filter(view.tables["made"]["what"] == TransferRecord.BURNT)
     amounts = zip(*(burning[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
@@ -170,13 +187,19 @@ def receipts(
         **_transfers(tips["chain"].tolist(), view.tables["made"]),
     }
     honest = RECEIPTS.encode(columns)
-    of_row = {row: claims[chain] for row, chain in enumerate(tips["chain"].tolist()) if chain in claims}
-    false = {row: said for row, said in fraudulent_receipts(columns, of_row).items() if said != honest[row].as_py()}
+    claims_by_row = {row: claims[chain] for row, chain in enumerate(tips["chain"].tolist()) if chain in claims}
+    false = {
+        row: receipt
+        for row, receipt in fraudulent_receipts(columns, claims_by_row).items()
+        if receipt != honest[row].as_py()
+    }
     encoded, executed = honest, pa.repeat(pa.scalar(b"", pa.binary()), count)
     if false:
-        encoded = pa.array([false.get(row, said) for row, said in enumerate(honest.to_pylist())], pa.large_binary())
+        encoded = pa.array(
+            [false.get(row, receipt) for row, receipt in enumerate(honest.to_pylist())], pa.large_binary()
+        )
         executed = pa.array([honest[row].as_py() if row in false else b"" for row in range(count)], pa.binary())
-    taken = Frame(
+    accepted = Frame(
         {
             "chain": np.zeros(count, dtype=np.uint32),
             "domain": tips["chain"],
@@ -187,54 +210,62 @@ def receipts(
         },
         count,
     )
-    after = taken.select(["chain", "domain", "number"]).with_columns(
+    after = accepted.select(["chain", "domain", "number"]).with_columns(
         hash=digest_values(HashFunction.BLAKE2B_256, encoded)
     )
-    return taken, replace_domain_rows(known, after.select(RECEIPTED_SCHEMA.names))
+    return accepted, replace_domain_rows(known, after.select(RECEIPTED_SCHEMA.names))
 
 
-def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
-    """Return the lists of transfers of each domain's receipt."""
+def _transfers(domains: list[int], transfers: Frame) -> dict[str, pa.Array]:
+    """Return the transfer lists of each domain's receipt."""
     lists: dict[tuple[int, int], list[dict[str, object]]] = {}
-    ids = chain_ids(made["foreign"]).to_pylist()
-    amounts = zip(made["amount_low"].tolist(), made["amount_high"].tolist(), strict=True)
-    for chain, what, foreign, (low, high) in zip(
-        made["chain"].tolist(), made["what"].tolist(), ids, amounts, strict=True
+    ids = chain_ids(transfers["foreign"]).to_pylist()
+    amounts = zip(transfers["amount_low"].tolist(), transfers["amount_high"].tolist(), strict=True)
+    for chain, kind, foreign, (low, high) in zip(
+        transfers["chain"].tolist(), transfers["what"].tolist(), ids, amounts, strict=True
     ):
         amount = (high << 64 | low).to_bytes(U128_BYTES, "little")
-        lists.setdefault((chain, what), []).append({"chain_id": foreign, "amount": amount})
+        lists.setdefault((chain, kind), []).append({"chain_id": foreign, "amount": amount})
     return {
-        name: pa.array([lists.get((chain, what), []) for chain in domains], RECEIPTS.schema.field(name).type)
-        for what, name in enumerate(_LISTS)
+        name: pa.array([lists.get((chain, kind), []) for chain in domains], RECEIPTS.schema.field(name).type)
+        for kind, name in enumerate(_LISTS)
     }
 
 
 def confirm(
-    state: State, taken: Frame, due: int, books: Books, beyond: Container[int] = ()
+    state: State, accepted: Frame, due: int, books: Books, beyond: Container[int] = ()
 ) -> tuple[State, list[ChainEvent]]:
-    """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
-    by block ``due``, and what the ``books``, which change, refused (X-3).
+    """Confirm receipts that the consensus chain accepted by block ``due``.
 
-    What a receipt says is booked whole or not at all. One that the books refuse is not confirmed, nor is any later one
-    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere. What one that is confirmed says
-    of value that goes to, or came from, domains of other lakes (``beyond``) is summed up (``declared``).
+    The books apply a receipt as a whole. A refused receipt is not confirmed, nor any later one of its domain
+    (``unbooked``), so its exports are never proved. Confirmed value between domains of different lakes is added to
+    ``declared``.
+
+    Args:
+        state: State of the consensus chain.
+        accepted: Receipts in order of acceptance.
+        due: Block that confirmations advance to.
+        books: Books, changed in place.
+        beyond: Positions of other lakes' chains.
+
+    Returns:
+        The state after, and the events of refusals and slashed operators.
     """
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
     state = state.with_tables(range=ranges)
-    taken = taken.filter(~np.isin(taken["domain"], state["unbooked"]["domain"]))
-    if len(taken) == 0:
+    accepted = accepted.filter(~np.isin(accepted["domain"], state["unbooked"]["domain"]))
+    if len(accepted) == 0:
         return state, []
     latest: dict[int, int] = {}
     refused: dict[int, ChainEvent] = {}
-    told = list[ChainEvent]()
+    slashed = list[ChainEvent]()
     declared = DeclaredValue(state["declared"], beyond)
-    rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
-    # Which receipts have a bundle that is invalid.
+    rows = RECEIPTS.decode(accepted["receipt"].cast(pa.large_binary())).require_all()
     counts = rows["inboxed_bundles"].value_lengths().to_numpy(zero_copy_only=False)
     valid = rows["inboxed_bundles"].flatten().field("bundle").to_numpy(zero_copy_only=False)
     owner = np.repeat(np.arange(len(counts)), counts)
     invalid = set(np.flatnonzero(np.bincount(owner[valid == 0], minlength=len(counts)) > 0).tolist())
-    ends = zip(taken["domain"].tolist(), taken["number"].tolist(), receipt_transfers(rows), strict=True)
+    ends = zip(accepted["domain"].tolist(), accepted["number"].tolist(), receipt_transfers(rows), strict=True)
     for row, (domain, number, moves) in enumerate(ends):
         if domain in refused:
             continue
@@ -246,7 +277,7 @@ def confirm(
             latest[domain] = row
             declared.note(domain, moves)
             if row in invalid:
-                told.append(ChainEvent(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
+                slashed.append(ChainEvent(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
         more = [
             {"chain": CONSENSUS_POSITION, "domain": domain, "number": notice.index}
@@ -258,25 +289,26 @@ def confirm(
     if declared.changed:
         state = state.with_tables(declared=declared.frame())
     if latest:
-        newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
+        newest = accepted.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
         state = state.with_tables(confirmed=replace_domain_rows(state["confirmed"], newest))
-    return state, [*refused.values(), *told]
+    return state, [*refused.values(), *slashed]
 
 
 def receipt_transfers(rows: pa.RecordBatch) -> list[list[tuple[TransferRecord, int, int]]]:
-    """Return what the block of each receipt did with value (what, the other chain's position, amount), in the order in
-    which it is booked: what came, what left, what was refused, what was claimed, what was burnt (X-3). ``rows``:
-    receipts as columns."""
+    """Return the transfer records of each receipt: kind, other chain's position, amount.
+
+    They are in booking order: arrivals, departures, refusals, claims, burns (X-3).
+    """
     moves: list[list[tuple[TransferRecord, int, int]]] = [[] for _ in range(rows.num_rows)]
-    for what in (TransferRecord.IN, TransferRecord.OUT, TransferRecord.REJECTED, TransferRecord.CLAIMED):
-        lists = rows[_LISTS[what]]
+    for kind in (TransferRecord.IN, TransferRecord.OUT, TransferRecord.REJECTED, TransferRecord.CLAIMED):
+        lists = rows[_LISTS[kind]]
         counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
         items = lists.flatten()
         words = to_limbs(items.field("amount")).tolist()
         foreign = positions_of_ids(items.field("chain_id")).tolist()
         of_row = np.repeat(np.arange(len(moves)), counts).tolist()
         for row, other, (low, high) in zip(of_row, foreign, words, strict=True):
-            moves[row].append((what, other, high << 64 | low))
+            moves[row].append((kind, other, high << 64 | low))
     for row, (low, high) in enumerate(to_limbs(rows["burned_balance"]).tolist()):
         if low or high:
             moves[row].append((TransferRecord.BURNT, CONSENSUS_POSITION, high << 64 | low))
@@ -284,26 +316,33 @@ def receipt_transfers(rows: pa.RecordBatch) -> list[list[tuple[TransferRecord, i
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:
-    """Return up to which block receipts are confirmed now, and the heights (first, last) of the blocks whose receipts
-    are wanted for it, and for the frauds that are proved now."""
+    """Return the block that confirmations advance to, and the heights with receipts to read.
+
+    The heights cover new confirmations and fraud proofs of this block.
+    """
     history, before = state["history"], int(state["range"]["confirmed_to"][0])
     due = max(before, context.number - context.options.challenge_period)
-    mine, numbers = history["chain"] == CONSENSUS_POSITION, history["number"].astype(np.int64)
+    of_consensus, numbers = history["chain"] == CONSENSUS_POSITION, history["number"].astype(np.int64)
     wanted = (numbers > before) & (numbers <= due)
     frauds = state["frauds"]
     found = frauds["taken"][frauds["found"] <= np.uint64(context.number)]
     if len(found):
         wanted |= numbers >= int(found.min())
-    return due, height_runs(history["height"][mine & wanted].tolist())
+    return due, height_runs(history["height"][of_consensus & wanted].tolist())
 
 
 def retain_blocks(state: State, blocks: Frame, window: RangeWindow, options: XdmOptions) -> State:
-    """Return the state with those of the consensus chain's blocks that are still wanted when the last one is made, and
-    the mountain range before them. ``window``: the range that has the leaves of all."""
-    # The row of the oldest block that is still wanted.
+    """Remove consensus blocks that are no longer needed, and advance the stored mountain range.
+
+    Args:
+        state: State of the consensus chain.
+        blocks: All blocks including the latest.
+        window: Mountain range with all leaves.
+        options: Options of the protocol.
+    """
     number = blocks["number"][-1]
     keep = np.uint64(options.mmr_roots + options.archiving_depth)
-    # The anchor's block stays however long ago the network made it.
+    # The anchor's block is retained regardless of its age.
     final = np.flatnonzero(blocks["number"] + np.uint64(options.archiving_depth) <= number)
     oldest = int(final[-2]) if len(final) > 1 else 0
     first = min(oldest, int(np.searchsorted(blocks["number"] + keep, number)))
@@ -315,13 +354,20 @@ def retain_blocks(state: State, blocks: Frame, window: RangeWindow, options: Xdm
 
 
 def anchor_number(blocks: Frame, number: int, depth: int) -> tuple[int, int] | None:
-    """Return the rows of ``blocks`` of the newest final block, when ``number`` is made, and of the one before it, whose
-    leaf it has; None as long as there is none."""
+    """Return the rows of the latest final block and of its predecessor, or None.
+
+    The final block's range has the predecessor's leaf.
+
+    Args:
+        blocks: ``BLOCKS_SCHEMA``.
+        number: Number of the latest block.
+        depth: Depth of final blocks.
+    """
     final = int(np.searchsorted(blocks["number"] + np.uint64(depth), np.uint64(number), side="right")) - 1
     return (final, final - 1) if final >= 1 else None
 
 
 def genesis_range() -> Frame:
-    """Return the range of the consensus chain before its first block."""
+    """Return the mountain range before the first block."""
     columns = {"range": pa.array([RangeState().encode()], pa.binary()), "confirmed_to": np.zeros(1, dtype=np.uint64)}
     return Frame({"chain": np.zeros(1, dtype=np.uint32), **columns}, 1)

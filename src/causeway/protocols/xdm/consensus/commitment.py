@@ -1,11 +1,10 @@
-"""What a block commits to: storage and its roots, headers, the consensus chain's block, and under what is proved from
-then on (XDM reference 2.4, X-5).
+"""Block commitments: storage roots, headers, consensus blocks, and the anchor of proofs.
 
-Under which blocks operators prove now, and the tries of the storage of these blocks (XDM reference X-4, X-5).
+Operators prove under the storage of final blocks. The trie of a provable block was retained with the block. Otherwise
+an earlier trie advances by the log of storage changes. Without one, the trie is rebuilt from the tables of that height,
+or from those of an earlier height and the log.
 
-The trie of a chain's provable block was kept when the block was made. Where it was not, an earlier one is moved on by
-the log of storage changes; where none is at hand it is built from the tables of that block's height, or from those of
-an earlier one and the log since.
+Reference: XDM, section 2.4; X-4, X-5.
 """
 
 from __future__ import annotations
@@ -44,8 +43,13 @@ from causeway.protocols.xdm.transactions import block_hash, encode_lists
 
 @dataclass(frozen=True)
 class CommittedBlock:
-    """A block that was made: the state after it, its ``headers`` (``HEADERS_SCHEMA``), and what it changed in the
-    ``storage`` (``STORAGE_SCHEMA``)."""
+    """A committed block.
+
+    Attributes:
+        state: State after the block.
+        headers: ``HEADERS_SCHEMA``.
+        storage: Storage changes (``STORAGE_SCHEMA``).
+    """
 
     state: State
     headers: Frame
@@ -56,14 +60,19 @@ def commit_block(
     before: State | None,
     state: State,
     tries: ChainTries,
-    taken: Mapping[str, Frame],
+    inputs: Mapping[str, Frame],
     view: View | None,
     context: Context,
 ) -> CommittedBlock:
-    """Return the block of the chains of ``context``.
+    """Commit a block of the chains of ``context``.
 
-    ``before``: the state of the block before, None at genesis; ``tries``: of that one, changed on the spot. ``taken``:
-    by log table what the block took in.
+    Args:
+        before: State before the block, or None at genesis.
+        state: State after the block's messages.
+        tries: Storage before the block, changed in place.
+        inputs: Log tables with the block's inputs.
+        view: Tables that chains published at the previous height, or None at genesis.
+        context: Context of the block.
     """
     chains = context.chains
     storage = storage_changes(before, state, context, tries.sections)
@@ -76,12 +85,12 @@ def commit_block(
     else:
         known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
         parents = [known[chain].tobytes() for chain in chains.tolist()]
-    # The root of what each chain's block has taken in: the receipts on the consensus chain.
+    # The extrinsics of the consensus chain are the receipts; other chains have the empty root.
     extrinsics = [EMPTY_ROOT] * len(chains)
-    extrinsics_taken = taken.get("receipts")
+    extrinsics_taken = inputs.get("receipts")
     if extrinsics_taken is not None and len(extrinsics_taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
         extrinsics[0] = ordered_root(extrinsics_taken["receipt"].to_pylist())
-    own = [
+    block_hashes = [
         block_hash(parent, number, root.tobytes(), extrinsic)
         for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
     ]
@@ -91,7 +100,7 @@ def commit_block(
         {
             "chain": chains,
             "number": np.full(count, number, dtype=np.uint64),
-            "hash": digests(own),
+            "hash": digests(block_hashes),
             "root": roots,
             "extrinsics_root": digests(extrinsics),
             "consensus_number": np.full(count, best, dtype=np.uint64),
@@ -102,7 +111,6 @@ def commit_block(
     state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
     if context.has_consensus:
         ranges = None if before is None else ConsensusRanges.of(before)
-        # The state with the block that is made now; blocks that nothing is proved under any more go.
         root = roots[0].tobytes()
         leaf_count = 0 if ranges is None else ranges.window.leaf_count
         mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
@@ -126,7 +134,7 @@ def commit_block(
             blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
             state = retain_blocks(state, blocks, ranges.window, context.options)
         state = _anchored(state, tries, context)
-    # The blocks of which the storage changes, or the receipts, are still wanted, and this one.
+    # Retain the history of blocks with storage changes or receipts still to read.
     history = state["history"]
     history_count = len(context.chains)
     added = Frame(
@@ -142,24 +150,24 @@ def commit_block(
         least[chain] = tries.number[chain]
     if context.has_consensus:
         least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
-    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
-    at = np.searchsorted(kept["chain"], context.chains, side="right")
+    retained = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
+    at = np.searchsorted(retained["chain"], context.chains, side="right")
     state = state.with_tables(
         history=Frame(
-            {name: np.insert(kept[name], at, added[name]) for name in HISTORY_SCHEMA.names}, len(kept) + history_count
+            {name: np.insert(retained[name], at, added[name]) for name in HISTORY_SCHEMA.names},
+            len(retained) + history_count,
         )
     )
-    # What certifies the blocks of chains to lakes that follow them.
     names = [context.network.names[chain] for chain in chains.tolist()]
     headers = Frame(
         {
             "chain": chains,
             "number": np.full(count, number, dtype=np.uint64),
-            "hash": pa.array(own, pa.binary()),
+            "hash": pa.array(block_hashes, pa.binary()),
             "parent": pa.array(parents, pa.binary()),
             "root": roots,
             "certification": pa.array(
-                [context.signers.block(*row) for row in zip(names, own, extrinsics, strict=True)], pa.binary()
+                [context.signers.block(*row) for row in zip(names, block_hashes, extrinsics, strict=True)], pa.binary()
             ),
         },
         count,
@@ -170,7 +178,7 @@ def commit_block(
 
 
 def _anchored(state: State, tries: ChainTries, context: Context) -> State:
-    """Return the state with what operators prove under from the next block on (X-5)."""
+    """Return the state with the anchor of proofs from the next block on (X-5)."""
     found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
     if found is None:
         return state
@@ -180,27 +188,33 @@ def _anchored(state: State, tries: ChainTries, context: Context) -> State:
     domains = list(range(1, len(context.network.names)))
     keys = [receipt_storage_key(domain - 1) for domain in domains]
     trie = tries.provable[CONSENSUS_POSITION]
-    held = tries.tries.get(np.full(len(keys), trie, dtype=np.int64), keys)
-    there = [domain for domain, value in zip(domains, held.is_valid().to_pylist(), strict=True) if value]
-    shown = [keys[domain - 1] for domain in there]
-    proofs = prove_storage(tries.tries, np.full(len(shown), trie, dtype=np.int64), shown)
-    numbers = [int.from_bytes(held[domain - 1].as_py()[1:5], "little") for domain in there]
+    receipts = tries.tries.get(np.full(len(keys), trie, dtype=np.int64), keys)
+    confirmed = [domain for domain, value in zip(domains, receipts.is_valid().to_pylist(), strict=True) if value]
+    proof_keys = [keys[domain - 1] for domain in confirmed]
+    proofs = prove_storage(tries.tries, np.full(len(proof_keys), trie, dtype=np.int64), proof_keys)
+    numbers = [int.from_bytes(receipts[domain - 1].as_py()[1:5], "little") for domain in confirmed]
     anchored = Frame(
         {
-            "chain": np.zeros(len(there), dtype=np.uint32),
-            "domain": np.array(there, dtype=np.uint32),
-            "block": np.repeat(anchor["number"], len(there)),
+            "chain": np.zeros(len(confirmed), dtype=np.uint32),
+            "domain": np.array(confirmed, dtype=np.uint32),
+            "block": np.repeat(anchor["number"], len(confirmed)),
             "number": np.array(numbers, dtype=np.uint64),
-            "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(there))]).cast(pa.binary()),
+            "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(confirmed))]).cast(pa.binary()),
         },
-        len(there),
+        len(confirmed),
     )
     return state.with_tables(anchor=anchor, anchored=anchored.select(ANCHORED_SCHEMA.names))
 
 
 def anchor_rows(ranges: ConsensusRanges, at: int, best: int, final: int) -> Frame:
-    """Return what operators prove under (``ANCHOR_SCHEMA``), from rows of blocks: the one whose leaf they show, the
-    newest, and the newest that is final."""
+    """Return the anchor of proofs (``ANCHOR_SCHEMA``).
+
+    Args:
+        ranges: Blocks and mountain range of the consensus chain.
+        at: Row of the block with the proved leaf.
+        best: Row of the latest block.
+        final: Row of the latest final block.
+    """
     blocks = ranges.blocks
     leaf_index = int(blocks["leaf_count"][at])
     final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][best])
@@ -234,12 +248,14 @@ def _consensus_tip(view: View | None) -> tuple[int, bytes]:
 
 @dataclass(frozen=True)
 class ProvableBlocks:
-    """The blocks that operators of chains prove under in a block.
+    """The blocks that operators prove under in a block.
 
-    ``numbers``: of each chain's; ``following``: the block of the consensus chain that is shown as final from this one
-    on, whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
-    that was shown before. ``rebuilt``: the height of the block, for chains whose trie is built anew; ``spans``: where
-    the log has what the tries are moved on by: chain, first and last height.
+    Attributes:
+        numbers: Provable block of each chain.
+        following: Consensus block of the next anchor; its storage has the receipts for that anchor. Proofs of the
+            consensus chain itself use the previous anchor.
+        rebuilt: Height of the provable block, for chains with a trie to rebuild.
+        spans: Log ranges that advance the tries: chain, first and last height.
     """
 
     numbers: Mapping[int, int]
@@ -248,15 +264,17 @@ class ProvableBlocks:
     spans: tuple[tuple[int, int, int], ...]
 
     def wanted(self) -> Frame:
-        """Return at which heights chains' states are needed, or earlier ones with what the log has since
-        (``PAST_SCHEMA``)."""
+        """Return the required chain states by height (``PAST_SCHEMA``).
+
+        An earlier state with the log since then also serves.
+        """
         columns = np.array(list(self.rebuilt.items()), dtype=np.int64).reshape(-1, 2)
         return Frame(
             {"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(columns)
         )
 
     def at_hand(self, kernel: AnyKernel, inputs: Inputs[State]) -> dict[int, NearestState[State]]:
-        """Return what was read for each chain whose trie is built anew."""
+        """Return the states read for chains with a trie to rebuild."""
         found = {}
         for chain, height in self.rebuilt.items():
             then = inputs.nearest["storage"][height]
@@ -264,7 +282,7 @@ class ProvableBlocks:
         return found
 
     def rows(self) -> dict[str, Frame]:
-        """Return the rows of the log that are needed, as spans of heights."""
+        """Return the required ranges of the storage log."""
         return {"storage": heights_frame(self.spans)} if self.spans else {}
 
 
@@ -272,9 +290,16 @@ NOTHING = ProvableBlocks({}, None, {}, ())
 
 
 def find_provable_blocks(state: State, chains: Chains, view: View, context: Context, *, forks: bool) -> ProvableBlocks:
-    """Return what operators of ``chains`` prove under now. ``forks``: heights of the log may be abandoned ones."""
+    """Return the blocks that operators of ``chains`` prove under.
+
+    Args:
+        state: State before the block.
+        chains: Positions of the chains, ascending.
+        view: Tables that chains published at the previous height.
+        context: Context of the block.
+        forks: The log may contain abandoned heights.
+    """
     tries = chain_tries(state, context)
-    # The number of the consensus block that is shown as final from this block on, None as long as there is none.
     if not context.has_consensus:
         following = None
     else:
@@ -285,18 +310,18 @@ def find_provable_blocks(state: State, chains: Chains, view: View, context: Cont
     spans: list[tuple[int, int, int]] = []
     for chain in chains.tolist():
         number = provable_number(chain, view)
-        then = following if chain == CONSENSUS_POSITION else None
-        first = then if number is None else number
+        next_anchor = following if chain == CONSENSUS_POSITION else None
+        first = next_anchor if number is None else number
         if first is None:
             continue
         known = -1 if tries is None else tries.number[chain]
         if context.network.follows and (first < known or not is_recorded(state, chain, first)):
-            continue  # another lake's consensus chain says of this one what it has not said
+            continue  # the other lake's consensus chain names an unknown block of this one
         if tries is None or tries.nearest(chain, first) < 0:
             rebuilt[chain] = height_of(state, chain, first)
             known = first
         numbers[chain] = first
-        last = first if then is None else then
+        last = first if next_anchor is None else next_anchor
         known = known if tries is None else max(known, tries.nearest(chain, last))
         if last > known:
             spans += spans_between(state, chain, known, last, forks=forks)
@@ -310,10 +335,14 @@ def advance_tries(
     logged: Mapping[str, Frame],
     context: Context,
 ) -> ChainTries:
-    """Return the tries of the chains of a block, those that operators prove under moved on to what is provable now.
+    """Return the tries of a block's chains, with the provable ones advanced.
 
-    ``nearest``: of each chain whose trie is built anew, what is at hand of it at its provable block; ``logged``: what
-    ``Provable.rows`` asked for.
+    Args:
+        state: State before the block.
+        provable: Blocks to prove under.
+        nearest: States for chains with a trie to rebuild.
+        logged: Rows requested by ``ProvableBlocks.rows``.
+        context: Context of the block.
     """
     tries = chain_tries(state, context)
     if tries is None:
@@ -323,8 +352,8 @@ def advance_tries(
     for chain, number in provable.numbers.items():
         tries.show(chain, number)
     for chain, then in nearest.items():
-        one = replace(context, chains=np.array([chain], dtype=np.uint32))
-        tries.move(storage_changes(None, then.state, one), {})
+        chain_context = replace(context, chains=np.array([chain], dtype=np.uint32))
+        tries.move(storage_changes(None, then.state, chain_context), {})
         tries.move(then.rows.filter(then.rows["chain"] == chain), {})
     if "storage" in logged:
         rows = logged["storage"]
@@ -334,7 +363,7 @@ def advance_tries(
 
 
 def move_anchor(tries: ChainTries, provable: ProvableBlocks, logged: Mapping[str, Frame]) -> None:
-    """Move the storage of the consensus chain on to that of the block which is shown as final from now on."""
+    """Advance the provable storage of the consensus chain to the next anchor."""
     if provable.following is None:
         return
     tries.show(CONSENSUS_POSITION, provable.following)

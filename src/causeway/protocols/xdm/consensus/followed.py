@@ -1,14 +1,15 @@
-"""The consensus chain of another lake, as far as it was carried here (XDM reference 2.4, 3.10, X-4, X-5).
+"""A followed consensus chain: the local copy of another lake's consensus chain.
 
-A lake that runs domains only follows the consensus chain. It believes of it what its author has signed, in one chain
-of parents from block 0 on; the leaves of the mountain range, and its roots, it computes from the headers. Which
-receipts are confirmed, and what value they declare, it reads out of storage proofs under the state root of a final
-block. What is so known stands in the tables that the consensus chain itself would show, at its position: ``blocks``,
-``anchor``, ``anchored``, ``declared``. So all that judges, proves and derives from it is the same as where all chains
-are in one lake.
+A lake with domains only follows the consensus chain. It trusts headers signed by the author in one chain of parents
+from block 0. It computes the leaves and roots of the mountain range from these headers. Confirmed receipts and declared
+value come from storage proofs under the state root of a final block. The results are in the tables of the consensus
+chain itself: ``blocks``, ``anchor``, ``anchored``, ``declared``. All consumers of these tables therefore work as with a
+local consensus chain.
 
-The receipts of the domains' blocks are made here, too, each with the hash of the one before it; relay processes bring
-them to the consensus chain.
+The receipts of local domains are also created here, each with the hash of its predecessor. Relay processes deliver them
+to the consensus chain.
+
+Reference: XDM, sections 2.4 and 3.10; X-4, X-5.
 """
 
 from __future__ import annotations
@@ -57,13 +58,19 @@ from causeway.protocols.xdm.transactions import BlockHeader, Blocks, Confirmed, 
 from causeway.protocols.xdm.value.books import declared_key, decode_declared
 
 FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
-"""What notices say of headers, and of confirmed receipts, that were taken."""
+"""Event names of accepted headers and of confirmed receipts."""
 
 
 @dataclass(frozen=True)
 class FollowedConsensus:
-    """What is known of the consensus chain after a round. ``receipts``: those that were made of domains' blocks
-    (``TAKEN_SCHEMA``); ``moved``: whether there is more to prove under than before."""
+    """The local copy of the consensus chain after a round.
+
+    Attributes:
+        state: Its tables.
+        receipts: New receipts of local domains (``TAKEN_SCHEMA``).
+        notices: Events.
+        moved: More is provable than before.
+    """
 
     state: State
     receipts: Frame
@@ -72,30 +79,33 @@ class FollowedConsensus:
 
 
 def genesis_following(state: State) -> State:
-    """Return the state of a consensus chain of which nothing is known yet."""
+    """Return the state of a followed consensus chain before the first header."""
     return state.with_tables(range=genesis_range())
 
 
-def follow(state: State, brought: Iterable[Transaction], view: View, context: Context) -> FollowedConsensus:
-    """Return what is known of the consensus chain after a round.
+def follow(state: State, delivered: Iterable[Transaction], view: View, context: Context) -> FollowedConsensus:
+    """Apply deliveries to the local copy of the consensus chain.
 
-    ``state``: its rows; ``brought``: what was carried to it, in the order in which it came; ``context``: of the chains
-    that make a block here.
+    Args:
+        state: Tables of the consensus chain.
+        delivered: Delivered headers and confirmed receipts, in order.
+        view: Tables that chains published at the previous height.
+        context: Context of the local chains.
     """
-    taken, known = receipts(view, state, {}, context.operators)
+    accepted, known = receipts(view, state, {}, context.operators)
     state = state.with_tables(receipted=known)
     before, notices = state, list[ChainEvent]()
-    for transaction in brought:
+    for transaction in delivered:
         try:
-            state, notice = _taken(state, transaction, context)
+            state, notice = _apply(state, transaction, context)
             notices.append(notice)
         except CallFailed as refused:
             notices.append(ChainEvent(CONSENSUS_POSITION, NO_CHAIN, refused.name, refused=True))
     moved = state["blocks"] is not before["blocks"] or state["anchored"] is not before["anchored"]
-    return FollowedConsensus(_proved_under(state, context) if moved else state, taken, notices, moved)
+    return FollowedConsensus(_update_anchors(state, context) if moved else state, accepted, notices, moved)
 
 
-def _taken(state: State, transaction: Transaction, context: Context) -> tuple[State, ChainEvent]:
+def _apply(state: State, transaction: Transaction, context: Context) -> tuple[State, ChainEvent]:
     match transaction:
         case Blocks():
             state = take_blocks(state, transaction, context)
@@ -107,44 +117,52 @@ def _taken(state: State, transaction: Transaction, context: Context) -> tuple[St
     raise CallFailed("InvalidCall")
 
 
-def take_blocks(state: State, brought: Blocks, context: Context) -> State:
-    """Return the state with further blocks; those that are known already are passed over.
+def take_blocks(state: State, delivered: Blocks, context: Context) -> State:
+    """Append delivered blocks; known ones are skipped.
 
-    Raises ``CallError``: BadSignature, UnknownParent, NumberNotAscending, ConsensusForked (the author has signed other
-    blocks than those that are known), Stale (nothing of it is new).
+    Args:
+        state: Tables of the consensus chain.
+        delivered: Signed headers.
+        context: Context of the local chains.
+
+    Raises:
+        CallFailed: BadSignature, UnknownParent, NumberNotAscending, ConsensusForked (the author signed other blocks
+            than the known ones), or Stale (no new block).
     """
-    headers = brought.headers
-    own = [header.hash for header in headers]
+    headers = delivered.headers
+    hashes = [header.hash for header in headers]
     author = context.signers.public(context.network.names[CONSENSUS_POSITION])
-    if not author.accepts(brought.signature, block_signing_bytes(context.network.names[CONSENSUS_POSITION], own[-1])):
+    if not author.accepts(
+        delivered.signature, block_signing_bytes(context.network.names[CONSENSUS_POSITION], hashes[-1])
+    ):
         raise CallFailed("BadSignature")
-    for place in range(1, len(headers)):
-        if headers[place].parent != own[place - 1]:
+    for position in range(1, len(headers)):
+        if headers[position].parent != hashes[position - 1]:
             raise CallFailed("UnknownParent")
-        if headers[place].number <= headers[place - 1].number:
+        if headers[position].number <= headers[position - 1].number:
             raise CallFailed("NumberNotAscending")
     known = state["blocks"]
     first = 0
     if len(known):
         best = int(known["number"][-1])
-        there = dict(zip(known["number"].tolist(), list_digests(known["hash"]), strict=True))
+        known_hashes = dict(zip(known["number"].tolist(), list_digests(known["hash"]), strict=True))
         oldest = int(known["number"][0])
         while first < len(headers) and headers[first].number <= best:
             number = headers[first].number
-            if number >= oldest and there.get(number) != own[first]:
+            if number >= oldest and known_hashes.get(number) != hashes[first]:
                 raise CallFailed("ConsensusForked")
             first += 1
         if first == len(headers):
             raise CallFailed("Stale")
-        if headers[first].parent != there[best]:
+        if headers[first].parent != known_hashes[best]:
             raise CallFailed("UnknownParent")
     elif headers[0].number or any(headers[0].parent):
-        raise CallFailed("UnknownParent")  # the first block is number 0 and has none
-    return _extended(state, headers[first:], own[first:], context)
+        raise CallFailed("UnknownParent")  # block 0 has no parent
+    return _append_blocks(state, headers[first:], hashes[first:], context)
 
 
-def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], context: Context) -> State:
-    """Return the state with blocks that follow on those that are known."""
+def _append_blocks(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], context: Context) -> State:
+    """Append successors of the known blocks."""
     known, count = state["blocks"], len(headers)
     following = int(known["leaf_count"][-1]) + 1 if len(known) else 0
     leaf_count = np.arange(following, following + count, dtype=np.uint64)
@@ -170,73 +188,84 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
     return retain_blocks(state, blocks.select(BLOCKS_SCHEMA.names), window, context.options)
 
 
-def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
-    """Return the state with what a block of the consensus chain, one that is final, has of domains: operators of a
-    domain whose receipt it shows prove under it from now on, and what it has of value that is declared covers what is
-    taken.
+def take_confirmed(state: State, delivered: Confirmed, context: Context) -> State:
+    """Accept confirmed receipts and declared value of domains under a final block.
 
-    What is known of a domain is as of the latest block of which that was brought, whatever is brought of others: who
-    brings less than there is keeps nothing from anyone. Raises ``CallError``: Stale (nothing of it is new),
-    BlockNotFinal (nor known), InvalidChain (a domain that is none of here, or is named twice), BadProof.
+    Operators of a domain then prove under its receipt, and its declared value covers accepted value. Each domain keeps
+    the data of the latest delivered block, so a partial delivery loses nothing.
+
+    Args:
+        state: Tables of the consensus chain.
+        delivered: Storage proofs under one block.
+        context: Context of the local chains.
+
+    Raises:
+        CallFailed: Stale (nothing new), BlockNotFinal (or unknown), InvalidChain (not a local domain, or a duplicate),
+            or BadProof.
     """
     found = provable_row(state["blocks"], context.options)
     if found is None:
         raise CallFailed("BlockNotFinal")
     blocks = state["blocks"]
-    rows = np.flatnonzero(blocks["number"][: found + 1] == brought.block)
+    rows = np.flatnonzero(blocks["number"][: found + 1] == delivered.block)
     if not len(rows):
         raise CallFailed("BlockNotFinal")
-    receipts, entries = _read_confirmed(blocks["state_root"][rows[0]].tobytes(), brought, context)
+    receipts, entries = _read_confirmed(blocks["state_root"][rows[0]].tobytes(), delivered, context)
     anchored, under = state["anchored"], state["declared_under"]
-    has, knows = _blocks_of(anchored, "block"), _blocks_of(under, "number")
-    receipts = {domain: row for domain, row in receipts.items() if has.get(domain, -1) < brought.block}
-    entries = {domain: rows for domain, rows in entries.items() if knows.get(domain, -1) < brought.block}
+    receipt_blocks, declared_blocks = _blocks_of(anchored, "block"), _blocks_of(under, "number")
+    receipts = {domain: row for domain, row in receipts.items() if receipt_blocks.get(domain, -1) < delivered.block}
+    entries = {domain: rows for domain, rows in entries.items() if declared_blocks.get(domain, -1) < delivered.block}
     if not receipts and not entries:
         raise CallFailed("Stale")
     declared = state["declared"]
-    kept = declared.filter(~np.isin(declared["destination"], np.array(list(entries), dtype=np.uint32)))
-    every = concat([kept, *(entries[domain] for domain in sorted(entries))]).select(DECLARED_SCHEMA.names)
-    shown = [{"chain": CONSENSUS_POSITION, "domain": domain, "number": brought.block} for domain in entries]
-    taken = state.with_tables(
+    others = declared.filter(~np.isin(declared["destination"], np.array(list(entries), dtype=np.uint32)))
+    every = concat([others, *(entries[domain] for domain in sorted(entries))]).select(DECLARED_SCHEMA.names)
+    declared_rows = [{"chain": CONSENSUS_POSITION, "domain": domain, "number": delivered.block} for domain in entries]
+    updated = state.with_tables(
         anchored=replace_domain_rows(anchored, table_from_rows(list(receipts.values()), ANCHORED_SCHEMA)),
         declared=every.take(stable_order(every["destination"], every["source"])),
-        declared_under=replace_domain_rows(under, table_from_rows(shown, DECLARED_UNDER_SCHEMA)),
+        declared_under=replace_domain_rows(under, table_from_rows(declared_rows, DECLARED_UNDER_SCHEMA)),
     )
-    return _proved_under(taken, context)
+    return _update_anchors(updated, context)
 
 
 def _blocks_of(rows: Frame, column: str) -> dict[int, int]:
-    """Return the number of a block in a table with a row a domain, by the domain's position."""
+    """Return a block number a domain, by the domain's position."""
     return dict(zip(rows["domain"].tolist(), rows[column].tolist(), strict=True))
 
 
 def _read_confirmed(
-    root: bytes, brought: Confirmed, context: Context
+    root: bytes, delivered: Confirmed, context: Context
 ) -> tuple[dict[int, dict[str, Any]], dict[int, Frame]]:
-    """Return what is proved of domains under a state root, by their positions: rows of ``ANCHORED_SCHEMA``, and what is
-    declared for them (``DECLARED_SCHEMA``). Raises ``CallError``: InvalidChain, BadProof."""
+    """Verify storage proofs of domains.
+
+    Returns rows of ``ANCHORED_SCHEMA`` and declared value, both by position of the domain.
+
+    Raises:
+        CallFailed: InvalidChain or BadProof.
+    """
     own = {int(chain) for chain in context.network.own(np.arange(len(context.network.names), dtype=np.uint32))}
-    seen = [one.domain + 1 for one in brought.domains]
-    if len(set(seen)) < len(seen) or not own.issuperset(seen):
+    positions = [proofs.domain + 1 for proofs in delivered.domains]
+    if len(set(positions)) < len(positions) or not own.issuperset(positions):
         raise CallFailed("InvalidChain")
     receipts: dict[int, dict[str, Any]] = {}
     entries: dict[int, Frame] = {}
     try:
-        for position, one in zip(seen, brought.domains, strict=True):
-            if one.receipt:
+        for position, proofs in zip(positions, delivered.domains, strict=True):
+            if proofs.receipt:
                 receipt = ExecutionReceipt.decode(
-                    read_value(root, one.receipt, receipt_storage_key(one.domain), strict=True)[0]
+                    read_value(root, proofs.receipt, receipt_storage_key(proofs.domain), strict=True)[0]
                 )
                 receipts[position] = {
                     "chain": CONSENSUS_POSITION,
                     "domain": position,
-                    "block": brought.block,
+                    "block": delivered.block,
                     "number": receipt.domain_block_number,
-                    "domain_proof": encode_lists([one.receipt])[0].as_py(),
+                    "domain_proof": encode_lists([proofs.receipt])[0].as_py(),
                 }
-            if one.declared:
+            if proofs.declared:
                 entries[position] = decode_declared(
-                    position, read_entry(root, one.declared, declared_key(position), strict=True)
+                    position, read_entry(root, proofs.declared, declared_key(position), strict=True)
                 )
     except (ProofError, InvalidInput):
         raise CallFailed("BadProof") from None
@@ -244,23 +273,30 @@ def _read_confirmed(
 
 
 def provable_row(blocks: Frame, options: XdmOptions) -> int | None:
-    """Return the row of the newest block whose leaf the newest final one has, None as long as there is none."""
+    """Return the row of the latest block with a leaf in a final block's range, or None.
+
+    Args:
+        blocks: ``BLOCKS_SCHEMA``.
+        options: Options of the protocol.
+    """
     if len(blocks) == 0:
         return None
     found = anchor_number(blocks, int(blocks["number"][-1]), options.archiving_depth)
     return None if found is None else found[1]
 
 
-def _proved_under(state: State, context: Context) -> State:
-    """Return the state with the blocks that domains' receipts are of under the newest blocks; without receipts whose
-    block is not remembered any more."""
+def _update_anchors(state: State, context: Context) -> State:
+    """Return the state with the anchors of confirmed receipts.
+
+    Receipts of forgotten blocks are removed.
+    """
     anchored, blocks = state["anchored"], state["blocks"]
     if len(anchored) == 0:
         return state.with_tables(anchor=state["anchor"].slice(0, 0)) if len(state["anchor"]) else state
     found = provable_row(blocks, context.options)
     row = lookup_rows(blocks, Frame({"number": anchored["block"]}, len(anchored)), ["number"])
-    there = row >= 0 if found is not None else np.zeros(len(row), dtype=bool)
+    known = row >= 0 if found is not None else np.zeros(len(row), dtype=bool)
     ranges, final = ConsensusRanges.of(state), 0 if found is None else found + 1
-    anchors = [anchor_rows(ranges, at, len(blocks) - 1, final) for at in np.unique(row[there]).tolist()]
+    anchors = [anchor_rows(ranges, at, len(blocks) - 1, final) for at in np.unique(row[known]).tolist()]
     anchor = concat([empty_frame(ANCHOR_SCHEMA), *anchors])
-    return state.with_tables(anchor=anchor, anchored=anchored.filter(there))
+    return state.with_tables(anchor=anchor, anchored=anchored.filter(known))

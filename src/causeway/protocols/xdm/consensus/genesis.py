@@ -1,4 +1,4 @@
-"""The chains at height 0: channels between all that host programs, endowments, what is issued, the books."""
+"""Genesis of the chains: channels between hosting chains, endowments, issued value, books."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from causeway.protocols.xdm.value.books import MAX_BALANCE, Book
 
 
 def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
-    """Return the tables of ``chains`` at genesis; ``accounts``: as their programs begin, before endowments."""
+    """Return the tables of ``chains`` at genesis.
+
+    Args:
+        chains: Positions of the chains, ascending.
+        accounts: Accounts of programs before endowments.
+        context: Context of genesis.
+    """
     options, network = context.options, context.network
     accounts = _with_endowments(accounts, context)
     chain, foreign = network.pairs
-    mine = np.isin(chain, chains) & (options.channels == "open")
-    chain, foreign = chain[mine], foreign[mine]
+    local = np.isin(chain, chains) & (options.channels == "open")
+    chain, foreign = chain[local], foreign[local]
     zero = np.zeros(len(chain), dtype=np.uint64)
     channels = Frame(
         {
@@ -45,7 +51,7 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
         len(chain),
     )
     following = {"chain": chain, "foreign": foreign, "next_channel": zero + np.uint64(1)}
-    # That programs have paid nothing yet (`COSTS_SCHEMA`); no rows where nobody has an endowment.
+    # `COSTS_SCHEMA` has no rows without endowments.
     count = len(accounts) if context.options.endowment else 0
     zero = np.zeros(count, dtype=np.uint64)
     tables = {
@@ -63,8 +69,14 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
 
 
 def check_issued(context: Context) -> None:
-    """Check that the value of all chains together has 128 bits at most, so that no sum of any chain can pass them.
-    Raises ``InvalidInput``."""
+    """Check that the total value fits into 128 bits, so that no sum can overflow.
+
+    Args:
+        context: Context with all chains.
+
+    Raises:
+        InvalidInput: The total is too large.
+    """
     everywhere = np.arange(len(context.network.names), dtype=np.uint32)
     total = sum(_issued(everywhere, _endowed(context), context))
     if total > MAX_BALANCE:
@@ -75,7 +87,7 @@ def check_issued(context: Context) -> None:
 
 
 def _endowed(context: Context) -> Frame:
-    """Return the accounts of all programs on chains at genesis, with endowments."""
+    """Return the genesis accounts of all programs, with endowments."""
     network = context.network
     hosted = network.host_of(network.programs) != NO_HOST
     programs = network.programs[hosted & context.programs.installed(network.programs)]
@@ -85,24 +97,26 @@ def _endowed(context: Context) -> Frame:
 
 def _with_endowments(accounts: Frame, context: Context) -> Frame:
     count = len(accounts)
-    given = np.full(count, context.options.endowment, dtype=np.uint64)
-    return credit_accounts(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
+    endowments = np.full(count, context.options.endowment, dtype=np.uint64)
+    return credit_accounts(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), endowments)
 
 
 def genesis_value(state: State, context: Context) -> Frame:
-    """Return what is issued, and booked, at genesis (``VALUE_SCHEMA``)."""
+    """Return the issued and booked value at genesis (``VALUE_SCHEMA``)."""
     accounts = state["accounts"]
     chain = context.network.host_of(accounts["program"]).view(np.uint32)
-    held = Purse(ValueHolder.ACCOUNT, accounts["program"])
-    rows = value_rows(ValueReason.ISSUED, chain, NOWHERE, held, accounts["balance_low"], accounts["balance_high"])
+    account = Purse(ValueHolder.ACCOUNT, accounts["program"])
+    rows = value_rows(ValueReason.ISSUED, chain, NOWHERE, account, accounts["balance_low"], accounts["balance_high"])
     money = state["money"]
     root = value_rows(
         ValueReason.ISSUED, money["chain"], NOWHERE, Purse(ValueHolder.ROOT), money["root_low"], money["root_high"]
     )
     books = state["books"]
     booked = Purse(ValueHolder.BALANCE, books["source"])
-    more = value_rows(ValueReason.ISSUED, books["chain"], NOWHERE, booked, books["amount_low"], books["amount_high"])
-    rows = concat([rows, root, more.with_columns(asset=repeat_value(np.uint8(Asset.BOOKED), len(more)))])
+    balances = value_rows(
+        ValueReason.ISSUED, books["chain"], NOWHERE, booked, books["amount_low"], books["amount_high"]
+    )
+    rows = concat([rows, root, balances.with_columns(asset=repeat_value(np.uint8(Asset.BOOKED), len(balances)))])
     return rows.filter((rows["amount_low"] | rows["amount_high"]) > 0)
 
 
@@ -129,7 +143,7 @@ def _operators(chains: Chains, count: int) -> Frame:
 
 
 def _books(context: Context) -> Frame:
-    """Return the balance of every domain: what is issued there at genesis."""
+    """Return the balance of every domain: its issued value."""
     network = context.network
     everywhere = np.arange(len(network.names), dtype=np.uint32)
     issued = _issued(everywhere, _endowed(context), context)

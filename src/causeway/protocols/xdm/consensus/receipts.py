@@ -1,15 +1,13 @@
-"""Receipts of domains that other lakes run, on the consensus chain (XDM reference 2.4, X-3).
+"""Receipts on the consensus chain: acceptance, challenge, pruning and confirmation.
 
-Nobody here executes those domains. Their operators' keys sign the receipts, each follows on the one before it, and what
-one says of transfers must be covered by the books when it is confirmed: no domain takes out more than it was given. One
-that is not covered is never confirmed, and so none is that follows on it: nothing more of that domain can be proved.
+In a block fraud proofs come first, before confirmations. A fraud proof prunes a false receipt and all its successors.
+Honest operators submit replacements in the same block, with a new challenge period.
 
-Receipts on the consensus chain: taken in, challenged, pruned, taken in again, and confirmed (XDM reference 1.4, 2.7,
-X-3, X-6; G4).
+Domains of other lakes are not executed here. Each of their receipts must have its operator's signature and follow its
+predecessor. The books must cover its transfers at confirmation: no domain exports more than it received. An uncovered
+receipt is never confirmed, nor its successors, and nothing more of that domain can be proved.
 
-In a block fraud proofs come before everything else, also before what would be confirmed in it. A false receipt is
-pruned with all that were built on it; honest operators submit receipts of the same blocks in the same block, and
-the challenge period of these begins with it.
+Reference: XDM, sections 1.4, 2.4 and 2.7; X-3, X-6; G4.
 """
 
 from __future__ import annotations
@@ -44,64 +42,76 @@ from causeway.protocols.xdm.value.books import Books, TransferRecord
 
 
 def take_receipts(
-    state: State, taken: Frame, known: Frame, brought: Iterable[Receipts], context: Context
+    state: State, accepted: Frame, known: Frame, delivered: Iterable[Receipts], context: Context
 ) -> tuple[Frame, Frame, list[ChainEvent]]:
-    """Return the receipts that the consensus chain takes in (``TAKEN_SCHEMA``), and of which it knows after them
-    (``RECEIPTED_SCHEMA``), with those that were carried; and what was refused.
+    """Accept receipts of other lakes' domains.
 
-    ``taken``, ``known``: those of the domains of this lake. A receipt that is refused leaves an event with the name:
-    InvalidChain (the domain is none of another lake), BadSignature, InvalidReceipt, Stale (that block, or a later one,
-    is known), UnknownParent (it does not follow on the last one that is), UnknownConsensusBlock.
+    A refusal leaves an event: InvalidChain (not a domain of another lake), BadSignature, InvalidReceipt, Stale (not
+    newer than the last one), UnknownParent (not its successor), UnknownConsensusBlock.
+
+    Args:
+        state: State of the consensus chain.
+        accepted: Receipts of this lake's domains (``TAKEN_SCHEMA``).
+        known: Last accepted receipt of each domain (``RECEIPTED_SCHEMA``).
+        delivered: Delivered receipts.
+        context: Context of the block.
+
+    Returns:
+        All accepted receipts, the last one of each domain, and the events.
     """
     ends = zip(known["number"].tolist(), list_digests(known["hash"]), strict=True)
     last = dict(zip(known["domain"].tolist(), ends, strict=True))
     rows: list[dict[str, Any]] = []
     notices = []
-    for one in (receipt for transaction in brought for receipt in transaction.receipts):
-        position = one.domain + 1
+    for signed in (receipt for transaction in delivered for receipt in transaction.receipts):
+        position = signed.domain + 1
         try:
-            number = _checked(one, last.get(position), state, context)
+            number = _check_receipt(signed, last.get(position), state, context)
         except CallFailed as refused:
             foreign = position if position < len(context.network.names) else CONSENSUS_POSITION
             notices.append(ChainEvent(CONSENSUS_POSITION, foreign, refused.name, refused=True))
             continue
-        last[position] = number, blake2_256(one.receipt)
+        last[position] = number, blake2_256(signed.receipt)
         rows.append(
             {
                 "chain": CONSENSUS_POSITION,
                 "domain": position,
                 "number": number,
-                "receipt": one.receipt,
+                "receipt": signed.receipt,
                 "executed": b"",
                 "operators": b"",
             }
         )
     if not rows:
-        return taken, known, notices
+        return accepted, known, notices
     after = [
         {"chain": CONSENSUS_POSITION, "domain": domain, "number": last[domain][0], "hash": last[domain][1]}
         for domain in sorted({row["domain"] for row in rows})
     ]
     added = table_from_rows(rows, TAKEN_SCHEMA)
-    return concat([taken, added]), replace_domain_rows(known, table_from_rows(after, RECEIPTED_SCHEMA)), notices
+    return concat([accepted, added]), replace_domain_rows(known, table_from_rows(after, RECEIPTED_SCHEMA)), notices
 
 
-def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, context: Context) -> int:
-    """Return the number of the block that a receipt is of, if it may be taken in. Raises ``CallError``."""
-    position = one.domain + 1
+def _check_receipt(signed: SignedReceipt, last: tuple[int, bytes] | None, state: State, context: Context) -> int:
+    """Return the block number of a valid receipt.
+
+    Raises:
+        CallFailed: The receipt is refused.
+    """
+    position = signed.domain + 1
     if position not in context.network.external:
         raise CallFailed("InvalidChain")
     name = context.network.names[position]
-    if not context.signers.public(name).accepts(one.signature, receipt_signing_bytes(name, one.receipt)):
+    if not context.signers.public(name).accepts(signed.signature, receipt_signing_bytes(name, signed.receipt)):
         raise CallFailed("BadSignature")
-    if len(one.receipt) > MAX_RECEIPT_BYTES:
+    if len(signed.receipt) > MAX_RECEIPT_BYTES:
         raise CallFailed("InvalidReceipt")
     try:
-        receipt = ExecutionReceipt.decode(one.receipt)
+        receipt = ExecutionReceipt.decode(signed.receipt)
     except ProofError:
         raise CallFailed("InvalidReceipt") from None
-    (moves,) = receipt_transfers(RECEIPTS.decode(pa.array([one.receipt], pa.large_binary())).require_all())
-    others = [other for what, other, _ in moves if what != TransferRecord.BURNT]
+    (moves,) = receipt_transfers(RECEIPTS.decode(pa.array([signed.receipt], pa.large_binary())).require_all())
+    others = [other for kind, other, _ in moves if kind != TransferRecord.BURNT]
     if any(other >= len(context.network.names) or other == position for other in others):
         raise CallFailed("InvalidReceipt")
     if last is not None and receipt.domain_block_number <= last[0]:
@@ -114,11 +124,14 @@ def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, c
 
 
 def _require_block(receipt: ExecutionReceipt, state: State, context: Context) -> None:
-    """Refuse a receipt that was derived from a block which this chain has not made; those that are no longer
-    remembered cannot be told."""
+    """Refuse a receipt derived from an unknown consensus block; forgotten blocks pass.
+
+    Raises:
+        CallFailed: UnknownConsensusBlock.
+    """
     number, blocks = receipt.consensus_block_number, state["blocks"]
     if number == 0 and not any(receipt.consensus_block_hash):
-        return  # derived before anything of the consensus chain was known
+        return  # derived before the first known consensus block
     if len(blocks) and number < int(blocks["number"][0]):
         return
     row = lookup_rows(blocks, Frame({"number": np.array([number], dtype=np.uint64)}, 1), ["number"])
@@ -127,10 +140,10 @@ def _require_block(receipt: ExecutionReceipt, state: State, context: Context) ->
 
 
 FRAUD_PROVED, RECEIPT_PRUNED = "FraudProved", "ReceiptPruned"
-"""What notices say of a fraud: that it was proved, of which domain and block; and of each receipt that goes."""
+"""Event names of a proved fraud (domain and first block), and of each pruned receipt."""
 
 PARENT_AT = 1 + 4 + 2 * DIGEST_BYTES
-"""Where a receipt has the hash of its parent: behind the version, the number, the block's hash and extrinsics root."""
+"""Byte offset of the parent hash: after version, number, block hash and extrinsics root."""
 
 FRAUDS = {
     "inboxed_bundles": "InvalidBundles",
@@ -148,17 +161,22 @@ FRAUDS = {
     "transfers_rejected": "InvalidTransfers",
     "domain_block_hash": "InvalidDomainBlockHash",
 }
-"""The fields of a receipt in the order in which they are compared, and the fraud that each shows."""
+"""Fields of a receipt in order of comparison, with the fraud that each proves."""
 
 
 def receipt_fraud(receipt: bytes, executed: bytes) -> str | None:
-    """Return the fraud that a receipt is, given that of the block's honest execution; None where it is none.
+    """Return the fraud of a receipt, or None; the parent is not compared.
 
-    What a receipt was built on is not looked at. Raises ``InvalidInput``: one of them is no receipt.
+    Args:
+        receipt: Submitted receipt.
+        executed: Receipt of the honest execution.
+
+    Raises:
+        InvalidInput: One of them is malformed.
     """
     rows = RECEIPTS.decode(pa.array([receipt, executed], pa.large_binary())).require_all()
-    said, due = ({field: rows[field][row].as_py() for field in FRAUDS} for row in range(2))
-    return next((name for field, name in FRAUDS.items() if said[field] != due[field]), None)
+    submitted, honest = ({field: rows[field][row].as_py() for field in FRAUDS} for row in range(2))
+    return next((name for field, name in FRAUDS.items() if submitted[field] != honest[field]), None)
 
 
 def settle_receipts(
@@ -167,35 +185,41 @@ def settle_receipts(
     logged: Frame,
     due: int,
     books: Books,
-    brought: Iterable[Receipts],
+    delivered: Iterable[Receipts],
     context: Context,
 ) -> tuple[State, Frame, list[ChainEvent]]:
-    """Return the state of the consensus chain after fraud proofs, new receipts, and confirmations up to those that
-    block ``due`` took in; what was taken in (``TAKEN_SCHEMA``), and what is to be said of it.
+    """Apply fraud proofs, new receipts and confirmations on the consensus chain.
 
-    ``logged``: the rows that the plan asked for (``wanted_heights``); ``books``: change with what is confirmed;
-    ``brought``: receipts of domains that other lakes run, as they were carried.
+    Args:
+        state: State of the consensus chain.
+        view: Tables that chains published at the previous height.
+        logged: Logged receipts requested by the plan (``due_heights``).
+        due: Block that confirmations advance to.
+        books: Books, changed in place.
+        delivered: Delivered receipts of other lakes' domains.
+        context: Context of the block.
+
+    Returns:
+        The state after, the accepted receipts (``TAKEN_SCHEMA``), and the events.
     """
     blocks = block_numbers(logged)
-    state, again, notices = _find(state, logged, blocks, context)
-    # The claims about blocks of domains of which the consensus chain has no receipts (`receipted`), by domain:
-    # those that begin with the block, and those that go on from a receipt that it has (`frauds`).
+    state, replacements, notices = _prune_frauds(state, logged, blocks, context)
+    # Claims about blocks without a receipt: new frauds, and those that continue an accepted false receipt.
     taken_to = dict(zip(state["receipted"]["domain"].tolist(), state["receipted"]["number"].tolist(), strict=True))
     standing_known = set(zip(state["frauds"]["domain"].tolist(), state["frauds"]["number"].tolist(), strict=True))
-    found = {}
+    claims_found = {}
     for row in named_rows(view.tables["claims"]):
         begins = row["origin"] == row["number"]
         if row["number"] > taken_to.get(row["chain"], -1) and (
             begins or (row["chain"], row["origin"]) in standing_known
         ):
-            found[row["chain"]] = row
-    claims = found
-    taken, known = receipts(view, state, claims, context.operators)
-    taken, known, others = take_receipts(state, taken, known, brought, context)
-    begun = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
-    # The state with the false receipts that this block takes in.
+            claims_found[row["chain"]] = row
+    claims = claims_found
+    accepted, known = receipts(view, state, claims, context.operators)
+    accepted, known, others = take_receipts(state, accepted, known, delivered, context)
+    new_frauds = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
     state = state.with_tables(receipted=known)
-    if begun:
+    if new_frauds:
         rows = [
             {
                 "chain": CONSENSUS_POSITION,
@@ -204,41 +228,41 @@ def settle_receipts(
                 "taken": context.number,
                 "found": NEVER_FOUND if claim["found_after"] == NEVER_FOUND else context.number + claim["found_after"],
             }
-            for claim in begun
+            for claim in new_frauds
         ]
         frauds = concat([state["frauds"], table_from_rows(rows, FRAUDS_SCHEMA)])
         state = state.with_tables(frauds=frauds.take(np.argsort(frauds["domain"], kind="stable")))
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
     confirmed &= ~is_pruned(logged, blocks, state["pruned"])
     state, refused = confirm(state, logged.filter(confirmed), due, books, set(context.network.external.tolist()))
-    # The state without what was pruned so long ago that the receipts that came instead are final.
+    # Forget pruned receipts with final replacements.
     pruned, anchored = state["pruned"], state["anchored"]
     if len(pruned):
         final = dict(zip(anchored["domain"].tolist(), anchored["number"].tolist(), strict=True))
         ends = zip(pruned["domain"].tolist(), pruned["last"].tolist(), strict=True)
-        kept = np.array([final.get(domain, -1) < last for domain, last in ends], dtype=bool)
-        state = state if kept.all() else state.with_tables(pruned=pruned.filter(kept))
-    return state, concat([again, taken]), [*notices, *others, *refused]
+        pending = np.array([final.get(domain, -1) < last for domain, last in ends], dtype=bool)
+        state = state if pending.all() else state.with_tables(pruned=pruned.filter(pending))
+    return state, concat([replacements, accepted]), [*notices, *others, *refused]
 
 
 def block_numbers(logged: Frame) -> npt.NDArray[np.int64]:
-    """Return the number of the consensus block that each row of the log is of."""
+    """Return the consensus block number of each log row."""
     return np.asarray(block_number(logged["tick"].astype(np.int64)))
 
 
 def is_pruned(logged: Frame, blocks: npt.NDArray[np.int64], pruned: Frame) -> npt.NDArray[np.bool_]:
-    """Return which receipts of the log, taken in by ``blocks``, do not hold any more."""
+    """Return a mask of logged receipts pruned by a fraud proof; ``blocks`` accepted them."""
     found = np.zeros(len(logged), dtype=bool)
     number = logged["number"].astype(np.int64)
     for row in named_rows(pruned):
-        mine = (logged["domain"] == row["domain"]) & (number >= row["first"]) & (number <= row["last"])
-        found |= mine & (blocks >= row["taken"]) & (blocks < row["found"])
+        in_range = (logged["domain"] == row["domain"]) & (number >= row["first"]) & (number <= row["last"])
+        found |= in_range & (blocks >= row["taken"]) & (blocks < row["found"])
     return found
 
 
 @dataclass(frozen=True)
 class _Pruned:
-    """Receipts that one fraud proof prunes (rows of the log, ascending), and those that come instead."""
+    """Receipts pruned by one fraud proof, ascending, and their replacements."""
 
     domain: int
     fraud: str
@@ -247,27 +271,29 @@ class _Pruned:
     operators: list[bytes]
 
 
-def _find(
+def _prune_frauds(
     state: State, logged: Frame, blocks: npt.NDArray[np.int64], context: Context
 ) -> tuple[State, Frame, list[ChainEvent]]:
-    """Return the state without the receipts whose fraud is proved in this block, those that are submitted instead
-    (``TAKEN_SCHEMA``), and the notices."""
+    """Prune receipts with a fraud proof in this block.
+
+    Returns the state, the replacements (``TAKEN_SCHEMA``) and the events.
+    """
     frauds = state["frauds"]
     due = frauds["found"] <= np.uint64(context.number)
     if not due.any():
         return state, empty_frame(TAKEN_SCHEMA), []
     found, pruned = [], []
     for row in named_rows(frauds.filter(due)):
-        mine = (logged["domain"] == row["domain"]) & (blocks >= row["taken"])
-        rows = logged.filter(mine & (logged["number"].astype(np.int64) >= row["number"]))
-        one = _proved(row["domain"], rows)
-        found.append(one)
+        successors = (logged["domain"] == row["domain"]) & (blocks >= row["taken"])
+        rows = logged.filter(successors & (logged["number"].astype(np.int64) >= row["number"]))
+        fraud = _replace_receipts(row["domain"], rows)
+        found.append(fraud)
         pruned.append(
             {
                 "chain": CONSENSUS_POSITION,
                 "domain": row["domain"],
-                "first": one.numbers[0],
-                "last": one.numbers[-1],
+                "first": fraud.numbers[0],
+                "last": fraud.numbers[-1],
                 "taken": row["taken"],
                 "found": context.number,
             }
@@ -275,43 +301,41 @@ def _find(
     heads = [
         {
             "chain": CONSENSUS_POSITION,
-            "domain": one.domain,
-            "number": one.numbers[-1],
-            "hash": blake2_256(one.receipts[-1]),
+            "domain": fraud.domain,
+            "number": fraud.numbers[-1],
+            "hash": blake2_256(fraud.receipts[-1]),
         }
-        for one in found
+        for fraud in found
     ]
-    gone = concat([state["pruned"], table_from_rows(pruned, PRUNED_SCHEMA)])
+    pruned_rows = concat([state["pruned"], table_from_rows(pruned, PRUNED_SCHEMA)])
     state = state.with_tables(
         frauds=frauds.filter(~due),
         receipted=replace_domain_rows(state["receipted"], table_from_rows(heads, RECEIPTED_SCHEMA)),
-        pruned=gone.take(np.lexsort((gone["first"], gone["domain"]))),
+        pruned=pruned_rows.take(np.lexsort((pruned_rows["first"], pruned_rows["domain"]))),
     )
-    # Return, of each fraud, that it was proved, as what the receipt is refused, whose stake goes, and what is
-    # pruned.
     notices = []
-    for one in found:
-        ends, first = (CONSENSUS_POSITION, one.domain), one.numbers[0]
-        notices.append(ChainEvent(*ends, FRAUD_PROVED, index=first, amount=len(one.numbers)))
-        notices.append(ChainEvent(*ends, one.fraud, index=first, refused=True))
+    for fraud in found:
+        ends, first = (CONSENSUS_POSITION, fraud.domain), fraud.numbers[0]
+        notices.append(ChainEvent(*ends, FRAUD_PROVED, index=first, amount=len(fraud.numbers)))
+        notices.append(ChainEvent(*ends, fraud.fraud, index=first, refused=True))
         notices.append(ChainEvent(*ends, OPERATOR_SLASHED, index=first))
-        notices += [ChainEvent(*ends, RECEIPT_PRUNED, index=number) for number in one.numbers]
-    # The receipts that come instead of those that are pruned (`TAKEN_SCHEMA`).
+        notices += [ChainEvent(*ends, RECEIPT_PRUNED, index=number) for number in fraud.numbers]
     receipts = [
         {
-            **{"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number},
+            **{"chain": CONSENSUS_POSITION, "domain": fraud.domain, "number": number},
             **{"receipt": receipt, "executed": b"", "operators": operators},
         }
-        for one in found
-        for number, receipt, operators in zip(one.numbers, one.receipts, one.operators, strict=True)
+        for fraud in found
+        for number, receipt, operators in zip(fraud.numbers, fraud.receipts, fraud.operators, strict=True)
     ]
     return state, table_from_rows(receipts, TAKEN_SCHEMA), notices
 
 
-def _proved(domain: int, rows: Frame) -> _Pruned:
-    """Return what is pruned with the first of ``rows``, and the receipts of honest operators for the same blocks.
+def _replace_receipts(domain: int, rows: Frame) -> _Pruned:
+    """Return the pruned receipts of one fraud, with the honest receipts of the same blocks.
 
-    Raises ``InvalidInput``: the first receipt says what honest execution does, and nothing is to be proved.
+    Raises:
+        InvalidInput: The first receipt is not false.
     """
     receipts, executed = rows["receipt"].to_pylist(), rows["executed"].to_pylist()
     numbers = rows["number"].tolist()

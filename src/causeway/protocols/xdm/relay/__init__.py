@@ -1,1 +1,1 @@
-"""Relayers of domains."""
+"""Relaying between chains: proofs, envelopes and carriers."""

@@ -1,7 +1,9 @@
-"""What carriers bring to chains in a block, and what goes wrong with it on purpose (XDM reference 3.10, X-5).
+"""Carriers: delivery of envelopes to chains, and faults of delivery.
 
-What operators prove in a block is brought in the next, if the destination makes one; it is not kept for a destination
-that does not, and proved again later. Faults change what is brought before any rule judges it.
+Envelopes proved in a block arrive in the next one, if the destination makes it. Otherwise they are lost, and operators
+prove them again later. Faults alter deliveries before validation.
+
+Reference: XDM, section 3.10; X-5.
 """
 
 from __future__ import annotations
@@ -44,19 +46,21 @@ from causeway.protocols.xdm.validate import DeliveredEnvelopes
 from causeway.protocols.xdm.wire import Tag
 
 LATE = ("late", "late_nodes", "late_bases")
-"""The tables of what carriers bring later."""
+"""The tables of late deliveries."""
 
 _ROWS = ("destination", "source", "substream", "index")
 _FORGED = 2**62
-"""Bases of forged envelopes have numbers from here on."""
+"""First base number of forged envelopes."""
 _TAMPERED, _BUNDLED = 1, 2**61 + 1
-"""How far bases of what carriers alter, and of what operators alter in bundles, are from those that they had."""
+"""Offsets of base numbers altered by carriers, and by operators in bundles."""
 _CHANGING = (DROP, REPLAY, DELAY, REORDER, TAMPER)
-"""Kinds of faults that change what is brought to anybody."""
+"""Kinds of faults that alter deliveries."""
 
-BORN = 2**40 - 1
-"""The bits of a base's number that say to which block it was brought first, the lowest whether it was altered; those
-above tell apart what was brought to one block."""
+DELIVERY_BITS = 2**40 - 1
+"""Bits of a base number with the block of its first delivery.
+
+The lowest bit marks an alteration. The upper bits distinguish deliveries to one block.
+"""
 
 
 class CarrierInterference(Interference):
@@ -65,8 +69,10 @@ class CarrierInterference(Interference):
     passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER, BUNDLE, ABSENT)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick from ``tick`` on at which a fault acts of itself; a fork that comes by chance does not,
-        but in ticks that are run anyway."""
+        """Return the first tick from ``tick`` on with an active fault, or None.
+
+        Random forks happen only in ticks that are executed anyway.
+        """
         by_chance = [fault for fault in self._faults.rows if fault.kind == REORG and CHANCE in fault.args]
         if not by_chance:
             return super().next_planned(tick)
@@ -75,24 +81,30 @@ class CarrierInterference(Interference):
 
     @property
     def has_forks(self) -> bool:
-        """Return whether the scenario has forks of the consensus chain."""
+        """Return True if the scenario has forks of the consensus chain."""
         return any(fault.kind == REORG for fault in self._faults.rows)
 
     def running(self, chains: Chains, tick: int) -> Chains:
-        """Return the chains that make a block at ``tick``: none without the consensus chain, whose blocks domains are
-        derived from."""
+        """Return the chains that make a block at ``tick``: none without the consensus chain."""
         halted = self.sources(HALT, tick)
         if not halted:
             return chains
         return chains[:0] if CONSENSUS_POSITION in halted else super().running(chains, tick)
 
     def next_resume_tick(self, chains: Chains, tick: int) -> int | None:
-        """Return the first tick after ``tick`` at which one of ``chains``, which are halted, may go on."""
+        """Return the first tick after ``tick`` with a resumed chain, or None."""
         ends = [fault.last + 1 for fault in self.acting(tick, HALT) if fault.last < FOR_EVER]
         return min(ends, default=None) if len(chains) else None
 
     def check(self, challenge_period: int) -> None:
-        """Check that frauds are of domains, and found while they can be. Raises ``InvalidInput``."""
+        """Check that frauds concern domains, with a proof within the challenge period.
+
+        Args:
+            challenge_period: Blocks until the confirmation of a receipt.
+
+        Raises:
+            InvalidInput: A fraud does not fit.
+        """
         for fault in self._faults.rows:
             if fault.kind not in (FRAUD, BUNDLE) or fault.source is None:
                 continue
@@ -106,17 +118,16 @@ class CarrierInterference(Interference):
 
     @property
     def longest_fraud(self) -> int:
-        """Return after how many blocks the last fraud is found, at most."""
+        """Return the maximum number of blocks until a fraud proof."""
         return max((fault.args.get(FOUND_AFTER, 0) for fault in self._faults.rows if fault.kind == FRAUD), default=0)
 
     @property
     def longest_delay(self) -> int:
-        """Return by how many blocks carriers delay what they bring, at most."""
+        """Return the maximum delay of deliveries, in blocks."""
         return max((int(fault.args.get(BLOCKS, fault.args.get(OF, 0))) for fault in self._faults.rows), default=0)
 
     def frauds(self, chains: Chains, tick: int, height: int) -> list[tuple[int, FaultRule]]:
-        """Return the frauds that begin with a block of ``chains``, with the position of the chain, in the order of the
-        scenario."""
+        """Return the frauds that begin in a block of ``chains``: position of the chain and fault."""
         found = []
         for number, fault in enumerate(self._faults.rows):
             if fault.kind != FRAUD or not fault.is_active(tick) or fault.source is None:
@@ -128,8 +139,10 @@ class CarrierInterference(Interference):
         return found
 
     def bundled(self, fault: FaultRule, rows: Frame, context: Context) -> tuple[int, npt.NDArray[np.bool_]]:
-        """Return the position of the chain whose operator makes a bundle unchecked, and the one envelope that is
-        altered in it, drawn of those that nobody altered; none where nothing is brought."""
+        """Return the chain of an unchecked bundle, and a mask of its one altered envelope.
+
+        The envelope is sampled among unaltered ones; the mask is empty without deliveries.
+        """
         assert fault.source is not None
         chain = self.positions[fault.source]
         picked = np.zeros(len(rows), dtype=bool)
@@ -140,8 +153,10 @@ class CarrierInterference(Interference):
         return chain, picked
 
     def picked(self, fault: FaultRule, rows: Frame, height: int) -> npt.NDArray[np.bool_]:
-        """Return which envelopes a fault happens to: of those that it is about, at each destination every n-th, from
-        one on that is drawn anew at every height, so that it is not always the same."""
+        """Return a mask of envelopes affected by a fault.
+
+        Every n-th matching envelope of each destination is affected, from a first one sampled at each height.
+        """
         hit = self.hit(fault, rows["destination"], rows["source"])
         every = int(fault.args.get(EVERY, 1))
         if every == 1 or not hit.any():
@@ -153,59 +168,64 @@ class CarrierInterference(Interference):
         for row, chain in enumerate(rows["destination"][at][groups.starts].tolist()):
             words = draw_words(DrawPurpose.PICKED, self._seed, int(self._numbers[chain]), height)
             first[row] = np.random.Generator(words).integers(every)
-        found = np.zeros(len(rows), dtype=bool)
-        found[at[groups.ranks().astype(np.uint64) % np.uint64(every) == groups.spread(first)]] = True
-        return found
+        mask = np.zeros(len(rows), dtype=bool)
+        mask[at[groups.ranks().astype(np.uint64) % np.uint64(every) == groups.spread(first)]] = True
+        return mask
 
 
 @dataclass(frozen=True)
 class CarrierLoad:
-    """What is brought to chains now, and what carriers keep for later (``LATE_SCHEMA`` and the tables beside it)."""
+    """Deliveries of a block, and the tables of late deliveries (``LATE``)."""
 
-    brought: DeliveredEnvelopes
+    delivered: DeliveredEnvelopes
     late: dict[str, Frame]
 
 
 def deliver(state: State, view: View, interference: CarrierInterference, context: Context) -> CarrierLoad:
-    """Return what comes to the chains of a block, which all make one, and what comes later.
+    """Deliver envelopes to the running chains of a block.
 
-    Each envelope says by ``base`` which base and nodes it has: even numbers are of what was proved, odd ones of what
-    was altered.
+    Bases with even numbers are as proved, with odd numbers altered.
+
+    Args:
+        state: State before the block.
+        view: Tables that chains published at the previous height.
+        interference: Faults of the scenario.
+        context: Context of the block.
     """
-    # What was proved at the height before, to chains that make a block now.
     headers = view.headers
-    made = headers["chain"][headers["height"] == context.height - 1]
-    found = []
+    producers = headers["chain"][headers["height"] == context.height - 1]
+    tables = []
     for name in ("envelopes", "nodes", "bases"):
         frame = view.tables[name]
-        proved_comes = np.isin(frame["source"], made) & np.isin(frame["destination"], context.chains)
+        proved_comes = np.isin(frame["source"], producers) & np.isin(frame["destination"], context.chains)
         proved_comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
         frame = frame if bool(proved_comes.all()) else frame.filter(proved_comes)
-        found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
+        tables.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
     if not len(view.tables["forged"]):
-        rows, nodes, bases = found[0], found[1], found[2]
+        rows, nodes, bases = tables[0], tables[1], tables[2]
     else:
-        # What bad operators bring, as it is on the wire: requests.
-        bad = view.tables["forged"].filter(
-            np.isin(view.tables["forged"]["source"], made)
+        forged_rows = view.tables["forged"].filter(
+            np.isin(view.tables["forged"]["source"], producers)
             & np.isin(view.tables["forged"]["destination"], context.chains)
         )
-        brought, _ = decode_envelopes(bad["envelope"].cast(pa.large_binary()), np.zeros(len(bad), dtype=bool))
-        # An odd number of their own: what honest operators prove has even ones.
+        delivered, _ = decode_envelopes(
+            forged_rows["envelope"].cast(pa.large_binary()), np.zeros(len(forged_rows), dtype=bool)
+        )
+        # Odd base numbers distinguish them from honest proofs.
         base = np.uint64(_FORGED + 2 * context.number + 1)
-        frames = (brought.envelopes, brought.nodes, brought.bases)
+        frames = (delivered.envelopes, delivered.nodes, delivered.bases)
         forged = DeliveredEnvelopes(*(frame.with_columns(base=np.full(len(frame), base)) for frame in frames))
         rows, nodes, bases = (
-            concat([found[0], forged.envelopes.select(found[0].names)]),
-            sort_rows(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
-            sort_rows(concat([found[2], forged.bases.select(found[2].names)]), BASE),
+            concat([tables[0], forged.envelopes.select(tables[0].names)]),
+            sort_rows(concat([tables[1], forged.nodes.select(tables[1].names)]), (*BASE, "number")),
+            sort_rows(concat([tables[2], forged.bases.select(tables[2].names)]), BASE),
         )
     acting = {kind: interference.acting(context.tick, kind) for kind in (*_CHANGING, BUNDLE)}
-    held = tuple(
+    late_before = tuple(
         (state[name].filter(np.isin(state[name]["destination"], context.chains)) if len(state[name]) else state[name])
         for name in LATE
     )
-    if not any(acting.values()) and not len(held[0]):
+    if not any(acting.values()) and not len(late_before[0]):
         return CarrierLoad(DeliveredEnvelopes(rows, nodes, bases), {})
     for fault in acting[DROP]:
         rows = rows.filter(~interference.picked(fault, rows, context.height))
@@ -213,8 +233,8 @@ def deliver(state: State, view: View, interference: CarrierInterference, context
     due = np.full(len(rows), now, dtype=np.uint64)
     copies = []
     for fault in acting[REPLAY]:
-        again = rows.filter(interference.picked(fault, rows, context.height))
-        copies.append(again.with_columns(due=np.full(len(again), now + np.uint64(fault.args[BLOCKS]))))
+        replayed = rows.filter(interference.picked(fault, rows, context.height))
+        copies.append(replayed.with_columns(due=np.full(len(replayed), now + np.uint64(fault.args[BLOCKS]))))
     for fault in acting[DELAY]:
         due[interference.picked(fault, rows, context.height)] += np.uint64(fault.args[BLOCKS])
     for fault in acting[REORDER]:
@@ -223,13 +243,13 @@ def deliver(state: State, view: View, interference: CarrierInterference, context
         due[hit] += (rows["index"][hit] + np.uint64(1)) % count
     rows = rows.with_columns(due=due)
     fresh = concat([rows, *copies]).select(LATE_SCHEMA.names)
-    rows = concat([held[0], fresh])
-    nodes = concat([held[1], nodes.select(LATE_NODES_SCHEMA.names)])
-    bases = concat([held[2], bases.select(LATE_BASES_SCHEMA.names)])
+    rows = concat([late_before[0], fresh])
+    nodes = concat([late_before[1], nodes.select(LATE_NODES_SCHEMA.names)])
+    bases = concat([late_before[2], bases.select(LATE_BASES_SCHEMA.names)])
     nodes, bases = (sort_rows(frame, keys) for frame, keys in ((nodes, (*BASE, "number")), (bases, BASE)))
-    comes = rows["due"] <= now
-    late, rows = rows.filter(~comes), rows.filter(comes)
-    kept = late_tables(late, nodes, bases)
+    is_due = rows["due"] <= now
+    late, rows = rows.filter(~is_due), rows.filter(is_due)
+    late_after = late_tables(late, nodes, bases)
     for fault in acting[TAMPER]:
         picked = interference.picked(fault, rows, context.height) & (rows["base"] % np.uint64(2) == 0)
         rows, nodes, bases = _altered(fault.args[WHAT], picked, _TAMPERED, (rows, nodes, bases), context)
@@ -240,23 +260,23 @@ def deliver(state: State, view: View, interference: CarrierInterference, context
             unchecked.append(chain)
             rows, nodes, bases = _altered(fault.args[WHAT], picked, _BUNDLED, (rows, nodes, bases), context)
     return CarrierLoad(
-        DeliveredEnvelopes(rows, nodes, bases, unchecked=np.unique(np.array(unchecked, dtype=np.uint32))), kept
+        DeliveredEnvelopes(rows, nodes, bases, unchecked=np.unique(np.array(unchecked, dtype=np.uint32))), late_after
     )
 
 
 def sort_rows(frame: Frame, keys: tuple[str, ...]) -> Frame:
-    """Return rows by their keys, ascending."""
+    """Return rows sorted by their keys."""
     return frame.take(stable_order(*(frame[key] for key in keys)))
 
 
 def first_delivery(base: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return the block to which each base was brought first, as its number says."""
-    found: npt.NDArray[np.int64] = ((base & np.uint64(BORN)) >> np.uint64(1)).astype(np.int64)
+    """Return the block of each base's first delivery, from its number."""
+    found: npt.NDArray[np.int64] = ((base & np.uint64(DELIVERY_BITS)) >> np.uint64(1)).astype(np.int64)
     return found
 
 
 def late_tables(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
-    """Return the tables of what is brought later: rows, and of the nodes and bases those that rows still need."""
+    """Return the tables of late deliveries: rows, with their nodes and bases."""
     nodes, bases = sort_rows(nodes, (*BASE, "number")), sort_rows(bases, BASE)
     used = bases.filter(lookup_rows(_distinct(late), bases, BASE) >= 0)
     return {
@@ -267,35 +287,35 @@ def late_tables(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
 
 
 def _distinct(rows: Frame) -> Frame:
-    """Return which bases rows have, each once."""
+    """Return the distinct bases of rows."""
     keys = sort_rows(rows.select(BASE), BASE)
     return keys.take(group_rows(*(keys[key] for key in BASE)).starts)
 
 
 def _altered(
-    what: str, picked: npt.NDArray[np.bool_], shift: int, brought: tuple[Frame, Frame, Frame], context: Context
+    alteration: str, picked: npt.NDArray[np.bool_], shift: int, delivered: tuple[Frame, Frame, Frame], context: Context
 ) -> tuple[Frame, Frame, Frame]:
-    """Return what is brought (envelopes, nodes, bases) with those of some rows altered, as a fault says.
+    """Return deliveries (envelopes, nodes, bases) with some rows altered by a fault.
 
-    ``shift``: how far the numbers of their bases, if they get others, are from those that they had.
+    ``shift`` is the offset of new base numbers.
     """
-    rows, nodes, bases = brought
+    rows, nodes, bases = delivered
     if not picked.any():
-        return brought
+        return delivered
     honest, bad = rows.filter(~picked), rows.filter(picked)
-    if what == "tag":
+    if alteration == "tag":
         changed = np.where(bad["tag"] == np.uint64(Tag.NONE), np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
         return concat([honest, bad.with_columns(tag=changed)]), nodes, bases
-    if what == "nonce":
+    if alteration == "nonce":
         return concat([honest, bad.with_columns(index=bad["index"] + np.uint64(1))]), nodes, bases
-    # What is altered gets a base and nodes of its own: those of honest messages stay as they are.
+    # Altered rows get their own base and nodes; those of honest messages remain unchanged.
     own = _distinct(bad)
     more_bases = bases.filter(lookup_rows(own, bases, BASE) >= 0)
     more_nodes = nodes.filter(lookup_rows(own, nodes, BASE) >= 0)
-    if what == "source":
+    if alteration == "source":
         bad, more_bases, more_nodes = (_other_source(frame, context) for frame in (bad, more_bases, more_nodes))
-    elif what == "node":
-        # The nodes with the last byte of the first node of each row's proof altered.
+    elif alteration == "node":
+        # Alter the last byte of the first node of each proof.
         members = bad["members"].to_pylist()
         first = np.array([int.from_bytes(packed[:4], "little") for packed in members], dtype=np.uint32)
         at = np.unique(lookup_rows(more_nodes, bad.select(BASE).with_columns(number=first), (*BASE, "number")))
@@ -319,14 +339,13 @@ def _altered(
 
 
 def _other_source(frame: Frame, context: Context) -> Frame:
-    """Return rows that name another chain as their source: the next one that is neither end, the destination itself
-    where there is none."""
+    """Return rows with another source: the next chain that is neither end, else the destination."""
     count = len(context.network.names)
     source, destination = frame["source"].astype(np.int64), frame["destination"].astype(np.int64)
     other = (source + 1) % count
     other = np.where(other == destination, (other + 1) % count, other)
     other = np.where(other == source, destination, other)
-    # One base for each false source: what two true ones would share goes to the first of them.
+    # One base for each false source: of two true sources the first supplies it.
     changed = frame.with_columns(source=other.astype(np.uint32))
     if "index" in frame:
         return changed
@@ -336,7 +355,7 @@ def _other_source(frame: Frame, context: Context) -> Frame:
 
 
 def _flipped(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return values with their last bytes altered."""
+    """Return values with the last byte altered."""
     return pa.array(
         [value[:-1] + bytes([value[-1] ^ 1]) if value else b"\0" for value in values.to_pylist()], pa.binary()
     )

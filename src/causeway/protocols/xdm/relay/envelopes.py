@@ -1,8 +1,9 @@
-"""Envelopes on the wire: whole SCALE ``CrossDomainMessage`` values from the tables ``envelopes``, ``nodes`` and
-``bases``, and back (XDM reference 2.4).
+"""Envelopes on the wire: ``CrossDomainMessage`` values in SCALE, to and from tables.
 
-Inside, what many envelopes have in common is kept once: the nodes of their storage proofs, and the way from the
-mountain range to the state that they are proved under. On the wire each has all of it.
+The tables store shared parts once: nodes of storage proofs, and the path from the mountain range to the state root. On
+the wire each envelope has its own copy.
+
+Reference: XDM, section 2.4.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ from causeway.protocols.xdm.validate import DeliveredEnvelopes, Mask
 from causeway.protocols.xdm.wire import TAG_BITS, U256_BYTES, Tag
 
 CONSENSUS_PROOF, DOMAIN_PROOF = 0, 1
-"""The forms of a proof, by the numbers of the wire."""
+"""Variants of a proof, numbered as on the wire."""
 
 MAX_BLOCK = MAX_POSITION = 2**32 - 1
 _MEMBER_BYTES = 4
 
 
-def encode_envelopes(brought: DeliveredEnvelopes) -> pa.LargeBinaryArray:
-    """Return the ``CrossDomainMessage`` of each row of ``brought.envelopes``.
+def encode_envelopes(delivered: DeliveredEnvelopes) -> pa.LargeBinaryArray:
+    """Encode each row of ``delivered.envelopes`` as ``CrossDomainMessage``.
+
+    Args:
+        delivered: Envelopes with their nodes and bases.
 
     Raises:
-        InvalidInput: a row has no base, names a node that there is not or one twice, or a base is none of the wire.
+        InvalidInput: A row lacks its base, names an unknown node or one twice, or a base does not fit the wire format.
     """
-    rows, bases, nodes = brought.envelopes, brought.bases, brought.nodes
+    rows, bases, nodes = delivered.envelopes, delivered.bases, delivered.nodes
     count = len(rows)
     if count == 0:
         return pa.array([], pa.large_binary())
@@ -52,7 +56,7 @@ def encode_envelopes(brought: DeliveredEnvelopes) -> pa.LargeBinaryArray:
     members, starts = _members(rows, nodes)
     proof = np.where(_lengths(bases["domain_proof"]) > 0, DOMAIN_PROOF, CONSENSUS_PROOF).astype(np.uint8)
     domain_proofs, listed = decode_lists(bases["domain_proof"].cast(pa.large_binary()))
-    items = [_digests_of(value) for value in bases["items"].to_pylist()]
+    items = [_split_digests(value) for value in bases["items"].to_pylist()]
     if not (listed | (proof == CONSENSUS_PROOF)).all() or None in items or (bases["block"] > MAX_BLOCK).any():
         raise InvalidInput("bases: there are items, a domain_proof or a block number that are none of the wire")
     domain_proofs = pc.if_else(pa.array(proof == DOMAIN_PROOF), domain_proofs, pa.scalar(None, domain_proofs.type))
@@ -80,14 +84,16 @@ def encode_envelopes(brought: DeliveredEnvelopes) -> pa.LargeBinaryArray:
 
 
 def decode_envelopes(values: pa.Array, responses: Mask) -> tuple[DeliveredEnvelopes, Mask]:
-    """Return what envelopes of the wire say as tables, and which of them are none that this chain can read.
+    """Decode wire envelopes to tables, without verification.
 
-    The tables have a row for each of the others, in their order; between two chains those that are proved in the same
-    way share a base. Nothing of them is verified: ``validate.read_envelopes`` does that.
+    Envelopes with an equal proof path between two chains share a base. ``validate.read_envelopes`` verifies them.
 
     Args:
-        values: large_binary, a ``CrossDomainMessage`` each.
-        responses: which of them were brought as responses; an envelope does not say that.
+        values: ``CrossDomainMessage`` values, large_binary.
+        responses: Mask of responses; the wire format does not tell.
+
+    Returns:
+        The readable envelopes in order, and a mask of unreadable ones.
     """
     decoded = ENVELOPES.decode(values.cast(pa.large_binary()))
     rows, refused = decoded.columns, decoded.verdicts.codes != 0
@@ -102,28 +108,28 @@ def decode_envelopes(values: pa.Array, responses: Mask) -> tuple[DeliveredEnvelo
         for name, column in (("source", "src_chain_id"), ("destination", "dst_chain_id"))
     }
     refused |= (chains["source"] > MAX_POSITION) | (chains["destination"] > MAX_POSITION)
-    kept = np.flatnonzero(~refused)
-    if len(kept) == 0:
+    readable = np.flatnonzero(~refused)
+    if len(readable) == 0:
         return DeliveredEnvelopes(
             *(empty_frame(schema) for schema in (LATE_SCHEMA, LATE_NODES_SCHEMA, LATE_BASES_SCHEMA))
         ), refused
-    rows, channel, nonce = rows.take(pa.array(kept)), channel[kept, 0], nonce[kept, 0]
+    rows, channel, nonce = rows.take(pa.array(readable)), channel[readable, 0], nonce[readable, 0]
     lanes = {
-        **{name: positions[kept].astype(np.uint32) for name, positions in chains.items()},
-        "substream": substream(channel, 0) | responses[kept].astype(np.uint64),
+        **{name: positions[readable].astype(np.uint32) for name, positions in chains.items()},
+        "substream": substream(channel, 0) | responses[readable].astype(np.uint64),
         "index": nonce,
     }
     variant = rows["weight_tag"].to_numpy(zero_copy_only=False)
-    tag: U64 = (endpoint[kept] << np.uint64(TAG_BITS)) | variant.astype(np.uint64)
-    envelopes = Frame({**lanes, "tag": tag}, len(kept))
-    bases, base = _bases_of(rows, envelopes)
+    tag: U64 = (endpoint[readable] << np.uint64(TAG_BITS)) | variant.astype(np.uint64)
+    envelopes = Frame({**lanes, "tag": tag}, len(readable))
+    bases, base = _number_bases(rows, envelopes)
     envelopes = envelopes.with_columns(base=base)
-    members, nodes = _nodes_of(rows["message_proof"], envelopes)
+    members, nodes = _number_nodes(rows["message_proof"], envelopes)
     return DeliveredEnvelopes(envelopes.with_columns(members=members), nodes, bases), refused
 
 
 def _members(rows: Frame, nodes: Frame) -> tuple[Rows, Rows]:
-    """Return the rows of ``nodes`` of each envelope's proof, as a set of byte strings is written: ascending."""
+    """Return the rows of ``nodes`` of each envelope's proof, in ascending order of content."""
     packed = rows["members"].cast(pa.large_binary())
     lengths = _lengths(packed)
     data = b"".join(packed.to_pylist())
@@ -132,22 +138,22 @@ def _members(rows: Frame, nodes: Frame) -> tuple[Rows, Rows]:
     counts = lengths // _MEMBER_BYTES
     numbers = np.frombuffer(data, dtype="<u4").astype(np.uint32)
     owner = np.repeat(np.arange(len(rows)), counts)
-    asked = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
-    found = lookup_rows(nodes, asked, (*BASE, "number"))
+    keys = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
+    found = lookup_rows(nodes, keys, (*BASE, "number"))
     if (found < 0).any():
         raise InvalidInput(f"members: row {int(owner[np.argmax(found < 0)])} names a node that there is not")
     rank = np.empty(len(nodes), dtype=np.int64)
     rank[pc.sort_indices(nodes["node"].cast(pa.large_binary())).to_numpy()] = np.arange(len(nodes))
     order = np.lexsort((rank[found], owner))
     members: Rows = found[order]
-    twice = (members[1:] == members[:-1]) & (owner[1:] == owner[:-1])
-    if twice.any():
-        raise InvalidInput(f"members: row {int(owner[np.argmax(twice)])} names a node twice")
+    repeated = (members[1:] == members[:-1]) & (owner[1:] == owner[:-1])
+    if repeated.any():
+        raise InvalidInput(f"members: row {int(owner[np.argmax(repeated)])} names a node twice")
     return members, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _bases_of(rows: pa.RecordBatch, envelopes: Frame) -> tuple[Frame, U64]:
-    """Return the bases of envelopes, numbered from 0 between two chains, and the number of each envelope's own."""
+def _number_bases(rows: pa.RecordBatch, envelopes: Frame) -> tuple[Frame, U64]:
+    """Return the distinct bases, numbered a pair of chains, and each envelope's number."""
     domain = rows["proof"].to_numpy(zero_copy_only=False) == DOMAIN_PROOF
     items = [b"".join(value) for value in rows["items"].to_pylist()]
     columns = {
@@ -161,7 +167,7 @@ def _bases_of(rows: pa.RecordBatch, envelopes: Frame) -> tuple[Frame, U64]:
         "domain_proof": _distinct_lists(rows["domain_proof"], domain),
     }
     every = Frame(columns, len(envelopes))
-    keys = [_numbered(every[name]) for name in BASES_SCHEMA.names]
+    keys = [_column_codes(every[name]) for name in BASES_SCHEMA.names]
     order = stable_order(*keys)
     groups = group_rows(*(key[order] for key in keys))
     distinct = every.take(order[groups.starts])
@@ -172,18 +178,18 @@ def _bases_of(rows: pa.RecordBatch, envelopes: Frame) -> tuple[Frame, U64]:
 
 
 def _distinct_lists(lists: pa.LargeListArray, wanted: Mask) -> pa.BinaryArray:
-    """Return each list of nodes that is wanted as one value, empty for the others."""
+    """Encode each wanted list of nodes as one value, empty for the others."""
     distinct: dict[tuple[bytes, ...] | None, int] = {None: 0}
     number = [
-        distinct.setdefault(tuple(nodes) if there else None, len(distinct))
-        for nodes, there in zip(lists.to_pylist(), wanted.tolist(), strict=True)
+        distinct.setdefault(tuple(nodes) if is_wanted else None, len(distinct))
+        for nodes, is_wanted in zip(lists.to_pylist(), wanted.tolist(), strict=True)
     ]
     values = [b"", *encode_lists([nodes for nodes in distinct if nodes is not None]).to_pylist()]
     return pa.array([values[at] for at in number], pa.binary())
 
 
-def _nodes_of(lists: pa.LargeListArray, envelopes: Frame) -> tuple[pa.BinaryArray, Frame]:
-    """Return the nodes of each envelope as numbers, and the table of nodes, each once a base."""
+def _number_nodes(lists: pa.LargeListArray, envelopes: Frame) -> tuple[pa.BinaryArray, Frame]:
+    """Return each envelope's nodes as packed numbers, and the table of distinct nodes a base."""
     counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     if not counts.any():
         return pa.array([b""] * len(envelopes), pa.binary()), empty_frame(LATE_NODES_SCHEMA)
@@ -212,8 +218,8 @@ def _nodes_of(lists: pa.LargeListArray, envelopes: Frame) -> tuple[pa.BinaryArra
     return packed.cast(pa.binary()), nodes
 
 
-def _numbered(column: Any) -> U64:
-    """Return a number for each value of a column, the same for the same value."""
+def _column_codes(column: Any) -> U64:
+    """Return equal numbers for equal values of a column."""
     if isinstance(column, np.ndarray) and column.ndim == 1:
         return column.astype(np.uint64)
     values = fixed_column(column) if isinstance(column, np.ndarray) else column
@@ -221,8 +227,8 @@ def _numbered(column: Any) -> U64:
     return numbers
 
 
-def _digests_of(packed: bytes) -> list[bytes] | None:
-    """Return the digests that lie one after the other; None if something is left over."""
+def _split_digests(packed: bytes) -> list[bytes] | None:
+    """Split concatenated digests; None for a wrong length."""
     if len(packed) % DIGEST_BYTES:
         return None
     return [packed[at : at + DIGEST_BYTES] for at in range(0, len(packed), DIGEST_BYTES)]

@@ -1,7 +1,9 @@
-"""What operators prove of their chain to others in a block (XDM reference 3.10, X-5).
+"""Proofs of messages: operators prove pending messages to their destinations.
 
-Each block they move the storage that they prove under on to what is final, look at both sides of every channel, and
-prove what the other side has not received: at most so many nonces of a channel, of at most so many channels.
+In each block operators move to the latest final storage and compare both ends of every channel. They prove missing
+messages: a limited number of nonces a channel, of a limited number of channels.
+
+Reference: XDM, section 3.10; X-5.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from causeway.protocols.xdm.tables import BASES_SCHEMA, ENVELOPES_SCHEMA, NODES_
 from causeway.protocols.xdm.wire import Tag, message_keys, message_tags
 
 NEVER = 2**63
-"""In ``since``: nothing of the lane is proved again."""
+"""Value of ``since`` for a lane without further proofs."""
 
 ABANDONED = "RequestAbandoned"
-"""What a notice says of a request to open or to close that operators give up."""
+"""Event name of an open or close request that operators abandon."""
 
 
 def provable_number(chain: int, view: View) -> int | None:
-    """Return the number of the block of a chain under which operators prove now, None for none."""
+    """Return the number of a chain's block that operators prove under, or None."""
     anchor, anchored = view.tables["anchor"], view.tables["anchored"]
     if len(anchor) == 0:
         return None
@@ -47,15 +49,20 @@ def provable_number(chain: int, view: View) -> int | None:
 
 
 def abandoned_lanes(relaying: Frame) -> Frame:
-    """Return the lanes (``LANE``) of requests that operators have given up (``RELAYING_SCHEMA``)."""
+    """Return the lanes (``LANE``) of abandoned requests (``RELAYING_SCHEMA``)."""
     return relaying.filter(relaying["since"] >= np.uint64(NEVER)).select(LANE)
 
 
 @dataclass(frozen=True)
 class ProvenMessages:
-    """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, whether
-    more is provable already that they have not taken up, and the number of the first block in which they prove again
-    what has not arrived, None where all has. ``abandoned``: requests that they give up."""
+    """The proofs of a block.
+
+    Attributes:
+        tables: ``envelopes``, ``nodes``, ``bases`` and ``relaying``.
+        more: More messages are provable already.
+        again: Number of the next block with a resubmission, or None.
+        abandoned: Abandoned requests.
+    """
 
     tables: dict[str, Frame]
     more: bool
@@ -64,7 +71,14 @@ class ProvenMessages:
 
 
 def prove(state: State, tries: ChainTries, view: View, context: Context) -> ProvenMessages:
-    """Return what the operators of the chains of a block prove to others."""
+    """Prove messages of a block's chains to other chains.
+
+    Args:
+        state: State after the block's messages.
+        tries: Storage of the chains.
+        view: Tables that chains published at the previous height.
+        context: Context of the block.
+    """
     empty = {
         "envelopes": empty_frame(ENVELOPES_SCHEMA),
         "nodes": empty_frame(NODES_SCHEMA),
@@ -73,24 +87,24 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
     anchor = view.tables["anchor"]
     if len(anchor) == 0:
         return ProvenMessages(empty, more=False)
-    wanted, relaying, more, again, abandoned = _wanted(state, tries, view, context)
+    wanted, relaying, more, resubmission, abandoned = _select_messages(state, tries, view, context)
     if len(wanted) == 0:
-        return ProvenMessages({**empty, "relaying": relaying}, more, again, abandoned)
+        return ProvenMessages({**empty, "relaying": relaying}, more, resubmission, abandoned)
     starts = group_rows(wanted["source"], wanted["destination"]).starts
     pairs = wanted.select(["source", "destination"]).take(starts)
     chains = wanted["source"]
     numbers = np.array([tries.provable.get(chain, 0) for chain in range(int(chains.max()) + 1)], dtype=np.int64)
     proofs = prove_storage(tries.tries, numbers[chains], message_keys(wanted))
-    pair = lookup_rows(pairs, wanted, ("source", "destination"))
-    of_node = np.repeat(pair, np.diff(proofs.offsets))
-    node_keys = of_node.astype(np.uint64) << np.uint64(32) | proofs.members.astype(np.uint64)
-    once, local = distinct_with_codes(node_keys)
-    owner = (once >> np.uint64(32)).astype(np.int64)
+    pair_of = lookup_rows(pairs, wanted, ("source", "destination"))
+    node_pairs = np.repeat(pair_of, np.diff(proofs.offsets))
+    node_keys = node_pairs.astype(np.uint64) << np.uint64(32) | proofs.members.astype(np.uint64)
+    unique_keys, local = distinct_with_codes(node_keys)
+    owner = (unique_keys >> np.uint64(32)).astype(np.int64)
     groups = group_rows(owner)
     number = groups.ranks().astype(np.uint32)
     nodes = pairs.take(owner).with_columns(
         number=number,
-        node=proofs.nodes.take(pa.array((once & np.uint64(2**32 - 1)).astype(np.int64))).cast(pa.binary()),
+        node=proofs.nodes.take(pa.array((unique_keys & np.uint64(2**32 - 1)).astype(np.int64))).cast(pa.binary()),
     )
     members = number[local].astype("<u4")
     packed = pa.LargeBinaryArray.from_buffers(
@@ -105,23 +119,24 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
             "relaying": relaying,
         },
         more,
-        again,
+        resubmission,
         abandoned,
     )
 
 
-def _wanted(
+def _select_messages(
     state: State, tries: ChainTries, view: View, context: Context
 ) -> tuple[Frame, Frame, bool, int | None, list[ChainEvent]]:
-    """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, whether
-    more could be, in which block they prove again what has not arrived, and what they give up."""
+    """Select the messages to prove (lane, ``index``, ``tag``).
+
+    Returns the messages, the new relay state, the flag and block of further proofs, and the abandoned requests.
+    """
     options = context.options
-    # What can be proved now.
     provable = np.array([tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64)
     tables, numbers, waiting_lanes = {}, {}, []
     for name in ("outbox", "responses"):
         table = tables[name] = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_here(table.lanes, context))
+        own = np.flatnonzero(_are_local(table.lanes, context))
         heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
         own, heads = own[heads >= 0], heads[heads >= 0]
         sent = table.column_at("sent", heads).astype(np.int64)
@@ -130,79 +145,79 @@ def _wanted(
     every = concat(waiting_lanes)
     order = stable_order(*(every[key] for key in LANE))
     every = every.take(order)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    parts = np.split(place, [len(waiting_lanes[0])])
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    parts = np.split(position, [len(waiting_lanes[0])])
     of_table = {name: (part, numbers[name]) for name, part in zip(tables, parts, strict=True)}
-    waits = _Waiting(every, tables, of_table, provable[every["source"]])
+    waits = _ProvableLanes(every, tables, of_table, provable[every["source"]])
     lanes = waits.lanes
     known = lookup_rows(state["relaying"], lanes, LANE)
-    proved, before, since, until = _remembered(state["relaying"], known)
-    # The nonce that the other side of each lane expects next, as its channel says; 0 without one.
+    proved, before, since, until = _relay_state(state["relaying"], known)
     channels = view.tables["channels"]
-    expected = next_nonces(channels, _theirs(lanes, channels), is_response(lanes["substream"]))
-    # Each time that the other side has gone on, its operators have so many blocks again to take what was brought.
+    expected = next_nonces(channels, _peer_channels(lanes, channels), is_response(lanes["substream"]))
+    # Each progress of the peer restarts the delay before a resubmission.
     number = np.uint64(context.number)
-    stays = (known >= 0) & (expected == before) & (proved > expected)
-    since = np.where(stays, since, number)
-    again = stays & (since + np.uint64(options.resubmit_after) <= number)
-    # Which of the lanes `again` have as the message that comes next one that opens a channel that is there, or
-    # closes one that is closed: both sides have asked at once, and neither can be answered.
-    channels = view.tables["channels"]
-    found = np.zeros(len(again), dtype=bool)
-    if len(channels) == 0 or not again.any():
+    unchanged = (known >= 0) & (expected == before) & (proved > expected)
+    since = np.where(unchanged, since, number)
+    resubmit = unchanged & (since + np.uint64(options.resubmit_after) <= number)
+    # Both ends requested at once: the next message opens an existing channel or closes a closed one. The peer can
+    # never answer it.
+    found = np.zeros(len(resubmit), dtype=bool)
+    if len(channels) == 0 or not resubmit.any():
         is_refused_for_ever = found
     else:
-        theirs = _theirs(waits.lanes, channels)
-        ever_counts, ever_messages = waits.between(expected, np.where(again, expected + np.uint64(1), expected))
-        request = (ever_counts > 0) & (theirs >= 0) & ~is_response(waits.lanes["substream"])
-        closed = channels["state"][theirs] == ChannelState.CLOSED
+        peer_rows = _peer_channels(waits.lanes, channels)
+        ever_counts, ever_messages = waits.between(expected, np.where(resubmit, expected + np.uint64(1), expected))
+        request = (ever_counts > 0) & (peer_rows >= 0) & ~is_response(waits.lanes["substream"])
+        closed = channels["state"][peer_rows] == ChannelState.CLOSED
         tag = (
             ever_messages["tag"][np.maximum(ever_counts.cumsum() - 1, 0)]
             if len(ever_messages)
-            else np.zeros(len(again), dtype=np.uint64)
+            else np.zeros(len(resubmit), dtype=np.uint64)
         )
         is_refused_for_ever = np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
-    stuck = again & is_refused_for_ever
+    stuck = resubmit & is_refused_for_ever
     since = np.where(stuck, np.uint64(NEVER), since)
-    again &= ~stuck
-    # What was proved so long ago and has not arrived is proved again, from what the other side says it expects; what
-    # was proved since then is not: it may be on its way (X-5).
-    first = np.where(again, expected, np.maximum(proved, expected))
+    resubmit &= ~stuck
+    # Resubmit old proofs from the peer's expected nonce; newer ones may still be in flight (X-5).
+    first = np.where(resubmit, expected, np.maximum(proved, expected))
     stop = first + np.uint64(options.max_future_nonces + 1)
-    # What is proved beyond what the other side may keep until then is for nothing.
+    # The peer does not store messages beyond its window.
     stop = np.minimum(stop, expected + np.uint64(2 * (options.max_future_nonces + 1)))
-    stop = np.where(again, np.minimum(stop, until), stop)
+    stop = np.where(resubmit, np.minimum(stop, until), stop)
     counts, messages = waits.between(first, stop)
-    some = counts > 0
-    # Whose destinations will know the block that is proved under now: after a pause it may be too old.
+    pending = counts > 0
+    # After a pause the provable block may be too old for the destination.
     best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
     under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
     now = best + 1 if context.network.follows else context.number
     fresh = np.asarray(now - under < context.options.mmr_roots)
-    stale, some, again = some & ~fresh, some & fresh, again & fresh
-    chosen = some & _chosen(lanes, some, context)
-    taken = messages.filter(chosen.repeat(counts))
-    again &= chosen
-    since = np.where(again, number, since)
+    stale, pending, resubmit = pending & ~fresh, pending & fresh, resubmit & fresh
+    chosen = pending & _select_lanes(lanes, pending, context)
+    selected = messages.filter(chosen.repeat(counts))
+    resubmit &= chosen
+    since = np.where(resubmit, number, since)
     proved = proved.copy()
-    proved[chosen] = np.maximum(proved[chosen], taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1))
-    # What the other side does not expect any more it has: nobody need prove it.
+    proved[chosen] = np.maximum(proved[chosen], selected["index"][counts[chosen].cumsum() - 1] + np.uint64(1))
+    # The peer has every message below its expected nonce.
     known_there = np.maximum(proved, expected)
-    until = np.where(stays & ~again, until, known_there)
+    until = np.where(unchanged & ~resubmit, until, known_there)
     remembered = lanes.with_columns(proved=known_there, expected=expected, since=since, until=until)
     relaying = remembered.filter(known_there > 0)
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
-    more = bool(stale.any() or (some & ~chosen).any() or len(taken))
+    more = bool(stale.any() or (pending & ~chosen).any() or len(selected))
     after = int(due.min()) if len(due) else None
     abandoned = message_events(lanes.with_columns(index=expected).filter(stuck), ABANDONED)
-    return taken, relaying.select(RELAYING_SCHEMA.names), more, after, abandoned
+    return selected, relaying.select(RELAYING_SCHEMA.names), more, after, abandoned
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """The lanes with messages that can be proved. ``tables``: of messages; ``of_table``: the lanes of each, and their
-    numbers in it; ``latest``: the number of the last block whose messages can be proved, of each lane's chain."""
+class _ProvableLanes:
+    """Lanes with provable messages.
+
+    ``tables`` are the message tables, ``of_table`` the lanes of each with their numbers in it. ``latest`` is the last
+    provable block of each lane's chain.
+    """
 
     lanes: Frame
     tables: Mapping[str, LaneTable]
@@ -210,24 +225,26 @@ class _Waiting:
     latest: Rows
 
     def between(self, first: U64, stop: U64) -> tuple[Rows, Frame]:
-        """Return how many messages of each lane can be proved from one index to another, exclusive, and these (lane,
-        ``index``, ``tag``), lane by lane."""
+        """Return the provable messages in an index range: count per lane, and rows lane by lane."""
         counts, parts, places = np.zeros(len(self.lanes), dtype=np.int64), [], []
         for name, (own, numbers) in self.of_table.items():
             table = self.tables[name]
-            place, rows = table.window(numbers, first[own], stop[own])
-            place = own[place]
-            provable = table.column_at("sent", rows).astype(np.int64) <= self.latest[place]
-            place, rows = place[provable], rows[provable]
+            position, rows = table.window(numbers, first[own], stop[own])
+            position = own[position]
+            provable = table.column_at("sent", rows).astype(np.int64) <= self.latest[position]
+            position, rows = position[provable], rows[provable]
             found = table.rows_at(rows)
             parts.append(found.select([*LANE, "index"]).with_columns(tag=message_tags(name, found)))
-            places.append(place)
-            counts += np.bincount(place, minlength=len(counts))
+            places.append(position)
+            counts += np.bincount(position, minlength=len(counts))
         return counts, concat(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
 
-def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
-    """Return ``proved``, ``expected``, ``since`` and ``until`` of rows of what operators remember, 0 for -1."""
+def _relay_state(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
+    """Return four columns of ``relaying`` for rows, 0 for row -1.
+
+    The columns are ``proved``, ``expected``, ``since`` and ``until``.
+    """
     if len(relaying) == 0:
         zero = np.zeros(len(rows), dtype=np.uint64)
         return zero, zero, zero, zero
@@ -236,25 +253,27 @@ def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64, U64]:
     return found[0], found[1], found[2], found[3]
 
 
-def _are_here(lanes: Frame, context: Context) -> np.ndarray:
-    """Return which lanes are from chains of the block to chains of this lake; what is for another lake's, relay
-    processes prove and carry."""
+def _are_local(lanes: Frame, context: Context) -> np.ndarray:
+    """Return a mask of lanes from chains of the block to local chains.
+
+    Relay processes prove the messages of other lanes.
+    """
     from_here = np.isin(lanes["source"], context.chains)
     return np.asarray(from_here & ~np.isin(lanes["destination"], context.network.external))
 
 
-def _theirs(lanes: Frame, channels: Frame) -> Rows:
-    """Return the row of the other side's channel of each lane, -1 without one."""
+def _peer_channels(lanes: Frame, channels: Frame) -> Rows:
+    """Return the row of the peer's channel of each lane, -1 without one."""
     return channel_rows(channels, lanes["destination"], lanes["source"], lane_channels(lanes["substream"]))
 
 
-def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
-    """Return the lanes that operators take up in this block: of each chain and destination so many channels, in turns.
+def _select_lanes(lanes: Frame, pending: np.ndarray, context: Context) -> np.ndarray:
+    """Select the lanes to prove in this block, round-robin over channels.
 
-    Which are first moves on by as many a block, so that each has its turn.
+    The first channel of each source and destination advances by the limit in every block.
     """
     channel = lane_channels(lanes["substream"])
-    rows = np.flatnonzero(some)
+    rows = np.flatnonzero(pending)
     limit = min(context.options.channels_per_block, len(rows))
     pair = lanes.take(rows)
     groups = group_rows(pair["source"], pair["destination"])
@@ -269,19 +288,19 @@ def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
         else position
     )
     most = np.maximum(count, 1)
-    rank = (position - base - context.number % most * (limit % most)) % most  # the product is of numbers of rows
-    chosen = np.zeros(len(some), dtype=bool)
+    rank = (position - base - context.number % most * (limit % most)) % most  # a product of row counts
+    chosen = np.zeros(len(pending), dtype=bool)
     chosen[rows[rank < limit]] = True
     return chosen
 
 
 def bases_between(pairs: Frame, view: View) -> Frame:
-    """Return what the proofs of each pair of chains have in common."""
+    """Return the common part of the proofs of each pair of chains (``BASES_SCHEMA``)."""
     anchor, anchored = view.tables["anchor"], view.tables["anchored"]
     to_consensus = pairs["destination"] == CONSENSUS_POSITION
     domain = lookup_rows(anchored, Frame({"domain": pairs["source"]}, len(pairs)), ["domain"])
     known = anchored.take(domain[domain >= 0])
-    under = np.repeat(anchor["number"][:1], len(pairs))  # of the consensus chain: where it runs there is one
+    under = np.repeat(anchor["number"][:1], len(pairs))  # a local consensus chain has one anchor
     under[domain >= 0] = known["block"]
     rows = anchor.take(lookup_rows(anchor, Frame({"number": under}, len(pairs)), ["number"]))
     proofs = dict(zip(known["domain"].tolist(), known["domain_proof"].to_pylist(), strict=True))
@@ -302,26 +321,24 @@ def bases_between(pairs: Frame, view: View) -> Frame:
 
 
 def next_provable_tick(state: State, view: View, context: Context) -> int | None:
-    """Return the next tick at which operators can prove something that they could not, or prove again what has not
-    arrived; None where nothing waits for them.
+    """Return the next tick with a newly provable or resubmitted message, or None.
 
-    Every chain makes a block in every tick that is run, so that the numbers of a chain's own blocks are those of the
-    consensus chain's. Receipts that were taken in anew (``pruned``) are so in a later block than the next; of a domain
-    whose receipts are not confirmed any more (``unbooked``) nothing is ever proved.
+    Every chain makes a block in every executed tick, so a chain's block numbers equal those of the consensus chain.
+    Replaced receipts (``pruned``) follow later. A domain with an ``unbooked`` receipt never becomes provable.
     """
     found: int | None = None
     if context.network.follows:
-        return None  # nothing can, before more is known of the consensus chain
+        return None  # proofs need further consensus headers
     pruned, unbooked = view.tables["pruned"], set(view.tables["unbooked"]["domain"].tolist())
     history = state["history"]
-    # Return, of each chain that has made messages which are not proved, the number of the first block with one.
+    # Per chain, the first block with an unproved message.
     unproved_first = np.full(len(context.network.names), NEVER, dtype=np.uint64)
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
         table = LaneTable.of(state[name])
-        own = np.flatnonzero(_are_here(table.lanes, context))
+        own = np.flatnonzero(_are_local(table.lanes, context))
         known = lookup_rows(relaying, table.lanes.take(own), LANE)
-        rows = table.first_from(own, _remembered(relaying, known)[0])
+        rows = table.first_from(own, _relay_state(relaying, known)[0])
         own, rows = own[rows >= 0], rows[rows >= 0]
         np.minimum.at(unproved_first, table.lanes["source"][own], table.column_at("sent", rows))
     for chain, sent in {
@@ -333,31 +350,31 @@ def next_provable_tick(state: State, view: View, context: Context) -> int | None
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
         numbers = history["number"][first:end]
         depth, period = context.options.archiving_depth, context.options.challenge_period
-        step = sent if chain == CONSENSUS_POSITION else _taken_again(pruned, chain, sent) or _after(numbers, sent)
+        step = sent if chain == CONSENSUS_POSITION else _replacement_block(pruned, chain, sent) or _after(numbers, sent)
         if step is not None and chain != CONSENSUS_POSITION:
             if context.number < step + period:
-                found = _least(found, step + period)
+                found = _minimum(found, step + period)
                 continue
             step = _after(numbers, step + period - 1)
         if step is not None:
             step = _after(numbers, step)
         due = context.number + 1 if step is None else max(context.number + 1, step + depth)
-        found = _least(found, due)
+        found = _minimum(found, due)
     return None if found is None else found - 1
 
 
-def _taken_again(pruned: Frame, chain: int, number: int) -> int | None:
-    """Return the block that has the receipt of a domain's block after a fraud; None where the first one stands."""
-    mine = (pruned["domain"] == chain) & (pruned["first"] <= number) & (pruned["last"] >= number)
-    found = pruned["found"][mine]
+def _replacement_block(pruned: Frame, chain: int, number: int) -> int | None:
+    """Return the block with the replaced receipt of a domain's block after a fraud, or None."""
+    matching = (pruned["domain"] == chain) & (pruned["first"] <= number) & (pruned["last"] >= number)
+    found = pruned["found"][matching]
     return int(found.max()) if len(found) else None
 
 
 def _after(numbers: U64, number: int) -> int | None:
-    """Return the first of the numbers of blocks, ascending, that is above a number; None where there is none yet."""
+    """Return the first of ascending block numbers above a number, or None."""
     at = int(np.searchsorted(numbers, number, side="right"))
     return int(numbers[at]) if at < len(numbers) else None
 
 
-def _least(first: int | None, second: int) -> int:
+def _minimum(first: int | None, second: int) -> int:
     return second if first is None else min(first, second)

@@ -1,9 +1,7 @@
-"""Where some chains are run by other lakes: what a scenario may not say then, and what is theirs.
+"""Chains of other lakes: constraints of a scenario, and delivered transactions.
 
-What relay processes carried to the chains of a lake in a block: read, and given to whom it is for.
-
-Blocks of the consensus chain and confirmed receipts go to a lake that follows it, receipts of other lakes' domains to
-the consensus chain, envelopes to their destination. Nothing is verified here: that is done where it is taken in.
+Consensus blocks and confirmed receipts go to a following lake, receipts of other lakes' domains to the consensus chain,
+envelopes to their destination. The receiving code verifies them.
 """
 
 from __future__ import annotations
@@ -34,16 +32,21 @@ from causeway.protocols.xdm.tables import BASE
 from causeway.protocols.xdm.transactions import Blocks, Confirmed, Messages, Receipts, decode_transaction
 from causeway.protocols.xdm.validate import DeliveredEnvelopes
 
-INSIDE = (HALT, DROP, REPLAY, TAMPER, DELAY, REORDER)
-"""Faults that need nothing of the other lakes: chains here that make no blocks, and carriers between chains here."""
+LOCAL_FAULTS = (HALT, DROP, REPLAY, TAMPER, DELAY, REORDER)
+"""Faults within one lake: halted local chains, and carriers between local chains."""
 
 
 def check_remote_chains(network: DomainNetwork, options: XdmOptions, planned: PlannedCalls, faults: Faults) -> None:
-    """Refuse keys of chains that there are not; where other lakes run chains, faults and changes of allow lists that
-    would have to reach them.
+    """Validate keys, and faults and allow-list calls in a network with remote chains.
+
+    Args:
+        network: Fixed properties of the network.
+        options: Options of the protocol.
+        planned: Planned calls.
+        faults: Faults of the scenario.
 
     Raises:
-        InvalidInput: it names the key.
+        InvalidInput: A key names an unknown chain, or a fault or call would have to reach another lake.
     """
     for chain in options.validator_keys:
         if chain not in network.names:
@@ -53,7 +56,7 @@ def check_remote_chains(network: DomainNetwork, options: XdmOptions, planned: Pl
     external = {int(position) for position in network.external}
     numbers = {int(network.numbers[position]): network.names[position] for position in sorted(external)}
     for fault in faults.rows:
-        if fault.kind not in INSIDE:
+        if fault.kind not in LOCAL_FAULTS:
             raise InvalidInput(
                 f"faults: kind = {fault.kind!r}: not where other lakes run chains ({numbers[min(numbers)]} is external)"
             )
@@ -69,7 +72,7 @@ def check_remote_chains(network: DomainNetwork, options: XdmOptions, planned: Pl
 
 
 def local_only(rows: pa.Table, network: DomainNetwork) -> pa.Table:
-    """Return what comes to chains that are run here; the rest comes in at its own lake."""
+    """Return the rows for local chains."""
     if not len(network.external) or not rows.num_rows:
         return rows
     foreign = pc.is_in(rows["chain"], pa.array(network.topology.external, pa.uint64()))
@@ -77,7 +80,10 @@ def local_only(rows: pa.Table, network: DomainNetwork) -> pa.Table:
 
 
 def awaits_remote(state: State, network: DomainNetwork) -> bool:
-    """Return whether a request to another lake's chain has no response: it needs blocks that nothing here needs."""
+    """Return True if a request to another lake's chain has no response.
+
+    Its relay needs further blocks.
+    """
     if not len(network.external):
         return False
     channels = state["channels"]
@@ -85,23 +91,38 @@ def awaits_remote(state: State, network: DomainNetwork) -> bool:
 
 
 FIRST_BASE = 1 << 40
-"""The bases of carried envelopes have numbers from here on: those of a lake's own operators follow block numbers, which
-have 32 bits."""
+"""First base number of delivered envelopes.
+
+The local ones follow block numbers, hence have 33 bits at most.
+"""
 
 
 @dataclass(frozen=True)
 class ExternalInput:
-    """What was carried in a block. ``followed``: to the consensus chain that another lake runs; ``receipts``: to the
-    one that runs here; ``brought``: envelopes; ``notices``: what cannot be read, or is for no chain that takes it."""
+    """Transactions delivered in a block.
+
+    Attributes:
+        followed: Blocks and confirmed receipts for a followed consensus chain.
+        receipts: Receipts for the local consensus chain.
+        delivered: Envelopes.
+        notices: Events of unreadable or misdirected transactions.
+    """
 
     followed: tuple[Blocks | Confirmed, ...] = ()
     receipts: tuple[Receipts, ...] = ()
-    brought: DeliveredEnvelopes | None = None
+    delivered: DeliveredEnvelopes | None = None
     notices: list[ChainEvent] = field(default_factory=list)
 
 
 def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Context) -> ExternalInput:
-    """Return what was carried (``CARRIED_SCHEMA``) to ``chains``; ``running``: those that make a block now."""
+    """Read delivered transactions (``CARRIED_SCHEMA``).
+
+    Args:
+        carried: Delivered rows.
+        chains: Positions of the local chains.
+        running: Positions of the chains that make a block.
+        context: Context of the block.
+    """
     if carried.num_rows == 0:
         return ExternalInput()
     followed: list[Blocks | Confirmed] = []
@@ -111,38 +132,38 @@ def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Co
     owners: list[int] = []
     notices: list[ChainEvent] = []
     positions = context.network.positions_of(carried["chain"].to_numpy()).tolist()
-    own, makes = set(context.network.own(chains).tolist()), set(running.tolist())
+    local, active = set(context.network.own(chains).tolist()), set(running.tolist())
     for position, payload in zip(positions, carried["payload"].to_pylist(), strict=True):
         try:
             found = decode_transaction(payload)
         except InvalidInput:
             notices.append(_refused(position, "FailedToDecode"))
             continue
-        follows = position == CONSENSUS_POSITION and position not in own
+        follows = position == CONSENSUS_POSITION and position not in local
         if isinstance(found, Blocks | Confirmed) and follows:
             followed.append(found)
-        elif position in own and position not in makes:
+        elif position in local and position not in active:
             notices.append(_refused(position, "ChainHalted"))
-        elif isinstance(found, Receipts) and position == CONSENSUS_POSITION and position in own:
+        elif isinstance(found, Receipts) and position == CONSENSUS_POSITION and position in local:
             receipts.append(found)
-        elif isinstance(found, Messages) and position in own:
+        elif isinstance(found, Messages) and position in local:
             envelopes += found.envelopes
             responses += found.responses
             owners += [position] * len(found.envelopes)
         else:
             notices.append(_refused(position, "InvalidCall"))
-    brought = _brought(envelopes, responses, owners, notices, context) if envelopes else None
-    return ExternalInput(tuple(followed), tuple(receipts), brought, notices)
+    delivered = _read_envelopes(envelopes, responses, owners, notices, context) if envelopes else None
+    return ExternalInput(tuple(followed), tuple(receipts), delivered, notices)
 
 
 def _refused(position: int, name: str) -> ChainEvent:
     return ChainEvent(position, NO_CHAIN, name, refused=True)
 
 
-def _brought(
+def _read_envelopes(
     envelopes: list[bytes], responses: list[bool], owners: list[int], notices: list[ChainEvent], context: Context
 ) -> DeliveredEnvelopes | None:
-    """Return envelopes as tables; those that are none, or name chains that they are not between, leave an event."""
+    """Return envelopes as tables; unreadable or misdirected ones leave an event."""
     found, unread = decode_envelopes(pa.array(envelopes, pa.large_binary()), np.array(responses))
     to = np.array(owners, dtype=np.uint32)
     notices += [_refused(position, "FailedToDecode") for position in to[unread].tolist()]
@@ -159,7 +180,7 @@ def _brought(
 
 
 def merge_delivered(first: DeliveredEnvelopes, second: DeliveredEnvelopes | None) -> DeliveredEnvelopes:
-    """Return what both bring."""
+    """Merge two deliveries."""
     if second is None:
         return first
     envelopes = concat([first.envelopes, second.envelopes.select(first.envelopes.names)])

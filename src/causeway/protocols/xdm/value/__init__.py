@@ -1,1 +1,1 @@
-"""Transfers, fees and supply."""
+"""Value: balances, books, payments and the transporter."""

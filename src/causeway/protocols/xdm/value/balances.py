@@ -1,8 +1,8 @@
-"""Exact sums of amounts by pairs of chains.
+"""Sums of chains: issued, held, burned, paid and transferred value.
 
-The sums of chains (XDM reference 3.8, G7, G8): what is issued, held, burned, paid, and moved between chains.
+``ChainSums.move`` is the only place where a sum changes, and it adds a row to the value log for each change.
 
-``Money.move`` is the one place where a sum changes: the rows of the value log that it adds say all of the change.
+Reference: XDM, section 3.8; G7, G8.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ _MASK = np.uint64(2**32 - 1)
 def pair_sums(
     first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32], *words: npt.NDArray[np.uint64]
 ) -> list[tuple[int, int, int]]:
-    """Return (first, second, sum) of every pair of chains whose sum is not zero, ascending.
+    """Return (first, second, sum) of every pair of chains with a nonzero sum, ascending.
 
-    ``words``: of each row's amount the lowest 64 bits, then the next.
+    Args:
+        first: First chain of each row.
+        second: Second chain of each row.
+        words: 64-bit words of each row's amount, lowest first.
     """
     if len(first) == 0:
         return []
-    pairs, which = np.unique(first.astype(np.uint64) << _HALF | second, return_inverse=True)
+    pairs, group = np.unique(first.astype(np.uint64) << _HALF | second, return_inverse=True)
     totals = [0] * len(pairs)
-    for place, column in enumerate(words):
+    for word, column in enumerate(words):
         for half, shift in ((column & _MASK, 0), (column >> _HALF, 32)):
             parts = np.zeros(len(pairs), dtype=np.uint64)
-            np.add.at(parts, which, half)
-            totals = [
-                total + (part << (shift + 64 * place)) for total, part in zip(totals, parts.tolist(), strict=True)
-            ]
-    found = zip(pairs.tolist(), totals, strict=True)
-    return [(pair >> 32, pair & 0xFFFFFFFF, total) for pair, total in found if total]
+            np.add.at(parts, group, half)
+            totals = [total + (part << (shift + 64 * word)) for total, part in zip(totals, parts.tolist(), strict=True)]
+    sums = zip(pairs.tolist(), totals, strict=True)
+    return [(pair >> 32, pair & 0xFFFFFFFF, total) for pair, total in sums if total]
 
 
 SUMS = tuple(name.removesuffix("_high") for name in MONEY_SCHEMA.names if name.endswith("_high"))
@@ -58,7 +59,7 @@ _SUM_OF = {
     ValueHolder.BURNED: "burned",
     ValueHolder.ROOT: "root",
 }
-"""Holders whose sums a chain keeps; besides, the issuance is that of all of ``ISSUED``."""
+"""The sum of each holder; ``issuance`` sums all of ``ISSUED``."""
 
 U32 = npt.NDArray[np.uint32]
 
@@ -77,7 +78,7 @@ def join_words(frame: Frame, name: str) -> list[int]:
 
 
 class Purse(NamedTuple):
-    """Who has value: a holder, and a number for all rows, or of each row."""
+    """A holder of value, with one number for all rows or a number a row."""
 
     holder: ValueHolder
     number: U64 | U32 | int = 0
@@ -98,8 +99,10 @@ NOWHERE, BURNED = Purse(ValueHolder.NOWHERE), Purse(ValueHolder.BURNED)
 
 
 class RewardDue(NamedTuple):
-    """What a block of ``chain`` pays for the receipt of block ``number``: the sum of the fees of so many ``messages``,
-    in units."""
+    """Reward of ``chain`` for the receipt of block ``number``, in units.
+
+    It sums the fees of ``messages`` messages.
+    """
 
     chain: int
     number: int
@@ -108,10 +111,13 @@ class RewardDue(NamedTuple):
 
 
 class ChainSums:
-    """The sums of the chains of a state while a block changes them.
+    """The sums of chains under change by a block.
 
-    Transfers of the consensus chain itself go into its books at once; those of a domain are what its receipt will say.
-    ``cover``: what may still be taken of what domains of other lakes sent; ``refused``: what the books did not take.
+    The consensus chain books its own transfers at once; those of a domain go into its receipt.
+
+    Args:
+        state: State before the block.
+        cover: Available value of other lakes' domains.
     """
 
     def __init__(self, state: State, cover: CoveredValue | None = None) -> None:
@@ -143,30 +149,36 @@ class ChainSums:
         high: U64 | None = None,
         message: Frame | None = None,
     ) -> None:
-        """Move an amount of each row on its ``chain`` from a purse to another; rows of amount 0 are left out.
+        """Move an amount a row between purses, and record transfers to other chains and burns.
 
-        ``message``: the message of each row (``LANE_COLUMNS``). What goes to or comes from another chain is noted, and
-        what is burned.
+        Args:
+            why: Reason for the value log.
+            chain: Chain of each row.
+            giver: Purse to debit.
+            taker: Purse to credit.
+            low: Lower words of the amounts; rows of amount 0 are skipped.
+            high: Upper words of the amounts.
+            message: Message of each row (``LANE_COLUMNS``).
         """
-        some = low > 0 if high is None else (low | high) > 0
-        if not some.any():
+        nonzero = low > 0 if high is None else (low | high) > 0
+        if not nonzero.any():
             return
         rows = value_rows(why, chain, giver, taker, low, high, message)
-        if not some.all():
-            rows = rows.filter(some)
+        if not nonzero.all():
+            rows = rows.filter(nonzero)
         self._rows.append(rows)
         out = taker.holder == ValueHolder.ABROAD
         foreign = rows["to_number" if out else "from_number"] if out or giver.holder == ValueHolder.ABROAD else None
         other = repeat_value(np.uint32(0), len(rows)) if foreign is None else foreign.astype(np.uint32)
-        for one, second, amount in pair_sums(rows["chain"], other, rows["amount_low"], rows["amount_high"]):
+        for local, second, amount in pair_sums(rows["chain"], other, rows["amount_low"], rows["amount_high"]):
             for holder, change in ((giver.holder, -amount), (taker.holder, amount)):
                 if holder in _SUM_OF:
-                    self._sums[_SUM_OF[holder]][one] += change
+                    self._sums[_SUM_OF[holder]][local] += change
                 if holder in ISSUED:
-                    self._sums["issuance"][one] += change
+                    self._sums["issuance"][local] += change
             if foreign is not None:
                 self._note(
-                    one,
+                    local,
                     TransferRecord.OUT
                     if out
                     else TransferRecord.CLAIMED
@@ -175,39 +187,41 @@ class ChainSums:
                     second,
                     amount,
                 )
-            elif taker.holder == ValueHolder.BURNED and one != CONSENSUS_POSITION:
-                self._note(one, TransferRecord.BURNT, CONSENSUS_POSITION, amount)
+            elif taker.holder == ValueHolder.BURNED and local != CONSENSUS_POSITION:
+                self._note(local, TransferRecord.BURNT, CONSENSUS_POSITION, amount)
 
     def move_amount(
         self, why: ValueReason, chain: int, giver: Purse, taker: Purse, amount: int, message: tuple[int, int, int, int]
     ) -> None:
-        """Move one amount. ``message``: source, destination, substream, index."""
+        """Move one amount; ``message`` is source, destination, substream, index."""
         high, low = split_words([amount])
         kinds = (np.uint32, np.uint32, np.uint64, np.uint64)
         named = {name: np.array([part], kind) for name, part, kind in zip(LANE_COLUMNS, message, kinds, strict=True)}
         self.move(why, np.array([chain], np.uint32), giver, taker, low, high, Frame(named, 1))
 
     def pay(self, chain: U32, held: Purse, fees: U64, number: U64, message: Frame) -> None:
-        """Let held fees become due to the operators who submitted the receipts of the blocks ``number``."""
+        """Make held fees due to the submitters of the receipts of blocks ``number``."""
         self.move(ValueReason.FEE_PAID, chain, held, Purse(ValueHolder.REWARDS), fees, message=message)
-        some = fees > 0
-        receipts = chain[some], number[some].astype(np.uint32)
-        counts = pair_sums(*receipts, np.ones(int(some.sum()), dtype=np.uint64))
-        for (one, block, amount), (*_, messages) in zip(pair_sums(*receipts, fees[some]), counts, strict=True):
-            before = self._dues.get((one, block), RewardDue(one, block, 0, 0))
-            self._dues[one, block] = RewardDue(one, block, before.amount + amount, before.messages + messages)
+        nonzero = fees > 0
+        receipts = chain[nonzero], number[nonzero].astype(np.uint32)
+        counts = pair_sums(*receipts, np.ones(int(nonzero.sum()), dtype=np.uint64))
+        for (payer, block, amount), (*_, messages) in zip(pair_sums(*receipts, fees[nonzero]), counts, strict=True):
+            before = self._dues.get((payer, block), RewardDue(payer, block, 0, 0))
+            self._dues[payer, block] = RewardDue(payer, block, before.amount + amount, before.messages + messages)
 
     def dues(self) -> list[RewardDue]:
-        """Return what became due in this block, by chain and receipt."""
+        """Return the rewards due in this block, by chain and receipt."""
         return [self._dues[key] for key in sorted(self._dues)]
 
     def count_held_fees(self, chain: int) -> int:
-        """Return for how many messages a chain has begun to hold fees in this block."""
-        held = [rows for rows in self._rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)]
-        return sum(int((rows["chain"] == chain).sum()) for rows in held)
+        """Return the number of messages with a fee put on hold in this block."""
+        fee_rows = [
+            rows for rows in self._rows if int(rows["why"][0]) in (ValueReason.FEE_HELD, ValueReason.FEE_MINTED)
+        ]
+        return sum(int((rows["chain"] == chain).sum()) for rows in fee_rows)
 
     def reward(self, rewards: Mapping[tuple[int, int], int]) -> None:
-        """Pay operators, given by chain and number, what is due to them."""
+        """Pay rewards to operators, by (chain, operator)."""
         if not rewards:
             return
         keys = sorted(rewards)
@@ -219,81 +233,87 @@ class ChainSums:
         self.move(ValueReason.FEE_SHARED, np.array(chains, np.uint32), Purse(ValueHolder.REWARDS), taker, low, high)
 
     def note_rejected(self, chain: U32, foreign: U32, low: U64, high: U64) -> None:
-        """Note value that requests from ``foreign`` brought and that ``chain`` refuses: its source claims it."""
-        for one, other, amount in pair_sums(chain, foreign, low, high):
-            self._note(one, TransferRecord.REJECTED, other, amount)
+        """Record value from ``foreign`` that ``chain`` refuses; its source claims it."""
+        for local, other, amount in pair_sums(chain, foreign, low, high):
+            self._note(local, TransferRecord.REJECTED, other, amount)
 
-    def _note(self, chain: int, what: TransferRecord, foreign: int, amount: int) -> None:
-        """Note what a chain does with value that leaves or comes; what the books refuse is told of."""
+    def _note(self, chain: int, record: TransferRecord, foreign: int, amount: int) -> None:
+        """Record a transfer; log a refusal by the books."""
         if chain == CONSENSUS_POSITION:
             try:
-                self.books.apply(chain, what, foreign, amount)
+                self.books.apply(chain, record, foreign, amount)
             except BookError as error:
                 seen = min(amount, WORD - 1)
                 self.refused.append(ChainEvent(chain, foreign, error.error.name, amount=seen, refused=True))
             return
-        key = chain, int(what), foreign
+        key = chain, int(record), foreign
         self._made[key] = self._made.get(key, 0) + amount
 
-    def _room(self, chain: int, what: TransferRecord, foreign: int) -> int:
-        """Return how much of a kind can still be noted of a chain and another."""
+    def _room(self, chain: int, record: TransferRecord, foreign: int) -> int:
+        """Return the amount that can still be recorded."""
         if chain == CONSENSUS_POSITION:
-            return self.books.room(what, foreign)
-        room = MAX_BALANCE - self._made.get((chain, int(what), foreign), 0)
-        if self._cover is None or what == TransferRecord.OUT or not self._cover.is_limited(chain, foreign):
+            return self.books.room(record, foreign)
+        room = MAX_BALANCE - self._made.get((chain, int(record), foreign), 0)
+        if self._cover is None or record == TransferRecord.OUT or not self._cover.is_limited(chain, foreign):
             return room
-        taking = (
+        kinds = (
             (TransferRecord.CLAIMED,)
-            if what == TransferRecord.CLAIMED
+            if record == TransferRecord.CLAIMED
             else (TransferRecord.IN, TransferRecord.REJECTED)
         )
-        taken = sum(self._made.get((chain, int(one), foreign), 0) for one in taking)
-        return min(room, self._cover.left(chain, foreign, what) - taken)
+        recorded = sum(self._made.get((chain, int(kind), foreign), 0) for kind in kinds)
+        return min(room, self._cover.left(chain, foreign, record) - recorded)
 
     def unnoted(
-        self, what: TransferRecord, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
+        self, record: TransferRecord, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
     ) -> npt.NDArray[np.int64]:
-        """Return which of its parts cannot be noted of each row any more, -1 where all can, when rows and their parts
-        are noted in order up to it. ``whole``: of a row that fails nothing is noted.
+        """Return the first part of each row that cannot be recorded, -1 if all can.
 
-        ``parts``: of each part the lower and the upper words.
+        Rows and their parts are recorded in order.
+
+        Args:
+            record: Kind of transfer.
+            chain: Chain of each row.
+            foreign: Other chain of each row.
+            parts: Lower and upper words of each part.
+            whole: Record nothing of a failing row.
         """
         failed = np.full(len(chain), -1, dtype=np.int64)
         wanted: dict[tuple[int, int], int] = {}
         for words in parts:
-            for one, other, amount in pair_sums(chain, foreign, *words):
-                wanted[one, other] = wanted.get((one, other), 0) + amount
-        for (one, other), total in wanted.items():
-            room = self._room(one, what, other)
+            for local, other, amount in pair_sums(chain, foreign, *words):
+                wanted[local, other] = wanted.get((local, other), 0) + amount
+        for (local, other), total in wanted.items():
+            room = self._room(local, record, other)
             if total <= room:
                 continue
-            for row in np.flatnonzero((chain == one) & (foreign == other)).tolist():
-                left = room
-                for place, (low, high) in enumerate(parts):
+            for row in np.flatnonzero((chain == local) & (foreign == other)).tolist():
+                available = room
+                for part, (low, high) in enumerate(parts):
                     amount = int(high[row]) * WORD + int(low[row])
-                    if amount > left:
-                        failed[row] = place
-                        left = room if whole else left
+                    if amount > available:
+                        failed[row] = part
+                        available = room if whole else available
                         break
-                    left -= amount
-                room = left
+                    available -= amount
+                room = available
         return failed
 
     def costs(self) -> dict[int, int]:
-        """Return what programs have paid so far in fees and deposits (``COSTS``), less what came back."""
+        """Return the fees and deposits (``COSTS``) paid by each program, less refunds."""
         rows = concat([empty_frame(VALUE_SCHEMA), *(each for each in self._rows if int(each["why"][0]) in COSTS)])
-        found: dict[int, int] = {}
+        costs: dict[int, int] = {}
         for end, sign in (("from", 1), ("to", -1)):
-            mine = rows.filter(rows[f"{end}_holder"] == np.uint8(ValueHolder.ACCOUNT))
-            programs, which = np.unique(mine[f"{end}_number"], return_inverse=True)
-            one = np.zeros(len(which), dtype=np.uint32)
-            for place, _, amount in pair_sums(which.astype(np.uint32), one, mine["amount_low"], mine["amount_high"]):
-                program = int(programs[place])
-                found[program] = found.get(program, 0) + sign * amount
-        return found
+            debits = rows.filter(rows[f"{end}_holder"] == np.uint8(ValueHolder.ACCOUNT))
+            programs, group = np.unique(debits[f"{end}_number"], return_inverse=True)
+            zero = np.zeros(len(group), dtype=np.uint32)
+            for row, _, amount in pair_sums(group.astype(np.uint32), zero, debits["amount_low"], debits["amount_high"]):
+                program = int(programs[row])
+                costs[program] = costs.get(program, 0) + sign * amount
+        return costs
 
     def log(self) -> Frame:
-        """Return all movements so far (``VALUE_SCHEMA``), those in the books last."""
+        """Return all movements (``VALUE_SCHEMA``), those of the books last."""
         return concat([empty_frame(VALUE_SCHEMA), *self._rows, self.books.log()])
 
     def into(self, state: State) -> State:
@@ -317,7 +337,7 @@ class ChainSums:
             state = state.with_tables(drawn=drawn)
         keys = np.array(sorted(self._made), dtype=np.int64).reshape(-1, 3)
         high, low = split_words(self._made[key] for key in sorted(self._made))
-        made = Frame(
+        records = Frame(
             {
                 "chain": keys[:, 0].astype(np.uint32),
                 "destination": np.zeros(len(keys), dtype=np.uint32),
@@ -328,8 +348,8 @@ class ChainSums:
             },
             len(keys),
         )
-        if len(made) or len(state["made"]):
-            state = state.with_tables(made=made.select(MADE_SCHEMA.names))
+        if len(records) or len(state["made"]):
+            state = state.with_tables(made=records.select(MADE_SCHEMA.names))
         return state
 
 
@@ -342,8 +362,10 @@ def value_rows(
     high: U64 | None = None,
     message: Frame | None = None,
 ) -> Frame:
-    """Return a row of the value log (``VALUE_SCHEMA``) for each movement of units; the arguments are those of
-    ``Money.move``."""
+    """Create a row of the value log (``VALUE_SCHEMA``) for each movement.
+
+    The arguments are those of ``ChainSums.move``.
+    """
     count = len(low)
     no_message = {
         "source": repeat_value(np.uint32(NO_CHAIN), count),

@@ -1,18 +1,17 @@
-"""The books of the consensus chain: what every domain has, and transfers on their way (XDM reference X-3).
+"""The books of the consensus chain: balances of domains and pending transfers.
 
-Amounts are whole numbers of at most 128 bits; a change that would pass them, or zero, is refused as a whole.
+Amounts are integers of at most 128 bits. A change beyond that, or below zero, is refused as a whole.
 
-Value that comes from domains of other lakes: no more of it is taken than their receipts say (XDM reference 3.4 step
-14, 3.8, X-3; G7, G8).
+Value from domains of other lakes is limited by their receipts. This lake does not execute those domains, so a message
+may bring value without a receipt. The consensus chain sums the value in confirmed receipts (``declared``), and each
+receiver sums the value that it accepted (``drawn``). The difference is still available. Every message is proved under a
+confirmed receipt, and ``declared`` includes that receipt and all earlier ones. A correct domain therefore never exceeds
+the limit.
 
-Nobody here executes those domains, so a message of theirs may bring value that no receipt of theirs speaks of. The
-consensus chain sums up what the receipts of each have said when it confirms them (``declared``); the chain that takes
-value sums up what it took (``drawn``). The difference is what it may still take. A message is proved under a confirmed
-receipt, and what that receipt and those before it say is summed up by then, so value of a domain that keeps the rules
-is never missing.
+A following lake gets the entry of each of its domains (``declared_key``) by storage proof. It accepts no message proved
+under a later block than the entry.
 
-A lake that follows the consensus chain is shown the entry of each of its domains (``declared_key``) by storage proof,
-and takes no message that is proved under a later block than the entry: so what it knows covers what it takes.
+Reference: XDM, section 3.4 step 14, section 3.8, X-3; G7, G8.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ WORD = 2**64
 
 
 class Book(IntEnum):
-    """Which book a row is of."""
+    """The book of a row."""
 
     BALANCE = 0
     UNCONFIRMED = 1
@@ -47,7 +46,7 @@ class Book(IntEnum):
 
 
 class TransferRecord(IntEnum):
-    """What a block did with transfers, as its receipt says it."""
+    """Kind of a transfer in a block's receipt."""
 
     IN = 0
     OUT = 1
@@ -57,7 +56,7 @@ class TransferRecord(IntEnum):
 
 
 class BookError(Exception):
-    """A change of the books that is refused; ``error`` names why."""
+    """A refused change of the books; ``error`` is the reason."""
 
     def __init__(self, error: TransporterError) -> None:
         super().__init__(error.name)
@@ -75,23 +74,23 @@ _HOLDERS = {
 
 
 class Books:
-    """The books as numbers by key; ``changed`` says whether any was changed.
+    """The books as amounts by key.
 
-    ``_move`` is the one place where a book changes: every change is a row of the value log.
+    ``_move`` is the only place where a book changes, and it adds a row to the value log.
     """
 
     def __init__(self, rows: Frame) -> None:
         columns = (rows[name].tolist() for name in BOOKS_SCHEMA.names[1:])
         self._sums: dict[Key, int] = {
-            (what, source, foreign): high * WORD + low
-            for what, source, foreign, high, low in zip(*columns, strict=True)
+            (book, source, foreign): high * WORD + low
+            for book, source, foreign, high, low in zip(*columns, strict=True)
         }
         self._rows: list[tuple[ValueReason, ValueHolder, int, ValueHolder, int, int, int, int]] = []
         self._steps: list[tuple[Key | None, Key | None, int]] = []
 
     @property
     def changed(self) -> bool:
-        """Return whether any book was changed."""
+        """Return True if any book changed."""
         return bool(self._rows)
 
     def __getitem__(self, key: Key) -> int:
@@ -106,8 +105,11 @@ class Books:
         amount: int,
         low: TransporterError,
     ) -> None:
-        """Move an amount from a book to another, None: from or to outside the books. Raises ``BookError``: ``low``
-        where there is less, BalanceOverflow where there would be too much."""
+        """Move an amount between books; None is outside of the books.
+
+        Raises:
+            BookError: ``low`` for too small a balance, BalanceOverflow for too large a sum.
+        """
         if amount == 0:
             return
         if giver is not None and self[giver] < amount:
@@ -122,63 +124,94 @@ class Books:
         self._steps.append((giver, taker, amount))
 
     def note(self, source: int, destination: int, amount: int) -> None:
-        """A transfer has left ``source``. Raises ``BookError`` (LowBalanceOnDomain, BalanceOverflow)."""
+        """Record a transfer from ``source``.
+
+        Raises:
+            BookError: LowBalanceOnDomain or BalanceOverflow.
+        """
         taker = Book.UNCONFIRMED, source, destination
         low = TransporterError.LowBalanceOnDomain
         self._move(ValueReason.NOTED, _balance(source), taker, (source, destination), amount, low)
 
     def confirm(self, source: int, destination: int, amount: int) -> None:
-        """A transfer has come to ``destination``. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
+        """Record the arrival of a transfer at ``destination``.
+
+        Raises:
+            BookError: BalanceUnderflow or BalanceOverflow.
+        """
         giver = Book.UNCONFIRMED, source, destination
         low = TransporterError.BalanceUnderflow
         self._move(ValueReason.CONFIRMED, giver, _balance(destination), (source, destination), amount, low)
 
     def reject(self, source: int, destination: int, amount: int) -> None:
-        """``destination`` has refused a transfer. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
+        """Record the refusal of a transfer by ``destination``.
+
+        Raises:
+            BookError: BalanceUnderflow or BalanceOverflow.
+        """
         ends = source, destination
         giver, taker = (Book.UNCONFIRMED, *ends), (Book.CANCELLED, *ends)
         self._move(ValueReason.REFUSED, giver, taker, ends, amount, TransporterError.BalanceUnderflow)
 
     def claim(self, source: int, destination: int, amount: int) -> None:
-        """``source`` has given a refused transfer back. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
+        """Record the refund of a refused transfer by ``source``.
+
+        Raises:
+            BookError: BalanceUnderflow or BalanceOverflow.
+        """
         ends = source, destination
         giver = (Book.CANCELLED, *ends)
         self._move(ValueReason.RECLAIMED, giver, _balance(source), ends, amount, TransporterError.BalanceUnderflow)
 
     def burn(self, domain: int, amount: int) -> None:
-        """``domain`` has burnt an amount. Raises ``BookError`` (LowBalanceOnDomain)."""
+        """Record a burn on ``domain``.
+
+        Raises:
+            BookError: LowBalanceOnDomain.
+        """
         ends = domain, CONSENSUS_POSITION
         self._move(ValueReason.WRITTEN_OFF, _balance(domain), None, ends, amount, TransporterError.LowBalanceOnDomain)
 
-    def room(self, what: TransferRecord, foreign: int) -> int:
-        """Return how much the consensus chain itself can still book of a kind with ``foreign``."""
+    def room(self, record: TransferRecord, foreign: int) -> int:
+        """Return the amount that the consensus chain can still record with ``foreign``."""
         own = CONSENSUS_POSITION
-        if what == TransferRecord.OUT:
+        if record == TransferRecord.OUT:
             return MAX_BALANCE - self[Book.UNCONFIRMED, own, foreign]
-        if what == TransferRecord.CLAIMED:
+        if record == TransferRecord.CLAIMED:
             return self[Book.CANCELLED, own, foreign]
         return self[Book.UNCONFIRMED, foreign, own]
 
-    def apply(self, chain: int, what: int, foreign: int, amount: int) -> None:
-        """Apply what a block of ``chain`` did with transfers from or to ``foreign``. Raises ``BookError``."""
-        if what == TransferRecord.IN:
+    def apply(self, chain: int, record: int, foreign: int, amount: int) -> None:
+        """Apply one transfer record of a block of ``chain``.
+
+        Raises:
+            BookError: The books refuse it.
+        """
+        if record == TransferRecord.IN:
             self.confirm(foreign, chain, amount)
-        elif what == TransferRecord.OUT:
+        elif record == TransferRecord.OUT:
             self.note(chain, foreign, amount)
-        elif what == TransferRecord.CLAIMED:
+        elif record == TransferRecord.CLAIMED:
             self.claim(chain, foreign, amount)
-        elif what == TransferRecord.BURNT:
+        elif record == TransferRecord.BURNT:
             self.burn(chain, amount)
         else:
             self.reject(foreign, chain, amount)
 
     def apply_all(self, chain: int, moves: Iterable[tuple[TransferRecord, int, int]]) -> None:
-        """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing. Raises
-        ``BookError`` of the first that is refused."""
+        """Apply all transfer records of a block of ``chain``, or none.
+
+        Args:
+            chain: Position of the chain.
+            moves: (kind, foreign, amount) in order.
+
+        Raises:
+            BookError: The books refuse a record; the first error.
+        """
         before = len(self._steps)
-        for what, foreign, amount in moves:
+        for record, foreign, amount in moves:
             try:
-                self.apply(chain, what, foreign, amount)
+                self.apply(chain, record, foreign, amount)
             except BookError:
                 for giver, taker, moved in reversed(self._steps[before:]):
                     if giver is not None:
@@ -189,7 +222,7 @@ class Books:
                 raise
 
     def log(self) -> Frame:
-        """Return all changes so far as rows of the value log (``VALUE_SCHEMA``)."""
+        """Return all changes as rows of the value log (``VALUE_SCHEMA``)."""
         if not self._rows:
             return empty_frame(VALUE_SCHEMA)
         why, giver, giver_number, taker, taker_number, source, foreign, amounts = zip(*self._rows, strict=True)
@@ -214,7 +247,7 @@ class Books:
         )
 
     def frame(self) -> Frame:
-        """Return the rows (``BOOKS_SCHEMA``) of all that is not zero."""
+        """Return the nonzero amounts (``BOOKS_SCHEMA``)."""
         keys = sorted(key for key, amount in self._sums.items() if amount)
         sums = [self._sums[key] for key in keys]
         columns = np.array(keys, dtype=np.int64).reshape(-1, 3)
@@ -232,33 +265,33 @@ class Books:
 
 
 def _balance(chain: int) -> Key | None:
-    """Return the book of what a domain has; of the consensus chain there is none."""
+    """Return the balance book of a domain; the consensus chain has none."""
     return None if chain == CONSENSUS_POSITION else (Book.BALANCE, chain, 0)
 
 
 def _holder(key: Key | None) -> tuple[ValueHolder, int]:
-    """Return who has what is in a book, as the value log names it."""
+    """Return the holder of a book and its number in the value log."""
     if key is None:
         return ValueHolder.NOWHERE, 0
-    what, source, foreign = key
-    return _HOLDERS[Book(what)], source if what == Book.BALANCE else source << 32 | foreign
+    book, source, foreign = key
+    return _HOLDERS[Book(book)], source if book == Book.BALANCE else source << 32 | foreign
 
 
 _DOMAIN_BYTES, _SUM_BYTES = 4, 16
 _LAST = 2**32 - 1
 
 MODULUS = MAX_BALANCE + 1
-"""Sums are kept modulo this. What is declared and not drawn is on its way, and that never passes 128 bits."""
+"""Modulus of declared and drawn sums; their difference is in flight and fits into 128 bits."""
 
 
 class DeclaredSums(NamedTuple):
-    """What went from a domain to a chain, and what was refused by it, or claimed of what it refused."""
+    """Value sent from a domain to a chain (``out``), and refused or claimed back (``back``)."""
 
     out: int = 0
     back: int = 0
 
     def plus(self, out: int, back: int) -> DeclaredSums:
-        """Return the sums with something more."""
+        """Return the sums increased by amounts."""
         return DeclaredSums((self.out + out) % MODULUS, (self.back + back) % MODULUS)
 
 
@@ -266,8 +299,13 @@ Pair = tuple[int, int]
 
 
 class CoveredValue:
-    """What chains here may still take of what domains of other lakes (``beyond``, with the consensus chain or without)
-    sent, or refused."""
+    """Available value from domains of other lakes.
+
+    Args:
+        declared: ``DECLARED_SCHEMA``.
+        drawn: ``DRAWN_SCHEMA``.
+        beyond: Positions of other lakes' chains.
+    """
 
     def __init__(self, declared: Frame, drawn: Frame, beyond: Container[int]) -> None:
         self._beyond = beyond
@@ -275,34 +313,42 @@ class CoveredValue:
         self._drawn = declared_sums(drawn, ("chain", "foreign"), ("in", "claimed"))
 
     def is_limited(self, chain: int, foreign: int) -> bool:
-        """Return whether ``chain`` takes value from ``foreign`` as far as receipts speak of it. The consensus chain has
-        books for that, and itself books what it sends at once."""
+        """Return True if receipts limit the value from ``foreign`` to ``chain``.
+
+        The consensus chain has books for its own transfers.
+        """
         return foreign in self._beyond and CONSENSUS_POSITION not in (chain, foreign)
 
-    def left(self, chain: int, foreign: int, what: TransferRecord) -> int:
-        """Return how much ``chain`` may still take, or claim, from ``foreign``."""
-        said, had = (
+    def left(self, chain: int, foreign: int, record: TransferRecord) -> int:
+        """Return the amount that ``chain`` may still accept or claim from ``foreign``."""
+        declared, drawn = (
             self._declared.get((chain, foreign), DeclaredSums()),
             self._drawn.get((chain, foreign), DeclaredSums()),
         )
-        return (said.back - had.back if what == TransferRecord.CLAIMED else said.out - had.out) % MODULUS
+        return (declared.back - drawn.back if record == TransferRecord.CLAIMED else declared.out - drawn.out) % MODULUS
 
-    def after(self, made: Mapping[tuple[int, int, int], int]) -> Frame | None:
-        """Return what was drawn after a block (``DRAWN_SCHEMA``), None where nothing was. ``made``: amounts by the
-        chain, what it did (``Moved``), and the other chain."""
+    def after(self, records: Mapping[tuple[int, int, int], int]) -> Frame | None:
+        """Return the drawn sums after a block (``DRAWN_SCHEMA``), or None without a change.
+
+        ``records`` has amounts by chain, ``TransferRecord`` and other chain.
+        """
         drawn = dict(self._drawn)
-        for (chain, what, foreign), amount in made.items():
-            if what in (TransferRecord.IN, TransferRecord.REJECTED, TransferRecord.CLAIMED) and self.is_limited(
+        for (chain, record, foreign), amount in records.items():
+            if record in (TransferRecord.IN, TransferRecord.REJECTED, TransferRecord.CLAIMED) and self.is_limited(
                 chain, foreign
             ):
-                parts = (0, amount) if what == TransferRecord.CLAIMED else (amount, 0)
+                parts = (0, amount) if record == TransferRecord.CLAIMED else (amount, 0)
                 drawn[chain, foreign] = drawn.get((chain, foreign), DeclaredSums()).plus(*parts)
         return None if drawn == self._drawn else _frame(drawn, DRAWN_SCHEMA, {})
 
 
 class DeclaredValue:
-    """What confirmed receipts have said, on the consensus chain, of value between its domains and those of other lakes
-    (``beyond``)."""
+    """Value between domains of different lakes according to confirmed receipts.
+
+    Args:
+        declared: ``DECLARED_SCHEMA``.
+        beyond: Positions of other lakes' chains.
+    """
 
     def __init__(self, declared: Frame, beyond: Container[int]) -> None:
         self._sums = declared_sums(declared, ("destination", "source"), ("out", "refused"))
@@ -310,11 +356,11 @@ class DeclaredValue:
         self.changed = False
 
     def note(self, domain: int, moves: list[tuple[TransferRecord, int, int]]) -> None:
-        """Note what the receipt of a block of ``domain`` says: what, with which other chain, and how much."""
-        for what, foreign, amount in moves:
-            apart = (domain in self._beyond or foreign in self._beyond) and foreign != CONSENSUS_POSITION
-            if apart and what in (TransferRecord.OUT, TransferRecord.REJECTED):
-                parts = (amount, 0) if what == TransferRecord.OUT else (0, amount)
+        """Add the transfer records of a receipt of ``domain``."""
+        for record, foreign, amount in moves:
+            crosses_lakes = (domain in self._beyond or foreign in self._beyond) and foreign != CONSENSUS_POSITION
+            if crosses_lakes and record in (TransferRecord.OUT, TransferRecord.REJECTED):
+                parts = (amount, 0) if record == TransferRecord.OUT else (0, amount)
                 self._sums[foreign, domain] = self._sums.get((foreign, domain), DeclaredSums()).plus(*parts)
                 self.changed = True
 
@@ -324,13 +370,19 @@ class DeclaredValue:
 
 
 def declared_key(domain: int) -> bytes:
-    """Return where the consensus chain's storage has what was declared for the domain at a position."""
+    """Return the storage key of the declared value of a domain.
+
+    Args:
+        domain: Position of the domain.
+    """
     return storage_prefix(OWN_PALLET, "DeclaredTransfers") + (domain - 1).to_bytes(_DOMAIN_BYTES, "little")
 
 
 def encode_declared(rows: Frame) -> bytes:
-    """Return what was declared for one domain (``DECLARED_SCHEMA``) as its entry: of each source, ascending, the number
-    of the domain and both sums, little-endian."""
+    """Encode the storage entry of the declared value of one domain.
+
+    Per source, ascending: the domain number and both sums, little-endian.
+    """
     found = declared_sums(rows, ("destination", "source"), ("out", "refused"))
     return b"".join(
         (source - 1).to_bytes(_DOMAIN_BYTES, "little") + b"".join(part.to_bytes(_SUM_BYTES, "little") for part in sums)
@@ -339,11 +391,17 @@ def encode_declared(rows: Frame) -> bytes:
 
 
 def decode_declared(destination: int, entry: bytes | None) -> Frame:
-    """Return the rows (``DECLARED_SCHEMA``) of the domain at a position that an entry of ``encode_declared`` has; None:
-    there is none.
+    """Decode the storage entry of the declared value of a domain.
+
+    Args:
+        destination: Position of the domain.
+        entry: Output of ``encode_declared``, or None without an entry.
+
+    Returns:
+        ``DECLARED_SCHEMA``.
 
     Raises:
-        InvalidInput: it is no such entry.
+        InvalidInput: The entry is malformed.
     """
     width = _DOMAIN_BYTES + 2 * _SUM_BYTES
     data = entry or b""
@@ -352,11 +410,11 @@ def decode_declared(destination: int, entry: bytes | None) -> Frame:
     ascending = all(first < later for first, later in pairwise(sources))
     if len(data) % width or not ascending or max(sources, default=0) > _LAST:
         raise InvalidInput(f"declared: {len(data)} bytes: sums of {width} bytes each, by ascending domains, are due")
-    found = {}
+    sums = {}
     for source, part in zip(sources, parts, strict=True):
         words = (part[_DOMAIN_BYTES : _DOMAIN_BYTES + _SUM_BYTES], part[_DOMAIN_BYTES + _SUM_BYTES :])
-        found[destination, source] = DeclaredSums(*(int.from_bytes(word, "little") for word in words))
-    return _frame(found, DECLARED_SCHEMA, {"chain": CONSENSUS_POSITION})
+        sums[destination, source] = DeclaredSums(*(int.from_bytes(word, "little") for word in words))
+    return _frame(sums, DECLARED_SCHEMA, {"chain": CONSENSUS_POSITION})
 
 
 def declared_sums(frame: Frame, pair: tuple[str, str], names: tuple[str, str]) -> dict[Pair, DeclaredSums]:
@@ -365,8 +423,8 @@ def declared_sums(frame: Frame, pair: tuple[str, str], names: tuple[str, str]) -
     words = (frame[f"{name}_{half}"].tolist() for name in names for half in ("high", "low"))
     rows = zip(*ends, *words, strict=True)
     return {
-        (first, second): DeclaredSums(out_high * WORD + out_low, back_high * WORD + back_low)
-        for first, second, out_high, out_low, back_high, back_low in rows
+        (chain, other): DeclaredSums(out_high * WORD + out_low, back_high * WORD + back_low)
+        for chain, other, out_high, out_low, back_high, back_low in rows
     }
 
 

@@ -1,15 +1,14 @@
-"""The endowments of programs (ours): they pay fees and deposits, and are attached to no call.
+"""Payments: endowments of programs, rewards of operators, value of program messages.
 
-An account holds a program's own value and what is left of its endowment: fees and deposits (``COSTS``) come out of that
-first. Handlers see the program's own value alone, as under protocols without fees.
+An account holds a program's own value and the rest of its endowment. Fees and deposits (``COSTS``) use the endowment
+first. Handlers see only the program's own value, as under protocols without fees. Endowments are an extension of the
+reference.
 
-Share the fees that a block pays among the operators who submitted the receipts concerned (XDM reference 3.6, 3.8).
+The submitters of a receipt share its fees. The source pays on arrival of the response, for the block that sent the
+request. The destination pays on the acknowledgement, for the block that executed it. Both receipts are confirmed by
+then, since the message was proved.
 
-At the source a fee is due when the response has come, to the operators who submitted the receipt of the block that sent
-the request; at the destination with the acknowledgement, to those of the block that executed it. By then either receipt
-is confirmed, or the message would not have been proved.
-
-What programs do with value: what local messages bring them, what they attach, keep and give back.
+Reference: XDM, sections 3.6 and 3.8.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from causeway.protocols.xdm.value.balances import MESSAGES, ChainSums, Purse, jo
 
 
 def update_costs(state: State, money: ChainSums) -> Frame:
-    """Return the costs of programs (``COSTS_SCHEMA``) after what a block has moved so far."""
+    """Return the costs of programs (``COSTS_SCHEMA``) including the block's movements so far."""
     before, paid = state["costs"], money.costs()
     programs = np.array(sorted(paid), dtype=np.uint64)
     at = find_positions(before["program"], programs)
@@ -45,17 +44,17 @@ def update_costs(state: State, money: ChainSums) -> Frame:
 
 
 class Endowments:
-    """What is left of endowments while a block's handlers run."""
+    """The remaining endowments during the execution of a block."""
 
     def __init__(self, state: State, money: ChainSums, context: Context) -> None:
         costs = update_costs(state, money)
-        given, low = np.uint64(context.options.endowment), costs["amount_low"]
-        spent = (costs["amount_high"] > 0) | (low > given)
-        self._left: U64 = np.where(spent, np.uint64(0), given - np.minimum(low, given))
+        endowment, low = np.uint64(context.options.endowment), costs["amount_low"]
+        spent = (costs["amount_high"] > 0) | (low > endowment)
+        self._left: U64 = np.where(spent, np.uint64(0), endowment - np.minimum(low, endowment))
         self._rows: Rows = find_positions(state["accounts"]["program"], costs["program"])
 
     def deduct_endowments(self, accounts: Frame) -> Frame:
-        """Return accounts with each program's own value alone."""
+        """Return the accounts without endowments."""
         if len(self._rows) == 0:
             return accounts
         over, high, low = (accounts[f"balance_{word}"].copy() for word in ("over", "high", "low"))
@@ -69,33 +68,37 @@ class Endowments:
         return accounts.with_columns(balance_over=over, balance_high=high, balance_low=low)
 
     def restore_endowments(self, accounts: Frame) -> Frame:
-        """Return accounts with what is left of endowments again."""
+        """Return the accounts with the remaining endowments."""
         if len(self._rows) == 0:
             return accounts
         return credit_accounts(accounts, self._rows, np.zeros(len(self._rows), dtype=np.uint64), self._left)
 
 
 def share_rewards(state: State, money: ChainSums, context: Context) -> State:
-    """Pay operators what became due in this block, and record who submits the receipts of its blocks.
+    """Pay operators the rewards due in this block, and record the submitters of new receipts.
 
-    What is due for one receipt is summed and split once (``split_rewards``).
+    The fees of one receipt are summed and split once (``split_rewards``).
+
+    Args:
+        state: State after the block's messages.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
 
     Returns:
-        The state with the submitters of the blocks that include messages whose fees are held.
+        The state with the submitters of blocks with fees on hold.
     """
     dues, recorded = money.dues(), state["submitters"]
-    # The row of the table of submitters for each due, -1 where there is none.
-    chains, numbers = ([of_due[place] for of_due in dues] for place in (0, 1))
-    asked = {"chain": np.array(chains, dtype=np.uint32), "number": np.array(numbers, dtype=np.uint64)}
-    rows = lookup_rows(recorded, Frame(asked, len(dues)), ("chain", "number"))
+    chains, numbers = ([of_due[field] for of_due in dues] for field in (0, 1))
+    keys = {"chain": np.array(chains, dtype=np.uint32), "number": np.array(numbers, dtype=np.uint64)}
+    rows = lookup_rows(recorded, Frame(keys, len(dues)), ("chain", "number"))
     operators = context.operators
     rewards: dict[tuple[int, int], int] = {}
     for due, row in zip(dues, rows.tolist(), strict=True):
         if row >= 0:
-            paid = decode_set(recorded["operators"][row].as_py())
+            submitters = decode_set(recorded["operators"][row].as_py())
         else:
-            paid = operators.default_submitters(due.chain, due.number)
-        for operator, part in split_rewards(due.amount, paid, due.number):
+            submitters = operators.default_submitters(due.chain, due.number)
+        for operator, part in split_rewards(due.amount, submitters, due.number):
             rewards[due.chain, operator] = rewards.get((due.chain, operator), 0) + part
     money.reward(rewards)
     absences = operators.absent_submitters(context.chains, context.number)
@@ -114,11 +117,15 @@ def share_rewards(state: State, money: ChainSums, context: Context) -> State:
 
 
 def log_handled(inputs: Frame, outcome: Execution, money: ChainSums, context: Context) -> None:
-    """Log what handlers attached to calls, kept of requests and gave back.
+    """Log the value that handlers attached, accepted and returned.
 
-    ``inputs``: what was given to programs, with ``LANE_COLUMNS``; ``outcome``: what they made of it.
+    Args:
+        inputs: Messages given to programs, with ``LANE_COLUMNS``.
+        outcome: Result of their execution.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
     """
-    # Log what handlers took of requests that stay open (`ACCEPTED_SCHEMA`).
+    # Value accepted from requests that stay open (`ACCEPTED_SCHEMA`).
     if len(outcome.accepted):
         handled = inputs.take(outcome.accepted["row"])
         known = handled["kind"] == Kind.REQUEST
@@ -135,33 +142,33 @@ def log_handled(inputs: Frame, outcome: Execution, money: ChainSums, context: Co
         purses = Purse(ValueHolder.REQUESTS, program), Purse(ValueHolder.ACCOUNT, program)
         money.move(ValueReason.ACCEPTED, accepted_chain, *purses, accepted_low, accepted_high, _about(handled, known))
     answer, late = outcome.produced["kind"] == Kind.RESPONSE, outcome.asked["late"] == 1
-    # An answer in the same handler is to the message that was handled.
+    # An answer of the same handler belongs to the handled message.
     attached = {
         half: np.where(late, outcome.asked[f"asked_{half}"], inputs[f"amount_{half}"][outcome.origins])
         for half in ("low", "high")
     }
-    given = outcome.produced["amount_low"] | outcome.produced["amount_high"]
-    some = np.flatnonzero((given > 0) | (answer & ((attached["low"] | attached["high"]) > 0)))
-    if len(some) == 0:
+    has_value = outcome.produced["amount_low"] | outcome.produced["amount_high"]
+    rows_with_value = np.flatnonzero((has_value > 0) | (answer & ((attached["low"] | attached["high"]) > 0)))
+    if len(rows_with_value) == 0:
         return
-    rows, answer, late = outcome.produced.take(some), answer[some], late[some]
+    rows, answer, late = outcome.produced.take(rows_with_value), answer[rows_with_value], late[rows_with_value]
     low, high = rows["amount_low"], rows["amount_high"]
-    kept_low = attached["low"][some] - low
-    kept_high = attached["high"][some] - high - (attached["low"][some] < low)
-    about = _about(inputs.take(outcome.origins[some]), answer & ~late)
+    accepted_rest_low = attached["low"][rows_with_value] - low
+    accepted_rest_high = attached["high"][rows_with_value] - high - (attached["low"][rows_with_value] < low)
+    about = _about(inputs.take(outcome.origins[rows_with_value]), answer & ~late)
     chain = context.network.host_of(rows["sender"]).view(np.uint32)
-    account, hand = Purse(ValueHolder.ACCOUNT, rows["sender"]), Purse(ValueHolder.REQUESTS, rows["sender"])
+    account, requests = Purse(ValueHolder.ACCOUNT, rows["sender"]), Purse(ValueHolder.REQUESTS, rows["sender"])
     zero = np.uint64(0)
-    kept = np.where(answer, kept_low, zero), np.where(answer, kept_high, zero)
-    money.move(ValueReason.ACCEPTED, chain, hand, account, *kept, about)
-    back = np.where(answer, low, zero), np.where(answer, high, zero)
-    money.move(ValueReason.RETURNED, chain, hand, MESSAGES, *back, about)
+    accepted = np.where(answer, accepted_rest_low, zero), np.where(answer, accepted_rest_high, zero)
+    money.move(ValueReason.ACCEPTED, chain, requests, account, *accepted, about)
+    returned = np.where(answer, low, zero), np.where(answer, high, zero)
+    money.move(ValueReason.RETURNED, chain, requests, MESSAGES, *returned, about)
     sent = np.where(answer, zero, low), np.where(answer, zero, high)
     money.move(ValueReason.ATTACHED, chain, account, MESSAGES, *sent, about)
 
 
 def _about(handled: Frame, known: npt.NDArray[np.bool_]) -> Frame:
-    """Return the message that each row is about (``LANE_COLUMNS``): the one handled, none where it is not ``known``."""
+    """Return the handled message of each row (``LANE_COLUMNS``), none for unknown rows."""
     nothing: dict[str, np.unsignedinteger] = {
         "source": np.uint32(NO_CHAIN),
         "destination": np.uint32(NO_CHAIN),

@@ -1,12 +1,14 @@
-"""The transporter: value from an account of one chain to one of another (XDM reference X-3), endpoint 1.
+"""The transporter: value transfers between accounts of different chains, endpoint 1.
 
-A program asks for a transfer by a call with the method ``METHOD`` to a program on the other chain; what it attaches is
-the amount. The account that is credited is that of the program called, or the one that the payload names, a
-``MultiAccountId`` in SCALE. No handler runs on the other chain; the program that asked gets an empty answer, or a
-reject with the error's name and the amount.
+A program requests a transfer by a call with method ``METHOD`` to a program on the other chain; the attached value is
+the amount. The transfer credits the called program's account, or the account in the payload, a ``MultiAccountId`` in
+SCALE. No handler runs on the other chain. The requesting program gets an empty answer, or a reject with the error's
+name and the amount.
 
-``OutgoingTransfers`` has the payloads of the transporter's requests that have no response: an entry is a function of
-the request in the outbox, and equal to what the response settles.
+``OutgoingTransfers`` has the payloads of pending transfers. An entry follows from the request in the outbox and equals
+the value that the response settles.
+
+Reference: XDM, X-3.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ from causeway.protocols.xdm.wire import ACCOUNT_BYTES, DecodedBodies
 METHOD = "transporter.transfer"
 
 REFUSALS = (TransporterError.MinimumTransferAmount, TransporterError.InvalidAccountId, TransporterError.LowBalance)
-"""Why a transfer does not leave, in the order in which it is found."""
+"""Reasons for refusing a transfer at its source, in order of the checks."""
 
 PALLET, OUTGOING_TRANSFERS = "Transporter", "OutgoingTransfers"
-"""Where the storage of a chain has the transfers that are on their way."""
+"""Storage location of pending transfers."""
 
 _ACCOUNT_32, _BYTES_20 = 0, 20
-"""The variant of ``MultiAccountId`` that programs' accounts are of, and the width of the second."""
+"""Variant of ``MultiAccountId`` for programs, and the width of the second variant."""
 
 _TYPES = ScaleTypes(
     {
@@ -53,14 +55,17 @@ _TYPES = ScaleTypes(
 )
 
 TRANSFERS = ScaleColumns(_TYPES, "Transfer", "a transfer", MAX_DATA_BYTES)
-"""Transfers: ``amount``, and the chain and the account (its variant and content) of ``sender`` and ``receiver``."""
+"""Columns of transfers.
+
+They are ``amount``, and chain and account (variant and content) of ``sender`` and ``receiver``.
+"""
 
 ACCOUNTS = ScaleColumns(_TYPES, "MultiAccountId", "an account", MAX_DATA_BYTES, tags={"MultiAccountId": "variant"})
-"""Accounts as the payload of a call names them."""
+"""Columns of accounts in a call's payload."""
 
 
 def is_transfer(messages: Frame) -> npt.NDArray[np.bool_]:
-    """Return which messages (``MESSAGE_FIELDS``) ask for a transfer."""
+    """Return a mask of transfer requests among messages (``MESSAGE_FIELDS``)."""
     methods = messages["method"]
     names = methods.dictionary.to_pylist()
     if METHOD not in names:
@@ -71,35 +76,39 @@ def is_transfer(messages: Frame) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class TransferResult:
-    """What came of transfers. ``state``: with the amounts credited; ``error``: what the response of each says
-    (``errors``), ``OK`` where it was credited."""
+    """The state with credited transfers, and each response ``error`` (``OK`` for a credit)."""
 
     state: State
     error: npt.NDArray[np.uint8]
 
 
 def transfer_refusals(
-    messages: Frame, asked: npt.NDArray[np.bool_], accounts: Frame, minimum: int
+    messages: Frame, is_requested: npt.NDArray[np.bool_], accounts: Frame, minimum: int
 ) -> npt.NDArray[np.int64]:
-    """Return why each message that asks for a transfer may not leave (``TransporterError``), -1 where it may, and for
-    other messages; the first of ``REFUSALS``.
+    """Return the refusal of each transfer at its source (``TransporterError``), -1 for none.
 
-    ``accounts``: after the amounts left them; an account must stay alive (3.3 step 4).
+    The first of ``REFUSALS`` counts; other messages get -1.
+
+    Args:
+        messages: ``MESSAGE_FIELDS``.
+        is_requested: Mask of transfers.
+        accounts: Accounts after the debit; the sender keeps a positive balance (3.3 step 4).
+        minimum: Minimum amount, in units.
     """
-    found = np.full(len(messages), -1, dtype=np.int64)
-    rows = messages.filter(asked)
+    refusals = np.full(len(messages), -1, dtype=np.int64)
+    rows = messages.filter(is_requested)
     if len(rows) == 0:
-        return found
+        return refusals
     payer = accounts.take(find_positions(accounts["program"], rows["sender"]))
     emptied = (payer["balance_over"] | payer["balance_high"] | payer["balance_low"]) == 0
     small = (rows["amount_high"] == 0) & (rows["amount_low"] < np.uint64(minimum))
-    nobody = _named(rows).zero
-    found[asked] = np.select([small, nobody, emptied], [int(error) for error in REFUSALS], -1)
-    return found
+    no_account = _named(rows).zero
+    refusals[is_requested] = np.select([small, no_account, emptied], [int(error) for error in REFUSALS], -1)
+    return refusals
 
 
 def encode_transfers(messages: Frame) -> pa.LargeBinaryArray:
-    """Return the ``Transfer`` of each message (``MESSAGE_FIELDS``, ``source``, ``destination``) that asks for one."""
+    """Encode the ``Transfer`` of each message (``MESSAGE_FIELDS``, ``source``, ``destination``)."""
     named = _named(messages)
     count = len(messages)
     return TRANSFERS.encode(
@@ -115,7 +124,7 @@ def encode_transfers(messages: Frame) -> pa.LargeBinaryArray:
 
 
 class ProvenTransfers(NamedTuple):
-    """Transfers as they were proved: which are any, their columns, the lower and the upper words of their amounts."""
+    """Proved transfers: mask of readable ones, columns, lower and upper words of the amounts."""
 
     readable: npt.NDArray[np.bool_]
     columns: pa.RecordBatch
@@ -133,18 +142,27 @@ def receive_transfers(
     money: ChainSums,
     context: Context,
 ) -> TransferResult:
-    """Credit transfers that were proved to their destination, and note in the books what came and what is refused.
+    """Credit proved transfers at their destination, and record accepted and refused value.
 
-    ``rows``: lane and ``index`` of each; ``before``: what the messenger found (the pre-check); ``short``: amounts that
-    the books do not have. The first of: InvalidPayload (nothing is noted: the amount is not known),
-    InvalidTransferRequest, UnexpectedMessage, what the messenger found, InvalidAccountId, BalanceUnderflow.
+    The first applicable error counts: InvalidPayload (unknown amount, nothing is recorded), InvalidTransferRequest,
+    UnexpectedMessage, the messenger's error, InvalidAccountId, BalanceUnderflow.
+
+    Args:
+        state: State before the transfers.
+        rows: Lane and ``index`` of each.
+        bodies: Content of the requests.
+        transfers: Content of the transfers.
+        before: Error of the messenger's checks.
+        short: Mask of amounts that the books do not cover.
+        money: Sums of the chains, changed in place.
+        context: Context of the block.
     """
     readable, columns, low, high = transfers
-    program, formed = _program_of(columns, "receiver_account_id")
+    program, is_program = _program_of(columns, "receiver_account_id")
     accounts = state["accounts"]
     at = find_positions(accounts["program"], program)
     host = context.network.host_of(program)
-    known = formed & (at >= 0) & (host == rows["destination"].view(np.int32))
+    known = is_program & (at >= 0) & (host == rows["destination"].view(np.int32))
     error = np.select(
         [
             ~readable,
@@ -164,34 +182,36 @@ def receive_transfers(
         ],
         OK,
     ).astype(np.uint8)
-    taken, back = error == OK, (error != OK) & readable & ~short
-    if taken.any():
-        state = state.with_tables(accounts=credit_accounts(accounts, at[taken], high[taken], low[taken]))
-    came = rows.filter(taken)
-    giver, taker = Purse(ValueHolder.ABROAD, came["source"]), Purse(ValueHolder.ACCOUNT, program[taken])
-    money.move(ValueReason.RECEIVED, came["destination"], giver, taker, low[taken], high[taken], came)
-    money.note_rejected(rows["destination"][back], rows["source"][back], low[back], high[back])
+    credited, refused = error == OK, (error != OK) & readable & ~short
+    if credited.any():
+        state = state.with_tables(accounts=credit_accounts(accounts, at[credited], high[credited], low[credited]))
+    arrivals = rows.filter(credited)
+    giver, taker = Purse(ValueHolder.ABROAD, arrivals["source"]), Purse(ValueHolder.ACCOUNT, program[credited])
+    money.move(ValueReason.RECEIVED, arrivals["destination"], giver, taker, low[credited], high[credited], arrivals)
+    money.note_rejected(rows["destination"][refused], rows["source"][refused], low[refused], high[refused])
     return TransferResult(state, error)
 
 
 @dataclass(frozen=True)
 class _Named:
-    """The accounts that messages name. ``columns``: of ``ACCOUNTS``, with ``account_id`` before each name; ``zero``:
-    payloads that are none, or the zero account. The account of a program that is called is none of these, whatever its
-    number."""
+    """Accounts named by messages.
+
+    ``columns`` are those of ``ACCOUNTS`` with prefix ``account_id``. ``zero`` marks malformed payloads and zero
+    accounts; the account of a called program never counts as zero.
+    """
 
     columns: dict[str, pa.Array]
     zero: npt.NDArray[np.bool_]
 
 
 def _named(messages: Frame) -> _Named:
-    """Return the account that each message names: its payload, or that of its receiver where there is none."""
+    """Return the account of each message: that of its payload, else that of its receiver."""
     payload = messages["payload"].cast(pa.large_binary())
-    given = pc.greater(pc.binary_length(payload), 0).to_numpy(zero_copy_only=False)
+    has_payload = pc.greater(pc.binary_length(payload), 0).to_numpy(zero_copy_only=False)
     decoded = ACCOUNTS.decode(payload)
     named = decoded.columns
     own = numbers_column(messages["receiver"], ACCOUNT_BYTES)
-    mask = pa.array(given)
+    mask = pa.array(has_payload)
     variant = pc.if_else(mask, named["variant"], pa.scalar(_ACCOUNT_32, pa.uint8()))
     columns = {
         "account_id": variant,
@@ -202,11 +222,11 @@ def _named(messages: Frame) -> _Named:
     zero = decoded.verdicts.codes != 0
     for name, width in (("accountid32", ACCOUNT_BYTES), ("accountid20", _BYTES_20)):
         zero |= pc.equal(named[name], bytes(width)).fill_null(False).to_numpy(zero_copy_only=False)
-    return _Named(columns, given & zero)
+    return _Named(columns, has_payload & zero)
 
 
 def _program_of(columns: pa.RecordBatch, prefix: str) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """Return the program that each account is of, and which are accounts of programs at all."""
+    """Return the program of each account, and a mask of program accounts."""
     words = to_limbs(columns[f"{prefix}_accountid32"].fill_null(bytes(ACCOUNT_BYTES)))
     formed = columns[f"{prefix}_accountid32"].is_valid().to_numpy(zero_copy_only=False)
     return words[:, 0].copy(), formed & (words[:, 1:] == 0).all(axis=1)
