@@ -1,7 +1,6 @@
-"""What a run shows when it ends: how its calls ended, and the verdict of the audit of its own ledger.
+"""The summary of a finished run: call outcomes, and the audit of its ledger.
 
-The figures are those of ``pipeline.ledger_figures``, the verdict that of ``pipeline.ledger_audit``: what every other
-face shows of the same lake.
+The figures equal those of ``stored_figures``, the verdict that of ``audit.engine``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from causeway.storage.table_schemas import TableSchemas
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a ledger of a run shows. ``taken_back``: what forks took back, of a protocol that has them."""
+    """The figures and audit of a run's ledger. ``taken_back``: rows reverted by forks."""
 
     figures: LedgerFigures
     audit: AuditResult
@@ -45,22 +44,22 @@ class RunSummary:
 
     @property
     def holds(self) -> bool:
-        """Return whether no guarantee is violated."""
+        """Return True unless a guarantee is violated."""
         return self.verdict is not Verdict.FAILED
 
     @property
     def messages(self) -> int:
-        """Return how many messages went between chains."""
+        """Return the number of messages between chains."""
         return int(self.figures.totals["between_chains"])
 
     @property
     def in_flight(self) -> int:
-        """Return how many messages are on their way: neither received nor over."""
+        """Return the number of messages in flight: neither received nor completed."""
         return int(self.figures.totals["in_flight"])
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return what is counted of calls, by name (``cli.outcome.COUNTS``); their outcomes together are ``sent``."""
+        """Return the counts of calls by name (``COUNTS``); the outcomes add up to ``sent``."""
         totals, checks = self.figures.totals, self.audit.checks
         requests = select_kind(self.figures.codes, "request")
         calls = calls_by_outcome(self.figures.codes)
@@ -77,14 +76,14 @@ class RunSummary:
 
     @property
     def dropped_because(self) -> dict[str, int]:
-        """Return the causes of dropped calls with the number of calls of each, the most frequent first.
+        """Return the number of dropped calls by cause, the most frequent first.
 
-        A call whose answer was dropped has the cause of its answer. The numbers add up to the dropped calls.
+        A call with a dropped answer has the cause of its answer. The numbers add up to the dropped calls.
         """
         return dropped_calls(self.figures.codes)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the summary as JSON."""
         return {
             **self.counts,
             "messages": self.messages,
@@ -99,18 +98,32 @@ class RunSummary:
 
 @contextmanager
 def summarize_run(lake: Lake) -> Iterator[tuple[Ledger, RunSummary]]:
-    """Give the ledger of a lake, and what it shows; by Spark where a session is open and there is much to count.
+    """Open the ledger of a lake and summarize it.
 
-    Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
+    Spark counts large ledgers if a session is open.
+
+    Args:
+        lake: the lake.
+
+    Yields:
+        The ledger and its summary.
+
+    Raises:
+        LakeError: nothing is committed.
+        LedgerDamaged: a file is corrupted.
+        TaskFailed: a Spark task failed.
     """
     with open_or_derive_ledger(lake.storage.uri) as ledger:
         session = choose_session(ledger)
         executor = "in_process" if session is None else "spark"
         figures = compute_figures(ledger, executor=executor, session=session)
-        yield ledger, RunSummary(figures, audit_ledger(ledger, executor=executor, session=session), _taken_back(lake))
+        yield (
+            ledger,
+            RunSummary(figures, audit_ledger(ledger, executor=executor, session=session), _reverted(lake)),
+        )
 
 
-def _taken_back(lake: Lake) -> dict[str, int]:
+def _reverted(lake: Lake) -> dict[str, int]:
     if REVERTED not in TableSchemas.decoded(lake.about()["tables"]).logs:
         return {}
     return count_reverted(lake, find_reverted(lake, lake.last_manifest()))

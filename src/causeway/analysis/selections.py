@@ -1,6 +1,6 @@
-"""Messages of an opened ledger: a row each, a row a call, and their figures.
+"""Messages, calls and figures of an opened ledger as lazy tables.
 
-Tables as what one works with: Arrow, pandas, Polars, Spark; read when they are asked for.
+A table converts to Arrow, pandas, Polars or Spark.
 """
 
 from __future__ import annotations
@@ -41,19 +41,23 @@ __all__ = [
 ]
 
 SHOWN_ROWS = 10
-"""Rows of a table that are shown of it."""
+"""Rows of a table in its representation."""
 
 _SHOWN_CHARACTERS = 48
-"""So much of a text is shown in a table of a notebook."""
+"""Characters of a text in a notebook's table."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table: ``arrow()``, ``pandas()``, ``polars()`` and ``spark()`` give it as what one works with.
+    """A lazy table; ``arrow()``, ``pandas()``, ``polars()`` and ``spark()`` convert it.
 
-    ``name``: what it is called; ``schema``: its columns; ``parts``: reads it, one piece after the other in a fixed
-    order; ``count``: how many rows there are, None where only reading tells. ``frame``: makes a DataFrame of it whose
-    rows Spark's tasks read; ``choose``: gives some of its rows without reading the others.
+    Attributes:
+        name: its name.
+        schema: its columns.
+        parts: reads it part by part, in a fixed order.
+        count: number of rows; None if unknown without reading.
+        frame: builds a DataFrame that Spark tasks read.
+        choose: selects rows without reading the others.
     """
 
     name: str
@@ -65,13 +69,20 @@ class Rows:
 
     @classmethod
     def of(cls, name: str, table: pa.Table) -> Rows:
-        """Return a table that is in memory."""
+        """Wrap a table in memory."""
         return cls(name, table.schema, lambda: iter([table]), table.num_rows)
 
     def where(self, **values: Any) -> Rows:
-        """Return the rows that have a value in a column, or one of several (None: null), in each column named.
+        """Select the rows with given values.
 
-        Raises ``InvalidInput`` for a column that is not there or a value that it cannot have.
+        Args:
+            values: one or several allowed values by column (None: null).
+
+        Returns:
+            The selected rows.
+
+        Raises:
+            InvalidInput: a column does not exist, or cannot have such a value.
         """
         for name in values:
             if name not in self.schema.names:
@@ -94,7 +105,7 @@ class Rows:
         return Rows(self.name, self.schema, parts)
 
     def batches(self) -> Iterator[pa.Table]:
-        """Yield the rows, one piece in memory at a time."""
+        """Yield the rows, one part in memory at a time."""
         yield from self.parts()
 
     def arrow(self) -> pa.Table:
@@ -102,19 +113,31 @@ class Rows:
         return pa.concat_tables([self.schema.empty_table(), *self.parts()]).unify_dictionaries()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows as a stream of the Arrow C interface, a piece in memory at a time: so DuckDB, Polars, pandas
-        and pyarrow take a table as it is. Names are texts."""
+        """Return the rows as a stream of the Arrow C interface, one part in memory at a time.
+
+        DuckDB, Polars, pandas and pyarrow accept the table directly. Names are texts.
+        """
         plain = self._plain_schema()
         batches = (batch for part in self.parts() for batch in part.cast(plain).to_batches())
         return pa.RecordBatchReader.from_batches(plain, batches).__arrow_c_stream__(requested_schema)
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of its columns."""
+        """Return the column names."""
         return list(self.schema.names)
 
     def head(self, rows: int = SHOWN_ROWS) -> Rows:
-        """Return the first rows; no more pieces are read than have them. Raises ``InvalidInput``."""
+        """Return the first rows; no more parts are read than necessary.
+
+        Args:
+            rows: number of rows.
+
+        Returns:
+            The first rows.
+
+        Raises:
+            InvalidInput: the number is negative.
+        """
         given: object = rows
         if isinstance(given, bool) or not isinstance(given, int) or given < 0:
             raise InvalidInput(f"head: {format_value(rows)}: must be a whole number, and not below 0")
@@ -130,12 +153,14 @@ class Rows:
         return Rows(self.name, self.schema, parts, None if self.count is None else min(rows, self.count))
 
     def _plain_schema(self) -> pa.Schema:
-        # With codes pandas would group by all pairs of names, whether any row has them or not.
+        # With dictionary codes pandas would group by all pairs of names, even those without rows.
         return pa.schema([field.with_type(value_type(field.type)) for field in self.schema])
 
     def pandas(self) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame; whole numbers are exact, also beside null (``Int64``, ``UInt64``), and
-        names are texts, of which equal ones are in memory once."""
+        """Return all rows as a pandas DataFrame.
+
+        Integers are exact, also beside null (``Int64``, ``UInt64``). Names are texts; equal ones share memory.
+        """
         import pandas as pd
 
         whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.int32(): pd.Int32Dtype()}
@@ -143,7 +168,11 @@ class Rows:
         return found
 
     def polars(self) -> pl.DataFrame:
-        """Return all rows as a Polars DataFrame. Raises ``InvalidInput`` where Polars is not installed."""
+        """Return all rows as a Polars DataFrame.
+
+        Raises:
+            InvalidInput: Polars is not installed.
+        """
         try:
             import polars as pl
         except ImportError:
@@ -153,9 +182,16 @@ class Rows:
         return found
 
     def spark(self, session: SparkSession | None = None) -> DataFrame:
-        """Return the rows as a DataFrame of a Spark session: the one given, or the one that is active.
+        """Return the rows as a DataFrame of a Spark session.
 
-        Raises ``InvalidInput`` where there is none.
+        Args:
+            session: the session; default: the active one.
+
+        Returns:
+            The rows as a DataFrame.
+
+        Raises:
+            InvalidInput: there is no session.
         """
         from causeway.dataframes.ledger_tables import table_to_dataframe
         from causeway.spark.session import active_session
@@ -168,13 +204,13 @@ class Rows:
         return table_to_dataframe(session, self.arrow())
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, one in memory at a time as Python has it."""
+        """Yield the rows as dicts, one at a time."""
         for part in self.parts():
             for batch in part.to_batches(max_chunksize=1 << 12):
                 yield from to_python_rows(pa.Table.from_batches([batch]))
 
     def _head(self) -> tuple[pa.Table, bool]:
-        """Return the first rows, and whether there are more."""
+        """Return the first rows, and True if there are more."""
         found = pa.concat_tables([self.schema.empty_table(), *self.head(SHOWN_ROWS + 1).parts()])
         return found.slice(0, SHOWN_ROWS), found.num_rows > SHOWN_ROWS
 
@@ -202,7 +238,14 @@ class Rows:
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as a table shows it: without what a terminal or a page would take for more than text."""
+    """Format a value of a table's cell, safe for terminals and pages.
+
+    Args:
+        value: the value.
+
+    Returns:
+        The text.
+    """
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -214,7 +257,14 @@ def cell_text(value: Any) -> str:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Return the name of a type as readers of a table say it."""
+    """Return the readable name of a type.
+
+    Args:
+        kind: the type.
+
+    Returns:
+        The name.
+    """
     return type_text(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
 
 
@@ -232,15 +282,15 @@ def _check(field: pa.Field, values: tuple[Any, ...]) -> None:
 
 
 SMALL_ROWS = 2_000_000
-"""Up to so many rows a ledger is counted in this process, whatever Spark session there is: it takes a second."""
+"""Limit of rows that are always counted in this process (about one second), without Spark."""
 
-_KEPT = 8
-"""Figures of so many selections are kept."""
+_CACHED_SELECTIONS = 8
+"""Number of selections with cached figures."""
 
 
 @dataclass
 class FiguresCounter:
-    """Figures that were counted, of the last commit that was looked at; for any number of threads."""
+    """Cached figures of a ledger's last commit; thread-safe."""
 
     lock: Lock = field(default_factory=Lock)
     commit: tuple[int, str] = (-1, "")
@@ -249,14 +299,14 @@ class FiguresCounter:
     steps: Steps | None = None
 
     def use(self, ledger: Ledger, where: MessageFilter, by_lane: bool) -> LedgerFigures:
-        """Return the figures of some messages of a ledger."""
+        """Return the figures of the selected messages of a ledger."""
         with self.lock:
             if self.commit != (ledger.number, ledger.last):
                 self.commit = ledger.number, ledger.last
                 self.figures.clear()
             key = repr(where), by_lane
             if key not in self.figures:
-                while len(self.figures) >= _KEPT:
+                while len(self.figures) >= _CACHED_SELECTIONS:
                     del self.figures[next(iter(self.figures))]
                 session, kept = choose_session(ledger), None if where or by_lane else self.kept
                 progress = None if self.steps is None else self.steps("counting")
@@ -267,7 +317,14 @@ class FiguresCounter:
 
 
 def choose_session(ledger: Ledger) -> SparkSession | None:
-    """Return the user's Spark session where it is worth it and its tasks can read the ledger."""
+    """Return the active Spark session if the ledger is large and its tasks can read it.
+
+    Args:
+        ledger: the ledger.
+
+    Returns:
+        The session, or None.
+    """
     from causeway.spark.session import active_session
 
     session = active_session()
@@ -278,100 +335,116 @@ def choose_session(ledger: Ledger) -> SparkSession | None:
 
 
 class MessageSelection:
-    """Some messages of an opened ledger, and what there is to see of them.
+    """Selected messages of an opened ledger, with their tables and figures.
 
-    ``messages``: a row a message; ``calls``: a row a request that a chain sent; ``lanes``, ``latency``,
-    ``latency_over_time``, ``backlog``, ``lane_backlog``, ``worst``, ``fees``, ``codes``, ``chains``: figures; all are
-    ``Rows``. ``figures`` has the figures as Arrow tables, and totals. They are counted when they are asked for, and
-    once.
+    ``messages``: one row a message; ``calls``: one row a request sent by a chain; ``lanes``, ``latency``,
+    ``latency_over_time``, ``backlog``, ``lane_backlog``, ``worst``, ``fees``, ``codes``, ``chains``: figures. All are
+    ``Rows``. ``figures`` has the figures as Arrow tables, with totals. Figures are computed lazily and once.
     """
 
-    def __init__(self, place: str, ledger: Callable[[], Ledger], asked: MessageFilter, counted: FiguresCounter) -> None:
+    def __init__(self, place: str, ledger: Callable[[], Ledger], where: MessageFilter, counted: FiguresCounter) -> None:
         self.place = place
-        self._now, self._asked, self._counted = ledger, asked, counted
+        self._now, self._filter, self._counted = ledger, where, counted
 
     def where(self, **values: Any) -> MessageSelection:
-        """Return those messages that have a value in a column, or one of several (None: not seen), in each named.
+        """Narrow the selection to messages with given values.
 
-        ``values``: of ``protocol``, ``source``, ``destination``, ``lane``, ``kind``, ``outcome``, ``index``,
-        ``sender``, ``receiver``, ``message_id``, ``answers``, ``journey``; ``chain``: those that come from it or go to
-        it. Raises ``InvalidInput``.
+        Args:
+            values: one or several allowed values (None: unknown) by ``protocol``, ``source``, ``destination``,
+                ``lane``,
+                ``kind``, ``outcome``, ``index``, ``sender``, ``receiver``, ``message_id``, ``answers`` or ``journey``;
+                ``chain`` matches source or destination.
+
+        Returns:
+            The narrower selection.
+
+        Raises:
+            InvalidInput: a column is unknown, or cannot have such a value.
         """
-        return MessageSelection(self.place, self._now, self._asked.and_(MessageFilter.of(**values)), self._counted)
+        return MessageSelection(self.place, self._now, self._filter.and_(MessageFilter.of(**values)), self._counted)
 
     def between(self, **ranges: Any) -> MessageSelection:
-        """Return those messages that are seen to be within a range of each column named.
+        """Narrow the selection to messages within given ranges.
 
-        ``ranges``: of ``index``, ``sent_height``, ``sent_tick``, ``sent_time`` the first and the last, both included
-        (None: without a bound); times as ``datetime`` or ISO 8601, without a zone UTC. Raises ``InvalidInput``.
+        Args:
+            ranges: first and last value, both inclusive (None: unbounded), by ``index``, ``sent_height``, ``sent_tick``
+                or
+                ``sent_time``; times as ``datetime`` or ISO 8601, UTC without a zone.
+
+        Returns:
+            The narrower selection.
+
+        Raises:
+            InvalidInput: a column is unknown, or a bound is invalid.
         """
-        return MessageSelection(self.place, self._now, self._asked.and_(MessageFilter.between(**ranges)), self._counted)
+        return MessageSelection(
+            self.place, self._now, self._filter.and_(MessageFilter.between(**ranges)), self._counted
+        )
 
     @property
     def figures(self) -> LedgerFigures:
-        """Return all figures of these messages as Arrow tables, and totals."""
-        return self._counted.use(self._now(), self._asked, by_lane=False)
+        """Return all figures of the selection as Arrow tables, with totals."""
+        return self._counted.use(self._now(), self._filter, by_lane=False)
 
     @property
     def messages(self) -> Rows:
-        """Return a row a message (``figures.messages.MESSAGES_SCHEMA``), in the order of the ledger's buckets."""
-        return _messages("messages", self._now, self._asked)
+        """Return one row a message (``MESSAGES_SCHEMA``), in the order of the ledger's buckets."""
+        return _messages("messages", self._now, self._filter)
 
     @property
     def calls(self) -> Rows:
-        """Return a row a call: a request that a chain sent, none of users; columns as of ``messages``."""
-        return _messages("calls", self._now, self._asked.and_(MessageFilter(calls=True)))
+        """Return one row a call, a request sent by a chain; columns as of ``messages``."""
+        return _messages("calls", self._now, self._filter.and_(MessageFilter(calls=True)))
 
     @property
     def lanes(self) -> Rows:
-        """Return a row a lane (``figures.lanes.LANES_SCHEMA``)."""
+        """Return one row a lane (``LANES_SCHEMA``)."""
         return Rows.of("lanes", self.figures.lanes)
 
     @property
     def latency(self) -> Rows:
-        """Return delays of all messages and of each lane (``figures.delays.LATENCY_SCHEMA``)."""
+        """Return the delays of all messages and of each lane (``LATENCY_SCHEMA``)."""
         return Rows.of("latency", self.figures.latency)
 
     @property
     def latency_over_time(self) -> Rows:
-        """Return delays by bins of time (``figures.pace.PACE_SCHEMA``)."""
+        """Return the delays by bins of time (``PACE_SCHEMA``)."""
         return Rows.of("latency_over_time", self.figures.latency_over_time)
 
     @property
     def backlog(self) -> Rows:
-        """Return what was sent, came and ended over time, and what was open (``figures.flow.BACKLOG_SCHEMA``)."""
+        """Return the messages sent, received, completed and open over time (``BACKLOG_SCHEMA``)."""
         return Rows.of("backlog", self.figures.backlog)
 
     @property
     def lane_backlog(self) -> Rows:
-        """Return the backlog of each lane over time (``figures.flow.LANE_BACKLOG_SCHEMA``): bins in which anything
-        happened."""
-        found = self._counted.use(self._now(), self._asked, by_lane=True)
+        """Return the backlog of each lane over time (``LANE_BACKLOG_SCHEMA``), without empty bins."""
+        found = self._counted.use(self._now(), self._filter, by_lane=True)
         return Rows.of("lane_backlog", found.lane_backlog)
 
     @property
     def worst(self) -> Rows:
-        """Return the slowest and the oldest pending messages (``figures.worst.WORST_SCHEMA``)."""
+        """Return the slowest and the oldest pending messages (``WORST_SCHEMA``)."""
         return Rows.of("worst", self.figures.worst)
 
     @property
     def fees(self) -> Rows:
-        """Return the movements of value by lane, asset and reason (``figures.fees.FEES_SCHEMA``)."""
+        """Return the value movements by lane, asset and reason (``FEES_SCHEMA``)."""
         return Rows.of("fees", self.figures.fees)
 
     @property
     def codes(self) -> Rows:
-        """Return outcomes by code and reason (``figures.codes.CODES_SCHEMA``)."""
+        """Return the outcomes by code and reason (``CODES_SCHEMA``)."""
         return Rows.of("codes", self.figures.codes)
 
     @property
     def chains(self) -> Rows:
-        """Return a row a chain (``figures.lanes.CHAINS_SCHEMA``)."""
+        """Return one row a chain (``CHAINS_SCHEMA``)."""
         return Rows.of("chains", self.figures.chains)
 
     def __repr__(self) -> str:
         more = ".messages, .calls, .lanes, .latency, .backlog, ..."
-        return f"<messages of {to_one_line(self.place)} where {self._asked}; {more}>"
+        return f"<messages of {to_one_line(self.place)} where {self._filter}; {more}>"
 
 
 def _messages(name: str, now: Callable[[], Ledger], where: MessageFilter) -> Rows:

@@ -1,8 +1,9 @@
-"""SQL over the tables of a stored ledger, by DuckDB: one query that reads, and reaches nothing but these tables.
+"""Run a SQL query over the tables of a stored ledger with DuckDB.
 
-Of a bucket that lies in one file of the local disk DuckDB reads that file, which is compared with its seal before. All
-else (several files of which some rows count, an object store, what is made of the ledger) is written for the query into
-a folder of its own, bucket by bucket. Only the tables that a query names are touched.
+DuckDB runs in a child process without access to anything else. It reads a bucket's file directly if it is a single file
+on the local disk, after a comparison with its seal. All other tables (several files with superseded rows, an object
+store, derived tables) are first written to a temporary folder, bucket by bucket. Only the tables named in the query are
+prepared.
 """
 
 from __future__ import annotations
@@ -47,21 +48,22 @@ QueryProgress = Callable[[int, int], None]
 SqlValue = TypeVar("SqlValue")
 
 EXTRA_PACKAGE = "causeway[sql]"
-"""What to install for it."""
+"""The distribution extra with DuckDB."""
 
 _MIN_MEMORY = 256 << 20
 _THREADS = 4
 _AS_STORED = ("ledger", "headers", "watermarks")
-"""Tables of which the only file of a bucket has just the rows that count."""
+"""Tables whose single bucket file has exactly the valid rows."""
 
 
 @dataclass(frozen=True)
 class SqlView:
-    """A table that a query may name.
+    """A table available to a query.
 
-    ``pieces``: so many times ``read`` is called, with the number of the piece, for all its rows, one part after the
-    other. ``file``: returns the path of a file that has just the rows of a piece and was verified, None where there is
-    none.
+    Attributes:
+        pieces: number of parts.
+        read: reads the rows of a part, by its number.
+        file: returns the path of a verified file with exactly the rows of a part; None without such a file.
     """
 
     schema: pa.Schema
@@ -71,7 +73,14 @@ class SqlView:
 
 
 def ledger_views(ledger: Ledger) -> dict[str, SqlView]:
-    """Return the tables of a ledger, its messages and calls, and its figures (``figures.Figures``)."""
+    """Return the tables of a ledger, its messages and calls, and its figures.
+
+    Args:
+        ledger: the ledger as of a commit.
+
+    Returns:
+        The views, by name.
+    """
     found = {name: _view(ledger, name) for name in TABLES}
     for name, where in (("messages", ALL_MESSAGES), ("calls", MessageFilter(calls=True))):
         found[name] = _messages(ledger, where)
@@ -91,24 +100,24 @@ FIGURES = {
     "codes": CODES_SCHEMA,
     "chains": CHAINS_SCHEMA,
 }
-"""The figures of a ledger that are tables."""
+"""The figures available as tables."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {**TABLES, "messages": MESSAGES_SCHEMA, "calls": MESSAGES_SCHEMA, **FIGURES}
-"""The tables of a ledger, and those that are made of it."""
+"""The tables of a ledger, and the tables derived from it."""
 
 
 class _Once(Generic[SqlValue]):
-    """What is made when it is first asked for, by whichever thread."""
+    """A lazily computed value, shared by threads."""
 
     def __init__(self, make: Callable[[], SqlValue]) -> None:
         self._make, self._lock = make, Lock()
-        self._made: list[SqlValue] = []
+        self._values: list[SqlValue] = []
 
     def __call__(self) -> SqlValue:
         with self._lock:
-            if not self._made:
-                self._made.append(self._make())
-        return self._made[0]
+            if not self._values:
+                self._values.append(self._make())
+        return self._values[0]
 
 
 def _figure(figures: _Once[LedgerFigures], name: str, piece: int) -> list[pa.Table]:
@@ -147,43 +156,45 @@ def run_query(
     seconds: float | None = None,
     progress: QueryProgress | None = None,
 ) -> Iterator[pa.RecordBatchReader]:
-    """Give the result of one query over some tables, which ends with the ``with`` statement.
+    """Run one query over some tables; its result ends with the ``with`` statement.
 
     Args:
-        views: the tables that it may name; a table with amounts also has the column ``amount`` (``DECIMAL``; null above
-            10^38 - 1, where the limbs have it).
+        views: the available tables; a table with amounts also has the column ``amount`` (``DECIMAL``; null above
+            10^38 - 1, see its limbs).
         sql: one query: ``SELECT``, ``FROM``, ``WITH``, ``SHOW TABLES``, ``DESCRIBE ledger``, ``SUMMARIZE ledger``.
-        memory: bytes that it may take; beyond that it uses the disk. Default: half of what is free.
-        seconds: so long it takes at most, with what is done with its rows, once its tables are there; default: no end.
-        progress: told how many pieces of the tables are ready, and of how many.
+        memory: memory limit in bytes; beyond it DuckDB uses the disk. Default: half of the free memory.
+        seconds: time limit of the query and of reading its rows, after its tables are ready. Default: none.
+        progress: receives the number of ready parts, and of all parts.
+
+    Yields:
+        A reader of the result.
 
     Raises:
-        InvalidInput: DuckDB is not installed, the text is no such query, or the query fails or takes too long.
-        LedgerDamaged: a file is not what was written.
+        InvalidInput: DuckDB is not installed, the text is no such query, or the query fails or exceeds its limit.
+        LedgerDamaged: a file is corrupted.
     """
     if importlib.util.find_spec("duckdb") is None:
         raise InvalidInput(f"--sql: needs DuckDB, which is not installed: pip install '{EXTRA_PACKAGE}'")
     if not is_text(sql):
         raise InvalidInput(f"--sql: {sql!a}: is no text in UTF-8")
     bound = max(memory or psutil.virtual_memory().available // 2, _MIN_MEMORY)
-    with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder, _Asking(seconds) as asking:
+    with tempfile.TemporaryDirectory(prefix="causeway-sql-") as folder, _QueryProcess(seconds) as process:
         tables = {name: b64encode(view.schema.serialize()).decode() for name, view in views.items()}
-        with asking.limit():
-            named = asking.ask({"sql": sql, "tables": tables, "folder": folder, "memory": bound})
+        with process.limit():
+            named = process.ask({"sql": sql, "tables": tables, "folder": folder, "memory": bound})
         files = _files(views, named, folder, progress)
-        with asking.limit():
-            asking.ask({"files": files})
-            reader = asking.rows()
-            yield pa.RecordBatchReader.from_batches(reader.schema, asking.batches(reader))
+        with process.limit():
+            process.ask({"files": files})
+            reader = process.rows()
+            yield pa.RecordBatchReader.from_batches(reader.schema, process.batches(reader))
 
 
-class _Asking:
-    """DuckDB in a process of its own, which is ended when a query takes longer than it may: planning it, DuckDB heeds
-    no interrupt. ``seconds``: that it may take."""
+class _QueryProcess:
+    """DuckDB in a child process, killed after ``seconds``: its planner cannot be interrupted."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds, self._over = seconds, False
-        # Neither the folder that the user is in nor an interrupt, which this process answers, is the other's.
+        # The child must not import from the current folder, nor receive this process's interrupts.
         command = [sys.executable, "-P", "-c", "from causeway.analysis.sql_process import serve_query; serve_query()"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
@@ -199,7 +210,11 @@ class _Asking:
 
     @contextmanager
     def limit(self) -> Iterator[None]:
-        """End the process when the body of the ``with`` statement takes too long. Raises ``InvalidInput`` then."""
+        """Kill the process if the body of the ``with`` statement exceeds the time limit.
+
+        Raises:
+            InvalidInput: the limit is exceeded.
+        """
         timer = None if self._seconds is None else Timer(max(self._seconds, 0.0), self._end)
         if timer is not None:
             timer.start()
@@ -213,14 +228,18 @@ class _Asking:
         self._over = True
         self._process.kill()
 
-    def ask(self, what: Mapping[str, Any]) -> list[str]:
-        """Tell the process something, and return its answer. Raises ``InvalidInput`` for what it says is wrong."""
-        given, told = self._process.stdin, self._process.stdout
-        assert given is not None and told is not None
-        with contextlib.suppress(BrokenPipeError):  # why it ended is said below
-            given.write(f"{json.dumps(what)}\n".encode())
-            given.flush()
-        line = told.readline()
+    def ask(self, request: Mapping[str, Any]) -> list[str]:
+        """Send a request to the process, and return its answer.
+
+        Raises:
+            InvalidInput: the process reports an error.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # the failure is reported below
+            stdin.write(f"{json.dumps(request)}\n".encode())
+            stdin.flush()
+        line = stdout.readline()
         if not line.endswith(b"\n"):
             raise self._failure()
         answer = json.loads(line)
@@ -230,14 +249,18 @@ class _Asking:
         return found
 
     def rows(self) -> pa.RecordBatchReader:
-        """Return what reads the rows of the result."""
+        """Return a reader of the result."""
         try:
             return pa.ipc.open_stream(self._process.stdout)
         except (pa.ArrowException, OSError):
             raise self._failure() from None
 
     def batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Raises ``InvalidInput`` when the query fails on the way."""
+        """Yield the rows.
+
+        Raises:
+            InvalidInput: the query fails.
+        """
         try:
             yield from reader
         except (pa.ArrowException, OSError):
@@ -246,35 +269,35 @@ class _Asking:
             raise self._failure()
 
     def _failure(self) -> InvalidInput:
-        """Return why the process has ended."""
-        _, said = self._process.communicate()
+        """Return the error that ended the process."""
+        _, errors = self._process.communicate()
         if self._over:
             return InvalidInput(f"--timeout {self._seconds:g}: the query takes longer")
-        text = " ".join(said.decode("utf-8", "replace").split())
+        text = " ".join(errors.decode("utf-8", "replace").split())
         return InvalidInput(f"--sql: {text or f'its process ended with {self._process.returncode}'}")
 
 
 def _files(
     views: Mapping[str, SqlView], named: list[str], folder: str, progress: QueryProgress | None
 ) -> dict[str, list[str]]:
-    """Return the files that have the rows of some tables, made where need be."""
+    """Return the files with the rows of some tables, and write missing ones."""
     pieces = [(name, piece) for name in named for piece in range(views[name].pieces)]
     found: dict[str, list[str]] = {name: [] for name in named}
 
-    def ready(asked: tuple[str, int]) -> str:
-        name, piece = asked
+    def ready(piece_key: tuple[str, int]) -> str:
+        name, piece = piece_key
         return views[name].file(piece) or _written(views[name], piece, os.path.join(folder, f"{name}-{piece}.parquet"))
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS), "causeway-tables") as threads:
-        waiting = [threads.submit(ready, each) for each in pieces]
+        futures = [threads.submit(ready, each) for each in pieces]
         try:
-            for number, (asked, running) in enumerate(zip(pieces, waiting, strict=True), 1):
-                found[asked[0]].append(running.result())
+            for number, (piece_key, future) in enumerate(zip(pieces, futures, strict=True), 1):
+                found[piece_key[0]].append(future.result())
                 if progress is not None:
                     progress(number, len(pieces))
         finally:
-            for running in waiting:
-                running.cancel()
+            for future in futures:
+                future.cancel()
     return found
 
 

@@ -1,8 +1,8 @@
-"""The process of a query: DuckDB, closed off from all but the files of the tables that the query names.
+"""The child process of a query: DuckDB without access to files of other tables.
 
-It is told what to do in lines of JSON: the query with its tables, then their files. It answers with lines (which tables
-it names; that it is going to have rows) and with a stream of Arrow. What the query does wrong is said in an answer or,
-on the way, as the last word on standard error. It ends with the process that asks.
+Requests are lines of JSON: first the query with its tables, then their files. Answers are lines (the tables that the
+query names; the start of the result) and a stream of Arrow. Errors of the query are in an answer or, while it runs, in
+the last line on standard error. The process ends with its parent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 BATCH = 1 << 16
-"""Rows of a result that are handed out at once."""
+"""Rows of a batch of the result."""
 
 
 def serve_query() -> None:
@@ -34,71 +34,75 @@ def serve_query() -> None:
         _answer()
         sys.stdout.buffer.flush()
     except (duckdb.Error, pa.ArrowException) as error:
-        sys.stderr.write(_said(error))
+        sys.stderr.write(_error_text(error))
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)
 
 
 def _answer() -> None:
-    asked = json.loads(sys.stdin.buffer.readline())
-    tables = {name: pa.ipc.read_schema(pa.py_buffer(b64decode(text))) for name, text in asked["tables"].items()}
+    request = json.loads(sys.stdin.buffer.readline())
+    tables = {name: pa.ipc.read_schema(pa.py_buffer(b64decode(text))) for name, text in request["tables"].items()}
     try:
-        _tell({"named": _named(tables, asked["sql"])})
+        _send({"named": _find_tables(tables, request["sql"])})
     except (_NoQuery, duckdb.Error) as error:
-        _tell({"error": f"--sql: {error if isinstance(error, _NoQuery) else _said(error)}"})
+        _send({"error": f"--sql: {error if isinstance(error, _NoQuery) else _error_text(error)}"})
         return
     files = json.loads(sys.stdin.buffer.readline())["files"]
-    Thread(target=_end_with_who_asks, daemon=True).start()
-    connection = _connected(asked["folder"], [path for paths in files.values() for path in paths], asked["memory"])
+    Thread(target=_end_with_parent, daemon=True).start()
+    connection = _connect(request["folder"], [path for paths in files.values() for path in paths], request["memory"])
     for name, schema in tables.items():
         _define(connection, name, schema, files.get(name))
-    _close_off(connection)
+    _isolate(connection)
     try:
-        reader = connection.sql(asked["sql"]).to_arrow_reader(BATCH)
+        reader = connection.sql(request["sql"]).to_arrow_reader(BATCH)
     except duckdb.Error as error:
-        _tell({"error": f"--sql: {_said(error)}"})
+        _send({"error": f"--sql: {_error_text(error)}"})
         return
-    _tell({"named": []})
+    _send({"named": []})
     with pa.ipc.new_stream(sys.stdout.buffer, reader.schema) as stream:
         for batch in reader:
             stream.write_batch(batch)
 
 
-def _tell(what: Mapping[str, Any]) -> None:
-    sys.stdout.buffer.write(f"{json.dumps(what)}\n".encode())
+def _send(answer: Mapping[str, Any]) -> None:
+    sys.stdout.buffer.write(f"{json.dumps(answer)}\n".encode())
     sys.stdout.buffer.flush()
 
 
-def _end_with_who_asks() -> None:
+def _end_with_parent() -> None:
     sys.stdin.buffer.read()
     os._exit(1)
 
 
 class _NoQuery(Exception):
-    """A text is not one query."""
+    """The text is not exactly one query."""
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = lines[:1] + [line for line in lines[1:] if line.startswith(("Candidate", "Did you mean", "HINT"))]
-    return " ".join(kept) or type(error).__name__
+    selected = lines[:1] + [line for line in lines[1:] if line.startswith(("Candidate", "Did you mean", "HINT"))]
+    return " ".join(selected) or type(error).__name__
 
 
-def _named(tables: Mapping[str, pa.Schema], sql: str) -> list[str]:
-    """Return which tables a text names that is one query. Raises ``_NoQuery``, and what DuckDB does."""
-    connection = _connected(None, [], None)
+def _find_tables(tables: Mapping[str, pa.Schema], sql: str) -> list[str]:
+    """Return the tables named in a query.
+
+    Raises:
+        _NoQuery: the text is not exactly one query. Errors of DuckDB pass through.
+    """
+    connection = _connect(None, [], None)
     try:
         for name, schema in tables.items():
             _define(connection, name, schema, _NO_ROWS)
-        _close_off(connection)
+        _isolate(connection)
         kinds = [_kind(statement) for statement in connection.extract_statements(sql)]
         if kinds == ["MULTI"]:
             raise _NoQuery("pivot: name the values: pivot ledger on event in ('sent', 'received')")
         if kinds != ["SELECT"]:
             what = "several statements" if len(kinds) > 1 else kinds[0] if kinds else "nothing"
             raise _NoQuery(f"{what}; allowed: one query, such as select count(*) from ledger")
-        connection.sql(sql)  # binds names, so that what is wrong with them is said before any table is read
+        connection.sql(sql)  # binds names: reports unknown ones before any table is read
         words = {word.lower() for word in _WORD.findall(sql)}
         return [name for name in tables if name.lower() in words]
     finally:
@@ -106,14 +110,14 @@ def _named(tables: Mapping[str, pa.Schema], sql: str) -> list[str]:
 
 
 def _kind(statement: Any) -> str:
-    """Return the name of the kind of a statement; those that DuckDB's Python does not know have none."""
+    """Return the name of a statement's kind; kinds unknown to DuckDB's Python have no name."""
     try:
         return str(statement.type.name)
     except ValueError:
         return "another kind of statement"
 
 
-def _connected(folder: str | None, files: list[str], memory: int | None) -> DuckDBPyConnection:
+def _connect(folder: str | None, files: list[str], memory: int | None) -> DuckDBPyConnection:
     connection: DuckDBPyConnection = duckdb.connect(":memory:")
     settings = {
         "python_enable_replacements": "false",
@@ -121,22 +125,22 @@ def _connected(folder: str | None, files: list[str], memory: int | None) -> Duck
         "autoload_known_extensions": "false",
         "timezone": "'UTC'",
         **({} if memory is None else {"memory_limit": f"'{memory >> 20}MiB'"}),
-        "temp_directory": _quoted("" if folder is None else os.path.join(folder, "spilled")),
-        "allowed_paths": f"[{', '.join(map(_quoted, files))}]",
+        "temp_directory": _quote("" if folder is None else os.path.join(folder, "spilled")),
+        "allowed_paths": f"[{', '.join(map(_quote, files))}]",
     }
     for name, value in settings.items():
         connection.execute(f"SET {name} = {value}")
     return connection
 
 
-def _close_off(connection: DuckDBPyConnection) -> None:
-    """Let nothing that follows reach a file, load an extension or change a setting."""
+def _isolate(connection: DuckDBPyConnection) -> None:
+    """Forbid file access, extensions and settings from now on."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
 def _define(connection: DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str] | None) -> None:
-    """Make a table for a query: of files; of none it has no rows; None: reading it fails."""
+    """Create a table for a query from files: no files: no rows; None: reading it fails."""
     extra = ""
     if set(LIMBS) <= set(schema.names):
         low, high, *beyond = LIMBS
@@ -146,13 +150,13 @@ def _define(connection: DuckDBPyConnection, name: str, schema: pa.Schema, files:
         )
     names = ", ".join(f'"{field.name}"' for field in schema)
     if files:
-        source = f"read_parquet([{', '.join(map(_quoted, files))}], hive_partitioning = false)"
+        source = f"read_parquet([{', '.join(map(_quote, files))}], hive_partitioning = false)"
     else:
         nulls = ", ".join(f'NULL::{_type(field.type)} AS "{field.name}"' for field in schema)
-        # A query that comes to a table by another way than its name, which was looked for, must not find it empty.
+        # A query that reaches a table other than by its name must fail, not find it empty.
         unread = "" if files is None else " WHERE false"
-        said = _quoted(f"{name} was not read: the query must name it")
-        source = f"(SELECT {nulls}{unread or f' WHERE error({said})'})"
+        message = _quote(f"{name} was not read: the query must name it")
+        source = f"(SELECT {nulls}{unread or f' WHERE error({message})'})"
     connection.execute(f'CREATE VIEW "{name}" AS SELECT {names}{extra} FROM {source}')
 
 
@@ -164,7 +168,7 @@ _HIGH = 10**38 // 2**64
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return what DuckDB calls a type."""
+    """Return DuckDB's name of a type."""
     if pa.types.is_dictionary(kind):
         return _type(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -193,7 +197,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -1,8 +1,9 @@
-"""Answers of a stored ledger that travel over lanes of their own, to requests of any bucket.
+"""Compute the figures and messages of a stored ledger, in this process or on Spark.
 
-What buckets of a growing ledger showed, kept while their rows stay the same.
-
-The figures of a stored ledger, and its messages: in this process, or as Spark jobs of a task a bucket.
+A Spark job has one task a bucket. Requests and their answers on other lanes may be in different buckets. So answers are
+collected over all buckets first (``collect_replies``), and buckets with open requests are counted again with them. For
+a
+growing ledger, a cache keeps the figures of buckets with unchanged rows.
 """
 
 from __future__ import annotations
@@ -72,22 +73,25 @@ __all__ = [
     "read_messages",
 ]
 
-ROWS_AT_ONCE = 4_000_000
-"""Requests whose answers are looked for at a time."""
+MAX_OPEN_REQUESTS = 4_000_000
+"""Number of open requests processed in one pass."""
 
 _WORD = 1 << 64
 
 
 @dataclass(frozen=True)
 class GatheredRows:
-    """Rows that a bucket gives."""
+    """Rows returned by a bucket."""
 
     rows: pa.Table
 
 
 @dataclass(frozen=True)
 class _Search:
-    """What the buckets share. ``first``, ``last``: of the digests that are looked for; ``asked``: those, ascending."""
+    """Input of all tasks.
+
+    ``first``, ``last``: range of digests. ``asked``: digests to match, ascending.
+    """
 
     key: str
     ledger: Ledger
@@ -101,27 +105,33 @@ class _Search:
 def collect_replies(
     ledger: Ledger, passes: BucketPasses, asking: Sequence[int], naming: Sequence[int], count: int
 ) -> pa.Table:
-    """Return the answers to requests that nothing else tells the answer of (``REPLIES_SCHEMA``), by ``id_0``.
+    """Collect the answers on other lanes to open requests.
 
     Args:
         ledger: as of a commit.
-        passes: who looks.
-        asking: the buckets with such requests.
-        naming: those with responses that name what they answer.
-        count: about how many such requests there are.
+        passes: the executor of bucket passes.
+        asking: the buckets with open requests.
+        naming: the buckets with responses that name their request.
+        count: approximate number of open requests.
 
-    Raises as ``ledger_figures.figures_of``.
+    Returns:
+        Rows of ``REPLIES_SCHEMA``, sorted by ``id_0``.
+
+    Raises:
+        InvalidInput: as of ``compute_figures``.
+        LedgerDamaged: a file is corrupted.
+        TaskFailed: a Spark task failed.
     """
     tables = ledger.table("observed"), ledger.table("promises")
-    rounds = max(-(-count // ROWS_AT_ONCE), 1)
+    rounds = max(-(-count // MAX_OPEN_REQUESTS), 1)
     found = [REPLIES_SCHEMA.empty_table()]
     for number in range(rounds):
         first, last = number * _WORD // rounds, (number + 1) * _WORD // rounds - 1
         search = _Search(uuid.uuid4().hex, ledger, *tables, first, last)
         gathered = [each.rows for _, each in passes.over(asking, _open_in, search, GatheredRows)]
-        asked = np.unique(pa.concat_tables([OPEN_SCHEMA.empty_table(), *gathered])["id_0"].to_numpy())
-        if len(asked):
-            search = replace(search, asked=pa.array(asked))
+        digests = np.unique(pa.concat_tables([OPEN_SCHEMA.empty_table(), *gathered])["id_0"].to_numpy())
+        if len(digests):
+            search = replace(search, asked=pa.array(digests))
             came = [each.rows for _, each in passes.over(naming, _replies_in, search, GatheredRows)]
             found.append(first_replies(pa.concat_tables([REPLIES_SCHEMA.empty_table(), *came])))
     return pa.concat_tables(found).unify_dictionaries().combine_chunks()
@@ -138,9 +148,9 @@ def _open_in(shared: SharedJobState, bucket: int) -> Iterator[tuple[int, Gathere
 
 def _replies_in(shared: SharedJobState, bucket: int) -> Iterator[tuple[int, GatheredRows]]:
     search: _Search = shared.value
-    asked = np.zeros(0, np.uint64) if search.asked is None else search.asked.to_numpy()
+    digests = np.zeros(0, np.uint64) if search.asked is None else search.asked.to_numpy()
     for number, outcomes in enumerate(requested_outcomes(bucket_parts(search.ledger, bucket), _known(search))):
-        yield number, GatheredRows(find_replies(outcomes.bucket, asked))
+        yield number, GatheredRows(find_replies(outcomes.bucket, digests))
 
 
 def _known(search: _Search) -> LaneContext:
@@ -150,33 +160,32 @@ def _known(search: _Search) -> LaneContext:
 
 
 class FiguresCache:
-    """What buckets showed last, for a ledger that is counted again and again: only those with other rows are passed
-    over again. For one thread at a time."""
+    """Partial figures of buckets, reused while their rows stay the same. Not thread-safe."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[bytes, PartialFigures]] = {}
 
-    def known(self, ledger: Ledger, asked: FigureRequest) -> dict[int, PartialFigures]:
-        """Return what buckets show whose rows are those that they had."""
+    def known(self, ledger: Ledger, request: FigureRequest) -> dict[int, PartialFigures]:
+        """Return the cached figures of unchanged buckets."""
         return {
-            bucket: shown
-            for bucket, (state, shown) in self._found.items()
-            if bucket < ledger.buckets and state == self._state(ledger, asked, bucket)
+            bucket: figures
+            for bucket, (state, figures) in self._found.items()
+            if bucket < ledger.buckets and state == self._state(ledger, request, bucket)
         }
 
-    def keep(self, ledger: Ledger, asked: FigureRequest, bucket: int, shown: PartialFigures) -> None:
-        """Keep what a bucket shows."""
-        self._found[bucket] = self._state(ledger, asked, bucket), shown
+    def keep(self, ledger: Ledger, request: FigureRequest, bucket: int, figures: PartialFigures) -> None:
+        """Cache the figures of a bucket."""
+        self._found[bucket] = self._state(ledger, request, bucket), figures
 
-    def _state(self, ledger: Ledger, asked: FigureRequest, bucket: int) -> bytes:
-        """Return a digest of all that the result of a bucket depends on: its rows, promises, and what is asked."""
+    def _state(self, ledger: Ledger, request: FigureRequest, bucket: int) -> bytes:
+        """Return a digest of all inputs of a bucket's figures: rows, guarantees and options."""
         promises = [file.path for file in ledger.files("promises")]
-        found = repr((ledger.storage.uri, ledger.digest, asked, promises))
+        found = repr((ledger.storage.uri, ledger.digest, request, promises))
         return found.encode() + rows_digest(ledger, bucket, LOOSE_TABLES)
 
 
-_HELD = 16
-"""What so many buckets show is put together at a time."""
+_MERGE_SIZE = 16
+"""Number of partial figures merged at once."""
 
 _MODULES = ("causeway.analysis.figures.partial_figures", "causeway.analysis.stored_figures")
 
@@ -194,21 +203,27 @@ def compute_figures(
     progress: PassProgressCallback | None = None,
     kept: FiguresCache | None = None,
 ) -> LedgerFigures:
-    """Return the figures of a stored ledger; they are the same whoever counts.
+    """Compute the figures of a stored ledger; the result does not depend on the executor.
 
     Args:
         ledger: as of a commit.
-        where: which messages count.
-        by_lane: whether the backlog of each lane is wanted (``Figures.lane_backlog``).
-        worst: how many of the worst messages of each kind are named.
-        executor, session, master, settings, progress: as of ``ledger_audit.audit_ledger``.
-        kept: of a ledger that is counted again as it grows: what buckets showed, of which those that did not change are
-            not passed over again; what is new is kept there.
+        where: the filter on messages.
+        by_lane: compute the backlog of each lane (``LedgerFigures.lane_backlog``).
+        worst: number of worst messages of each ranking.
+        executor: as of ``audit_ledger``.
+        session: as of ``audit_ledger``.
+        master: as of ``audit_ledger``.
+        settings: as of ``audit_ledger``.
+        progress: as of ``audit_ledger``.
+        kept: cache for repeated counts of a growing ledger; unchanged buckets are not read again.
+
+    Returns:
+        The figures.
 
     Raises:
         InvalidInput: ``executor`` is unknown, the session does not open, an event or kind has no known name, or rows
             are not in the order of the ledger.
-        LedgerDamaged: a file is not what was written.
+        LedgerDamaged: a file is corrupted.
         TaskFailed: a Spark task failed.
     """
     rows = bucket_rows(ledger)
@@ -216,19 +231,29 @@ def compute_figures(
         session = session or open_worker_session(master, settings, len(rows), _MODULES)
     else:
         session = None
-    asked, told = FigureRequest(where, by_lane, worst), PassProgress(progress, rows)
-    shown, replies = _Counting(ledger, BucketPasses(session), asked, order_by_size(rows), told, kept).all()
+    request, pass_progress = FigureRequest(where, by_lane, worst), PassProgress(progress, rows)
+    figures, replies = _Counting(ledger, BucketPasses(session), request, order_by_size(rows), pass_progress, kept).all()
     tables = ledger.table("observed"), ledger.table("promises")
-    return build_figures(shown, lambda keys: _named(ledger, keys, replies), *tables)
+    return build_figures(figures, lambda keys: _read_named(ledger, keys, replies), *tables)
 
 
 def read_messages(
     ledger: Ledger, where: MessageFilter = ALL_MESSAGES, *, session: SparkSession | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the messages of a stored ledger (``MESSAGES_SCHEMA``), a run of them at a time: bucket by bucket, in each
-    in the order of the ledger.
+    """Yield the messages of a stored ledger run by run, in the order of buckets and rows.
 
-    ``where``: which ones; ``session``: looks for answers that came over other lanes. Raises as ``figures_of``.
+    Args:
+        ledger: as of a commit.
+        where: the filter on messages.
+        session: the Spark session that searches answers on other lanes; None: this process.
+
+    Yields:
+        Rows of ``MESSAGES_SCHEMA``.
+
+    Raises:
+        InvalidInput: as of ``compute_figures``.
+        LedgerDamaged: a file is corrupted.
+        TaskFailed: a Spark task failed.
     """
     reader = MessageReader.of(ledger, where)
     found: list[CrossLaneReplies] = []
@@ -245,7 +270,7 @@ def read_messages(
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads the messages of a stored ledger, bucket by bucket; picklable. ``buckets``: those that may have any."""
+    """A picklable reader of a ledger's messages. ``buckets``: those with possible matches."""
 
     ledger: Ledger
     where: MessageFilter
@@ -257,14 +282,16 @@ class MessageReader:
 
     @classmethod
     def of(cls, ledger: Ledger, where: MessageFilter = ALL_MESSAGES, replies: pa.Table | None = None) -> MessageReader:
-        """Return what reads some messages. ``replies``: answers that came over other lanes (``replies_in_all``)."""
+        """Create a reader. ``replies``: answers on other lanes (``all_replies``)."""
         tables = ledger.table("observed"), ledger.table("promises")
         replies = REPLIES_SCHEMA.empty_table() if replies is None else replies
         return cls(ledger, where, *tables, replies, matching_buckets(ledger, where), uuid.uuid4().hex)
 
     def rows(self, bucket: int, answers: AnswerSource | None = None) -> Iterator[pa.Table]:
-        """Yield the messages of a bucket (``MESSAGES_SCHEMA``), a run of them at a time. ``answers``: those that came
-        over other lanes, where the reader has none."""
+        """Yield the messages of a bucket (``MESSAGES_SCHEMA``), one run at a time.
+
+        ``answers``: answers on other lanes, if the reader has none.
+        """
         known = once_per_worker(
             self.key, lambda: LaneContext(ObservedWindowTable(self.observed), LanePromises(self.promises))
         )
@@ -279,7 +306,15 @@ class MessageReader:
 
 
 def matching_buckets(ledger: Ledger, where: MessageFilter) -> tuple[int, ...]:
-    """Return the buckets that may have messages asked for: where lane and index are given, those of these."""
+    """Return the buckets with possible matches: those of the given lanes and indices, else all.
+
+    Args:
+        ledger: as of a commit.
+        where: the filter on messages.
+
+    Returns:
+        Bucket numbers.
+    """
     every = tuple(range(ledger.buckets))
     wanted = where.values
     if not {*LANE, "index"} <= wanted.keys() or None in wanted["index"]:
@@ -293,12 +328,19 @@ def matching_buckets(ledger: Ledger, where: MessageFilter) -> tuple[int, ...]:
 
 
 _FEW = 1000
-"""Messages that are asked for by name one by one, at most."""
+"""Limit of messages looked up by key."""
 
 
 def all_replies(ledger: Ledger, session: SparkSession | None = None) -> pa.Table | None:
-    """Return the answers that came over other lanes to requests that nothing else tells the answer of, None: there are
-    none. ``session``: looks for them; None: this process."""
+    """Return all answers on other lanes to open requests; None if there are none.
+
+    Args:
+        ledger: as of a commit.
+        session: the Spark session that searches them; None: this process.
+
+    Returns:
+        Rows of ``REPLIES_SCHEMA``, or None.
+    """
     return _all_replies(ledger, session) if _names_answers(ledger) else None
 
 
@@ -309,11 +351,11 @@ def _all_replies(ledger: Ledger, session: SparkSession | None) -> pa.Table:
 
 
 _REQUESTS = 8
-"""Of so many rows about one is of a request that nothing else tells the answer of, at most."""
+"""Estimate: at most one of this many rows is an open request."""
 
 
 def _names_answers(ledger: Ledger) -> bool:
-    """Return whether any row may say what it answers, by what the files state of their row groups."""
+    """Return True if a row may name its request, by the statistics of row groups."""
     for file in ledger.files("ledger"):
         with ledger.opened(file) as opened:
             if any(
@@ -324,18 +366,18 @@ def _names_answers(ledger: Ledger) -> bool:
     return False
 
 
-class _Pile:
-    """What buckets show, put together as it comes: each table is merged a few times, however many buckets there are."""
+class _FiguresMerger:
+    """Incremental merge of partial figures; each table is merged a few times only."""
 
     def __init__(self, worst: int) -> None:
         self._worst = worst
         self._few: list[PartialFigures] = []
         self._merged: list[tuple[int, PartialFigures]] = []
 
-    def add(self, shown: PartialFigures) -> None:
-        """Take what one bucket shows."""
-        self._few.append(shown)
-        if len(self._few) < _HELD:
+    def add(self, figures: PartialFigures) -> None:
+        """Add the figures of one bucket."""
+        self._few.append(figures)
+        if len(self._few) < _MERGE_SIZE:
             return
         new, self._few = merge_figures(self._few, self._worst), []
         while self._merged and self._merged[-1][0] <= 2 * _size(new):
@@ -343,16 +385,18 @@ class _Pile:
         self._merged.append((_size(new), new))
 
     def all(self) -> PartialFigures:
-        """Return what all of them show together."""
-        return merge_figures([no_figures(), *(shown for _, shown in self._merged), *self._few], self._worst)
+        """Return the merged figures."""
+        return merge_figures([no_figures(), *(figures for _, figures in self._merged), *self._few], self._worst)
 
 
-def _size(shown: PartialFigures) -> int:
-    return sum(getattr(shown, name).num_rows for name in shown.__dataclass_fields__)
+def _size(figures: PartialFigures) -> int:
+    return sum(getattr(figures, name).num_rows for name in figures.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
 class _Counting:
+    """One count over all buckets."""
+
     ledger: Ledger
     passes: BucketPasses
     asked: FigureRequest
@@ -361,61 +405,61 @@ class _Counting:
     kept: FiguresCache | None
 
     def all(self) -> tuple[PartialFigures, CrossLaneReplies | None]:
-        """Return what all buckets show together, and the answers that came over other lanes."""
+        """Return the merged figures of all buckets, and the answers on other lanes."""
         alone: dict[int, PartialFigures] = {}
         naming: list[int] = []
-        rest = _Pile(self.asked.worst)
-        for bucket, shown in self._shown():
+        rest = _FiguresMerger(self.asked.worst)
+        for bucket, figures in self._bucket_figures():
             self.told.bucket(bucket)
-            if _count(shown, "naming") or self.asked.where:
+            if _count(figures, "naming") or self.asked.where:
                 naming.append(bucket)
-            if _count(shown, "unanswered"):
-                alone[bucket] = shown  # looked at again if there are answers to its requests
+            if _count(figures, "unanswered"):
+                alone[bucket] = figures  # counted again if there are answers to its requests
             else:
-                rest.add(shown)
-        many = sum(_count(shown, "unanswered") for shown in alone.values())
+                rest.add(figures)
+        many = sum(_count(figures, "unanswered") for figures in alone.values())
         replies = None
         if many and naming and (not self.asked.where or _names_answers(self.ledger)):
             found = collect_replies(self.ledger, self.passes, list(alone), naming, many)
             if found.num_rows:
                 replies = CrossLaneReplies(found)
-                for _, shown in self._over(list(alone), found):
-                    rest.add(shown)
+                for _, figures in self._over(list(alone), found):
+                    rest.add(figures)
                 alone = {}
-        for shown in alone.values():
-            rest.add(shown)
+        for figures in alone.values():
+            rest.add(figures)
         return rest.all(), replies
 
-    def _shown(self) -> Iterator[tuple[int, PartialFigures]]:
-        """Yield what each bucket shows, of those that did not change what is kept."""
+    def _bucket_figures(self) -> Iterator[tuple[int, PartialFigures]]:
+        """Yield the figures of each bucket, from the cache if unchanged."""
         known = {} if self.kept is None else self.kept.known(self.ledger, self.asked)
         yield from known.items()
-        for bucket, shown in self._over([bucket for bucket in self.buckets if bucket not in known], None):
+        for bucket, figures in self._over([bucket for bucket in self.buckets if bucket not in known], None):
             if self.kept is not None:
-                self.kept.keep(self.ledger, self.asked, bucket, shown)
-            yield bucket, shown
+                self.kept.keep(self.ledger, self.asked, bucket, figures)
+            yield bucket, figures
 
     def _over(self, buckets: list[int], replies: pa.Table | None) -> Iterator[tuple[int, PartialFigures]]:
         tables = self.ledger.table("observed"), self.ledger.table("promises")
-        look = _Look(uuid.uuid4().hex, self.ledger, *tables, self.asked, replies)
-        return self.passes.over(buckets, _look_at, look, PartialFigures)
+        job = _CountJob(uuid.uuid4().hex, self.ledger, *tables, self.asked, replies)
+        return self.passes.over(buckets, _count_bucket, job, PartialFigures)
 
 
-def _count(shown: PartialFigures, name: str) -> int:
-    return int(shown.span[name].to_numpy().sum())
+def _count(figures: PartialFigures, name: str) -> int:
+    return int(figures.span[name].to_numpy().sum())
 
 
-def _ledger_figures_known(ledger: Ledger) -> LaneContext:
+def _lane_context(ledger: Ledger) -> LaneContext:
     return LaneContext(ObservedWindowTable(ledger.table("observed")), LanePromises(ledger.table("promises")))
 
 
-def _named(ledger: Ledger, keys: pa.Table, replies: CrossLaneReplies | None) -> pa.Table:
-    """Return the messages that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps some of the same lanes."""
-    known, of_keys = _ledger_figures_known(ledger), message_buckets(keys, ledger.buckets)
+def _read_named(ledger: Ledger, keys: pa.Table, replies: CrossLaneReplies | None) -> pa.Table:
+    """Return the messages named by rows of ``WORST_KEYS_SCHEMA``, possibly with others."""
+    known, of_keys = _lane_context(ledger), message_buckets(keys, ledger.buckets)
 
     def of_bucket(bucket: int) -> list[pa.Table]:
         own = keys.filter(pa.array(of_keys == bucket))
-        parts = (found for part in bucket_parts(ledger, bucket) if (found := _rows_of(part, own)) is not None)
+        parts = (found for part in bucket_parts(ledger, bucket) if (found := _matching_rows(part, own)) is not None)
         return [rows_of_messages(each) for each in requested_outcomes(parts, known, ALL_MESSAGES, replies)]
 
     with pass_threads() as pool:
@@ -423,8 +467,8 @@ def _named(ledger: Ledger, keys: pa.Table, replies: CrossLaneReplies | None) -> 
     return pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *found])
 
 
-def _rows_of(part: BucketPart, keys: pa.Table) -> BucketPart | None:
-    """Return those rows of a part that may be of messages named by keys; None: there are none."""
+def _matching_rows(part: BucketPart, keys: pa.Table) -> BucketPart | None:
+    """Return the rows of a part that may belong to given keys; None if there are none."""
     named = "index" if keys["index"].null_count == 0 else "message_id"
     names = ["index"] if named == "index" else ["index", "message_id"]
     rows = part.read([*LANE, *names])
@@ -440,8 +484,8 @@ def _rows_of(part: BucketPart, keys: pa.Table) -> BucketPart | None:
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What the tasks of one job share."""
+class _CountJob:
+    """Input of the tasks of one job."""
 
     key: str
     ledger: Ledger
@@ -451,13 +495,11 @@ class _Look:
     replies: pa.Table | None
 
 
-def _look_at(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, PartialFigures]]:
-    look: _Look = shared.value
-    known = once_per_worker(
-        look.key, lambda: LaneContext(ObservedWindowTable(look.observed), LanePromises(look.promises))
-    )
+def _count_bucket(shared: SharedJobState, bucket: int) -> Iterable[tuple[int, PartialFigures]]:
+    job: _CountJob = shared.value
+    known = once_per_worker(job.key, lambda: LaneContext(ObservedWindowTable(job.observed), LanePromises(job.promises)))
     replies = (
-        None if look.replies is None else once_per_worker(f"{look.key} replies", lambda: CrossLaneReplies(look.replies))
+        None if job.replies is None else once_per_worker(f"{job.key} replies", lambda: CrossLaneReplies(job.replies))
     )
-    parts, value = bucket_parts(look.ledger, bucket), bucket_value(look.ledger, bucket)
-    yield 0, bucket_figures(parts, known, look.asked, value, replies)
+    parts, value = bucket_parts(job.ledger, bucket), bucket_value(job.ledger, bucket)
+    yield 0, bucket_figures(parts, known, job.asked, value, replies)

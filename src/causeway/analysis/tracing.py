@@ -1,6 +1,7 @@
-"""One message of a ledger with all that belongs to it: what a user names, found and followed over lanes and hops.
+"""Trace one message of a ledger with its related messages, over lanes and hops.
 
-The lives of messages: what happened to each, in order, from its rows of a ledger.
+A message history is the ordered list of a message's events, from its rows in the ledger. A trace finds the message that
+a user names, and follows answers, continuations and journeys.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from causeway.ledger.windows import LanePromises
 __all__ = [
     "AGAIN",
     "FAULT_REMARKS",
-    "FOLLOWED_COLUMNS",
     "MAX_INDEX",
-    "NAME_COLUMNS",
+    "MAX_TRACED",
+    "MESSAGE_NAMES",
     "OTHER_CHAIN",
     "OTHER_CONTENT",
     "TAKEN_BACK",
@@ -55,14 +56,17 @@ __all__ = [
 ]
 
 OTHER_CONTENT, OTHER_CHAIN, AGAIN, TAKEN_BACK = "another content", "on another chain", "again", "taken back"
-"""Notes of a step: what was received is not what was sent; the event is on another chain than it can be; it happened
-before; a fork took it back. They are those of the audit (``Columns``, ``Messages``)."""
+"""Notes of a step, as in the audit (``RowColumns``, ``MessageColumns``).
+
+The received content differs from the sent one; the event is on an impossible chain; it is a repetition; a fork reverted
+it.
+"""
 
 FAULT_REMARKS = frozenset((OTHER_CONTENT, OTHER_CHAIN, AGAIN))
-"""Notes of a step that breaks a guarantee."""
+"""Notes of steps that violate a guarantee."""
 
 STEP_REMARKS = {OTHER_CONTENT: "foreign receipt", OTHER_CHAIN: "foreign receipt", AGAIN: "repeated receipt"}
-"""Receipts that the headline of a message counts, by their note."""
+"""Notes of receipts counted in the headline of a message, with their names."""
 
 _OUTCOMES = {
     MessageState.PENDING: "pending",
@@ -79,7 +83,7 @@ _OUTCOMES = {
     MessageState.DISCARDED: "dropped after it was received",
     MessageState.CONTRADICTED: "contradicted: its two chains report different ends",
 }
-"""The states of a message, as a person reads them."""
+"""The states of a message, in words."""
 
 NEVER_SENT, NOTHING = "never sent, as far as the input shows", "reverted: no event of it counts"
 DROPPED_STEPS = "the recorder stopped waiting for it"
@@ -87,9 +91,11 @@ DROPPED_STEPS = "the recorder stopped waiting for it"
 
 @dataclass(frozen=True)
 class MessageStep:
-    """One row of a message's life. ``since``: the time since the first genuine step, or the first one where none is
-    genuine, as far as both times were seen. ``notes``: of ``OTHER_CONTENT``, ``OTHER_CHAIN``, ``AGAIN``,
-    ``TAKEN_BACK``; ``row``: all columns of the ledger."""
+    """One row of a message history.
+
+    ``since``: time since the first genuine step, or the first step if none is genuine; None if unknown. ``notes``: of
+    ``OTHER_CONTENT``, ``OTHER_CHAIN``, ``AGAIN``, ``TAKEN_BACK``. ``row``: all columns of the ledger.
+    """
 
     event: str
     chain: str | None
@@ -101,15 +107,18 @@ class MessageStep:
 
     @property
     def is_genuine(self) -> bool:
-        """Return whether the step counts for its message: it has no note."""
+        """Return True if the step counts for its message: it has no note."""
         return not self.notes
 
 
 @dataclass(frozen=True)
 class MessageHistory:
-    """A message and what happened to it. ``lane``: protocol, source, destination and lane; ``outcome``: what it has
-    come to, in words; ``continues``: the message that it carries on under a new id; ``amount``: decimal digits;
-    ``deciding``: the genuine step with which it came to its outcome, None where none did."""
+    """A message and its events.
+
+    ``lane``: protocol, source, destination and lane. ``outcome``: in words. ``continues``: the message that it
+    continues
+    under a new id. ``amount``: decimal digits. ``deciding``: the genuine step that led to the outcome, or None.
+    """
 
     lane: tuple[str | None, ...]
     index: int | None
@@ -128,20 +137,20 @@ class MessageHistory:
 
     @property
     def is_open(self) -> bool:
-        """Return whether nothing says that it came, or that it will not."""
+        """Return True without evidence of arrival or of a failure."""
         return self.outcome in (_OUTCOMES[MessageState.PENDING], NEVER_SENT, NOTHING, DROPPED_STEPS)
 
     @property
     def took(self) -> timedelta | None:
-        """Return the time from the beginning until the message came to its outcome, where it was seen.
+        """Return the time from the beginning to the outcome, if known.
 
-        Of a delivered message that is its first genuine receipt: what comes later, or is foreign, decides nothing.
+        The outcome of a delivered message is its first genuine receipt; later or foreign receipts do not count.
         """
         return None if self.is_open or self.deciding is None else self.deciding.since
 
     @property
     def duration_ticks(self) -> int | None:
-        """Return the same in ticks, where all genuine steps have theirs."""
+        """Return the ticks from the beginning to the outcome, if all genuine steps have ticks."""
         ticks = [step.row["tick"] for step in self.steps if step.is_genuine]
         if self.is_open or self.deciding is None or None in ticks:
             return None
@@ -149,20 +158,23 @@ class MessageHistory:
 
     @property
     def remarks(self) -> Mapping[str, int]:
-        """Return how many receipts of it are foreign (with another content, or on another chain) or repeated."""
+        """Return the number of foreign receipts (other content or chain) and of repeated ones."""
         receipts = [step for step in self.steps if step.event == LedgerEvent.RECEIVED]
         kinds = [next((STEP_REMARKS[note] for note in STEP_REMARKS if note in step.notes), None) for step in receipts]
         return {kind: kinds.count(kind) for kind in dict.fromkeys(STEP_REMARKS.values()) if kind in kinds}
 
 
 def message_histories(rows: pa.Table, promises: pa.Table | None = None) -> list[MessageHistory]:
-    """Return the lives of the messages that rows are about, those first that began first.
+    """Build the histories of the messages in some rows, by beginning.
 
     Args:
-        rows: of ``LEDGER_SCHEMA``, in its order; all of each message. Rows without index and ``message_id`` are passed
-            over.
-        promises: of ``PROMISES_SCHEMA``, what lanes promise: which of several equal receipts is the first depends on
-            ``final_after``; None: nothing.
+        rows: rows of ``LEDGER_SCHEMA``, in its order, with all rows of each message. Rows without index and
+            ``message_id`` are skipped.
+        promises: the guarantees of lanes (``PROMISES_SCHEMA``); ``final_after`` decides the first of several equal
+            receipts. None: no guarantees.
+
+    Returns:
+        The histories.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -184,21 +196,27 @@ def message_histories(rows: pa.Table, promises: pa.Table | None = None) -> list[
             continue
         alive, again = columns.alive[start:stop].tolist(), messages.again[start:stop].tolist()
         elsewhere = columns.is_elsewhere[start:stop].tolist()
-        found.append(_life(own, alive, again, messages.status[start:stop].tolist(), elsewhere))
-    return sorted(_carried_on(found), key=_beginning)
+        found.append(_build_history(own, alive, again, messages.status[start:stop].tolist(), elsewhere))
+    return sorted(_mark_continued(found), key=_history_order)
 
 
-def _carried_on(lives: list[MessageHistory]) -> list[MessageHistory]:
-    """Return lives in which messages that others carry on are not open."""
-    found = []
-    names = {(life.lane[0], life.continues): life.message_id or str(life.index) for life in lives if life.continues}
-    for life in lives:
-        name = None if life.message_id is None else names.get((life.lane[0], life.message_id))
-        found.append(replace(life, outcome=f"carried on by {name}") if name is not None and life.is_open else life)
-    return found
+def _mark_continued(histories: list[MessageHistory]) -> list[MessageHistory]:
+    """Set the outcome of open messages that other messages continue."""
+    updated = []
+    names = {
+        (history.lane[0], history.continues): history.message_id or str(history.index)
+        for history in histories
+        if history.continues
+    }
+    for history in histories:
+        name = None if history.message_id is None else names.get((history.lane[0], history.message_id))
+        updated.append(
+            replace(history, outcome=f"carried on by {name}") if name is not None and history.is_open else history
+        )
+    return updated
 
 
-def _life(
+def _build_history(
     rows: list[dict[str, Any]], alive: list[int], again: list[int], status: list[int], elsewhere: list[int]
 ) -> MessageHistory:
     from causeway.audit.message_loops import DIFFERS
@@ -207,17 +225,19 @@ def _life(
         tuple(
             note
             for note, holds in (
-                (TAKEN_BACK, not lives and row["event"] != LedgerEvent.REVERTED),
-                (AGAIN, lives and repeats),
-                (OTHER_CONTENT, lives and what == DIFFERS),
-                (OTHER_CHAIN, lives and other),
+                (TAKEN_BACK, not is_valid and row["event"] != LedgerEvent.REVERTED),
+                (AGAIN, is_valid and repeats),
+                (OTHER_CONTENT, is_valid and what == DIFFERS),
+                (OTHER_CHAIN, is_valid and other),
             )
             if holds
         )
-        for row, lives, repeats, what, other in zip(rows, alive, again, status, elsewhere, strict=True)
+        for row, is_valid, repeats, what, other in zip(rows, alive, again, status, elsewhere, strict=True)
     ]
-    counting = [row for row, lives, each in zip(rows, alive, notes, strict=True) if lives and OTHER_CONTENT not in each]
-    order = sorted(range(len(rows)), key=lambda number: _place(rows, number))
+    counting = [
+        row for row, is_valid, each in zip(rows, alive, notes, strict=True) if is_valid and OTHER_CONTENT not in each
+    ]
+    order = sorted(range(len(rows)), key=lambda number: _sort_key(rows, number))
     genuine = [row["time"] for row, each in zip(rows, notes, strict=True) if not each and row["time"] is not None]
     begin = min(genuine or [row["time"] for row in rows if row["time"] is not None], default=None)
     steps = tuple(
@@ -234,17 +254,17 @@ def _life(
     )
     first = min(counting or rows, key=lambda row: EVENTS.index(row["event"]))
     names = ("message_id", "answers", "journey", "continues", "sender", "receiver", "asset", "amount")
-    said = {name: _first_seen([first, *counting, *rows], name) for name in names}
+    first_values = {name: _first_seen([first, *counting, *rows], name) for name in names}
     lane = tuple(first[name] for name in LANE)
-    deciding = _deciding(steps, _state(counting))
+    deciding = _deciding_step(steps, _state(counting))
     outcome = _outcome(counting)
     return MessageHistory(
-        lane, first["index"], kind=first["kind"], outcome=outcome, steps=steps, deciding=deciding, **said
+        lane, first["index"], kind=first["kind"], outcome=outcome, steps=steps, deciding=deciding, **first_values
     )
 
 
-def _deciding(steps: Sequence[MessageStep], end: int) -> MessageStep | None:
-    """Return the genuine step with which a message came to its last state."""
+def _deciding_step(steps: Sequence[MessageStep], end: int) -> MessageStep | None:
+    """Return the genuine step that led to a message's last state."""
     bits = 0
     for step in steps:
         if step.is_genuine:
@@ -254,8 +274,8 @@ def _deciding(steps: Sequence[MessageStep], end: int) -> MessageStep | None:
     return None
 
 
-def _place(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
-    """Return where a row stands in a life: by time where all have one, else by what happens before what."""
+def _sort_key(rows: list[dict[str, Any]], number: int) -> tuple[Any, ...]:
+    """Return the sort key of a row in its history: time if all rows have one, else causal order."""
     row = rows[number]
     rank = EVENTS.index(row["event"])
     at = (row["height"] is None, row["height"] or 0, row["position"] is None, row["position"] or 0, number)
@@ -274,7 +294,7 @@ def _outcome(counting: list[dict[str, Any]]) -> str:
 
 
 def _state(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Return the state to which events bring a message."""
+    """Return the state that follows from some events."""
     return int(STATES_BY_EVENT_BITS[sum({event_bit(row["event"], row["code"], row["kind"]) for row in rows})])
 
 
@@ -282,34 +302,34 @@ def _first_seen(rows: list[dict[str, Any]], name: str) -> Any:
     return next((row[name] for row in rows if row[name] is not None), None)
 
 
-def _beginning(life: MessageHistory) -> tuple[Any, ...]:
+def _history_order(life: MessageHistory) -> tuple[Any, ...]:
     time = next((step.time for step in life.steps if step.time is not None), None)
     names = tuple((name is not None, name or "") for name in (*life.lane, life.message_id))
     return (time is None, time.timestamp() if time is not None else 0.0, names, life.index or 0)
 
 
-FOLLOWED_COLUMNS = 64
-"""Messages of one journey that are looked at."""
+MAX_TRACED = 64
+"""Limit of messages of one journey in a trace."""
 
-ROWS_AT_ONCE = 8
-"""Messages of one transaction that are shown; more are several."""
+MAX_TRANSACTION_MESSAGES = 8
+"""Limit of messages of one transaction in a trace; more are ambiguous."""
 
 MAX_INDEX = (1 << 64) - 1
 
-MIN_BEGIN = 6
-"""So many characters of a name are enough, where they are of one message only."""
+MIN_PREFIX = 6
+"""Least length of a name's beginning that identifies a message."""
 
-MIN_SHORTENED = "…"
-"""What stands for the middle of a long name (``model.text``)."""
+ELLIPSIS = "…"
+"""Mark of the omitted middle of a shortened name (``core.text``)."""
 
 _NARROWING = ("lane", "source", "destination", "sender", "index")
 
-ReadRoots = Mapping[EventPosition, Sequence[Mapping[str, Any]]]
-"""Headers that chains made where something happened."""
+HeadersByPosition = Mapping[EventPosition, Sequence[Mapping[str, Any]]]
+"""Headers of chains, by the position of an event."""
 
 
 class SeveralMessages(InvalidInput):
-    """Several messages that do not belong together are meant; ``keys`` are those."""
+    """The name matches several unrelated messages, ``keys``."""
 
     def __init__(self, text: str, keys: Sequence[MessageKey]) -> None:
         super().__init__(text)
@@ -318,37 +338,42 @@ class SeveralMessages(InvalidInput):
 
 @dataclass(frozen=True)
 class MessageTrace:
-    """Messages that belong together, those first that began first. ``headers``: of the blocks in which something
-    happened to them, as far as the ledger has them; ``more``: how many more belong to them."""
+    """Related messages, by beginning.
+
+    ``headers``: known headers of the blocks with their events. ``more``: number of further related messages.
+    """
 
     lives: tuple[MessageHistory, ...]
-    headers: ReadRoots
+    headers: HeadersByPosition
     more: int
 
     def roots(self, step: MessageStep) -> list[str]:
-        """Return the roots (or hashes) that the ledger has of the block of a step."""
-        found = {row["root"] or row["hash"] for place in _tracing_place(step) for row in self.headers.get(place, ())}
+        """Return the known roots (or hashes) of the block of a step."""
+        found = {row["root"] or row["hash"] for place in _step_positions(step) for row in self.headers.get(place, ())}
         return sorted(root for root in found if root)
 
 
-NAME_COLUMNS = "its id, lane and index, journey, or the hash of a transaction"
+MESSAGE_NAMES = "its id, lane and index, journey, or the hash of a transaction"
 """The ways to name a message, for error messages."""
 
 
 def trace_message(ledger: Ledger, message: str | None = None, **narrowing: str | int | None) -> MessageTrace:
-    """Find a message by what names it, and follow it.
+    """Find a message by name, and follow its related messages.
 
     Args:
         ledger: as of a commit.
         message: its ``message_id``, its lane (or source) and index as in ``channel-141/123``, its journey, or the hash
-            of a transaction; of these but the lane also the beginning, of ``LEAST_BEGIN`` characters, or a shortened
-            form as a terminal shows it (``0x7ca6c18aa678d735…0b46``).
-        narrowing: ``lane``, ``source``, ``destination``, ``sender``, ``index``; without ``message`` these name it.
+            of a transaction. Except for a lane, also a beginning of at least ``MIN_PREFIX`` characters, or a shortened
+            form as printed on a terminal (``0x7ca6c18aa678d735…0b46``).
+        narrowing: ``lane``, ``source``, ``destination``, ``sender``, ``index``; they suffice without ``message``.
+
+    Returns:
+        The trace.
 
     Raises:
-        InvalidInput: nothing is named, or no such message is there.
-        SeveralMessages: several are meant.
-        LedgerDamaged: a file is not what was written.
+        InvalidInput: no name is given, or no message matches.
+        SeveralMessages: several unrelated messages match.
+        LedgerDamaged: a file is corrupted.
     """
     narrowed = {name: (value,) for name, value in narrowing.items() if value is not None}
     for name in narrowed:
@@ -363,47 +388,61 @@ def trace_message(ledger: Ledger, message: str | None = None, **narrowing: str |
     for conditions in _conditions(message, narrowed):
         found = found or find_messages(ledger, conditions)
     if not found:
-        said = [f"{name} {values[0]}" for name, values in narrowed.items()]
-        sought = to_one_line(", ".join([*([] if message is None else [message]), *said]))
-        raise InvalidInput(f"{sought}: no such message; allowed: {NAME_COLUMNS}, as the command ledger lists them")
-    rows = read_message_rows(ledger, found[:FOLLOWED_COLUMNS])
+        narrowings = [f"{name} {values[0]}" for name, values in narrowed.items()]
+        sought = to_one_line(", ".join([*([] if message is None else [message]), *narrowings]))
+        raise InvalidInput(f"{sought}: no such message; allowed: {MESSAGE_NAMES}, as the command ledger lists them")
+    rows = read_message_rows(ledger, found[:MAX_TRACED])
     if len(found) > 1 and not _belong_together(rows, message, len(found)):
         raise SeveralMessages(f"{len(found):,} messages are meant", found)
-    keys = dict.fromkeys([*found, *find_related(ledger, rows, FOLLOWED_COLUMNS)])
+    keys = dict.fromkeys([*found, *find_related(ledger, rows, MAX_TRACED)])
     new = [*keys]
-    while new and len(keys) < FOLLOWED_COLUMNS:
-        carried = find_related(
-            ledger, read_message_rows(ledger, new[:FOLLOWED_COLUMNS]), FOLLOWED_COLUMNS, CONTINUATIONS
-        )
+    while new and len(keys) < MAX_TRACED:
+        carried = find_related(ledger, read_message_rows(ledger, new[:MAX_TRACED]), MAX_TRACED, CONTINUATIONS)
         new = [key for key in carried if key not in keys]
         keys |= dict.fromkeys(new)
-    found_lives = message_histories(read_message_rows(ledger, [*keys][:FOLLOWED_COLUMNS]), ledger.table("promises"))
-    headers = headers_at(ledger, _places(found_lives))
+    found_lives = message_histories(read_message_rows(ledger, [*keys][:MAX_TRACED]), ledger.table("promises"))
+    headers = headers_at(ledger, _event_positions(found_lives))
     return MessageTrace(tuple(found_lives), headers, len(keys) - len(found_lives))
 
 
 def read_histories(ledger: Ledger, messages: Sequence[MessageKey]) -> MessageTrace:
-    """Return the lives of messages that are known by their keys, in no search, without those that belong to them.
+    """Read the histories of messages by key, without related messages.
 
-    Raises ``LedgerDamaged``.
+    Args:
+        ledger: as of a commit.
+        messages: their keys.
+
+    Returns:
+        A trace of these messages.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
     """
     found = message_histories(read_message_rows(ledger, messages), ledger.table("promises"))
-    return MessageTrace(tuple(found), headers_at(ledger, _places(found)), 0)
+    return MessageTrace(tuple(found), headers_at(ledger, _event_positions(found)), 0)
 
 
-def _places(found: Sequence[MessageHistory]) -> set[EventPosition]:
-    return {place for life in found for step in life.steps for place in _tracing_place(step)}
+def _event_positions(found: Sequence[MessageHistory]) -> set[EventPosition]:
+    return {place for life in found for step in life.steps for place in _step_positions(step)}
 
 
-def _tracing_place(step: MessageStep) -> list[EventPosition]:
-    """Return where a step happened; nothing where that was not seen."""
+def _step_positions(step: MessageStep) -> list[EventPosition]:
+    """Return the position of a step; empty if unknown."""
     if step.chain is None or step.height is None:
         return []
     return [EventPosition(step.chain, step.height, step.row["tick"])]
 
 
 def history_to_dict(life: MessageHistory, found: MessageTrace) -> dict[str, Any]:
-    """Return a life as JSON: the message, what it came to, and a dict for each step."""
+    """Return a history as JSON: the message, its outcome, and a dict for each step.
+
+    Args:
+        life: the history.
+        found: its trace.
+
+    Returns:
+        The JSON object.
+    """
     names = dict(zip((*LANE, "index", "message_id"), (*life.lane, life.index, life.message_id), strict=True))
     return {
         **names,
@@ -444,8 +483,11 @@ def _step_as_dict(step: MessageStep, found: MessageTrace) -> dict[str, Any]:
 
 
 def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...]]) -> Iterator[list[Condition]]:
-    """Yield conditions of which a row of the message fulfils one; later ones count if nothing fulfils the earlier.
-    Raises ``InvalidInput``."""
+    """Yield alternative conditions on the rows of the message, by descending priority.
+
+    Raises:
+        InvalidInput: the message is not sufficiently named.
+    """
     if message is None:
         if "index" not in narrowed and "sender" not in narrowed:
             raise InvalidInput("message: missing; name it, or give an index with its lane, sender or source")
@@ -455,29 +497,29 @@ def _conditions(message: str | None, narrowed: Mapping[str, tuple[str | int, ...
     if before and number.isascii() and number.isdecimal() and len(number) <= 20 and int(number) <= MAX_INDEX:
         yield [{**narrowed, name: (before,), "index": (int(number),)} for name in ("lane", "source")]
     yield [{**narrowed, name: (message,)} for name in ("message_id", "transaction", "journey")]
-    like = _like(message)
-    if len(like.begin) >= MIN_BEGIN:
+    like = _name_pattern(message)
+    if len(like.begin) >= MIN_PREFIX:
         yield [{**narrowed, name: like} for name in ("message_id", "transaction", "journey")]
 
 
-def _like(message: str) -> TextPattern:
-    """Return what begins as a name of a message does; of a shortened one, as a terminal shows it, what ends so, too."""
-    begin, _, end = message.partition(MIN_SHORTENED)
+def _name_pattern(message: str) -> TextPattern:
+    """Return a pattern of a name's beginning, and of its end if it is shortened."""
+    begin, _, end = message.partition(ELLIPSIS)
     return TextPattern(begin, end)
 
 
 def _belong_together(rows: pa.Table, message: str | None, count: int) -> bool:
-    """Return whether messages belong to one journey, to one rerouted answer, or (if few) to one transaction."""
+    """Return True for messages of one journey, rerouted answer, or (if few) transaction."""
     journeys = set(rows["journey"].to_pylist())
     if len(journeys) == 1 and None not in journeys:
         return True
     answers = set(zip(rows["message_id"].to_pylist(), rows["answers"].to_pylist(), strict=True))
     if len(answers) == 1 and None not in answers.pop():
         return True
-    if count > ROWS_AT_ONCE or message is None:
+    if count > MAX_TRANSACTION_MESSAGES or message is None:
         return False
     of_messages: dict[tuple[Any, ...], set[str]] = {}
-    like = _like(message)
+    like = _name_pattern(message)
     for row in rows.select([*LANE, "index", "message_id", "transaction"]).to_pylist():
         key = (*(row[name] for name in LANE), row["message_id"] if row["index"] is None else row["index"])
         of_messages.setdefault(key, set()).update({row["transaction"]} if like.matches(row["transaction"]) else ())

@@ -1,6 +1,8 @@
-"""The command line: ``causeway``. One file a command; what they share is in ``shell``, ``watch`` and ``memory``.
+"""The command line ``causeway``.
 
-``shell.CODES`` has the exit codes.
+``commands`` has one file a command. ``shell`` has the exit codes and error lines, ``process`` the set-up of the
+process,
+``output`` the terminal output.
 """
 
 from __future__ import annotations
@@ -20,26 +22,29 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code.
 
-    Commands take the signals that end them in ways of their own, once what these need is imported, which takes a
-    second. Until the commands are there, a signal ends the process at once, since nothing has been done; from then on
-    each is an interrupt, which leaves nothing open.
+    Commands handle the signals that end them, after an import of about one second. Before that a signal ends the
+    process at
+    once; then each is an interrupt that closes everything.
+
+    Args:
+        arguments: the command line; default: that of the process.
     """
     if arguments is None:
         from causeway.cli import process
 
         process.begin_command()
     given = sys.argv[1:] if arguments is None else arguments
-    taken = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: found for number in taken if (found := signal.getsignal(number)) is not signal.SIG_IGN}
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: found for number in signals if (found := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:
         signal.signal(number, _end)
 
-    def built(asked: str | None) -> Callable[..., object]:
+    def built(command: str | None) -> Callable[..., object]:
         from causeway.cli.app import build_app
 
-        commands = build_app(asked)
+        commands = build_app(command)
         for number, found in before.items():
-            # Spark gives way to nothing but Python's own handler of SIGINT.
+            # Spark only replaces Python's own handler of SIGINT.
             signal.signal(number, _interrupt if number == signal.SIGTERM else found)
         return commands
 
@@ -49,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = execute(given, built, "causeway")
     finally:
         for number, found in before.items():
-            # What is done is done: a signal while the process ends changes nothing, and has no text of its own.
+            # The work is complete: a signal during the exit changes nothing and prints nothing.
             signal.signal(number, signal.SIG_IGN if arguments is None else found)
     sys.exit(code)
 

@@ -1,7 +1,4 @@
-"""The commands, put together.
-
-``causeway --version``: what is installed here, and which texts the protocols follow.
-"""
+"""The Typer application with all commands, and ``causeway --version``."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ REST_PANEL = "The command line itself"
 
 
 _COMMAND, _BUILT, _GROUP = "command", "built", "group"
-"""What the module of a command has: the command, a function that makes it, one that makes a group of commands."""
+"""Kinds of command modules: with a command, a function that builds it, or one that builds a group."""
 
 COMMANDS = {
     "demo": (RUN_PANEL, _COMMAND),
@@ -59,13 +56,17 @@ COMMANDS = {
     "gossip": (SERVE_PANEL, _GROUP),
     "key": (SERVE_PANEL, _GROUP),
 }
-"""The commands, each in the module of its name: where the help names it, and what that module has."""
+"""The commands by name: the help panel, and the kind of the module."""
 
 
 def build_app(asked: str | None = None) -> typer.Typer:
-    """Return the command line as a Typer application.
+    """Build the Typer application.
 
-    ``asked``: the command that will be run: if it is one of them, the others are left out, and not imported.
+    Args:
+        asked: the command to run; if known, the others are omitted and not imported.
+
+    Returns:
+        The application.
     """
     completion.begin_completion()
     app = typer.Typer(
@@ -115,11 +116,11 @@ def _add(app: typer.Typer, name: str) -> None:
 
 
 OPTIONAL_PACKAGES = {"duckdb": "causeway ledger --sql", "polars": "tables as Polars frames"}
-"""Packages that something needs and Causeway does not bring."""
+"""Optional dependencies that Causeway does not install."""
 
 
 def collect_versions() -> dict[str, Any]:
-    """Return what is installed, without starting Java for it where its folder says which it is."""
+    """Return the installed versions, without a start of Java if its folder names its release."""
     from causeway.protocols.registry import find_protocol, protocol_names
 
     found = {name: find_protocol(name) for name in protocol_names()}
@@ -161,7 +162,7 @@ def show_versions(as_json: bool) -> None:
 
 
 def _spark() -> str | None:
-    """Return the release of Spark that PySpark brings, as the names of its files say."""
+    """Return the Spark release of PySpark, from its file names."""
     from causeway.spark.java import SPARK_FOLDER
 
     for jar in sorted((SPARK_FOLDER / "jars").glob("spark-core_*.jar")):
@@ -172,7 +173,7 @@ def _spark() -> str | None:
 
 
 def _java() -> dict[str, Any]:
-    """Return which Java would run Spark."""
+    """Return the Java that would run Spark."""
     from causeway.spark.java import find_java
 
     try:

@@ -1,4 +1,4 @@
-"""``causeway completion``: what a shell needs to complete commands, options and names; and which names there are."""
+"""``causeway completion``: shell scripts, and the completion of names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from causeway.cli import shell
 from causeway.cli.options import argument, option
 
 COMPLETE = "_CAUSEWAY_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""Environment variable of a shell's completion request."""
 
 Completed = Callable[[str], list[str]]
 
 
 class Shell(StrEnum):
-    """Shells that completions are for."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -29,7 +29,7 @@ class Shell(StrEnum):
 
 
 def begin_completion() -> None:
-    """Make ready for a shell that asks for completions, where it is one that started this process."""
+    """Prepare for a completion request, if a shell started this process for one."""
     if COMPLETE in os.environ:
         from typer import completion
 
@@ -70,7 +70,14 @@ def command(
 
 
 def complete_names(names: Callable[[], list[str]]) -> Completed:
-    """Return what completes one of some names, which are looked for when they are asked for."""
+    """Return a completion function for names.
+
+    Args:
+        names: returns the names; called on demand.
+
+    Returns:
+        The completion function.
+    """
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
@@ -101,19 +108,33 @@ complete_audit_executors = complete_names(lambda: ["auto", "in_process", "spark"
 
 
 def complete_scenarios(incomplete: str) -> list[str]:
-    """Return the TOML files and folders whose paths begin so."""
+    """Return the TOML files and folders with a path prefix.
+
+    Args:
+        incomplete: the prefix.
+
+    Returns:
+        The paths.
+    """
     return _files(incomplete, ".toml")
 
 
 def complete_places(incomplete: str) -> list[str]:
-    """Return the folders whose paths begin so."""
+    """Return the folders with a path prefix.
+
+    Args:
+        incomplete: the prefix.
+
+    Returns:
+        The paths.
+    """
     return _files(incomplete, None)
 
 
 def _files(incomplete: str, ending: str | None) -> list[str]:
     found = [*_entries(incomplete, ending)]
     if len(found) == 1 and found[0].endswith("/"):
-        # With what is in it beside it, no shell takes the folder for the end of the path.
+        # With its content beside it, shells do not add a blank after a folder.
         found += _entries(found[0], ending)
     return found
 
@@ -134,13 +155,21 @@ def _entries(incomplete: str, ending: str | None) -> Iterator[str]:
 
 
 def complete_state_tables(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the state tables of the lake that the command names, where they can be read."""
+    """Return the state tables of the lake on the command line, if readable.
+
+    Args:
+        context: the context of the command.
+        incomplete: the prefix.
+
+    Returns:
+        The names.
+    """
     from causeway_proofs.errors import CausewayError
 
     from causeway.storage.lake import Lake
     from causeway.storage.table_schemas import TableSchemas
 
-    given = [context.params.get("lake"), *context.args]  # what is not parsed yet is left as it was given
+    given = [context.params.get("lake"), *context.args]  # unparsed arguments are still in the context as given
     place = next((each for each in given if isinstance(each, str)), None)
     if place is None or "://" in place:
         return []

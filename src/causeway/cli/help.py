@@ -1,4 +1,4 @@
-"""What the help of a command says beside its options: what it does, examples, exit codes, where to read on."""
+"""The help of commands beyond their options: description, examples and exit codes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,18 @@ SEE_ALSO = {
     "gossip": ("run", "docs/how-to/gossip.md"),
     "key": ("serve send", "docs/how-to/serve.md"),
 }
-"""Other commands that belong to a command, and the page to read on."""
+"""Related commands and the page of each command."""
 
 
 def fold_help(text: str | None) -> str:
-    """Return a help text with each of its paragraphs, and each example, on one line, so that a terminal breaks it."""
+    """Join each paragraph and example of a help text to one line, so that terminals wrap it.
+
+    Args:
+        text: the text.
+
+    Returns:
+        The folded text.
+    """
     paragraphs = []
     for paragraph in cleandoc(text or "").split("\n\n"):
         lines: list[str] = []
@@ -57,14 +64,21 @@ def fold_help(text: str | None) -> str:
 
 
 def help_epilog(name: str) -> str:
-    """Return what stands below the options of a command."""
+    """Return the text below the options of a command.
+
+    Args:
+        name: the command.
+
+    Returns:
+        The text.
+    """
     related, page = SEE_ALSO[name]
     commands = ", ".join(f"causeway {each}" for each in related.split())
     return f"{EPILOG}\n\nSee also: {commands}; {page}"
 
 
 class HelpfulCommand(TyperCommand):
-    """A command whose help names the values of options that have no name for them: ``FILE``, ``N``, ``TEXT``."""
+    """A command with value names (``FILE``, ``N``, ``TEXT``) for options without one."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -98,8 +112,15 @@ def _name_value(param: Any) -> None:
 def add_command(
     app: typer.Typer, name: str, command: Callable[..., Any], group: str | None = None, panel: str = ""
 ) -> None:
-    """Add a command to an application; ``group``: the name of the commands that it is one of, ``panel``: where the help
-    of the application names it."""
+    """Add a command to an application.
+
+    Args:
+        app: the application.
+        name: name of the command.
+        command: its function.
+        group: name of its group, or None.
+        panel: panel of the help.
+    """
     app.command(
         name,
         cls=HelpfulCommand,

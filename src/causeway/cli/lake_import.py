@@ -1,4 +1,4 @@
-"""``causeway ingest lake``: what Causeway itself ran, as a ledger beside recorded traffic."""
+"""``causeway ingest lake``: ingest a lake of Causeway into a ledger with recorded traffic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from causeway.cli.output_paths import name_ledger_errors
 from causeway.cli.process import compile_before_use
 
 LAKE_KIND = "lake"
-"""What the kind of traffic is called."""
+"""Name of the kind of traffic."""
 
 NOTHING_NEW = "interrupted; nothing of it is in the ledger, and it can be run again"
-"""What is said where a call is interrupted."""
+"""Message about an interrupted call."""
 
 
 def ingest_lake_heights(source: str, target: str, buckets: int | None, as_json: bool) -> int:
-    """Take the heights of a lake that are new into a ledger, say what was done, and return the exit code."""
+    """Ingest the new heights of a lake into a ledger, and print the result.
+
+    Args:
+        source: folder or URI of the lake.
+        target: folder or URI of the ledger.
+        buckets: number of buckets of a new ledger, or None.
+        as_json: print JSON.
+
+    Returns:
+        The exit code.
+    """
     from causeway.ledger.lake.ingest import ingest_lake
 
     compile_before_use()
@@ -47,7 +57,14 @@ def ingest_lake_heights(source: str, target: str, buckets: int | None, as_json: 
 
 @contextmanager
 def heights_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how many heights of a lake are done, on a terminal."""
+    """Show the number of processed heights, on a terminal.
+
+    Args:
+        what: name of the step.
+
+    Yields:
+        A callback for the done heights and all heights.
+    """
     console = stderr_console()
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("heights"), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:

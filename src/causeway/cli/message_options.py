@@ -1,7 +1,4 @@
-"""What the commands about messages share: which messages count, who counts, and in which form it is printed.
-
-Which messages or rows commands over a lake are asked for: the same options of all, declared and checked once.
-"""
+"""Filter, executor and format options of the commands about messages."""
 
 from __future__ import annotations
 
@@ -44,14 +41,14 @@ __all__ = [
 OUTPUT, HOW = "Output", "How"
 
 MAX_LIMIT = (1 << 31) - 2
-"""So many rows are asked for by ``--limit`` at most: what Spark and Arrow count in one piece."""
+"""Maximum of ``--limit``: the row limit of Spark and of an Arrow table's part."""
 
 LANES = 10
-"""Lanes that a person sees where no other number is asked for."""
+"""Default number of lanes on a terminal."""
 
 
-_MAX_SAID = 500
-"""Characters of a line about names, which come from strangers."""
+_MAX_LINE = 500
+"""Maximum characters of a line about untrusted names."""
 
 
 Place = Annotated[str, argument("Folder or URI of a ledger, or of a lake of a run.", metavar="LAKE")]
@@ -87,7 +84,14 @@ Master = Annotated[
 
 @contextmanager
 def open_counted(lake: str) -> Iterator[tuple[Ledger, PassProgressCallback]]:
-    """Give the ledger at a path or URI, of a lake one that is derived from it, and what shows how much is counted."""
+    """Open the ledger at a path or URI, or derive that of a lake.
+
+    Args:
+        lake: path or URI.
+
+    Yields:
+        The ledger, and a progress callback.
+    """
     from causeway.cli.output.audit import progress_bar
     from causeway.cli.output_paths import name_ledger_errors, require_place
     from causeway.cli.process import compile_before_use
@@ -104,7 +108,22 @@ def open_counted(lake: str) -> Iterator[tuple[Ledger, PassProgressCallback]]:
 
 
 def count_figures(lake: str, where: MessageFilter, executor: str, master: str, worst: int = 0) -> LedgerFigures:
-    """Return the figures of the messages asked for. Raises ``InvalidInput``, ``LedgerDamaged``."""
+    """Count the figures of the selected messages.
+
+    Args:
+        lake: path or URI.
+        where: the filter on messages.
+        executor: ``in_process``, ``spark`` or ``auto``.
+        master: Spark master.
+        worst: number of worst messages of each ranking.
+
+    Returns:
+        The figures.
+
+    Raises:
+        InvalidInput: as of ``compute_figures``.
+        LedgerDamaged: a file is corrupted.
+    """
     from causeway.analysis.stored_figures import compute_figures
 
     with open_counted(lake) as (ledger, progress):
@@ -117,7 +136,15 @@ def count_figures(lake: str, where: MessageFilter, executor: str, master: str, w
 
 
 def select_messages(ledger: Ledger, where: MessageFilter) -> Iterator[pa.Table]:
-    """Yield the messages asked for; where there are none, say which names of lanes there are not."""
+    """Yield the selected messages; without any, print unknown names of lanes.
+
+    Args:
+        ledger: the ledger.
+        where: the filter on messages.
+
+    Yields:
+        Rows of ``MESSAGES_SCHEMA``.
+    """
     from causeway.analysis.stored_figures import read_messages
 
     none = True
@@ -129,28 +156,45 @@ def select_messages(ledger: Ledger, where: MessageFilter) -> Iterator[pa.Table]:
 
 
 def report_unknown(ledger: Ledger, where: MessageFilter) -> None:
-    """Say of each chain and lane asked for that no row of the ledger names."""
+    """Print each chain and lane of a filter that the ledger does not contain.
+
+    Args:
+        ledger: the ledger.
+        where: the filter on messages.
+    """
     from causeway.core.text import escape_controls, suggest_known, truncate_text
 
-    asked = {**where.lanes, **({"chain": [name for names in where.chains for name in names]} if where.chains else {})}
-    columns = {name: ("source", "destination") if name == "chain" else (name,) for name in asked}
-    known: dict[str, set[str]] = {name: set() for name in asked}
+    conditions = {
+        **where.lanes,
+        **({"chain": [name for names in where.chains for name in names]} if where.chains else {}),
+    }
+    columns = {name: ("source", "destination") if name == "chain" else (name,) for name in conditions}
+    known: dict[str, set[str]] = {name: set() for name in conditions}
     for bucket in range(ledger.buckets) if known else ():
         rows = ledger.rows(bucket, [*dict.fromkeys(column for each in columns.values() for column in each)])
         for name, names in known.items():
             for column in columns[name]:
                 names |= {*rows[column].unique().to_pylist()} - {None}
     for name, names in known.items():
-        for value in asked[name]:
+        for value in conditions[name]:
             if value not in names:
                 kind = "lane" if name == "lane" else "chain of a message" if name == "chain" else f"{name} of a message"
                 shell.print_line(
-                    f"--{name}: {truncate_text(escape_controls(suggest_known(kind, value, sorted(names))), _MAX_SAID)}"
+                    f"--{name}: {truncate_text(escape_controls(suggest_known(kind, value, sorted(names))), _MAX_LINE)}"
                 )
 
 
 def largest_rows(rows: pa.Table, order: Sequence[tuple[str, str]], limit: int | None) -> pa.Table:
-    """Return the first rows in some order, null last; equal ones in the order in which they stand."""
+    """Return the first rows in an order, null last; the sort is stable.
+
+    Args:
+        rows: the rows.
+        order: columns with ``ascending`` or ``descending``.
+        limit: maximum number of rows; None: all.
+
+    Returns:
+        The sorted rows.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -188,9 +232,14 @@ def _outcomes() -> list[str]:
 
 @dataclass(frozen=True)
 class FilterOption:
-    """An option that chooses messages or rows. ``column``: the one that it is about; ``known``: the values that there
-    are, None: any. ``bound``: it is the ``first`` or the ``last`` of a range. ``of_rows``: its help where rows are
-    meant, of which a message has several."""
+    """A filter option of commands.
+
+    Attributes:
+        column: its column.
+        known: the allowed values; None: any.
+        bound: ``first`` or ``last`` of a range.
+        of_rows: its help in commands about rows; a message has several rows.
+    """
 
     flag: str
     column: str
@@ -206,11 +255,11 @@ class FilterOption:
         return f"filter_{self.flag.strip('-').replace('-', '_')}"
 
     def parameter(self, *, rows: bool) -> inspect.Parameter:
-        """Return it as Typer takes it."""
-        said = (self.of_rows if rows else None) or self.help
+        """Return it as a parameter for Typer."""
+        description = (self.of_rows if rows else None) or self.help
         kind: Any = list[str] if self.bound is None else str if self.metavar == "TIME" else int
         chooses = option(
-            said if self.bound else f"{said} May be repeated.",
+            description if self.bound else f"{description} May be repeated.",
             self.flag,
             metavar=self.metavar,
             panel=FILTERS,
@@ -256,7 +305,7 @@ _ALL = (
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """What a user asked for: options and their values, those that were given."""
+    """The filter options given by a user, with their values."""
 
     given: Mapping[str, Any]
 
@@ -264,7 +313,11 @@ class FilterOptions:
         return bool(self.given)
 
     def values(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of which values are asked for, with these. Raises ``InvalidInput``."""
+        """Return the allowed values by column.
+
+        Raises:
+            InvalidInput: a value is not allowed.
+        """
         found: dict[str, tuple[str, ...]] = {}
         for each in _ALL:
             if each.flag not in self.given or each.bound is not None:
@@ -277,8 +330,11 @@ class FilterOptions:
         return found
 
     def ranges(self) -> dict[str, tuple[Any, Any]]:
-        """Return the columns of which a range is asked for, with its first and last value (None: without a bound).
-        Raises ``InvalidInput``."""
+        """Return the first and last value (None: unbounded) by column.
+
+        Raises:
+            InvalidInput: a value is invalid.
+        """
         found: dict[str, tuple[Any, Any]] = {}
         for each in _ALL:
             if each.flag not in self.given or each.bound is None:
@@ -292,20 +348,23 @@ class FilterOptions:
             first, last = (value, last) if each.bound == "first" else (first, value)
             if first is not None and last is not None and first > last:
                 begin = each.flag.replace("--to", "--from")
-                said = (
+                text = (
                     f"{begin} {escape_controls(str(self.given[begin]))}: is after {each.flag} {self.given[each.flag]}"
                 )
-                raise InvalidInput(f"{escape_controls(said)}: nothing is between them")
+                raise InvalidInput(f"{escape_controls(text)}: nothing is between them")
             found[each.column] = first, last
         return found
 
     def flag(self, column: str) -> str:
-        """Return the option given that is about a column."""
+        """Return the given option of a column."""
         return next(each.flag for each in _ALL if each.column == column and each.flag in self.given)
 
     def where(self) -> MessageFilter:
-        """Return the messages asked for: heights, ticks and times are those of their sending. Raises
-        ``InvalidInput``."""
+        """Return the filter on messages; heights, ticks and times are those of sending.
+
+        Raises:
+            InvalidInput: a value is invalid.
+        """
         from causeway.analysis.figures.filters import MessageFilter
 
         ranges = self.ranges().items()
@@ -314,9 +373,14 @@ class FilterOptions:
 
 
 def add_filter_options(*without: str, rows: bool = False) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options of filters, but some, in place of its parameter ``filters``, which has what was given.
+    """Decorate a command: replace its parameter ``filters`` by the filter options.
 
-    ``without``: options that the command does not have; ``rows``: it is about rows, of which a message has several.
+    Args:
+        without: columns of omitted options.
+        rows: the command is about rows, not messages.
+
+    Returns:
+        The decorator.
     """
 
     def change(command: Callable[..., int]) -> Callable[..., int]:
@@ -330,8 +394,8 @@ def add_filter_options(*without: str, rows: bool = False) -> Callable[[Callable[
 
         def with_filters(**given: Any) -> int:
             values = {each.flag: given.pop(each.name) for each in own}
-            asked = {flag: value for flag, value in values.items() if value not in (None, [], ())}
-            return command(**given, filters=FilterOptions(asked))
+            given_values = {flag: value for flag, value in values.items() if value not in (None, [], ())}
+            return command(**given, filters=FilterOptions(given_values))
 
         with_filters.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
         with_filters.__doc__ = command.__doc__
@@ -341,7 +405,18 @@ def add_filter_options(*without: str, rows: bool = False) -> Callable[[Callable[
 
 
 def parse_time(option: str, text: str) -> datetime:
-    """Return a time as a user writes it; without a zone it is UTC. Raises ``InvalidInput``."""
+    """Parse a time, UTC without a zone.
+
+    Args:
+        option: the option, for errors.
+        text: the text of the user.
+
+    Returns:
+        The time.
+
+    Raises:
+        InvalidInput: the text is no time.
+    """
     try:
         return to_utc(text)
     except ValueError:

@@ -13,16 +13,29 @@ def option(
     """Declare an option.
 
     Args:
-        help: what it does, one line.
-        flags: its names, where they are not the parameter's.
+        help: its description, one line.
+        flags: its names; default: from the parameter.
         metavar: the name of its value.
-        panel: where the help of the command lists it.
-        show_default: whether the help names its default, or what the help names as such.
+        panel: the panel of the help.
+        show_default: show its default in the help, or a text instead.
         more: further arguments of ``typer.Option``.
+
+    Returns:
+        The declaration.
     """
     return typer.Option(*flags, help=help, metavar=metavar, rich_help_panel=panel, show_default=show_default, **more)
 
 
 def argument(help: str, *, metavar: str | None = None, show_default: bool = False, **more: Any) -> Any:
-    """Declare an argument, as ``option`` does an option."""
+    """Declare an argument.
+
+    Args:
+        help: its description, one line.
+        metavar: the name of its value.
+        show_default: show its default in the help.
+        more: further arguments of ``typer.Argument``.
+
+    Returns:
+        The declaration.
+    """
     return typer.Argument(help=help, metavar=metavar, show_default=show_default, **more)

@@ -1,4 +1,4 @@
-"""Where commands may write what a user asks for: not into a lake, and over nothing unasked."""
+"""Validate output paths: not inside a lake, and no overwriting without consent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _SVG = b"<svg"
 
 @contextlib.contextmanager
 def name_ledger_errors(place: str) -> Iterator[None]:
-    """Name the ledger in errors about what is damaged in it."""
+    """Add the ledger to errors about corrupted files.
+
+    Args:
+        place: path or URI of the ledger.
+    """
     from causeway.ledger.commits import LedgerDamaged
 
     try:
@@ -23,13 +27,29 @@ def name_ledger_errors(place: str) -> Iterator[None]:
 
 
 def require_place(what: str, place: str) -> None:
-    """Raise ``InvalidInput`` for a place without a name. ``what``: names it in the error."""
+    """Reject an empty path.
+
+    Args:
+        what: name of the argument, for the error.
+        place: the path.
+
+    Raises:
+        InvalidInput: the path is empty.
+    """
     if not place:
         raise InvalidInput(f"{what}: empty; allowed: a folder or URI")
 
 
 def make_folder(option: str, path: Path) -> None:
-    """Make a folder. Raises ``InvalidInput`` where none can be, or be written to."""
+    """Create a folder.
+
+    Args:
+        option: the option with the path, for the error.
+        path: the folder.
+
+    Raises:
+        InvalidInput: it cannot be created or written.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -38,10 +58,17 @@ def make_folder(option: str, path: Path) -> None:
 
 
 def require_writable(option: str, path: Path, lake: str | None) -> None:
-    """Refuse what is no file, on which a command could wait for ever, and one inside a lake, which nothing but the
-    lake's own commands writes. Raises ``InvalidInput``.
+    """Reject a path that is no regular file, or inside a lake.
 
-    ``option``: the one that names the file, for the error. ``lake``: a folder or URI.
+    Other files (pipes) could block a command for ever. Only its own commands write into a lake.
+
+    Args:
+        option: the option with the path, for the error.
+        path: the file.
+        lake: folder or URI, or None.
+
+    Raises:
+        InvalidInput: the path is rejected.
     """
     try:
         there = path.exists() and not (path.is_file() or path.is_char_device())
@@ -56,22 +83,22 @@ def require_writable(option: str, path: Path, lake: str | None) -> None:
     place = Storage(lake)
     try:
         inside = place.is_local and path.resolve().is_relative_to(Path(place.absolute("")).resolve())
-    except (OSError, RuntimeError):  # what Python makes of links that lead to themselves
+    except (OSError, RuntimeError):  # Python's error for a symbolic link loop
         raise InvalidInput(f"{option} {path}: cannot be written: its links lead nowhere") from None
     if inside:
         raise InvalidInput(f"{option} {path}: is inside the lake {lake}; allowed: a file elsewhere")
 
 
 def require_svg_target(option: str, path: Path, lake: str | None) -> None:
-    """Refuse a place for a drawing that cannot be written, or that holds anything but an SVG drawing.
+    """Reject a path that is not writable, or has a file other than an SVG drawing.
 
     Args:
-        option: the option that names the file, for the error.
+        option: the option with the path, for the error.
         path: the file.
-        lake: a folder or URI that nothing but its own commands writes into.
+        lake: folder or URI that only its own commands write into.
 
     Raises:
-        InvalidInput: The place is refused.
+        InvalidInput: the path is rejected.
     """
     require_writable(option, path, lake)
     there = path.exists()
@@ -88,31 +115,45 @@ def require_svg_target(option: str, path: Path, lake: str | None) -> None:
 
 
 def refuse_overwrite(option: str, path: Path, *, overwrite: bool) -> None:
-    """Refuse to write over what is there, unless that is asked for (``--overwrite``). Raises ``InvalidInput``."""
+    """Reject an existing file without ``--overwrite``.
+
+    Args:
+        option: the option with the path, for the error.
+        path: the file.
+        overwrite: allow to replace it.
+
+    Raises:
+        InvalidInput: the file exists.
+    """
     if path.exists() and not path.is_char_device() and not overwrite:
         raise InvalidInput(f"{option} {path}: exists already; name another file, or add --overwrite")
 
 
 def write_files(contents: Mapping[Path, bytes], options: Mapping[Path, str]) -> None:
-    """Write files: none where one of them cannot be opened. Raises ``InvalidInput``.
+    """Write several files, or none if one of them cannot be opened.
 
-    ``options``: what named each file, for errors.
+    Args:
+        contents: contents by path.
+        options: the option with each path, for errors.
+
+    Raises:
+        InvalidInput: a file cannot be written.
     """
-    made = [path for path in contents if not path.exists()]
+    created = [path for path in contents if not path.exists()]
     path = Path()
     try:
         for path in contents:
             path.open("ab").close()
     except OSError as error:
-        for each in made:
+        for each in created:
             each.unlink(missing_ok=True)
-        raise _unwritten(options[path], path, error) from None
+        raise _write_error(options[path], path, error) from None
     try:
         for path, content in contents.items():
             path.write_bytes(content)
     except OSError as error:
-        raise _unwritten(options[path], path, error) from None
+        raise _write_error(options[path], path, error) from None
 
 
-def _unwritten(option: str, path: Path, error: OSError) -> InvalidInput:
+def _write_error(option: str, path: Path, error: OSError) -> InvalidInput:
     return InvalidInput(f"{option} {path}: cannot be written: {error.strerror or error}")

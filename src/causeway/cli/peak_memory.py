@@ -1,4 +1,7 @@
-"""Peak memory and processor time of a command with all its processes: Python, its Spark workers and Spark's Java."""
+"""Measure peak memory and processor time of a command with its child processes.
+
+These are Python, its Spark workers and Spark's Java.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ INTERVAL = 0.25
 
 
 class PeakMemory:
-    """Samples, in a thread, the resident memory (RSS) of this process and of all processes below it; keeps the largest
-    sum, and of each the processor time that it had used when it was last seen.
+    """Samples resident memory (RSS) and processor time of the process tree in a thread.
 
-    Memory that processes share is counted in each of them, so the figure is an upper bound. Processes on other machines
-    of a cluster are not seen.
+    Shared memory counts in each process, so the peak is an upper bound. The processor time of an ended process is that
+    of
+    its last sample. Processes on other machines are not included.
     """
 
     def __init__(self) -> None:
@@ -41,7 +44,7 @@ class PeakMemory:
             self.sample()
 
     def sample(self) -> int:
-        """Look once and return the largest sum so far."""
+        """Take a sample, and return the peak so far."""
         total = 0
         with contextlib.suppress(psutil.Error):
             for process in (self._process, *self._process.children(recursive=True)):
@@ -54,5 +57,5 @@ class PeakMemory:
 
     @property
     def processor_seconds(self) -> float:
-        """Return how much processor time, of all cores, was used by the last sample."""
+        """Return the processor time of all processes as of the last sample."""
         return sum(self._processor.values())

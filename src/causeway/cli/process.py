@@ -1,8 +1,7 @@
-"""What commands make of a process that is theirs alone. What is loaded without need is most of a small one's time.
+"""Process-wide set-up of short-lived commands.
 
-Compiled loops before a command begins: what the set-up has not compiled is compiled now, and not within a tick.
-
-Ctrl-C and SIGTERM: a running network stops after a commit, everything else immediately.
+Unneeded imports take most of the time of a short command. Loops not compiled by the installation are compiled before a
+command, not during a tick. Ctrl-C and SIGTERM stop a running network after a commit, everything else at once.
 """
 
 from __future__ import annotations
@@ -22,46 +21,53 @@ from causeway_proofs.jit_cache import is_cacheable, is_prepared
 from causeway.cli import shell
 from causeway.cli.shell import print_line
 
-_GARBAGE = (100_000, 20, 50)
-"""How many objects are made before a look for garbage in circles. Of modules, which are most of what a command makes at
-its beginning, nothing is garbage; looking at them again and again took a fifth of a second."""
+_GC_THRESHOLDS = (100_000, 20, 50)
+"""Thresholds of the cyclic garbage collector.
 
-_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""The variable by which Arrow is told at its start where to take memory from: ``allocator.keep_memory`` can tell only
-what is in Python. With its own pool a tenth of an ingest's time went to pages that were cleared."""
+Modules, the bulk of early objects, are never garbage; with default thresholds repeated scans took 0.2 seconds.
+"""
+
+_MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+"""Environment variable with Arrow's memory pool, read when Arrow starts.
+
+``allocator.keep_memory`` affects Python's memory only. With Arrow's own pool an ingest spent a tenth of its time on
+cleared pages.
+"""
 
 _own = False
 
 
 def begin_command() -> None:
-    """Say that this process runs one command and ends."""
+    """Mark the process as one that runs a single command."""
     global _own
     _own = True
-    gc.set_threshold(*_GARBAGE)
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def skip_jit_import() -> None:
-    """Spare a command that calls few loops, each for many rows, the compiler, and Arrow pandas, each of which takes
-    longer to load than such a command otherwise takes; in a process that is its own."""
+    """Skip the import of the compiler, and of pandas by Arrow, in a process of its own.
+
+    For commands that call few loops, each for many rows: both imports take longer than such a command.
+    """
     if _own:
-        gc.set_threshold(10 * _GARBAGE[0], *_GARBAGE[1:])
+        gc.set_threshold(10 * _GC_THRESHOLDS[0], *_GC_THRESHOLDS[1:])
         if "pyarrow" not in sys.modules:
-            os.environ.setdefault(*_POOL)
+            os.environ.setdefault(*_MEMORY_POOL)
         from causeway_proofs import jit_code
 
         jit_code.use_cached_code()
-        _without_pandas()
+        _hide_pandas()
 
 
 class _NoPandas(MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Find no pandas."""
+        """Raise for pandas."""
         if fullname == "pandas":
             raise ImportError(fullname)
 
 
-def _without_pandas() -> None:
-    """Let Arrow think that there is no pandas, for which it looks at the first array that it makes. Others find it."""
+def _hide_pandas() -> None:
+    """Hide pandas from Arrow, which searches it with its first array; others still find it."""
     import pyarrow as pa
 
     if "pandas" in sys.modules:
@@ -78,9 +84,9 @@ COMPILER = "causeway_proofs.jit"
 
 
 def compile_before_use() -> None:
-    """Compile all loops if that was never done on this machine, in a process of its own, and say so.
+    """Compile all loops in a child process, if never done on this machine, and print a note.
 
-    Where compiled code cannot be kept, nothing is done: what comes afterwards would not find it.
+    Without a writable cache nothing is done, since later processes would not find the code.
     """
     if is_prepared() or not is_cacheable():
         return
@@ -95,10 +101,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class InterruptHandler:
-    """Takes both signals while the body of a ``with`` statement runs; ``asked`` counts how often.
+    """A context manager that handles both signals; ``asked`` is their number.
 
-    Spark's own handler closes the connection to Java in the middle of a call. ``gentle``: the first signal is only
-    counted, and the run loop checks ``asked`` after each commit; a second one stops immediately.
+    Spark's own handler would close the connection to Java during a call. ``gentle``: the first signal is only counted,
+    and
+    the run loop checks ``asked`` after each commit; a second one stops at once.
     """
 
     def __init__(self) -> None:
@@ -117,12 +124,12 @@ class InterruptHandler:
                 signal.signal(number, before or signal.SIG_DFL)
 
     def take(self) -> None:
-        """Install the handler (again): starting Spark replaces it."""
+        """Install the handler (again): Spark replaces it when it starts."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                signal.signal(number, self._received)
+                signal.signal(number, self._handle)
 
-    def _received(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
         if self.gentle and self.asked == 1:
             print_line("stopping after this commit (press Ctrl-C again to stop immediately)")

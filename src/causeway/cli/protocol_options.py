@@ -1,4 +1,4 @@
-"""Commands that have options which protocols declare: they stand in the help beside the command's own."""
+"""Add options that protocols declare to a command's own options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ DeclaringCommand = Callable[..., int]
 
 
 def protocol_parts(field: str) -> list[Any]:
-    """Return a part (``prover``, ``relay``) of every protocol that has it."""
+    """Return a part (``prover``, ``relay``) of every protocol that has it.
+
+    Args:
+        field: name of the part.
+
+    Returns:
+        The parts.
+    """
     return [find_protocol(name).part(field) for name in protocol_names(field)]
 
 
@@ -29,9 +36,16 @@ def declare_options(
     after: Mapping[str, Iterable[DeclaredOption]],
     panels: Mapping[str, str] = MappingProxyType({}),
 ) -> DeclaringCommand:
-    """Return a command whose ``**keywords`` are the options declared; ``after``: those that stand after a parameter.
+    """Return a command with declared options in place of its ``**keywords``.
 
-    ``help_text``: what the command says of itself; ``panels``: where in the help those after a parameter are.
+    Args:
+        command: the command.
+        help_text: its help.
+        after: declared options by the parameter before them.
+        panels: help panel of these options, by the parameter before them.
+
+    Returns:
+        The command.
     """
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -50,9 +64,15 @@ def declare_options(
 
 
 def merge_options(declared_by: Sequence[Sequence[CommandOption]]) -> list[CommandOption]:
-    """Return the options of several protocols, each once; required is only what all of them require.
+    """Merge the options of several protocols; only common requirements stay required.
 
-    What one of them requires beside that, it says itself when it misses it.
+    A protocol checks its further requirements itself.
+
+    Args:
+        declared_by: the options of each protocol.
+
+    Returns:
+        Each option once.
     """
     found: dict[str, CommandOption] = {}
     for options in declared_by:
@@ -69,7 +89,13 @@ def merge_options(declared_by: Sequence[Sequence[CommandOption]]) -> list[Comman
 def reject_other_options(
     given: Mapping[str, Any], declared: Iterable[DeclaredOption], own: Iterable[DeclaredOption], protocol_name: str
 ) -> None:
-    """Refuse what is given of the options declared by any protocol that are none of one protocol's ``own``.
+    """Reject given options of other protocols.
+
+    Args:
+        given: the values of a command.
+        declared: the options of all protocols.
+        own: the options of one protocol.
+        protocol_name: its name.
 
     Raises:
         InvalidInput: there is such an option.

@@ -1,7 +1,4 @@
-"""The options of commands that run a scenario: keys of it, and how it runs.
-
-Options that override keys of a scenario: ``--set KEY=VALUE``, and short forms of frequent ones.
-"""
+"""Options of commands that run a scenario: ``--set KEY=VALUE``, and short forms of it."""
 
 from __future__ import annotations
 
@@ -23,7 +20,14 @@ SCENARIO, HOW = "Keys of the scenario", "How it runs"
 
 
 def protocol_option(panel: str) -> Any:
-    """Return the option of a protocol, in a panel of a command's help."""
+    """Declare the option of a protocol.
+
+    Args:
+        panel: the panel of the help.
+
+    Returns:
+        The declaration.
+    """
     return typer.Option(
         help="Messaging protocol.",
         show_default=False,
@@ -33,24 +37,56 @@ def protocol_option(panel: str) -> Any:
 
 
 def traffic_option(panel: str) -> Any:
-    """Return the option of recorded traffic, in a panel of a command's help."""
+    """Declare the option of recorded traffic.
+
+    Args:
+        panel: the panel of the help.
+
+    Returns:
+        The declaration.
+    """
     return typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False, rich_help_panel=panel)
 
 
 def lake_scenario_option(panel: str | None = None) -> Any:
-    """Return the option of the scenario of a lake, in a panel of a command's help."""
+    """Declare the option of a lake's scenario.
+
+    Args:
+        panel: the panel of the help.
+
+    Returns:
+        The declaration.
+    """
     text = "The scenario of the lake, when programs of one's own lie beside it."
     return typer.Option("--scenario", metavar="FILE", help=text, show_default=False, rich_help_panel=panel)
 
 
 def lake_programs_option(panel: str | None = None) -> Any:
-    """Return the option of where programs of a lake come from, in a panel of a command's help."""
+    """Declare the option of the modules of a lake's programs.
+
+    Args:
+        panel: the panel of the help.
+
+    Returns:
+        The declaration.
+    """
     text = "Folder or module that programs of one's own may be imported from; may be repeated."
     return typer.Option("--programs", metavar="DIR|MODULE", help=text, show_default=False, rich_help_panel=panel)
 
 
 def program_sources(scenario: Path | None, programs: Sequence[str] | None) -> ModuleSources:
-    """Return where programs of a lake come from, as a user says. Raises ``InvalidInput``."""
+    """Return the sources of a lake's programs from options.
+
+    Args:
+        scenario: a scenario file, or None.
+        programs: modules or files, or None.
+
+    Returns:
+        The sources.
+
+    Raises:
+        InvalidInput: a source does not exist.
+    """
     from causeway.programs.user_modules import ModuleSources
 
     if scenario is not None and not scenario.is_file():
@@ -59,7 +95,14 @@ def program_sources(scenario: Path | None, programs: Sequence[str] | None) -> Mo
 
 
 def settings_option(panel: str | None) -> Any:
-    """Return the option of keys that are overridden, in a panel of a command's help."""
+    """Declare the option of overridden keys.
+
+    Args:
+        panel: the panel of the help.
+
+    Returns:
+        The declaration.
+    """
     return typer.Option(
         "--set",
         metavar="KEY=VALUE",
@@ -105,7 +148,24 @@ def collect_overrides(
     ticks: int | None = None,
     spark: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return what options say of keys of a scenario. Raises ``InvalidInput``."""
+    """Collect the overrides of a scenario from options.
+
+    Args:
+        settings: ``KEY=VALUE`` texts.
+        protocol: the protocol, or None.
+        master: Spark master, or None.
+        executor: the executor, or None.
+        traffic: recorded traffic, or None.
+        partitions: number of partitions, or None.
+        ticks: number of ticks, or None.
+        spark: Spark settings, as ``KEY=VALUE``.
+
+    Returns:
+        TOML values by dotted key.
+
+    Raises:
+        InvalidInput: an option is invalid, or a key is given twice.
+    """
     overrides = dict(parse_setting(text) for text in settings)
     for key, value in (
         ("network.protocol", protocol),
@@ -125,7 +185,15 @@ def collect_overrides(
 
 
 def parse_setting(text: str, option: str = "--set") -> tuple[str, str]:
-    """Return key and value of ``--set KEY=VALUE``, or of another ``option`` of this form."""
+    """Parse ``KEY=VALUE``.
+
+    Args:
+        text: the text.
+        option: the option, for the error.
+
+    Returns:
+        Key and value.
+    """
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
@@ -134,7 +202,7 @@ def parse_setting(text: str, option: str = "--set") -> tuple[str, str]:
 
 
 def _spark_setting(text: str) -> tuple[str, str]:
-    """Return key and value of ``--conf KEY=VALUE``."""
+    """Parse ``--conf KEY=VALUE``."""
     from causeway.scenarios.settings import refuse_spark_key
 
     name, value = parse_setting(text, "--conf")

@@ -1,4 +1,4 @@
-"""How a command ends: an exit code, and one line on standard error when something is wrong. Never a stack trace."""
+"""Exit codes and error lines of commands: one line on standard error, never a stack trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEBUG = "CAUSEWAY_DEBUG"
 
 _MAX_CAUSES = 64
 _NOT_TEXT = re.compile("[\ud800-\udfff]")
-"""What Python makes of bytes of an argument that are no text."""
+"""Python's code points of undecodable bytes in an argument."""
 
 _MAX_CHARACTERS = 500
 _END_CHARACTERS = 200
@@ -42,7 +42,7 @@ CODES = {
     INTERRUPTED: "interrupted",
     PIPE_CLOSED: "output closed by its reader",
 }
-"""The exit codes of all commands. The table of docs/command-line.md has the same words, and says when."""
+"""The exit codes of all commands; the table of docs/command-line.md has the same words."""
 
 EPILOG = (
     f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in CODES.items())}. "
@@ -51,40 +51,53 @@ EPILOG = (
 
 
 def exit_code(verdict: str, *, strict: bool = False) -> int:
-    """Return the exit code of a verdict (``audit.verdict.Verdict``). ``strict``: whether inconclusive is no success."""
+    """Return the exit code of a verdict.
+
+    Args:
+        verdict: the verdict (``audit.verdict.Verdict``).
+        strict: treat inconclusive as a failure.
+
+    Returns:
+        The exit code.
+    """
     unsure = INCONCLUSIVE if strict else OK
     return {"PASSED": OK, "FAILED": FAILED, "INCONCLUSIVE": unsure, "NOT APPLICABLE": BAD_INPUT}[verdict]
 
 
 class CommandInterrupted(Exception):
-    """The user stopped a command; the message says what was done and how to continue."""
+    """The user stopped a command; the message has the progress and the way to continue."""
 
 
 Build = Callable[[str | None], Callable[..., object]]
-"""Creates the Typer application for a command line, given the name of its command (``app.build``)."""
+"""Builds the Typer application, given the name of the command (``app.build_app``)."""
 
 
 def execute(arguments: Sequence[str], build: Build, name: str) -> int:
     """Run a command line and return its exit code.
 
-    ``build``: makes the Typer application, so that what fails while it is imported ends here, too. ``name``: what the
-    user typed to start it.
+    Args:
+        arguments: the command line.
+        build: builds the Typer application, so that errors of its imports are handled, too.
+        name: the name of the program as typed.
+
+    Returns:
+        The exit code.
     """
     _open_all_streams()
     if not is_debugging():
-        logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters is raised as an error
+        logging.disable(logging.CRITICAL)  # warnings of Spark and Py4J; errors are raised
     try:
         with _no_lost_interrupts():
             code = _execute(arguments, build, name)
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_output()
+        _discard_output()
         return PIPE_CLOSED
     except SystemExit as error:
         if error.code != 1:
             raise
-        # Typer and Rich end so when the output is closed, and no command does.
-        _forget_output()
+        # Raised by Typer and Rich for a closed output, and by no command.
+        _discard_output()
         return PIPE_CLOSED
     except (KeyboardInterrupt, CommandInterrupted) as error:
         print_line(str(error) or "interrupted")
@@ -93,15 +106,18 @@ def execute(arguments: Sequence[str], build: Build, name: str) -> int:
         if was_interrupted(error):
             print_line("interrupted")
             return INTERRUPTED
-        code = _failed(error, arguments)
-        _flush_or_forget()
+        code = _command_error(error, arguments)
+        _flush_or_discard()
     return code
 
 
 @contextlib.contextmanager
 def interruptible(text: str) -> Iterator[None]:
-    """Say ``text`` of an interrupt that comes while the body runs: also where a library makes an error of its own of
-    it, or Python drops it."""
+    """Report an interrupt of the body with a text, even if a library wraps or Python drops it.
+
+    Args:
+        text: the message.
+    """
     try:
         with _no_lost_interrupts(text):
             yield
@@ -113,7 +129,7 @@ def interruptible(text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
-    """End the process where Python drops an interrupt: one that comes in a callback of its garbage collection, say."""
+    """End the process if Python drops an interrupt, for example in a garbage collector callback."""
     before = sys.unraisablehook
 
     def dropped(lost: Any) -> None:
@@ -131,7 +147,14 @@ def _no_lost_interrupts(text: str = "interrupted") -> Iterator[None]:
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Return whether an error came of an interrupt: packages make errors of their own of one in their imports."""
+    """Return True if an interrupt caused an error; packages wrap those during imports.
+
+    Args:
+        error: the error, or None.
+
+    Returns:
+        True if a cause is an interrupt.
+    """
     seen = 0
     while error is not None and seen < _MAX_CAUSES:
         if isinstance(error, KeyboardInterrupt):
@@ -146,22 +169,22 @@ def _execute(arguments: Sequence[str], build: Build, name: str) -> int:
     try:
         code = build(next(iter(arguments), None))(list(arguments), prog_name=name, standalone_mode=False)
     except TyperException as error:
-        return _misused(error, name, arguments)
+        return _usage_error(error, name, arguments)
     except Abort:
         raise KeyboardInterrupt from None
     if code == INTERRUPTED:
-        # Typer makes this of an interrupt that comes while a command runs; no command returns it.
+        # Typer's code for an interrupt during a command; no command returns it.
         raise KeyboardInterrupt
     return code if isinstance(code, int) else OK
 
 
-def _misused(error: Exception, name: str, arguments: Sequence[str]) -> int:
-    """Say in one line what is wrong with the arguments; without arguments, the help has been asked for."""
+def _usage_error(error: Exception, name: str, arguments: Sequence[str]) -> int:
+    """Print the usage error in one line; without arguments, the help."""
     text = _wrong_value(error) or " ".join(str(getattr(error, "format_message", lambda: error)()).split())
     context = getattr(error, "ctx", None)
-    # An option that misses its value does not say of which command it is.
-    asked = f"{name} {arguments[0]}" if arguments and arguments[0].isidentifier() else name
-    command = getattr(context, "command_path", asked)
+    # The error about a missing value has no context of its command.
+    typed = f"{name} {arguments[0]}" if arguments and arguments[0].isidentifier() else name
+    command = getattr(context, "command_path", typed)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", text), file=sys.stderr)
         return BAD_INPUT
@@ -170,20 +193,20 @@ def _misused(error: Exception, name: str, arguments: Sequence[str]) -> int:
 
 
 def _wrong_value(error: Exception) -> str | None:
-    """Return the line about a value that an option does not take: its name, the value, what is allowed."""
-    details = getattr(error.__cause__, "errors", None)  # of Pydantic, by which Typer reads values
+    """Return the line about an invalid option value: option, value, allowed values."""
+    details = getattr(error.__cause__, "errors", None)  # raised by Pydantic, Typer's parser of values
     param = getattr(error, "param", None)
     if details is None or param is None:
         return None
     first = details()[0]
-    name, said = param.get_error_hint().replace("'", ""), first["msg"]
+    name, message = param.get_error_hint().replace("'", ""), first["msg"]
     if first["type"] == "value_error":
         return f"{name}: {to_printable(str(first['ctx']['error']))}"
-    allowed = said.removeprefix("Input should ").partition(",")[0]
+    allowed = message.removeprefix("Input should ").partition(",")[0]
     return f"{name}: {escape_controls(format_value(first['input']))}: must {allowed}"
 
 
-def _failed(error: Exception, arguments: Sequence[str]) -> int:
+def _command_error(error: Exception, arguments: Sequence[str]) -> int:
     if is_debugging():
         traceback.print_exception(error)
     if isinstance(error, UnicodeEncodeError):
@@ -205,17 +228,29 @@ def _failed(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def internal_error_line(error: BaseException) -> str:
-    """Return the line about an internal error."""
+    """Return the line about an internal error.
+
+    Args:
+        error: the error.
+
+    Returns:
+        The line.
+    """
     return f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)"
 
 
 def is_debugging() -> bool:
-    """Return whether the user wants to see the trace of an error."""
+    """Return True if the user requests the trace of errors."""
     return os.environ.get(DEBUG, "") not in ("", "0")
 
 
 def print_line(text: str, label: str = "causeway") -> None:
-    """Write one line to the user, apart from the results; of a long one its beginning and its end."""
+    """Print one line on standard error; the middle of a long one is omitted.
+
+    Args:
+        text: the text.
+        label: the prefix.
+    """
     if len(text) > _MAX_CHARACTERS + 2 * _END_CHARACTERS:
         text = f"{text[:_MAX_CHARACTERS]} ... {text[-_END_CHARACTERS:]}"
     with contextlib.suppress(OSError):
@@ -223,18 +258,32 @@ def print_line(text: str, label: str = "causeway") -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first non-empty line of an error's text, cut to a readable length."""
+    """Return the first non-empty line of an error's text, shortened.
+
+    Args:
+        error: the error.
+
+    Returns:
+        The line.
+    """
     lines = [to_printable(line) for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else "no further text")[:_MAX_CHARACTERS]
 
 
 def to_printable(text: str) -> str:
-    """Return a text from a stranger as one line that no terminal takes for a command."""
+    """Escape an untrusted text to one line without terminal controls.
+
+    Args:
+        text: the text.
+
+    Returns:
+        The line.
+    """
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
 def _open_all_streams() -> None:
-    """Open what whoever started the process has closed: the next file would take the place of an output."""
+    """Open closed standard streams, or the next opened file would replace one."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -245,18 +294,18 @@ def _open_all_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding has no sign for
+            stream.reconfigure(errors="backslashreplace")  # characters outside the terminal's encoding
 
 
-def _flush_or_forget() -> None:
-    """Write what is left, or forget it where it cannot be written: Python would try again at exit, and complain."""
+def _flush_or_discard() -> None:
+    """Flush standard output, or discard it if that fails: Python would retry at exit."""
     try:
         sys.stdout.flush()
     except OSError:
-        _forget_output()
+        _discard_output()
 
 
-def _forget_output() -> None:
-    """Prevent errors at exit because the output was closed."""
+def _discard_output() -> None:
+    """Prevent errors at exit after the output was closed."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

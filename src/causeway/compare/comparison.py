@@ -1,13 +1,10 @@
-"""A comparison as a whole: the same traffic, a column a protocol, what each guarantees, and what faults do to each.
+"""Compare runs of the same traffic, one column a protocol.
 
-What users' messages a run took in: a digest by which columns are compared, and the first message in which two
-differ.
+A column has outcomes, delays, backlog, fees and guarantees from the lake of a run; they do not depend on the machine.
+Measurements of the run itself are separate (``RunMeasurements``).
 
-It is computed from the lake of a run: for every tick of it that is committed, what its traffic, out of the files that
-the lake has, gives the chains; and compared with what the chains logged of users' messages.
-
-One column of a comparison: what a run's lake shows of it. All of it is the same whatever ran it; what was measured
-of the run itself stands apart (``Measured``).
+All columns must ingest the same messages of users. To verify that, a digest is computed for every committed tick: from
+the traffic files in the lake, compared with the messages that the chains logged.
 """
 
 from __future__ import annotations
@@ -67,14 +64,19 @@ _SHOWN_BYTES = 24
 
 
 class IngressDiffers(InvalidInput):
-    """A run did not take in the messages of users that it was given."""
+    """A run ingested other user messages than its traffic has."""
 
 
 @dataclass(frozen=True)
 class IngressDigest:
-    """The messages of users that a run took in. ``digest``: of all, hexadecimal; ``received``, ``refused``,
-    ``waiting``: how many programs received, how many chains refused, and how many wait for a block of their chain;
-    ``ticks``: how many by tick, and their digest; ``lake``: where they come from; ``scenario``: the file of the run."""
+    """The user messages that a run ingested.
+
+    ``digest``: hexadecimal digest of all. ``received``, ``refused``, ``waiting``: number received by programs, refused
+    by
+    chains, and pending for a block. ``ticks``: count and digest by tick. ``lake``: source of the digest. ``scenario``:
+    the
+    scenario file.
+    """
 
     protocol: str
     digest: str
@@ -92,15 +94,25 @@ class IngressDigest:
 
 
 def digest_ingress(protocol: str, place: str, scenario: str | None = None) -> IngressDigest:
-    """Return what the run in a lake took in. ``scenario``: the file beside which its programs lie.
+    """Compute the digest of the user messages in a lake.
 
-    Raises ``IngressDiffers`` where the chains logged other messages than they were given, ``InvalidInput``.
+    Args:
+        protocol: name of the protocol, for errors.
+        place: folder or URI of the lake.
+        scenario: the scenario file, beside the modules of its programs.
+
+    Returns:
+        The digest.
+
+    Raises:
+        IngressDiffers: the chains logged other messages than the traffic has.
+        InvalidInput: the lake has no usable scenario.
     """
     lake = Lake.at(place)
     deployment = recorded_deployment(lake, lake.about(), _sources(scenario), unsigned=True)
     ticks: dict[int, tuple[int, bytes]] = {}
     given: Counter[tuple[int, int]] = Counter()
-    for tick, rows in _given(lake, deployment):
+    for tick, rows in _given_messages(lake, deployment):
         ticks[tick] = rows.num_rows, hashlib.sha256(_digests(rows).tobytes()).digest()
         given.update(_pairs(rows))
     counts = _require_logged(protocol, lake, given)
@@ -110,8 +122,8 @@ def digest_ingress(protocol: str, place: str, scenario: str | None = None) -> In
     return IngressDigest(protocol, whole.hexdigest(), *counts, ticks, place, scenario)
 
 
-def _given(lake: Lake, deployment: Deployment) -> Any:
-    """Yield the ticks of a lake that brought messages of users, ascending, and these, by the names of their chains."""
+def _given_messages(lake: Lake, deployment: Deployment) -> Any:
+    """Yield the ticks with user messages, ascending, with the messages by chain name."""
     names = pa.array(deployment.kernel.chains(), pa.string())
     order = np.argsort(deployment.numbers)
     numbers = deployment.numbers[order]
@@ -125,14 +137,14 @@ def _given(lake: Lake, deployment: Deployment) -> Any:
             if rows.num_rows:
                 at = order[np.searchsorted(numbers, rows["chain"].to_numpy())]
                 named = rows.set_column(0, "chain", names.take(pa.array(at)))
-                # The order of one chain's messages counts, that of chains does not.
+                # The order matters within a chain, not between chains.
                 by_chain = np.argsort(np.asarray(named["chain"].to_pylist()), kind="stable")
                 yield line.tick, named.take(pa.array(by_chain)).combine_chunks()
         number += 1
 
 
 def _digests(rows: pa.Table) -> Any:
-    """Return the digest of each message, shape (n, 32): who sends it to whom, by which method, with what."""
+    """Return the digest of each message (sender, receiver, method, content), shape (n, 32)."""
     columns: dict[str, pa.Array] = {name: rows[name].combine_chunks() for name in rows.column_names}
     fixed = np.empty((rows.num_rows, len(_NUMBERS) + len(_TEXTS)), dtype="<u8")
     texts = [columns[name].cast(pa.large_binary()) for name in _TEXTS]
@@ -154,9 +166,10 @@ def _pairs(rows: pa.Table) -> dict[tuple[int, int], int]:
 
 
 def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], int]) -> tuple[int, int, int]:
-    """Return how many messages of users were received, were refused and wait for a block of their chain.
+    """Return the number of received, refused and pending user messages.
 
-    Raises ``IngressDiffers`` where these are not the messages that the chains were given, by user and program.
+    Raises:
+        IngressDiffers: the log differs from the given messages, by user and program.
     """
     received: Counter[tuple[int, int]] = Counter()
     refused: Counter[tuple[int, int]] = Counter()
@@ -172,7 +185,7 @@ def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], i
         came = bits & np.uint16(Event.RECEIVED) > 0
         received.update(_pairs(rows.filter(pa.array(came))))
         refused.update(_pairs(rows.filter(pa.array(~came & (bits & np.uint16(Event.REJECTED) > 0)))))
-    waiting = _waiting(lake)
+    waiting = _pending_ingress(lake)
     for pair in sorted({*given, *received, *refused, *waiting}):
         counts = received[pair], refused[pair], waiting[pair]
         if sum(counts) != given.get(pair, 0):
@@ -184,8 +197,8 @@ def _require_logged(protocol: str, lake: Lake, given: Mapping[tuple[int, int], i
     return received.total(), refused.total(), waiting.total()
 
 
-def _waiting(lake: Lake) -> Counter[tuple[int, int]]:
-    """Return how many messages of users wait for a block of their chain at the last height, by program and user."""
+def _pending_ingress(lake: Lake) -> Counter[tuple[int, int]]:
+    """Count the user messages pending at the last height, by program and user."""
     found: Counter[tuple[int, int]] = Counter()
     table = registered_protocol(lake.about()["protocol"]).pool
     if table is not None:
@@ -195,12 +208,20 @@ def _waiting(lake: Lake) -> Counter[tuple[int, int]]:
 
 
 def describe_difference(one: IngressDigest, other: IngressDigest) -> str | None:
-    """Return in words what the first message is in which two runs differ, None where they took in the same."""
+    """Describe the first message in which two runs differ; None if they ingested the same.
+
+    Args:
+        one: the first run.
+        other: the other run.
+
+    Returns:
+        One line, or None.
+    """
     return None if one.digest == other.digest else f"ingress: {_first_difference(one, other)}"
 
 
 def _first_difference(one: IngressDigest, other: IngressDigest) -> str:
-    """Return in words what the first message is that two runs do not both have."""
+    """Describe the first message that is not in both runs."""
     nothing = 0, b""
     tick = min(
         tick for tick in {*one.ticks, *other.ticks} if one.ticks.get(tick, nothing) != other.ticks.get(tick, nothing)
@@ -210,7 +231,7 @@ def _first_difference(one: IngressDigest, other: IngressDigest) -> str:
         found = [side[place] if place < len(side) else None for side in (mine, theirs)]
         if found[0] != found[1]:
             says = [
-                f"{side.protocol} {'took in nothing more' if row is None else 'took in ' + _in_words(row)}"
+                f"{side.protocol} {'took in nothing more' if row is None else 'took in ' + _describe(row)}"
                 for side, row in zip((one, other), found, strict=True)
             ]
             return f"tick {tick}, message {place + 1}: {says[0]}; {says[1]}"
@@ -224,14 +245,14 @@ def _sources(scenario: str | None) -> ModuleSources:
 def _rows_of(side: IngressDigest, tick: int) -> list[dict[str, Any]]:
     lake = Lake.at(side.lake)
     deployment = recorded_deployment(lake, lake.about(), _sources(side.scenario), unsigned=True)
-    for at, rows in _given(lake, deployment):
+    for at, rows in _given_messages(lake, deployment):
         if at == tick:
             found: list[dict[str, Any]] = rows.to_pylist()
             return found
     return []
 
 
-def _in_words(row: Mapping[str, Any]) -> str:
+def _describe(row: Mapping[str, Any]) -> str:
     payload = row["payload"]
     more = "..." if len(payload) > _SHOWN_BYTES else ""
     content = f"{len(payload)} bytes {payload[:_SHOWN_BYTES].hex()}{more}"
@@ -242,20 +263,20 @@ def _in_words(row: Mapping[str, Any]) -> str:
 MEASURES = {"delivery": "call to receipt", "round_trip": "call to answer"}
 QUANTILES = ("p50", "p90", "p99", "max")
 MAX_STEPS = 240
-"""Steps that a distribution is shown by."""
+"""Maximum number of steps of a distribution."""
 
 REQUESTS = MessageFilter.of(kind="request")
 
 ColumnReport = Callable[[str], None]
-"""Is told what is being done."""
+"""Receives the name of the current step."""
 
 
 @dataclass(frozen=True)
 class RunMeasurements:
-    """What was measured of a run on this machine: another run, or another machine, gives other figures.
+    """Measurements of a run on this machine; they vary between runs.
 
-    ``seconds``: of running the ticks; ``processor_seconds``: of all cores and processes of the run's command, with its
-    start; ``peak_memory_bytes``; ``hashes``: computed in rounds, by function. None where another process ran a part.
+    ``seconds``: of running the ticks. ``processor_seconds``: of all cores and processes of the command, start included.
+    ``peak_memory_bytes``. ``hashes``: number computed in rounds, by function. None if another process ran a part.
     """
 
     seconds: float | None = None
@@ -266,10 +287,10 @@ class RunMeasurements:
 
 @dataclass(frozen=True)
 class ComparisonColumn:
-    """What one protocol made of the traffic.
+    """The result of one protocol.
 
-    ``failed``: why there is nothing else, in a line; ``content``: the figures, as JSON has them; ``taken``: what it
-    took in.
+    ``failed``: reason of a failure, in one line; then there is nothing else. ``content``: the figures as JSON.
+    ``taken``: the ingress digest.
     """
 
     protocol: str
@@ -280,22 +301,34 @@ class ComparisonColumn:
 
 
 def build_column(
-    planned: PlannedRun, place: str, ran: Mapping[str, Any], said: ColumnReport = lambda text: None
+    planned: PlannedRun, place: str, ran: Mapping[str, Any], report: ColumnReport = lambda text: None
 ) -> ComparisonColumn:
-    """Return the column of a run. ``place``: its lake; ``ran``: what its command printed (``run --json``).
+    """Build the column of a run.
 
-    Raises ``InvalidInput``, ``LakeError``, ``LedgerDamaged``.
+    Args:
+        planned: the run.
+        place: its lake.
+        ran: the output of its command (``run --json``).
+        report: receives the name of the current step.
+
+    Returns:
+        The column.
+
+    Raises:
+        InvalidInput: the user messages differ.
+        LakeError: nothing is committed.
+        LedgerDamaged: a file is corrupted.
     """
-    said("messages of users")
-    taken = digest_ingress(planned.protocol, place, planned.scenario.path)
+    report("messages of users")
+    ingress = digest_ingress(planned.protocol, place, planned.scenario.path)
     lake = Lake.at(place)
     manifest = lake.last_manifest()
     sent = ran["sent"]
-    said("ledger")
+    report("ledger")
     with open_or_derive_ledger(place) as ledger:
-        said("delays and backlog")
+        report("delays and backlog")
         figures = compute_figures(ledger, where=REQUESTS)
-        said("audit")
+        report("audit")
         audit = audit_ledger(ledger)
         fees = _fees(ledger, lake)
         distribution = _distribution(ledger)
@@ -304,7 +337,7 @@ def build_column(
         "note": planned.note,
         "options": dict(planned.scenario.options),
         "chains": ran["chains"],
-        "ingress": {name: getattr(taken, name) for name in INGRESS},
+        "ingress": {name: getattr(ingress, name) for name in INGRESS},
         "calls": {name: ran[name] for name in CALLS},
         "latency": _latency(figures),
         "distribution": distribution,
@@ -324,15 +357,15 @@ def build_column(
     }
     hashes = {name: manifest.work[name] for name in HASHES if name in manifest.work}
     measured = RunMeasurements(ran["seconds"], ran["processor_seconds"], ran["peak_memory_bytes"], hashes)
-    return ComparisonColumn(planned.protocol, None, content, measured, taken)
+    return ComparisonColumn(planned.protocol, None, content, measured, ingress)
 
 
 CALLS = ("sent", "received", *(each.value for each in OUTCOMES), "duplicates", "out_of_order")
-"""The counts of calls that are compared."""
+"""Compared counts of calls."""
 
 
 INGRESS = ("received", "refused", "waiting")
-"""The counts of messages from users that are compared."""
+"""Compared counts of user messages."""
 
 
 def _share(count: int, of: int) -> float | None:
@@ -340,7 +373,7 @@ def _share(count: int, of: int) -> float | None:
 
 
 def _latency(figures: LedgerFigures) -> dict[str, Any]:
-    """Return quantiles of delays by measure and unit."""
+    """Return the quantiles of delays by measure and unit."""
     found: dict[str, Any] = {}
     for row in figures.latency.filter(pc.equal(figures.latency["scope"], "all")).to_pylist():
         if row["measure"] in MEASURES and row["unit"] in ("ticks", "seconds"):
@@ -350,17 +383,19 @@ def _latency(figures: LedgerFigures) -> dict[str, Any]:
 
 
 def _distribution(ledger: Ledger) -> dict[str, list[list[int]]]:
-    """Return, by measure, how many calls took how many ticks: [ticks, calls], ascending; at most ``MOST_STEPS``, of
-    more each with those up to it."""
+    """Return [ticks, calls] by measure, ascending, in at most ``MAX_STEPS`` steps.
+
+    A step of a shortened distribution includes all delays up to it.
+    """
     counted = {name: Counter[int]() for name in MEASURES}
     for rows in read_messages(ledger, REQUESTS):
         for name, counts in counted.items():
             found = rows[f"{name}_ticks"].drop_null().value_counts()
             counts.update({row["values"]: row["counts"] for row in found.to_pylist()})
-    return {name: _thinned(sorted(counts.items())) for name, counts in counted.items() if counts}
+    return {name: _thin(sorted(counts.items())) for name, counts in counted.items() if counts}
 
 
-def _thinned(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _thin(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
     if len(steps) <= MAX_STEPS:
         return [[value, count] for value, count in steps]
     found: list[list[int]] = []
@@ -371,7 +406,7 @@ def _thinned(steps: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _backlog(figures: LedgerFigures) -> dict[str, Any]:
-    """Return how many calls were in flight and without an answer at the end of each span of ticks."""
+    """Return the calls in flight and the unanswered calls at the end of each span of ticks."""
     rows = figures.backlog
     if not rows.num_rows or rows["axis"][0].as_py() != "tick":
         return {"at": [], "ticks": 0, "in_flight": [], "pending": [], "most": 0}
@@ -386,7 +421,7 @@ def _backlog(figures: LedgerFigures) -> dict[str, Any]:
 
 
 def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
-    """Return what was paid for moving messages, by asset and reason; amounts are exact, in decimal digits."""
+    """Return the fees of messages by asset and reason, as exact decimal digits."""
     paid: Counter[tuple[str, str]] = Counter()
     if ledger.files("value"):
         rows = compute_figures(ledger).fees
@@ -398,7 +433,14 @@ def _fees(ledger: Ledger, lake: Lake) -> list[dict[str, Any]]:
 
 
 def protocol_guarantees(planned: PlannedRun) -> list[dict[str, str | None]]:
-    """Return what a protocol guarantees under the options of its column, and which check of the audit judges it."""
+    """Return the guarantees of a protocol under its options, each with its audit check.
+
+    Args:
+        planned: the run.
+
+    Returns:
+        One object a guarantee.
+    """
     info = find_protocol(planned.protocol)
     options = info.load_options().model_validate(planned.scenario.options)
     return [
@@ -415,8 +457,12 @@ def protocol_guarantees(planned: PlannedRun) -> list[dict[str, str | None]]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The columns of one scenario. ``guarantees``: of each protocol (``column.guarantees_of``); ``faults``: as of
-    ``faults.try_faults``, None where none were tried; ``tried``: on which scenario; ``seconds_per_tick``: of all."""
+    """The columns of one scenario.
+
+    ``guarantees``: by protocol (``protocol_guarantees``). ``faults``: as of ``try_faults``, None if not tried.
+    ``tried``:
+    the scenario of the trials. ``seconds_per_tick``: common to all columns.
+    """
 
     scenario: str
     seconds_per_tick: float
@@ -428,7 +474,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Return whether every column and trial ran, and no column violates what its protocol guarantees."""
+        """Return True if every column and trial ran, and no column violates its guarantees."""
         tried = (
             [] if self.faults is None else [one for found in self.faults["found"].values() for one in found.values()]
         )
@@ -437,22 +483,22 @@ class Comparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it. What is under ``measured`` is of this machine; the rest is the same on every one."""
-        taken = next((column.taken for column in self.columns if column.taken is not None), None)
-        ticks = sorted(taken.ticks) if taken is not None else []
+        """Return the comparison as JSON; only ``measured`` depends on the machine."""
+        ingress = next((column.taken for column in self.columns if column.taken is not None), None)
+        ticks = sorted(ingress.ticks) if ingress is not None else []
         return {
             "scenario": self.scenario,
             "seconds_per_tick": self.seconds_per_tick,
             "protocols": [column.protocol for column in self.columns],
             "traffic": {
-                "messages": 0 if taken is None else taken.count,
-                "digest": None if taken is None else taken.digest,
+                "messages": 0 if ingress is None else ingress.count,
+                "digest": None if ingress is None else ingress.digest,
                 "first_tick": ticks[0] if ticks else None,
                 "last_tick": ticks[-1] if ticks else None,
             },
             "columns": {column.protocol: {"failed": column.failed, **column.content} for column in self.columns},
             "topics": dict(TOPICS),
-            "guarantees": {name: [dict(one) for one in said] for name, said in self.guarantees.items()},
+            "guarantees": {name: [dict(one) for one in rows] for name, rows in self.guarantees.items()},
             "faults": None if self.faults is None else {**self.faults, "scenario": self.tried},
             "holds": self.holds,
             "measured": {
@@ -463,7 +509,14 @@ class Comparison:
 
 
 def same_ingress(columns: Sequence[ComparisonColumn]) -> list[ComparisonColumn]:
-    """Return the columns; one that took in other messages of users than the first one has failed."""
+    """Mark columns as failed that ingested other user messages than the first one.
+
+    Args:
+        columns: the columns.
+
+    Returns:
+        The columns.
+    """
     first = next((column.taken for column in columns if column.taken is not None), None)
     found = []
     for column in columns:

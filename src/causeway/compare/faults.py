@@ -1,8 +1,8 @@
-"""What each fault does under each protocol: the faults that every protocol has, each alone, on the same small traffic,
-against a run without any.
+"""Try faults under each protocol, one at a time, against a run without faults.
 
-A fault acts between the two chains between which most calls go, and at the ticks at which the first half of them would
-arrive: protocols take their time, so these are other ticks under each.
+The traffic is small and the same in all trials. Only faults common to all protocols are tried. A fault acts between the
+two chains with most calls, while the first half of these calls would arrive. These ticks differ between protocols,
+because delivery times do.
 """
 
 from __future__ import annotations
@@ -35,20 +35,25 @@ from causeway.storage.lake import Lake, Manifest
 from causeway.storage.reorgs import find_reverted
 
 FEW_CALLS = 500
-"""A scenario with at most so many messages of users is tried itself."""
+"""Limit of user messages up to which a scenario itself is tried."""
 
 COMMIT_EVERY = 32
-"""Heights of a commit of a trial."""
+"""Heights of a commit in a trial."""
 
 STALL_TICKS = 3
-"""A trial that has not come to rest after so many times the heights of that without a fault is ended."""
+"""Height limit of a trial, as a multiple of the heights of the run without faults."""
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial's lake shows: calls by what became of them; ``delays``: ticks from call to answer by message;
-    ``refused``: how often what was refused for which reason; ``sentence``: the verdict of the audit, ``violated``: the
-    checks that failed. ``heights``: how many; ``at_rest``: nothing more would have happened."""
+    """The result of a trial, from its lake.
+
+    Calls by outcome; ``delays``: ticks from call to answer, by message; ``refused``: counts of refusals by kind and
+    reason;
+    ``sentence``: verdict of the audit; ``violated``: failed checks; ``heights``: number of heights; ``at_rest``:
+    nothing
+    was left to do.
+    """
 
     calls: Mapping[str, int]
     delays: Mapping[str, int]
@@ -63,34 +68,41 @@ def try_faults(
     planned: Sequence[PlannedRun],
     path: str,
     tries: Sequence[str] = tuple(TRIES),
-    said: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Return what each fault does under each protocol, as JSON has it: ``between`` (two chains), ``tries`` (name and
-    what it is), ``found``: by protocol and fault what became of the calls, in figures and in words (``text``).
+    """Try each fault under each protocol.
 
-    ``path``: the scenario that is tried; its own faults do not act.
+    Args:
+        planned: the runs.
+        path: the scenario to try; its own faults are disabled.
+        tries: names of the faults.
+        report: receives the name of the current step.
+
+    Returns:
+        JSON: ``between`` (two chains), ``tries`` (name and description), ``found`` (effects on calls by protocol and
+        fault, in figures and as ``text``).
     """
     found: dict[str, dict[str, Any]] = {}
     ends: tuple[str, str] | None = None
     for one in planned:
         found[one.protocol] = {}
-        said(f"{one.protocol}: without a fault")
+        report(f"{one.protocol}: without a fault")
         with tempfile.TemporaryDirectory(prefix="causeway-trial-") as folder:
             try:
                 before, programs = _run(one, path, "[]", str(Path(folder) / "none"))
-                ends = ends or _busiest(str(Path(folder) / "none"))
-                where = None if ends is None else _where(str(Path(folder) / "none"), ends, programs)
+                ends = ends or _busiest_pair(str(Path(folder) / "none"))
+                where = None if ends is None else _fault_window(str(Path(folder) / "none"), ends, programs)
             except Exception as error:
-                found[one.protocol] = {name: _not_tried(error) for name in tries}
+                found[one.protocol] = {name: _failed_trial(error) for name in tries}
                 continue
             for place, name in enumerate(tries):
-                said(f"{one.protocol}: {name}")
-                found[one.protocol][name] = _tried(one, path, name, where, before, str(Path(folder) / str(place)))
+                report(f"{one.protocol}: {name}")
+                found[one.protocol][name] = _try_fault(one, path, name, where, before, str(Path(folder) / str(place)))
     between = None if ends is None else list(ends)
     return {"between": between, "tries": {name: TRIES[name] for name in tries}, "found": found}
 
 
-def _tried(
+def _try_fault(
     one: PlannedRun, path: str, name: str, where: FaultWindow | None, before: TrialResult, lake: str
 ) -> dict[str, Any]:
     fault = None if where is None else _fault(find_protocol(one.protocol), name, where)
@@ -99,12 +111,12 @@ def _tried(
     try:
         after, _ = _run(one, path, f"[{fault}]", lake, STALL_TICKS * before.heights + COMMIT_EVERY)
     except Exception as error:
-        return _not_tried(error)
+        return _failed_trial(error)
     return fault_effect(before, after)
 
 
-def _not_tried(error: Exception) -> dict[str, Any]:
-    """Return what is reported of a trial that failed; ``internal_error``: for a reason that is no input's."""
+def _failed_trial(error: Exception) -> dict[str, Any]:
+    """Return the report of a failed trial; ``internal_error``: not caused by input."""
     if isinstance(error, CausewayError):
         return {"text": f"not tried: {error}", "failed": True}
     return {"text": f"failed: unexpected {type(error).__name__}: {error}", "failed": True, "internal_error": True}
@@ -113,7 +125,7 @@ def _not_tried(error: Exception) -> dict[str, Any]:
 def _run(
     one: PlannedRun, path: str, faults: str, lake: str, most: int | None = None
 ) -> tuple[TrialResult, Mapping[int, str | None]]:
-    """Run a trial, at most so many heights; return what its lake shows, and the chains of its programs by number."""
+    """Run a trial up to a number of heights; return its result and the chains of its programs."""
     overrides = {
         "network.protocol": quote_toml(one.protocol),
         "network.executor": quote_toml("in_process"),
@@ -124,7 +136,7 @@ def _run(
     if path == one.scenario.path:
         overrides = {**one.overrides, **overrides, **_changes_without_faults(one)}
     with LakeNetwork.from_scenario(path, overrides, lake=lake) as network:
-        _to_rest(network, most)
+        _run_until_idle(network, most)
         at_rest, heights = network.is_finished, network.height
         topology = network.topology
         chains = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
@@ -137,34 +149,41 @@ def _run(
             delays.update(zip(found["message_id"].to_pylist(), found["round_trip_ticks"].to_pylist(), strict=True))
     calls = {name: summary.counts[name] for name in ("sent", "answered", "rejected", "pending", "dropped")}
     violated = tuple(name for name, check in summary.audit.checks.items() if check.violated)
-    shown = TrialResult(calls, delays, _refused(lake), summary.audit.sentence(), violated, heights, at_rest)
-    return shown, programs
+    result = TrialResult(calls, delays, _refused(lake), summary.audit.sentence(), violated, heights, at_rest)
+    return result, programs
 
 
 def _changes_without_faults(one: PlannedRun) -> dict[str, str]:
-    """Return the override for the changes of a scenario that neither inject nor heal faults."""
+    """Return an override with the scenario's changes that neither inject nor heal faults."""
     changes = read_scenario_document(one.scenario.path, one.overrides).get("changes", [])
     rest = [{key: each[key] for key in each if key not in ("inject", "heal")} for each in changes]
     return {"changes": format_toml_value([each for each in rest if each.keys() > {"tick"}])} if changes else {}
 
 
-class _Enough(Exception):
-    """A trial has made as many heights as it may."""
+class _HeightLimit(Exception):
+    """The trial reached its height limit."""
 
 
-def _to_rest(network: LakeNetwork, most: int | None) -> None:
-    """Run a network until nothing is left to do, or it has made so many heights or a few more."""
+def _run_until_idle(network: LakeNetwork, most: int | None) -> None:
+    """Run a network until it is idle, or shortly after it reached the height limit."""
 
     def committed(manifest: Manifest) -> None:
         if most is not None and manifest.height >= most:
-            raise _Enough
+            raise _HeightLimit
 
-    with contextlib.suppress(_Enough):
+    with contextlib.suppress(_HeightLimit):
         network.run(progress=committed)
 
 
 def format_toml_value(value: Any) -> str:
-    """Return a value of a scenario's options as TOML in one line."""
+    """Format an option value as TOML on one line.
+
+    Args:
+        value: the value.
+
+    Returns:
+        TOML.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -182,7 +201,7 @@ _WHAT = {Kind.INGRESS: "message of a user", Kind.CONTROL: "offer"}
 
 
 def _refused(place: str) -> dict[tuple[str, str], int]:
-    """Return what was refused, dropped or timed out in a lake, and why, with how often."""
+    """Count the refused, dropped and timed-out messages of a lake by kind and reason."""
     lake = Lake.at(place)
     undone = find_reverted(lake, lake.last_manifest())
     counted: Counter[tuple[str, str]] = Counter()
@@ -198,8 +217,8 @@ def _refused(place: str) -> dict[tuple[str, str], int]:
     return dict(counted)
 
 
-def _busiest(place: str) -> tuple[str, str] | None:
-    """Return the two chains between which most calls of a lake went."""
+def _busiest_pair(place: str) -> tuple[str, str] | None:
+    """Return the two chains with most calls between them."""
     counted: Counter[tuple[str, str]] = Counter()
     for rows in _between_chains(place):
         found = rows.group_by(["source", "destination"]).aggregate([([], "count_all")]).to_pylist()
@@ -214,8 +233,8 @@ def _between_chains(place: str) -> Iterator[pa.Table]:
             yield rows.filter(pc.fill_null(apart, False))
 
 
-def _where(place: str, ends: tuple[str, str], programs: Mapping[int, str | None]) -> FaultWindow | None:
-    """Return where and when faults act in a trial; None where no call arrives."""
+def _fault_window(place: str, ends: tuple[str, str], programs: Mapping[int, str | None]) -> FaultWindow | None:
+    """Return the chains and ticks of a trial's fault; None without arriving calls."""
     source, destination = ends
     came: list[int] = []
     sent: list[int] = []
@@ -234,14 +253,23 @@ def _where(place: str, ends: tuple[str, str], programs: Mapping[int, str | None]
 
 
 def _fault(info: ProtocolInfo, name: str, between: FaultWindow) -> str | None:
-    """Return a fault as TOML in one line, None where it cannot be."""
+    """Return a fault as TOML on one line; None if it is not possible."""
     keys = info.load_semantics().trial(name, between)
     return None if keys is None else format_toml_value(keys)
 
 
 def fault_effect(before: TrialResult, after: TrialResult) -> dict[str, Any]:
-    """Return what a fault did: how the calls ended, and how much later than without it (``before``), what was refused
-    that was not then, and whether anything is violated; with all of it in words."""
+    """Return the effect of a fault in figures and as a sentence.
+
+    It has the outcomes of calls, delays, new refusals and violations.
+
+    Args:
+        before: the run without faults.
+        after: the run with the fault.
+
+    Returns:
+        JSON.
+    """
     later = [after.delays[name] - ticks for name, ticks in before.delays.items() if name in after.delays]
     late = [ticks for ticks in later if ticks > 0]
     refused = {
@@ -268,7 +296,14 @@ _MAX_REASONS = 3
 
 
 def describe_effect(found: Mapping[str, Any]) -> str:
-    """Return what a fault did as a sentence."""
+    """Describe the effect of a fault in a sentence.
+
+    Args:
+        found: the effect.
+
+    Returns:
+        The sentence.
+    """
     parts = []
     reasons = Counter[str]()
     for name, count in found["refused"].items():
@@ -278,18 +313,20 @@ def describe_effect(found: Mapping[str, Any]) -> str:
         more = len(reasons) - _MAX_REASONS
         parts.append(f"refused: {first}" + (f" and {more} more reasons" if more > 0 else ""))
     if found["late"]:
-        parts.append(f"{_many(found['late'], 'answer')} up to {_many(found['latest_by_ticks'], 'tick')} later")
+        parts.append(
+            f"{_pluralize(found['late'], 'answer')} up to {_pluralize(found['latest_by_ticks'], 'tick')} later"
+        )
     words = {"pending": "without an answer", "dropped": "dropped", "rejected": "rejected"}
     changed = found["changed"]
-    parts += [f"{_many(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
+    parts += [f"{_pluralize(changed[name], 'call')} {text}" for name, text in words.items() if changed.get(name, 0) > 0]
     if changed.get("sent", 0) < 0:
-        parts.append(f"{_many(-changed['sent'], 'call')} not made")
+        parts.append(f"{_pluralize(-changed['sent'], 'call')} not made")
     if not found["at_rest"]:
         parts.append("still trying when the trial was ended")
     return "; ".join([*(parts or ["no effect"]), found["audit"]])
 
 
-def _many(count: int, what: str) -> str:
+def _pluralize(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 

@@ -1,8 +1,7 @@
-"""What of a scenario is carried over to each protocol, and what is not: the same chains, programs, traffic, faults and
-seed; of options, those that the scenario gives for a protocol.
+"""Plan and run a scenario under several protocols, each in a process of its own.
 
-Runs of a scenario, one a protocol, each as a command and a process of its own: so that memory and processor time are
-of it alone, and one that fails takes no other with it.
+Chains, programs, traffic, faults and seed are the same in all runs. Options are those that the scenario gives for a
+protocol. Separate processes give separate memory and processor time, and isolate failures.
 """
 
 from __future__ import annotations
@@ -26,13 +25,15 @@ from causeway.protocols.registry import DEFAULT, find_protocol, protocol_names
 from causeway.scenarios.scenario import PROTOCOLS, Scenario, read_scenario_document, scenario_from
 
 MIN_PROTOCOLS = 1
-"""Protocols that are compared at least; one alone is a column, too."""
+"""Least number of protocols in a comparison; a single one is allowed, too."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What runs in one column. ``overrides``: of the scenario's file, as on a command line; ``note``: what of the
-    scenario is left out, None for nothing."""
+    """The run of one column.
+
+    ``overrides``: keys of the scenario, as on a command line. ``note``: omitted parts of the scenario, or None.
+    """
 
     protocol: str
     overrides: Mapping[str, str]
@@ -41,22 +42,32 @@ class PlannedRun:
 
 
 def plan_runs(path: str | os.PathLike[str], protocols: Sequence[str], overrides: Mapping[str, str]) -> list[PlannedRun]:
-    """Return what runs in each column, in the order of ``protocols``; ``overrides``: of every column.
+    """Plan one run a protocol.
 
-    A scenario's ``[options]`` are of the protocol that it names: others run with ``[protocols.NAME]``, or, without
-    that, with their defaults. Everything else must be the same in all of them.
+    A scenario's ``[options]`` belong to the protocol that it names. Others run with ``[protocols.NAME]`` or their
+    defaults.
+    Everything else must be equal.
 
-    Raises ``InvalidInput``, one line that names the protocol, the key and what is allowed.
+    Args:
+        path: the scenario file.
+        protocols: names of protocols, in the order of columns.
+        overrides: keys of the scenario, for every column.
+
+    Returns:
+        The runs, in the order of ``protocols``.
+
+    Raises:
+        InvalidInput: one line with the protocol, the key and the allowed values.
     """
-    chosen = _chosen(protocols)
+    chosen = _select_protocols(protocols)
     document = read_scenario_document(path, overrides)
     network = document.get("network")
     own = network.get("protocol", DEFAULT) if isinstance(network, Mapping) else DEFAULT
     _refuse_own_faults(document, chosen, str(path))
-    return [_planned(path, name, own, document, overrides) for name in chosen]
+    return [_plan_run(path, name, own, document, overrides) for name in chosen]
 
 
-def _chosen(protocols: Sequence[str]) -> list[str]:
+def _select_protocols(protocols: Sequence[str]) -> list[str]:
     for name in protocols:
         if name not in protocol_names():
             raise InvalidInput(f"--protocols: {suggest_known('protocol', name, protocol_names())}")
@@ -67,7 +78,7 @@ def _chosen(protocols: Sequence[str]) -> list[str]:
     return list(protocols)
 
 
-def _planned(
+def _plan_run(
     path: str | os.PathLike[str], name: str, own: str, document: Mapping[str, Any], overrides: Mapping[str, str]
 ) -> PlannedRun:
     changed = {**overrides, "network.protocol": quote_toml(name)}
@@ -87,8 +98,12 @@ def _planned(
 
 
 def _refuse_own_faults(document: Mapping[str, Any], protocols: Sequence[str], path: str) -> None:
-    """Refuse faults that only some of the protocols have. Raises ``InvalidInput``."""
-    allowed = sorted(set.intersection(*map(_kinds_of, protocols)))
+    """Reject faults specific to some of the protocols.
+
+    Raises:
+        InvalidInput: there is such a fault.
+    """
+    allowed = sorted(set.intersection(*map(_fault_kinds, protocols)))
     faults = document.get("faults", [])
     for row, fault in enumerate(faults if isinstance(faults, list) else []):
         kind = fault.get("kind") if isinstance(fault, Mapping) else None
@@ -97,21 +112,21 @@ def _refuse_own_faults(document: Mapping[str, Any], protocols: Sequence[str], pa
             raise InvalidInput(f"{path}: faults[{row}].kind: {kind!r}: {text}")
 
 
-def _kinds_of(name: str) -> set[str]:
-    """Return the kinds of faults that a protocol has."""
+def _fault_kinds(name: str) -> set[str]:
+    """Return the kinds of faults of a protocol."""
     sections = find_protocol(name).fault_kinds()
     return {kind for section in sections for kind in get_args(section.model_fields["kind"].annotation)}
 
 
 GENTLE_SECONDS = 60.0
-"""A run that is asked to stop ends after its next commit; longer than this it is not waited for."""
+"""Seconds to wait for a stopped run; it ends after its next commit."""
 
 INTERRUPTED_CODE = 130
 _WORST = 3
-"""The first exit code that says nothing of an outcome; 2 is bad input."""
+"""First exit code that is not a verdict; 2 is bad input."""
 
 _MEASURED = ("seconds", "processor_seconds", "peak_memory_bytes")
-"""What a run that was continued knows only of its last part."""
+"""Measurements unknown for resumed runs, since they cover the last part only."""
 
 _PREFIX = "causeway: "
 _MAX_CHARACTERS = 500
@@ -119,17 +134,25 @@ _MAX_CHARACTERS = 500
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What came of a run: what its command printed (``run --json``), or why it failed, in a line."""
+    """The output of a run's command (``run --json``), or the reason of its failure in one line."""
 
     content: Mapping[str, Any] | None
     failed: str | None = None
 
 
 def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOutcome:
-    """Run a scenario under one protocol into ``lake``; what it shows of its progress goes to standard error.
+    """Run a scenario under one protocol; progress goes to standard error.
 
-    ``resume``: continue what is there; then nothing is said of time and memory, for another process had a part in it.
-    Raises ``KeyboardInterrupt`` when the user stops it; what is committed stays.
+    Args:
+        planned: the run.
+        lake: folder of its lake.
+        resume: continue an existing lake; then time and memory are unknown.
+
+    Returns:
+        The outcome.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it; committed heights stay.
     """
     command = [sys.executable, "-m", "causeway", "run", planned.scenario.path, "--lake", lake, "--json"]
     for key, value in planned.overrides.items():
@@ -137,7 +160,7 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
     if resume:
         command.append("--resume")
     errors_to = subprocess.PIPE if _is_quiet() else None
-    # In a group of its own it is not interrupted by the terminal, but by this process, and once.
+    # A process group of its own: only this process interrupts it, and once.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors_to, process_group=0) as run:
         try:
             output, errors = run.communicate()
@@ -150,16 +173,16 @@ def run_column(planned: PlannedRun, lake: str, *, resume: bool = False) -> RunOu
         with contextlib.suppress(ValueError):
             found = load_json(output)
             return RunOutcome({**found, **dict.fromkeys(_MEASURED)} if resume else found)
-    return RunOutcome(None, _reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
+    return RunOutcome(None, _failure_reason(run.returncode, errors).removeprefix(f"{planned.scenario.path}: "))
 
 
 def _is_quiet() -> bool:
-    """Return whether nobody watches: a run then shows no progress, and what it says is why it failed."""
+    """Return True without a terminal: runs then show no progress, and only report failures."""
     return not sys.stderr.isatty()
 
 
 def _stop(run: subprocess.Popen[bytes]) -> None:
-    """Ask a run to end after its next commit; end it if it does not."""
+    """Ask a run to end after its next commit; kill it after a grace period."""
     with contextlib.suppress(ProcessLookupError):
         run.send_signal(signal.SIGTERM)
     try:
@@ -169,8 +192,8 @@ def _stop(run: subprocess.Popen[bytes]) -> None:
         run.wait()
 
 
-def _reason(code: int, errors: bytes | None) -> str:
-    """Return why a run failed, in one line."""
+def _failure_reason(code: int, errors: bytes | None) -> str:
+    """Return the reason of a failed run in one line."""
     lines = [line.strip() for line in (errors or b"").decode(errors="replace").splitlines() if line.strip()]
     if lines:
         return escape_controls(lines[-1].removeprefix(_PREFIX))[:_MAX_CHARACTERS]
@@ -180,11 +203,19 @@ def _reason(code: int, errors: bytes | None) -> str:
 
 
 OUTCOME = "outcome"
-"""The folder, beside the lakes, with what each run printed."""
+"""The folder, beside the lakes, with the output of each run."""
 
 
 def read_outcome(folder: str, planned: PlannedRun) -> Mapping[str, Any] | None:
-    """Return what a run printed that ended where it is asked to end; None for one that did not."""
+    """Return the output of a run that reached its planned end; None for others.
+
+    Args:
+        folder: folder of the comparison.
+        planned: the run.
+
+    Returns:
+        The JSON output, or None.
+    """
     try:
         found = load_json((Path(folder) / OUTCOME / f"{planned.protocol}.json").read_bytes())
     except FileNotFoundError:
@@ -196,7 +227,13 @@ def read_outcome(folder: str, planned: PlannedRun) -> Mapping[str, Any] | None:
 
 
 def write_outcome(folder: str, planned: PlannedRun, content: Mapping[str, Any]) -> None:
-    """Keep what a run printed; it is there whole or not at all."""
+    """Store the output of a run atomically.
+
+    Args:
+        folder: folder of the comparison.
+        planned: the run.
+        content: the JSON output.
+    """
     place = Path(folder) / OUTCOME
     place.mkdir(parents=True, exist_ok=True)
     written = place / f"{planned.protocol}.json.new"

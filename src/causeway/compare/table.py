@@ -1,7 +1,4 @@
-"""The rows of a comparison's table, from its JSON: for a terminal and for a report alike.
-
-A comparison as plain data for pages (``report.compared.compare_section``).
-"""
+"""A comparison as table rows and chart data, from its JSON; for terminals and reports alike."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _Content = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One row: ``values`` by protocol, None where there is none; ``better``: whether less or more is."""
+    """One row: ``values`` by protocol (None: missing); ``better``: ``less`` or ``more``."""
 
     group: str
     what: str
@@ -38,10 +35,17 @@ class ComparisonRow:
 
 
 def comparison_rows(found: _Content) -> list[ComparisonRow]:
-    """Return the rows of a comparison (``Comparison.as_json``), in their order, grouped."""
+    """Return the rows of a comparison, in order and by group.
+
+    Args:
+        found: JSON of ``Comparison.as_json``.
+
+    Returns:
+        The rows.
+    """
     columns = {name: column for name, column in found["columns"].items() if column["failed"] is None}
     measured = {name: found["measured"]["columns"][name] for name in columns}
-    return [*_of_columns(columns), *_fees(columns), *_checked(columns), *_measured(measured)]
+    return [*_traffic_rows(columns), *_fees(columns), *_audit_rows(columns), *_measurement_rows(measured)]
 
 
 def _row(
@@ -54,7 +58,7 @@ _OUTCOMES = [each.value for each in OUTCOMES]
 _OF_USERS = {"received": "received", "refused": "refused at ingress", "waiting": "waiting at ingress"}
 
 
-def _of_columns(columns: _Content) -> Iterator[ComparisonRow]:
+def _traffic_rows(columns: _Content) -> Iterator[ComparisonRow]:
     for name, words in _OF_USERS.items():
         yield _row(USERS, words, COUNT, columns, lambda one, key=name: one.get("ingress", {}).get(key), None)  # type: ignore[misc]
     always = {"sent": None, "answered": "more", "rejected": None, "pending": "less", "dropped": "less"}
@@ -86,7 +90,7 @@ def _of_columns(columns: _Content) -> Iterator[ComparisonRow]:
 
 
 def _fees(columns: _Content) -> Iterator[ComparisonRow]:
-    """Yield what was paid, a row an asset and reason; amounts are text, since they may be of any size."""
+    """Yield one row an asset and fee reason; amounts are text, of any size."""
     paid = {
         name: {(fee["asset"], fee["why"]): int(fee["amount"]) for fee in column["fees"]}
         for name, column in columns.items()
@@ -98,7 +102,7 @@ def _fees(columns: _Content) -> Iterator[ComparisonRow]:
         yield ComparisonRow(FEES, "none", TEXT, dict.fromkeys(columns))
 
 
-def _checked(columns: _Content) -> Iterator[ComparisonRow]:
+def _audit_rows(columns: _Content) -> Iterator[ComparisonRow]:
     yield _row(AUDIT, "audit", TEXT, columns, lambda one: one["audit"]["verdict"], None)
     named = dict.fromkeys(name for column in columns.values() for name in column["audit"]["checks"])
     for name in named:
@@ -108,7 +112,7 @@ def _checked(columns: _Content) -> Iterator[ComparisonRow]:
         yield ComparisonRow(AUDIT, name.replace("_", " "), TEXT, verdicts)
 
 
-def _measured(columns: _Content) -> Iterator[ComparisonRow]:
+def _measurement_rows(columns: _Content) -> Iterator[ComparisonRow]:
     yield _row(MEASURED, "hashes", COUNT, columns, lambda one: sum(one["hashes"].values()), "less")
     yield _row(MEASURED, "processor seconds", SECONDS, columns, lambda one: one["processor_seconds"], "less")
     yield _row(MEASURED, "seconds of the ticks", SECONDS, columns, lambda one: one["seconds"], "less")
@@ -117,7 +121,7 @@ def _measured(columns: _Content) -> Iterator[ComparisonRow]:
 
 @dataclass(frozen=True)
 class GuaranteeRow:
-    """A guarantee of one protocol, the check that judges it, and the verdict of that check in the run, if any."""
+    """A guarantee of one protocol, its audit check, and the check's verdict in the run, if any."""
 
     what: str
     holds: str
@@ -128,7 +132,14 @@ class GuaranteeRow:
 
 
 def guarantee_rows(found: _Content) -> dict[str, list[GuaranteeRow]]:
-    """Return the guarantees of each protocol of a comparison (``Comparison.as_json``), in the order of its topics."""
+    """Return the guarantees of each protocol, in the order of topics.
+
+    Args:
+        found: JSON of ``Comparison.as_json``.
+
+    Returns:
+        The rows by protocol.
+    """
     rows: dict[str, list[GuaranteeRow]] = {}
     for name, stated in found["guarantees"].items():
         by_topic = {each["topic"]: each for each in stated}
@@ -143,7 +154,15 @@ def guarantee_rows(found: _Content) -> dict[str, list[GuaranteeRow]]:
 
 
 def format_cell(value: CellValue, unit: str) -> str:
-    """Return a value as a table has it."""
+    """Format a value of the table.
+
+    Args:
+        value: the value.
+        unit: its unit.
+
+    Returns:
+        The text.
+    """
     if value is None:
         return "-"
     if isinstance(value, str):
@@ -160,31 +179,46 @@ def format_cell(value: CellValue, unit: str) -> str:
 
 
 def group_rows_by_title(rows: Sequence[ComparisonRow]) -> Iterator[tuple[str, list[ComparisonRow]]]:
-    """Yield the groups of rows in their order."""
+    """Yield the groups of rows in order.
+
+    Args:
+        rows: the rows.
+
+    Yields:
+        Title and rows of a group.
+    """
     found: dict[str, list[ComparisonRow]] = {}
     for row in rows:
         found.setdefault(row.group, []).append(row)
     yield from found.items()
 
 
-_DRAWN = ("bytes of proofs a call", "messages a call")
-"""Rows that are charts, too."""
+_CHART_ROWS = ("bytes of proofs a call", "messages a call")
+"""Rows that are also charts."""
 
 MAX_POINTS = 240
-"""Points of a line of a chart."""
+"""Maximum number of points of a chart's line."""
 
 LARGEST = 2**256
-"""No count, and nothing that is measured, is larger."""
+"""Upper limit of all counts and measurements."""
 
 LOG_FROM = 4
-"""So many times as long as in another column calls take where the axis is logarithmic."""
+"""Ratio of delays between columns from which the axis is logarithmic."""
 
 
 def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a page shows of a comparison (``Comparison.as_json``).
+    """Return the data of a comparison page.
 
-    Of a file that somebody else wrote: raises ``ValueError``, ``LookupError``, ``TypeError``, ``AttributeError`` where
-    it is no comparison.
+    The input may come from any file.
+
+    Args:
+        found: JSON of ``Comparison.as_json``.
+
+    Returns:
+        The data of ``report.comparison.compare_section``.
+
+    Raises:
+        ValueError: it is no comparison; also LookupError, TypeError or AttributeError.
     """
     for part in ("seconds_per_tick", "traffic", "columns", "measured"):
         _require_counts(found[part])
@@ -212,7 +246,7 @@ def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
         "charts": [
             {"title": f"{row.what}, {row.group}", "unit": row.unit, "values": dict(row.values)}
             for row in rows
-            if row.what in _DRAWN or (row.group == MEASURED and row.unit == SECONDS)
+            if row.what in _CHART_ROWS or (row.group == MEASURED and row.unit == SECONDS)
         ],
         "lines": [*_distributions(found, ran), *_backlogs(found, ran)],
         "guarantees": _guarantees(found),
@@ -221,7 +255,11 @@ def section_data(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_counts(value: Any) -> None:
-    """Raise ``ValueError`` where a number is negative, none, or larger than any is."""
+    """Validate numbers.
+
+    Raises:
+        ValueError: a number is negative, not finite or too large.
+    """
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key != "options":
@@ -244,8 +282,10 @@ def _note(found: Mapping[str, Any]) -> str:
 
 
 def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return which share of the calls was through after how many ticks, by measure; on a logarithmic axis where one
-    column takes several times as long as another."""
+    """Return the share of completed calls after each tick, by measure.
+
+    The axis is logarithmic if one column takes several times as long as another.
+    """
     lines = []
     for measure, words in MEASURES.items():
         steps = {name: found["columns"][name]["distribution"].get(measure) for name in columns}
@@ -261,7 +301,7 @@ def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dic
             ticks, reached, total = [step[0] for step in of_column], [0], sum(step[1] for step in of_column)
             for _, count in of_column:
                 reached.append(reached[-1] + count)
-            # Of an interval the share that is through at its end.
+            # The share completed at the end of the interval.
             series[name] = [round(100 * reached[bisect_left(ticks, edge)] / total, 3) for edge in edges[1:]]
         title = f"Calls through after so many ticks, {words} (percent)"
         lines.append({"title": title, "axis": "tick", "unit": "count", "at": edges, "series": series, "log": log})
@@ -269,7 +309,7 @@ def _distributions(found: Mapping[str, Any], columns: Sequence[str]) -> list[dic
 
 
 def _backlogs(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return how many calls had no answer at each tick, on the axis of the column that has most ticks."""
+    """Return the number of unanswered calls at each tick, on the longest column's axis."""
     backlogs = {name: found["columns"][name]["backlog"] for name in columns}
     backlogs = {name: backlog for name, backlog in backlogs.items() if backlog["at"]}
     if not backlogs:
@@ -288,13 +328,13 @@ def _backlogs(found: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str
 
 
 def _even(end: int) -> list[int]:
-    """Return ticks from 0 to ``end`` and a little more at equal distances, two at least."""
+    """Return at least two equidistant ticks from 0 to slightly beyond ``end``."""
     step = max(1, -(-end // MAX_POINTS))
     return list(range(0, max(end, 2 * step), step))
 
 
 def _even_ratios(end: int) -> list[int]:
-    """Return edges from 0 to ``end`` at equal ratios, each tick alone where these are less than one."""
+    """Return edges from 0 to ``end`` at equal ratios, or single ticks if these are wider."""
     edges = {0, end, *(round((1 + end) ** (place / MAX_POINTS)) - 1 for place in range(MAX_POINTS + 1))}
     return sorted(edges)
 

@@ -1,4 +1,7 @@
-"""The audit of Spark DataFrames: their rows become a temporary ledger, which ``audit_ledger`` checks on Spark."""
+"""Audit Spark DataFrames.
+
+Their rows are written to a temporary ledger, then ``audit_ledger`` checks it on Spark.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,22 @@ _BUCKETS_A_CORE = 2
 
 @dataclass(frozen=True)
 class FrameAudit:
-    """What came of an audit of DataFrames: ``audit``, and its tables as DataFrames of the same session, in which
-    unsigned numbers are decimals."""
+    """The audit of a DataFrame, and its tables as DataFrames of the same session.
+
+    Unsigned numbers become decimals.
+    """
 
     audit: AuditResult
     session: SparkSession
 
     @property
     def checks(self) -> dict[str, CheckVerdict]:
-        """Return the checks by name."""
+        """Return the verdict of each check, by name."""
         return self.audit.checks
 
     @property
     def holds(self) -> bool:
-        """Return whether no check is violated."""
+        """Return True unless a check is violated."""
         return self.audit.holds
 
     @property
@@ -57,7 +62,7 @@ class FrameAudit:
 
     @property
     def completeness(self) -> DataFrame:
-        """Return what the input covers."""
+        """Return the coverage of the input."""
         return self._frame(self.audit.completeness)
 
     @property
@@ -72,7 +77,7 @@ class FrameAudit:
 
     @property
     def abroad(self) -> DataFrame:
-        """Return what of each asset left chains for others, and came back."""
+        """Return the balance of each asset that left its chain: the amounts sent out and returned."""
         return self._frame(self.audit.abroad)
 
     def _frame(self, table: pa.Table) -> DataFrame:
@@ -93,26 +98,30 @@ def audit_frame(
     folder: str | None = None,
     limit: int = LIMIT,
 ) -> FrameAudit:
-    """Check a ledger that is a DataFrame, wherever it came from, in its own session.
+    """Audit a ledger given as a DataFrame of any origin, in its own Spark session.
 
-    Each event counts once, however often it was recorded. Chains whose heights began anew are noticed.
+    Each event counts once, however often it was recorded. Chains that restarted at a lower height are detected.
 
     Args:
-        ledger: the columns of ``LEDGER_SCHEMA`` by their names, in any order; those that can be null may be missing.
-            Names are strings, numbers any whole ones (decimals without fraction too), ``time`` a timestamp (one without
-            time zone is UTC), ``payload_hash`` 32 bytes. Other columns are ignored.
-        observed: windows that the input covers (``OBSERVED_SCHEMA``), in the same way; None: none is known.
-        promises: what lanes promise (``PROMISES_SCHEMA``); None: nothing.
-        headers, watermarks: what chains state of themselves (``HEADERS_SCHEMA``, ``WATERMARKS_SCHEMA``).
+        ledger: the columns of ``LEDGER_SCHEMA`` by name, in any order; nullable columns may be missing. Names are
+            strings, numbers any integers (or decimals without fraction), ``time`` a timestamp (UTC if it has no time
+            zone), ``payload_hash`` 32 bytes. Other columns are ignored.
+        observed: the windows that the input covers (``OBSERVED_SCHEMA``); None: unknown.
+        promises: the guarantees of lanes (``PROMISES_SCHEMA``); None: no guarantees.
+        headers: the headers of chains (``HEADERS_SCHEMA``).
+        watermarks: the watermarks of chains (``WATERMARKS_SCHEMA``).
         value: movements of value (``VALUE_SCHEMA``).
-        buckets: into how many tasks the rows are dealt out; default: two a core. The result does not depend on it.
-        folder: where the temporary ledger is; by default the system's folder for temporary files. On a cluster, a
-            folder that the driver and all workers can write.
-        limit: how many findings of one lane, check and reason are named; all are counted.
+        buckets: number of buckets, and so of Spark tasks; default: two a core. The result does not depend on it.
+        folder: the folder of the temporary ledger, by default in the system's temporary folder. On a cluster it must be
+            writable by the driver and by all workers.
+        limit: number of findings listed for each lane, check and reason; all findings are counted.
+
+    Returns:
+        The verdicts and tables of the audit.
 
     Raises:
-        InvalidInput: a column is missing, has another type or a value that does not fit; the session is that of a
-            cluster, and there is no ``folder``.
+        InvalidInput: a column is missing, or has a wrong type or value; the session runs on a cluster and no ``folder``
+            is given.
         TaskFailed: a Spark task failed.
     """
     session = ledger.sparkSession
@@ -120,11 +129,11 @@ def audit_frame(
         buckets = min(MAX_BUCKETS, _BUCKETS_A_CORE * session.sparkContext.defaultParallelism)
     if folder is None and not (session.sparkContext.master or "").startswith("local"):
         raise InvalidInput("folder: on a cluster, name one that the driver and all workers can write")
-    windows = _given_table(observed, OBSERVED_SCHEMA, "observed")
-    promised = _given_table(promises, PROMISES_SCHEMA, "promises")
+    windows = _read_table(observed, OBSERVED_SCHEMA, "observed")
+    promised = _read_table(promises, PROMISES_SCHEMA, "promises")
     frames = {"ledger": ledger, "headers": headers, "watermarks": watermarks, "value": value}
     given = {
-        table: _chosen_columns(frame, table_schema(table), table)
+        table: _select_columns(frame, table_schema(table), table)
         for table, frame in frames.items()
         if frame is not None
     }
@@ -134,20 +143,20 @@ def audit_frame(
         job = IngestJob(stored.storage, MappingDocument.model_construct(), buckets, writer.prefix)
         bounds = HeightBounds()
         for table, frame in given.items():
-            runs = _spread(frame, job, table, bounds)
+            runs = _spool_rows(frame, job, table, bounds)
             present = sorted({bucket for run in runs for bucket in run.buckets})
             for file in SparkRunner(session).sorted(job, present, runs):
                 writer.add(file)
-        writer.write("observed", _named(windows))
-        writer.write("promises", _named(mark_restarts(promised, bounds.restarted(), REMARKED_COUNTS)))
+        writer.write("observed", _fill_stated_by(windows))
+        writer.write("promises", _fill_stated_by(mark_restarts(promised, bounds.restarted(), REMARKED_COUNTS)))
         committed = stored.after(writer.commit([], {}))
         return FrameAudit(audit_ledger(committed, executor="spark", session=session, limit=limit), session)
 
 
-def _spread(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) -> list[SpooledRun]:
-    """Write the rows of a table aside by bucket; add the first and last blocks of chains to ``bounds``."""
+def _spool_rows(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) -> list[SpooledRun]:
+    """Spool the rows of a table by bucket, and extend ``bounds`` by their blocks."""
     with convert_spark_errors():
-        rows = frame.mapInArrow(_Spread(job, table), "result binary").toArrow()
+        rows = frame.mapInArrow(_BucketSpooler(job, table), "result binary").toArrow()
     found = [result_of(row) for row in rows["result"].to_pylist()]
     for _, own in found:
         bounds.merge(own)
@@ -155,8 +164,8 @@ def _spread(frame: DataFrame, job: IngestJob, table: str, bounds: HeightBounds) 
 
 
 @dataclass(frozen=True)
-class _Spread:
-    """Writes the rows of a task aside by bucket."""
+class _BucketSpooler:
+    """A Spark task that spools its rows by bucket."""
 
     job: IngestJob
     table: str
@@ -173,14 +182,15 @@ class _Spread:
             rows = to_schema(pa.Table.from_batches([batch]), table_schema(self.table), self.table)
             if self.table == "ledger":
                 bounds.add(rows)
-            writer.add(_named(rows))
+            writer.add(_fill_stated_by(rows))
         return writer.end(keep=False), bounds
 
 
-def _chosen_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
-    """Return the columns of a table of the ledger that a DataFrame has; ``what`` is what errors call it.
+def _select_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame:
+    """Select the columns of a ledger table; ``what`` names the table in errors.
 
-    Raises ``InvalidInput`` for a column that is missing, there twice or of a type that does not fit.
+    Raises:
+        InvalidInput: a column is missing, duplicated or of a wrong type.
     """
     from pyspark.sql import functions as F
 
@@ -188,10 +198,10 @@ def _chosen_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
     require_columns(names, schema, what)
     kinds = {field.name: field.dataType.typeName() for field in frame.schema.fields}
     for field in schema:
-        if field.name in names and kinds[field.name] not in _allowed(field.type):
-            allowed = " or ".join(_allowed(field.type))
+        if field.name in names and kinds[field.name] not in _allowed_types(field.type):
+            allowed = " or ".join(_allowed_types(field.type))
             raise InvalidInput(f"{what}: {field.name}: is of type {kinds[field.name]}: must be {allowed}")
-    # By their places: Spark does not tell names apart that differ in case.
+    # Select by position: Spark treats names that differ only in case as equal.
     whole = frame.toDF(*(f"c{place}" for place in range(len(names))))
     return whole.select(
         *(F.col(f"c{names.index(field.name)}").alias(field.name) for field in schema if field.name in names)
@@ -201,8 +211,8 @@ def _chosen_columns(frame: DataFrame, schema: pa.Schema, what: str) -> DataFrame
 _WHOLE = ("decimal", "byte", "short", "integer", "long")
 
 
-def _allowed(kind: pa.DataType) -> tuple[str, ...]:
-    """Return the Spark types of which a column can be."""
+def _allowed_types(kind: pa.DataType) -> tuple[str, ...]:
+    """Return the Spark types allowed for a column."""
     if pa.types.is_integer(kind):
         return _WHOLE
     if pa.types.is_timestamp(kind):
@@ -212,19 +222,23 @@ def _allowed(kind: pa.DataType) -> tuple[str, ...]:
     return ("binary",) if pa.types.is_fixed_size_binary(kind) else ("string", "varchar", "char")
 
 
-def _named(rows: pa.Table) -> pa.Table:
-    """Return rows with an empty text where a DataFrame does not name who stated them; files have no nulls there."""
+def _fill_stated_by(rows: pa.Table) -> pa.Table:
+    """Replace a null ``stated_by`` by an empty text, as files require."""
     for place, field in enumerate(rows.schema):
         if field.name in OPTIONAL and rows[place].null_count:
             rows = rows.set_column(place, field, rows[place].cast(pa.string()).fill_null("").cast(field.type))
     return rows
 
 
-def _given_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
-    """Return a small table of a ledger that is a DataFrame or a table; None: without rows. Raises ``InvalidInput``."""
+def _read_table(given: DataFrame | pa.Table | None, schema: pa.Schema, what: str) -> pa.Table:
+    """Read a small ledger table from a DataFrame or an Arrow table; None gives an empty table.
+
+    Raises:
+        InvalidInput: a column is missing, duplicated or of a wrong type.
+    """
     if given is None:
         return schema.empty_table()
-    table = given if isinstance(given, pa.Table) else _chosen_columns(given, schema, what).toArrow()
+    table = given if isinstance(given, pa.Table) else _select_columns(given, schema, what).toArrow()
     return to_schema(table, schema, what)
 
 

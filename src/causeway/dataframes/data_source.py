@@ -1,18 +1,19 @@
-"""A lake as a data source of Spark: ``spark.read.format("causeway")`` and ``spark.readStream.format("causeway")``.
+"""A lake as a Spark data source: batch (``spark.read``) and stream (``spark.readStream``).
 
-For who works with Spark and not with Causeway: ``register(spark)`` once, then
+For Spark users without the Causeway API: call ``register_format(spark)`` once, then
 
     spark.read.format("causeway").option("table", "headers").load("my-lake").where("height between 10 and 20")
     spark.readStream.format("causeway").option("table", "events").load("my-lake")
 
-Options: ``path`` (or ``load``'s argument), the folder or URI of the lake; ``table``, a log or topology table, or a
-state table at one ``height`` (by default the last). A height within a commit is executed again for it, by the source
-that ``network.source`` registers. Of streams, over log tables alone: ``startingHeight`` (0) and
-``maxHeightsPerTrigger`` (no limit). A stream's offset is the next height; the rows of a height are the same whenever
-they are read, compacted or not, so that a sink which takes a batch once (Parquet files, say) gets each row exactly once
-across restarts. Filters on ``height`` decide which files are opened. What is read is verified against the seals.
+Options: ``path`` (or the argument of ``load``), the folder or URI of the lake; ``table``, a log or topology table, or a
+state table at one ``height`` (by default the last). A height within a commit is re-executed. Streams read log tables
+only, with the options ``startingHeight`` (0) and ``maxHeightsPerTrigger`` (no limit).
 
-Errors are those of ``pipeline.lake``: ``LakeError`` for what is asked, ``LakeDamaged`` for what is not as written.
+The offset of a stream is the next height. The rows of a height never change, compacted or not. So a sink that commits
+each batch once (Parquet files, for example) receives each row exactly once across restarts. Filters on ``height``
+select the files to open. All rows are verified against the seals.
+
+Errors: ``LakeError`` for invalid options, ``LakeDamaged`` for corrupted files.
 """
 
 from __future__ import annotations
@@ -59,20 +60,20 @@ HEIGHT = "height"
 
 @dataclass(frozen=True)
 class HeightPartition:
-    """The heights from ``first`` on that lie below ``end`` (None: all)."""
+    """A range of heights from ``first`` up to ``end`` (exclusive; None: unbounded)."""
 
     first: int = 0
     end: int | None = None
 
     def intersect_heights(self, first: int, end: int | None = None) -> HeightPartition:
-        """Return the heights that lie in another range, too."""
+        """Return the intersection with another range of heights."""
         ends = [bound for bound in (self.end, end) if bound is not None]
         return HeightPartition(max(self.first, first), min(ends, default=None))
 
 
 @dataclass
 class FilePartition(InputPartition):
-    """One file of a table, of which the rows at ``heights`` are asked for; None where it has no heights."""
+    """The rows of one file at ``heights``; None for a table without heights."""
 
     path: str
     seal: Seal
@@ -81,24 +82,31 @@ class FilePartition(InputPartition):
 
 @dataclass
 class ReplayPartition(InputPartition):
-    """A state table at a height whose state is in no file."""
+    """A state table at a height without a stored snapshot."""
 
     height: int
 
 
 @dataclass
 class StatePartition(InputPartition):
-    """A bucket's rows of a state table that lie in several files, at the last height of a commit."""
+    """One bucket's rows of a state table in several files, at the last height of a commit."""
 
     height: int
     bucket: str
 
 
 class SourceOptions:
-    """What the options ask for: a table of a lake. ``state_at``: executes heights again, None where nothing does."""
+    """The parsed options: a table of a lake.
+
+    ``state_at`` re-executes heights; None if that is not supported.
+    """
 
     def __init__(self, options: Mapping[str, str], state_at: Callable[[Lake], StateReader | None]) -> None:
-        """Read the options. Raises ``LakeError``."""
+        """Parse the options.
+
+        Raises:
+            LakeError: an option is unknown or invalid.
+        """
         where, table = options.get("path"), options.get("table")
         if not where:
             raise LakeError("path: missing; name the folder or URI of a lake, as in load(PATH)")
@@ -115,7 +123,7 @@ class SourceOptions:
 
     @property
     def is_log(self) -> bool:
-        """Return whether it is a log table."""
+        """Return True for a log table."""
         return self.table in self.schemas.logs
 
     @property
@@ -127,7 +135,7 @@ class SourceOptions:
         return TOPOLOGY_SCHEMAS[self.table] if state is None else state.schema
 
     def parts(self, heights: HeightPartition) -> Sequence[InputPartition]:
-        """Return what is to be read, a part a task."""
+        """Return the partitions to read, one a task."""
         if self.is_log:
             last = self.lake.last_height()
             wanted = range(heights.first, last + 1 if heights.end is None else min(heights.end, last + 1))
@@ -151,7 +159,7 @@ class SourceOptions:
         ]
 
     def rows(self, part: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a part, verified, in the types that Spark has for them."""
+        """Read the rows of a partition, verified, in Spark's types."""
         if isinstance(part, ReplayPartition):
             table = pa.concat_tables(replay_between(self.lake, self.state_at, part.height, self.table))
         elif isinstance(part, StatePartition):
@@ -159,12 +167,12 @@ class SourceOptions:
             table = self.lake.part(manifest, manifest.state[self.table][part.bucket])
         else:
             assert isinstance(part, FilePartition)
-            table = _table(self.lake, part)
+            table = _read_verified(self.lake, part)
         yield from to_spark_columns(table, schema).to_batches()
 
 
 class LakeSource(DataSource):
-    """The data source; ``register`` makes it known to a session."""
+    """The data source; ``register_format`` adds it to a session."""
 
     options: MutableMapping[str, str]
 
@@ -174,58 +182,68 @@ class LakeSource(DataSource):
         return SPARK_FORMAT
 
     def state_at(self, lake: Lake) -> StateReader | None:
-        """Return what executes heights of a lake again whose state is in no file, None where nothing does."""
+        """Return a reader that re-executes heights without stored state; None if not supported."""
         return None
 
     @cached_property
-    def _asked(self) -> SourceOptions:
+    def _source(self) -> SourceOptions:
         return SourceOptions(self.options, self.state_at)
 
     def schema(self) -> StructType:
-        """Return the table's columns. Raises ``LakeError``."""
-        return spark_schema(self._asked.schema)
+        """Return the columns of the table.
+
+        Raises:
+            LakeError: the options are invalid.
+        """
+        return spark_schema(self._source.schema)
 
     def reader(self, schema: StructType) -> LakeReader:
-        """Return what reads the table as it is now."""
-        return LakeReader(self._asked, schema)
+        """Return a reader of the table at its current state."""
+        return LakeReader(self._source, schema)
 
     def streamReader(self, schema: StructType) -> LakeStreamReader:  # noqa: N802 - Spark's name
-        """Return what reads a log table height by height. Raises ``LakeError`` for any other table."""
-        if not self._asked.is_log:
-            raise LakeError(f"table: {self._asked.table}: only log tables grow: {', '.join(self._asked.schemas.logs)}")
-        return LakeStreamReader(self._asked, schema, self.options)
+        """Return a reader of a log table, height by height.
+
+        Raises:
+            LakeError: the table is not a log.
+        """
+        if not self._source.is_log:
+            raise LakeError(
+                f"table: {self._source.table}: only log tables grow: {', '.join(self._source.schemas.logs)}"
+            )
+        return LakeStreamReader(self._source, schema, self.options)
 
 
 class LakeReader(DataSourceReader):
-    """Reads a table: one task a file."""
+    """A batch reader with one task a file."""
 
-    def __init__(self, asked: SourceOptions, schema: StructType) -> None:
-        self._asked, self._schema = asked, to_arrow_schema(schema)
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._source, self._schema = options, to_arrow_schema(schema)
         self.heights = HeightPartition()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters on the height of a log table; return those that Spark has to apply itself."""
+        """Apply filters on the height of a log table, and return the filters left to Spark."""
         for given in filters:
-            narrowed = _narrowed(self.heights, given) if self._asked.is_log else None
+            narrowed = _restrict_heights(self.heights, given) if self._source.is_log else None
             if narrowed is not None:
                 self.heights = narrowed
             if narrowed is None or isinstance(given, In):
                 yield given
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what is to be read."""
-        return self._asked.parts(self.heights)
+        """Return the partitions to read."""
+        return self._source.parts(self.heights)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a file, or of a state that is in none."""
-        return self._asked.rows(partition, self._schema)
+        """Read the rows of a partition."""
+        return self._source.rows(partition, self._schema)
 
 
 class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a log table height by height. An offset is ``{"height": the next one}``."""
+    """A stream reader of a log table. An offset is ``{"height": NEXT_HEIGHT}``."""
 
-    def __init__(self, asked: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
-        self._asked, self._schema = asked, to_arrow_schema(schema)
+    def __init__(self, source: SourceOptions, schema: StructType, options: Mapping[str, str]) -> None:
+        self._source, self._schema = source, to_arrow_schema(schema)
         self._first = parse_whole_number(options, "startingHeight", 0) or 0
         self._most = parse_whole_number(options, "maxHeightsPerTrigger", None)
         if self._most == 0:
@@ -233,41 +251,50 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return where a new query begins."""
+        """Return the start offset of a new query."""
         return {HEIGHT: self._first}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how many heights one batch has at most."""
+        """Return the maximum number of heights in a batch."""
         return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return where the next batch ends: at the last committed height, or as far as the limit goes."""
-        end = self._asked.lake.last_height() + 1 if self._end is None else self._end
+        """Return the end of the next batch: the last committed height, or the read limit."""
+        end = self._source.lake.last_height() + 1 if self._end is None else self._end
         if isinstance(limit, ReadMaxFiles):
             end = min(end, start[HEIGHT] + limit.max_files)
         return {HEIGHT: max(start[HEIGHT], end)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note how far the lake has come: what is committed later is for the next run of the query."""
-        self._end = self._asked.lake.last_height() + 1
+        """Fix the end of this query at the last committed height."""
+        self._end = self._source.lake.last_height() + 1
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Return the files with the heights of a batch."""
-        return self._asked.parts(HeightPartition(start[HEIGHT], end[HEIGHT]))
+        """Return the files that contain the heights of a batch."""
+        return self._source.parts(HeightPartition(start[HEIGHT], end[HEIGHT]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a file at the heights of its batch."""
-        return self._asked.rows(partition, self._schema)
+        """Read the rows of a file at the heights of its batch."""
+        return self._source.rows(partition, self._schema)
 
 
 def register_format(session: SparkSession, source: type[LakeSource] = LakeSource) -> None:
-    """Make the format known to a session, and let the session push filters down to Python data sources."""
+    """Register the format with a session, and enable filter pushdown for Python data sources.
+
+    Args:
+        session: the Spark session.
+        source: the data source class.
+    """
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(source)
 
 
 def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | None) -> int | None:
-    """Return an option that is a whole number from 0. Raises ``LakeError``."""
+    """Parse an option as an integer of at least 0; a missing one is ``otherwise``.
+
+    Raises:
+        LakeError: the value is not such a number.
+    """
     text = options.get(name)
     if text is None:
         return otherwise
@@ -276,8 +303,8 @@ def parse_whole_number(options: Mapping[str, str], name: str, otherwise: int | N
     return int(text)
 
 
-def _table(lake: Lake, file: FilePartition) -> pa.Table:
-    """Return the rows of a file, verified."""
+def _read_verified(lake: Lake, file: FilePartition) -> pa.Table:
+    """Read and verify the rows of a file."""
     table = lake.sealed_table(file.path, file.seal)
     if file.heights is not None:
         height = table[HEIGHT]
@@ -288,12 +315,12 @@ def _table(lake: Lake, file: FilePartition) -> pa.Table:
     return table
 
 
-def _narrowed(heights: HeightPartition, given: Filter) -> HeightPartition | None:
-    """Return the heights that pass a filter, too; None where it does not speak of the height alone."""
+def _restrict_heights(heights: HeightPartition, given: Filter) -> HeightPartition | None:
+    """Restrict heights by a filter; None if the filter concerns more than the height."""
     if getattr(given, "attribute", None) != (HEIGHT,):
         return None
     value: Any = getattr(given, "value", None)
-    if isinstance(given, In):  # what lies between them is left to Spark
+    if isinstance(given, In):  # Spark filters the heights between them
         return None if not given.value else heights.intersect_heights(int(min(given.value)), int(max(given.value)) + 1)
     if value is None:
         return None

@@ -1,20 +1,17 @@
-"""What became of every call, as a Spark query over the rows of the logs, put together by the call they belong to.
+"""The tables of a lake as Spark DataFrames.
 
-A call is named by (caller, callee, callback): the request carries it from caller to callee, the response back. The
-query is SQL over the log tables ``{outbound}`` and ``{events}``; its outcomes are those of the ledger
-(``ledger.outcomes``), which a test holds equal.
+Topology, logs, and state at a height are read from files. Three tables are derived.
 
-64-bit numbers are moved into the signed range (``_word``), because decimals cost twice the time; order and equality
-stay.
+Calls: (caller, callee, callback) identifies a call. The request carries the key from caller to callee, the response
+back. The calls are a SQL query over the log tables ``{outbound}`` and ``{events}``; a test holds its outcomes equal to
+those of the ledger (``ledger.outcomes``). 64-bit numbers are shifted into the signed range (``_word``), because
+decimals take twice the time; order and equality stay.
 
-The log of value as a DataFrame: one row a movement, with names instead of numbers.
+Movements: the value log, with names instead of numbers.
 
-The ledger of a lake that Causeway ran as Spark DataFrames: a task derives a range of heights, and one what waits.
-
-A task is a function of the lake's files alone: it looks for messages of earlier heights of which its rows speak. So the
-rows are those of ``lake_taking``, in the same order however many tasks run at once.
-
-The lake's tables as Spark DataFrames: topology, logs, state at a height, the ledger, and calls.
+Ledger: one task derives the rows of a range of heights, another task the pending messages. A task is a function of
+the lake's files alone; it scans earlier heights for the messages of its rows. So rows and order equal those of
+``ledger.lake.ingest``, however many tasks run at once.
 """
 
 from __future__ import annotations
@@ -69,26 +66,28 @@ __all__ = ["TASK_ROWS", "lake_ledger_dataframe", "lake_value_dataframe"]
 
 _HALF = "9223372036854775808"
 NO_QUEUE = 2**63 - 1
-"""The place in an output queue that stands for none, as a word."""
+"""The queue index, as a signed word, of a message that was in no output queue."""
 
 FORGED = 2**63 - 2
-"""The one that stands for none because the message is forged."""
+"""The queue index, as a signed word, of a forged message."""
 
 SENT_NOW = (
     "(sent_tick = tick and (queue_index < 18446744073709551614 or "
     f"(kind <> {int(Kind.REQUEST)} and queue_index = 18446744073709551615)))"
 )
-"""Whether a row of ``outbound`` was sent in the tick that committed it. What is marked as forged no program sent, nor a
-request that was in no output queue."""
+"""SQL condition: a row of ``outbound`` was sent in the tick that committed it.
+
+No program sent a message marked as forged, nor a request that was in no output queue.
+"""
 
 
 def _word(name: str) -> str:
-    """Return an unsigned 64-bit column as a signed one of the same order."""
+    """Return SQL that maps an unsigned 64-bit column to a signed one of the same order."""
     return f"cast(cast({name} as decimal(20,0)) - {_HALF} as bigint)"
 
 
 def to_number(name: str) -> str:
-    """Return a column that ``_word`` made as the number it was."""
+    """Return SQL that maps a signed word (of ``_word``) back to its unsigned number."""
     return f"cast({name} + cast({_HALF} as decimal(20,0)) as decimal(20,0))"
 
 
@@ -112,8 +111,10 @@ select tick, {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind
   cast(events as int) as events, cast(via as int) as via, cast(reason as string) as reason
 from {{events}}
 """
-"""All rows of the logs, one a message, chain and height, with the set of events; a message in a stream is committed,
-and sent when its program sent it just then."""
+"""All log rows, one a message, chain and height, with their set of events.
+
+A message in a stream has the event committed, and also sent if its program sent it in that tick.
+"""
 
 _REQUEST, _RESPONSE = f"kind = {int(Kind.REQUEST)}", f"kind = {int(Kind.RESPONSE)}"
 _SENT = f"{_REQUEST} and {_bit(Event.SENT)}"
@@ -153,18 +154,18 @@ group by caller, callee, callback
 """One row a call.
 
 ``sent``, ``delivered``, ``executed``, ``returned``, ``answered``, ``rejected``, ``dropped``, ``forged``, ``routed``:
-how often each thing happened to its messages (``returned``: a response was made; ``forged``: dropped with the place
-``FORGED``, a request also with ``NO_QUEUE``, by the chain that forged it, before it came into a stream, or committed
-with it). ``sent_tick``,
-``delivered_tick``, ``ended_tick``: when first; ``dropped_tick``: when last. ``place``: of its request in the callee's
-input queue, if the callee has executed it (what is enqueued where the callee does not live is executed by nobody, in
-queues of its own). ``from_chain``, ``to_chain``: where it was sent and delivered. ``code``: of its answer. ``reason``:
-why it was not served; ``cause``: why a message of it was dropped.
+number of such events of its messages. ``returned``: a response was created. ``forged``: dropped or committed by the
+chain that forged it, with the queue index ``FORGED`` (a request also with ``NO_QUEUE``).
+``sent_tick``, ``delivered_tick``, ``ended_tick``: first tick of the event; ``dropped_tick``: last tick.
+``place``: position of its request in the callee's input queue, if the callee executed it. (Requests enqueued on a
+chain that does not host the callee are in separate queues and never executed.)
+``from_chain``, ``to_chain``: chains of sending and delivery. ``code``: code of the answer. ``reason``: reason of a
+refusal. ``cause``: cause of a dropped message.
 """
 
 _OUTCOME = """case when answered > 0 then 'answered' when rejected > 0 then 'rejected' when sent = 0 then 'forged'
   when dropped > forged then 'dropped' else 'pending' end"""
-"""What became of a call: ``answered``, ``rejected``, ``dropped``, ``pending`` or, never sent, ``forged``."""
+"""The outcome of a call: ``answered``, ``rejected``, ``dropped``, ``pending`` or, never sent, ``forged``."""
 
 CALLS_QUERY = f"with moves as ({_MOVES}), calls as ({_CALLS}) select *, {_OUTCOME} as outcome from calls"
 """The query of all calls, with their ``outcome``."""
@@ -187,15 +188,22 @@ MOVEMENT_COLUMNS: Mapping[str, str] = {
     "lane": "the substream in which the message travels; null without one",
     "index": "its index in that substream; null without one",
 }
-"""The columns of the view of the log of value, and what each means."""
+"""The columns of the view of value movements, with their descriptions."""
 
 _NO_INDEX = "18446744073709551615BD"
 
 
 def value_movements(asset: str, rows: DataFrame, chains: DataFrame, programs: DataFrame) -> DataFrame:
-    """Return the rows of the log of value with names (``MOVEMENT_COLUMNS``).
+    """Resolve the names in the rows of the value log (``MOVEMENT_COLUMNS``).
 
-    ``asset``: the unit of the protocol; ``chains``: ``position``, ``name``; ``programs``: ``number``, ``name``.
+    Args:
+        asset: name of the protocol's unit.
+        rows: rows of the value log.
+        chains: columns ``position`` and ``name``.
+        programs: columns ``number`` and ``name``.
+
+    Returns:
+        One row a movement, with the columns ``MOVEMENT_COLUMNS``.
     """
     for side in ("from", "to"):
         number = F.col(f"{side}_number")
@@ -230,7 +238,7 @@ def _with_name(rows: DataFrame, chains: DataFrame, column: str) -> DataFrame:
 
 
 def _name(side: str) -> Column:
-    """Return the name of the program, the chain or the two chains that a side's number is; null where it is none."""
+    """Return the name of a side's program, chain or pair of chains; null if there is none."""
     holder, number = F.col(f"{side}_holder"), F.col(f"{side}_number").cast("string")
     pair = F.concat(F.col(f"{side}_upper_name"), F.lit(">"), F.col(f"{side}_lower_name"))
     return (
@@ -246,7 +254,7 @@ def _name(side: str) -> Column:
 
 
 def _named(column: Column, names: type[IntEnum]) -> Column:
-    """Return the stable name of each number, in small letters."""
+    """Return the stable lowercase name of each number."""
     chosen = F.lit(None).cast("string")
     for item in names:
         chosen = F.when(column == int(item), F.lit(item.name.lower())).otherwise(chosen)
@@ -254,10 +262,10 @@ def _named(column: Column, names: type[IntEnum]) -> Column:
 
 
 def format_digits(high: str, low: str) -> Column:
-    """Return the decimal digits of a number of 128 bits, given as two columns of 64.
+    """Return the decimal digits of a 128-bit number given as two 64-bit columns.
 
-    Such a number has up to 39 digits and Spark's decimals have 38, so it is made in two pieces, of which the lower has
-    ten digits.
+    Such a number has up to 39 digits and Spark's decimals have 38, so it is computed in two parts, the lower of ten
+    digits.
     """
     upper = f"cast({high} div 10000000000BD as decimal(10,0))"
     rest = f"({high} % 10000000000BD * 18446744073709551616BD + {low})"
@@ -268,19 +276,38 @@ def format_digits(high: str, low: str) -> Column:
 
 
 TASK_ROWS = 1 << 18
-"""Log rows that a task derives, about; a height is never cut."""
+"""Approximate number of log rows a task derives; a height is never split."""
 
 DeriveRange = Callable[[LedgerDerivation, int, int], Iterable[pa.Table]]
 
 
 def lake_ledger_dataframe(session: SparkSession, lake: Lake, heights: range, task_rows: int = TASK_ROWS) -> DataFrame:
-    """Return the rows of the ledger (``LEDGER_SCHEMA`` in types that Spark has, as of ``stored_frames``) of what
-    happened at some committed heights, as it was known at the last of them."""
-    return _frame(session, lake, heights, LEDGER_SCHEMA, READ_TABLES, task_rows, _rows, _waiting)
+    """Derive the ledger rows of some committed heights, as known at the last of these heights.
+
+    Args:
+        session: the Spark session.
+        lake: the lake.
+        heights: consecutive committed heights.
+        task_rows: approximate number of log rows a task.
+
+    Returns:
+        Rows of ``LEDGER_SCHEMA`` in Spark's types.
+    """
+    return _frame(session, lake, heights, LEDGER_SCHEMA, READ_TABLES, task_rows, _rows, _pending_rows)
 
 
 def lake_value_dataframe(session: SparkSession, lake: Lake, heights: range, task_rows: int = TASK_ROWS) -> DataFrame:
-    """Return the movements of value (``VALUE_SCHEMA``) in the same way; none of a lake that has no log of them."""
+    """Derive the value movements of some committed heights; empty without a value log.
+
+    Args:
+        session: the Spark session.
+        lake: the lake.
+        heights: consecutive committed heights.
+        task_rows: approximate number of log rows a task.
+
+    Returns:
+        Rows of ``VALUE_SCHEMA`` in Spark's types.
+    """
     logged = VALUE_LOG in LedgerDerivation(lake).logs.schemas
     return _frame(session, lake, heights if logged else range(0), VALUE_SCHEMA, (VALUE_LOG,), task_rows, _movements)
 
@@ -290,7 +317,7 @@ def _rows(derived: LedgerDerivation, first: int, end: int) -> Iterator[pa.Table]
         yield part.rows
 
 
-def _waiting(derived: LedgerDerivation, first: int, end: int) -> Iterator[pa.Table]:
+def _pending_rows(derived: LedgerDerivation, first: int, end: int) -> Iterator[pa.Table]:
     yield derived.drafts_to_rows(derived.pending_drafts(first, end))
 
 
@@ -308,7 +335,7 @@ def _frame(
     derive: DeriveRange,
     of_all: DeriveRange | None = None,
 ) -> DataFrame:
-    """Return what a function derives of each range of heights, and another one of all of them."""
+    """Apply a function to each range of heights, and another one to all heights."""
     derived = LedgerDerivation(lake)
     ranges = [*derived.logs.ranges(heights.start, heights.stop, task_rows, tables)] if len(heights) else []
     tasks = [(derive, each) for each in ranges]
@@ -319,7 +346,7 @@ def _frame(
         prepare_worker()
         work, span = tasks[number]
         for rows in work(LedgerDerivation(lake), span.start, span.stop):
-            # What waited for a lane was sent before it came into one.
+            # A message that waited for a lane was sent before it entered the lane.
             yield rows.filter(pc.greater_equal(rows["height"], heights.start)) if heights.start else rows
 
     return task_dataframe(session, schema, len(tasks), read)
@@ -329,22 +356,31 @@ _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)),
 
 
 class LakeTables:
-    """Reads a lake with Spark; sees committed heights only."""
+    """The tables of a lake as DataFrames; committed heights only."""
 
     def __init__(self, session: SparkSession, lake: Lake, state_at: StateReader | None = None) -> None:
-        """``state_at``: executes heights again whose state is in no file; without it, it cannot be read."""
+        """Open a lake for reading.
+
+        Args:
+            session: the Spark session.
+            lake: the lake.
+            state_at: re-executes heights without stored state; None: such state cannot be read.
+        """
         self._session, self._lake, self._state_at = session, lake, state_at
         check_readable(session, lake.storage)
         self.about = lake.about()
         self._schemas = TableSchemas.decoded(self.about["tables"])
 
     def _read(self, files: Mapping[str, Seal], schema: pa.Schema) -> DataFrame:
-        """Return the rows of sealed Parquet files. The schema is given, so that Spark opens no file before the query
-        runs.
+        """Read sealed Parquet files under a given schema.
 
-        Before the query is planned the files are compared with their seals (of large ones the length and what they say
-        of themselves), and their columns with the schema; Spark compares the checksum of every page that it reads.
-        Raises ``LakeDamaged``.
+        Given the schema, Spark opens no file before the query runs. Files are compared with their seals (large ones by
+        length
+        and footer), and their columns with the schema, before the query is planned. Spark verifies the checksum of
+        every page.
+
+        Raises:
+            LakeDamaged: a file differs from its seal.
         """
         if not files:
             return self._session.createDataFrame([], spark_schema(schema))
@@ -362,16 +398,33 @@ class LakeTables:
             pass
 
     def heights(self) -> list[int]:
-        """Return the committed heights. Raises ``LakeError`` when there is none."""
+        """Return the committed heights.
+
+        Raises:
+            LakeError: nothing is committed.
+        """
         return list(range(self._lake.last_manifest().height + 1))
 
     def manifest(self, height: int | None = None) -> Manifest:
-        """Return the manifest of a height, by default the last. Raises ``LakeError``."""
+        """Return the manifest of a height, by default the last.
+
+        Raises:
+            LakeError: the height is not committed.
+        """
         return self._lake.last_manifest() if height is None else self._lake.manifest(height)
 
     def log(self, table: str, heights: range | None = None) -> DataFrame:
-        """Return a log table (``outbound``, ``events``, ``collected``, ``failures``, ``headers``) over all committed
-        heights, or over some that follow each other: only the files with these are opened. Raises ``LakeError``.
+        """Read a log table: ``outbound``, ``events``, ``collected``, ``failures`` or ``headers``.
+
+        Args:
+            table: name of the table.
+            heights: consecutive committed heights; only their files are opened. Default: all.
+
+        Returns:
+            The rows of the table.
+
+        Raises:
+            LakeError: the table or a height does not exist.
         """
         schemas = self._schemas.logs
         if table not in schemas:
@@ -383,24 +436,28 @@ class LakeTables:
         return rows.where(F.col("height").between(known.start, known.stop - 1))
 
     def remaining(self, table: str, heights: range | None = None) -> DataFrame:
-        """Return what ``log`` does without the rows that forks have taken back by the last of these heights."""
+        """Read a log table without the rows reverted by forks as of the last of these heights."""
         rows = self.log(table, heights)
         undone = find_reverted(self._lake, self.manifest(), None if heights is None else heights.stop - 1)
         return rows if undone is None else join_reverted(rows, table, undone, "leftanti")
 
     def _checked(self, heights: range) -> range:
-        """Return the heights of a range that are committed. Raises ``LakeError`` if they do not follow each other."""
+        """Return the committed heights of a range.
+
+        Raises:
+            LakeError: they are not consecutive.
+        """
         if heights.step != 1 or heights.start < 0:
             raise LakeError(f"heights: {heights}; allowed: range(first, end), from 0")
         return range(heights.start, min(heights.stop, self.manifest().height + 1))
 
     def topology(self, table: str) -> DataFrame:
-        """Return ``chains``, ``programs`` or ``registry`` as they were written when the lake was made."""
+        """Read ``chains``, ``programs`` or ``registry`` as of the creation of the lake."""
         path = f"{table}.parquet"
         return self._read({path: parse_seal(self.about["files"][path])}, TOPOLOGY_SCHEMAS[table])
 
     def chains(self) -> DataFrame:
-        """Return the chains: ``position`` (the number in columns that name chains), ``number``, ``name``."""
+        """Return the chains: ``position`` (the number in chain columns), ``number``, ``name``."""
         chains = self.about["chains"]
         columns = [range(len(chains)), [item["number"] for item in chains], [item["name"] for item in chains]]
         return self._session.createDataFrame(
@@ -414,8 +471,9 @@ class LakeTables:
         return self.topology("programs")
 
     def hosts(self, height: int | None = None) -> DataFrame:
-        """Return which chain each program is on at a height: ``program``, ``chain`` (position; programs on none are
-        left out).
+        """Return the hosting chain of each program at a height: ``program``, ``chain`` (position).
+
+        Programs without a hosting chain are omitted.
         """
         tick = self.manifest(height).tick
         last = (
@@ -439,10 +497,19 @@ class LakeTables:
         return dict(self._schemas.state)
 
     def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
-        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last.
+        """Read a state table (``docs/lake.md`` lists them) at a committed height.
 
-        ``chain``: only the rows of the chain of that name, and of the programs that it hosted at that height. Raises
-        ``LakeError``.
+        Args:
+            table: name of the table.
+            height: the height, by default the last.
+            chain: name of a chain; only its rows and those of the programs it hosted at that height. Default: all
+                chains.
+
+        Returns:
+            The rows of the table.
+
+        Raises:
+            LakeError: the table, height or chain does not exist.
         """
         manifest = self.manifest(height)
         declared = self._schemas.state_table(table)
@@ -459,28 +526,32 @@ class LakeTables:
         return rows.join(hosted, owner, "leftsemi").select(*declared.schema.names)
 
     def _state(self, manifest: Manifest, table: str, schema: pa.Schema, bucket: int | None = None) -> DataFrame:
-        """Return the rows of a state table, of all buckets or of one."""
+        """Read a state table of all buckets, or of one."""
         if manifest.height == manifest.last:
             files = manifest.state.get(table, {})
             found = [parts for key, parts in files.items() if bucket is None or key == str(bucket)]
-            rows, gone = (
+            rows, removed = (
                 {path: manifest.files[path] for paths in of_buckets for path in paths}
                 for of_buckets in ([parts.rows for parts in found], [parts.gone for parts in found])
             )
-            if not gone:
+            if not removed:
                 return self._read(rows, schema)
             keys = list(self._schemas.state_table(table).order)
-            left = self._read(gone, pa.schema([schema.field(key) for key in keys]))
+            left = self._read(removed, pa.schema([schema.field(key) for key in keys]))
             return self._read(rows, schema).join(left, keys, "leftanti").select(*schema.names)
         parts = replay_between(self._lake, self._state_at, manifest.height, table)
-        made = pa.concat_tables(parts if bucket is None else [parts[bucket]])
-        if not made.num_rows:
+        entries = pa.concat_tables(parts if bucket is None else [parts[bucket]])
+        if not entries.num_rows:
             return self._read({}, schema)
         typed = spark_schema(schema)
-        return self._session.createDataFrame(to_spark_columns(made, to_arrow_schema(typed)), typed)
+        return self._session.createDataFrame(to_spark_columns(entries, to_arrow_schema(typed)), typed)
 
     def position(self, chain: str) -> int:
-        """Return the position of the chain of that name. Raises ``LakeError``."""
+        """Return the position of the chain of that name.
+
+        Raises:
+            LakeError: there is no such chain.
+        """
         return chain_position(self.about, chain)
 
     def _bucket(self, position: int) -> int:
@@ -488,33 +559,49 @@ class LakeTables:
         return int(np.searchsorted(ends, position, side="right"))
 
     def ledger(self, heights: range | None = None) -> DataFrame:
-        """Return the rows of the ledger (``docs/ledger.md``): one an event of a message, as ``causeway ingest lake``
-        derives them; unsigned numbers are decimals.
+        """Return the rows of the ledger (``docs/ledger.md``), one an event of a message.
 
-        ``heights``: only what happened at these, which follow each other, as it was known at the last of them; other
-        heights are looked into for the messages that these speak of. Raises ``LakeError``, ``LakeDamaged``,
-        ``InvalidInput``.
+        The rows equal those of ``causeway ingest lake``; unsigned numbers are decimals.
+
+        Args:
+            heights: consecutive heights; only their events, as known at the last of them. Other heights are scanned for
+                the
+                messages of these events. Default: all.
+
+        Returns:
+            Rows of ``LEDGER_SCHEMA`` in Spark's types.
+
+        Raises:
+            LakeError: the heights are not committed.
+            LakeDamaged: a file is corrupted.
+            InvalidInput: the protocol cannot be derived.
         """
         return lake_ledger_dataframe(self._session, self._lake, self._verified(READ_TABLES, heights))
 
     def value(self, heights: range | None = None) -> DataFrame:
-        """Return the movements of value of the ledger (its table ``value``), in the same way."""
+        """Return the value movements of the ledger at some heights, by default all.
+
+        Args:
+            heights: as of ``ledger``.
+
+        Returns:
+            Rows of ``VALUE_SCHEMA`` in Spark's types.
+        """
         return lake_value_dataframe(self._session, self._lake, self._verified([VALUE_LOG], heights))
 
     def observed(self) -> DataFrame:
-        """Return the windows of the ledger (its table ``observed``): all heights of the chains that the lake runs."""
+        """Return the observed windows of the ledger: all heights of the chains that the lake runs."""
         rows = lake_windows(LedgerDerivation(self._lake), self.manifest().height + 1)
         return table_to_dataframe(self._session, to_ledger_table(rows, OBSERVED_SCHEMA))
 
     def promises(self) -> DataFrame:
-        """Return what the lanes that messages used promise (the table ``promises`` of the ledger)."""
+        """Return the guarantees of the lanes in use (table ``promises`` of the ledger)."""
         derived, last = LedgerDerivation(self._lake), self.manifest()
         derived.add_used_lanes(0, last.height + 1)
         return table_to_dataframe(self._session, to_ledger_table(lake_promises(derived, last), PROMISES_SCHEMA))
 
     def _verified(self, tables: Sequence[str], heights: range | None) -> range:
-        """Return the committed heights of a range, or all, of which the log files are as long as they should be, and
-        have the columns that they should."""
+        """Return the committed heights of a range (default: all), after a check of the log files."""
         known = self._checked(range(self.manifest().height + 1) if heights is None else heights)
         for table in tables:
             if table in self._schemas.logs:
@@ -522,18 +609,35 @@ class LakeTables:
         return known
 
     def movements(self, heights: range | None = None) -> DataFrame:
-        """Return one row a movement of value (``docs/lake.md``), with names, without those that forks have taken back.
+        """Return one row a value movement, with names, without rows reverted by forks.
 
-        Raises ``LakeError`` for a lake whose protocol has no log of value.
+        ``docs/lake.md`` describes the columns.
+
+        Args:
+            heights: consecutive committed heights. Default: all.
+
+        Returns:
+            Rows with the columns ``MOVEMENT_COLUMNS``.
+
+        Raises:
+            LakeError: the protocol has no value log.
         """
         rows = self.remaining("value", heights)
         return value_movements(self.about["asset"], rows, self.chains(), self.programs())
 
     def calls(self, as_of: int | None = None) -> DataFrame:
-        """Return one row a call: what became of it, and when (``docs/lake.md``). Names instead of numbers, ticks of
-        the scenario.
+        """Return one row a call with its outcome and ticks; names instead of numbers.
 
-        ``as_of``: as it was at this height; by default the last. Raises ``LakeError``.
+        ``docs/lake.md`` describes the columns.
+
+        Args:
+            as_of: the height of the outcomes, by default the last.
+
+        Returns:
+            One row a call.
+
+        Raises:
+            LakeError: the height is not committed.
         """
         rows = self._calls(as_of)
         names = self.programs().select("number", "name")
@@ -566,24 +670,35 @@ class LakeTables:
         return run_spark_query(CALLS_QUERY, self.remaining("outbound", heights), self.remaining("events", heights))
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains (``roots.root_of``)."""
+        """Return one digest over the last roots of all chains (``network_root``)."""
         return network_root(self._lake, self.manifest())
 
 
 def run_spark_query(query: str, outbound: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the rows of a query of ``calls`` over the log tables of a lake, by Spark."""
+    """Run a query like ``CALLS_QUERY`` over the log tables of a lake.
+
+    Args:
+        query: SQL with the placeholders ``{outbound}`` and ``{events}``.
+        outbound: rows of the log ``outbound``.
+        events: rows of the log ``events``.
+
+    Returns:
+        The rows of the result.
+    """
     return outbound.sparkSession.sql(query, outbound=outbound, events=events)
 
 
 def reverted_spans(session: SparkSession, undone: RevertedRanges) -> DataFrame:
-    """Return what forks took back as a small DataFrame: ``of``, ``from_height``, ``to_height``."""
+    """Return the reverted ranges as a small DataFrame: ``of``, ``from_height``, ``to_height``."""
     columns = [pa.array(column) for column in (undone.chains, undone.first, undone.last)]
     return F.broadcast(session.createDataFrame(pa.Table.from_arrays(columns, names=["of", "from_height", "to_height"])))
 
 
 def join_reverted(rows: DataFrame, table: str, undone: RevertedRanges, how: str) -> DataFrame:
-    """Return rows of a log joined with what forks took back: ``leftanti`` for those that were not, ``leftsemi`` for
-    those that were, ``left`` for all of them."""
+    """Join log rows with the ranges reverted by forks.
+
+    ``how``: ``leftanti`` for the remaining rows, ``leftsemi`` for the reverted ones, ``left`` for all.
+    """
     hit = (F.col(owner_column(table)) == F.col("of")) & F.col("height").between(
         F.col("from_height"), F.col("to_height")
     )

@@ -1,4 +1,4 @@
-"""Tables as DataFrames of anyone's Spark session: those in memory, and those of a stored ledger, a task a bucket."""
+"""Arrow tables and stored ledgers as DataFrames of any Spark session, one task a bucket."""
 
 from __future__ import annotations
 
@@ -16,14 +16,30 @@ if TYPE_CHECKING:
 
 
 def table_to_dataframe(session: SparkSession, table: pa.Table) -> DataFrame:
-    """Return a table in memory as a DataFrame; names are strings, unsigned numbers decimals."""
-    return session.createDataFrame(table.cast(_plain(table.schema)))
+    """Convert an Arrow table to a DataFrame; names become strings, unsigned numbers decimals.
+
+    Args:
+        session: the Spark session.
+        table: the Arrow table.
+
+    Returns:
+        The rows as a DataFrame.
+    """
+    return session.createDataFrame(table.cast(_to_spark_schema(table.schema)))
 
 
 def ledger_dataframe(session: SparkSession, ledger: Ledger, table: str) -> DataFrame:
-    """Return a table of a stored ledger that lies in buckets as a DataFrame, each event once; types as of ``frame_of``.
+    """Read a bucketed table of a stored ledger, each event once.
 
-    A task reads a bucket, and compares it with its seal. What is damaged ends the query.
+    A task reads a bucket and compares it with its seal. A corrupted file fails the query.
+
+    Args:
+        session: the Spark session.
+        ledger: the ledger as of a commit.
+        table: name of the table.
+
+    Returns:
+        The rows as a DataFrame; types as of ``table_to_dataframe``.
     """
 
     def read(bucket: int) -> Iterator[pa.Table]:
@@ -35,16 +51,27 @@ def ledger_dataframe(session: SparkSession, ledger: Ledger, table: str) -> DataF
 def task_dataframe(
     session: SparkSession, schema: pa.Schema, tasks: int, read: Callable[[int], Iterable[pa.Table]]
 ) -> DataFrame:
-    """Return rows of a schema that Spark tasks read, by the number of each, as a DataFrame; types as of ``frame_of``.
+    """Build a DataFrame from rows that Spark tasks read, by task number.
 
-    Unsigned numbers come out of the tasks as signed ones, so that a query does not pay for decimals that it does not
-    look at. Raises ``InvalidInput`` where workers of the session cannot read it.
+    Unsigned numbers leave the tasks as signed ones, so that a query pays for decimals only in the columns it reads.
+
+    Args:
+        session: the Spark session.
+        schema: the Arrow schema of the rows.
+        tasks: number of tasks.
+        read: reads the tables of a task.
+
+    Returns:
+        The rows as a DataFrame; types as of ``table_to_dataframe``.
+
+    Raises:
+        InvalidInput: the session's workers cannot read the source.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
 
     require_workers(session)
-    plain = _plain(schema)
+    plain = _to_spark_schema(schema)
     unsigned = {field.name for field in schema if field.type == pa.uint64()}
     carried = pa.schema([field.with_type(pa.int64()) if field.name in unsigned else field for field in plain])
 
@@ -66,7 +93,7 @@ def task_dataframe(
 
 
 def _signed(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Return rows in which unsigned numbers are the signed ones of the same bits."""
+    """Reinterpret unsigned columns as signed columns of the same bits."""
     columns = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         kind = wanted.field(name).type
@@ -78,8 +105,8 @@ def _signed(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 _BATCH = 1 << 16
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return a schema in types that Spark has."""
+def _to_spark_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in Spark's types."""
     return pa.schema([pa.field(field.name, _type(field.type)) for field in schema])
 
 

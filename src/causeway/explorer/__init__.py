@@ -1,1 +1,1 @@
-"""A lake or a ledger in a browser, as it grows: pages over the data of the report, read-only, on this machine only."""
+"""The explorer: a lake or a ledger in a browser, live and read-only, on this machine only."""

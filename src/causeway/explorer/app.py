@@ -1,8 +1,8 @@
-"""The explorer's answers over HTTP: pages of what was seen last, whether anything is new, proofs as files.
+"""The HTTP application of the explorer, and its server process.
 
-Work for pages in threads: so much at a time, so much that waits for its turn, and a deadline for each.
-
-The explorer as a process: a socket on this machine only, requests in the main thread's loop, looks in another.
+Answers: pages of the latest snapshot, a poll for news, and proofs as files. Page work runs in threads with a limit of
+parallel jobs, a bounded queue and a deadline. The socket is bound to this machine only; requests run in the main
+thread's loop, the reader of the lake in other threads.
 """
 
 from __future__ import annotations
@@ -63,22 +63,23 @@ JobResult = TypeVar("JobResult")
 
 
 class TooMany(CausewayError):
-    """As much work waits as may; that passes."""
+    """The work queue is full; a temporary error."""
 
 
 class TooLong(CausewayError):
-    """Work was not done within its time."""
+    """A job missed its deadline."""
 
 
 class WorkerPool:
-    """Threads that do work one piece after the other.
+    """A pool of daemon threads with a bounded queue and a deadline.
 
     Args:
-        name: what it is for, in errors.
-        threads: so many pieces at a time. They end with the process, whatever they are at.
-        waiting: so many pieces wait for a thread at most.
-        seconds: within which a piece must be done, its waiting included. One that runs then is not stopped, which no
-            thread can be: it keeps its thread, so that there are never more of them, and its result is dropped.
+        name: name of the work, for errors.
+        threads: number of parallel jobs. The threads end with the process, even during a job.
+        waiting: maximum number of queued jobs.
+        seconds: deadline of a job, queueing included. Threads cannot be stopped: an overdue job keeps its thread, and
+            its
+            result is dropped.
     """
 
     def __init__(self, name: str, threads: int, waiting: int, seconds: float) -> None:
@@ -91,11 +92,11 @@ class WorkerPool:
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True).start()
 
     async def run(self, work: Callable[[], JobResult]) -> JobResult:
-        """Return what ``work`` returns, or raise what it does.
+        """Run a job and return its result, or raise its error.
 
         Raises:
-            TooMany: too much waits already.
-            TooLong: it was not done in time.
+            TooMany: the queue is full.
+            TooLong: the job missed its deadline.
         """
         with self._lock:
             if self._open >= self._most:
@@ -135,13 +136,13 @@ class WorkerPool:
 PAGE_SECONDS, PROOF_SECONDS = 30.0, 120.0
 PAGE_THREADS, PROOF_THREADS = 4, 2
 PAGES_WAITING, PROOFS_WAITING = 32, 8
-"""Of pages, and of proofs and states: how long one may take, how many are made at a time, and how many wait."""
+"""Limits of pages, and of proofs or states: deadline in seconds, threads, queued jobs."""
 
-KEPT_PAGES, KEPT_BYTES = 64, 1 << 20
-"""So many pages are kept until something is new, none longer than so many bytes."""
+CACHED_PAGES, KEPT_BYTES = 64, 1 << 20
+"""Number of cached pages of a snapshot, and maximum size of one in bytes."""
 
 MAX_QUERY = 8_192
-"""Bytes of what stands behind the question mark of an address."""
+"""Maximum bytes of the query of an address."""
 
 PageMaker = Callable[[LedgerView, PageRequest], ExplorerPage]
 
@@ -158,18 +159,18 @@ ERROR_STATUS: dict[type[Exception], int] = {
     CausewayError: 500,
     OSError: 500,
 }
-"""The status of each error; of several that fit, the first."""
+"""HTTP status by error; the first match counts."""
 
 
 class Explorer:
-    """Answers for one lake or ledger."""
+    """The application of one lake or ledger."""
 
     def __init__(self, live: LiveLedger) -> None:
         self._live = live
         self._pages = WorkerPool("pages", PAGE_THREADS, PAGES_WAITING, PAGE_SECONDS)
         self._slow = WorkerPool("proofs and states", PROOF_THREADS, PROOFS_WAITING, PROOF_SECONDS)
         self._proofs = ProofMaker()
-        self._kept: OrderedDict[tuple[str, str], tuple[str, str, int]] = OrderedDict()
+        self._page_cache: OrderedDict[tuple[str, str], tuple[str, str, int]] = OrderedDict()
         self._view: LedgerView | None = None
         self._name = safe_name(_last_part(live.place), 40)
 
@@ -199,19 +200,19 @@ class Explorer:
         }
         return _Headers(Starlette(routes=routes, exception_handlers=handlers))
 
-    # ---- answers
+    # ---- requests
 
     def _page(
         self, make: PageMaker, allowed: Sequence[str], jobs: WorkerPool | None = None
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            kept = self._kept_page(request)
-            if kept is not None:
-                return _html(request, *kept)
-            # What is shown may be newer than this says, but never older: then it is made again once too often.
+            cached = self._cached_page(request)
+            if cached is not None:
+                return _html(request, *cached)
+            # The page may be newer than this serial, never older; at worst it is built once more.
             serial = self.status().serial
 
-            def made() -> tuple[str, int]:
+            def build() -> tuple[str, int]:
                 page = self._live.read(
                     lambda snapshot: make(self._view_of(snapshot), PageRequest(request.query_params, allowed))
                 )
@@ -219,7 +220,7 @@ class Explorer:
 
             try:
                 _bounded(request)
-                text, status = await (jobs or self._pages).run(made)
+                text, status = await (jobs or self._pages).run(build)
             except (CausewayError, OSError) as error:
                 return self._failed(request, error)
             self._keep(request, serial, text, status)
@@ -228,7 +229,7 @@ class Explorer:
         return answer
 
     async def _search(self, request: Request) -> Response:
-        def made() -> tuple[str, str | None]:
+        def build() -> tuple[str, str | None]:
             page, only = self._live.read(
                 lambda snapshot: search_page(self._view_of(snapshot), PageRequest(request.query_params, ("q",)))
             )
@@ -236,16 +237,16 @@ class Explorer:
 
         try:
             _bounded(request)
-            text, only = await self._pages.run(made)
+            text, only = await self._pages.run(build)
         except (CausewayError, OSError) as error:
             return self._failed(request, error)
         return _html(request, text, 200) if only is None else RedirectResponse(only, 303)
 
-    def _proof(self, view: LedgerView, asked: PageRequest) -> ExplorerPage:
-        return proof_page(asked, self._proofs.of(view, asked))
+    def _proof(self, view: LedgerView, query: PageRequest) -> ExplorerPage:
+        return proof_page(query, self._proofs.of(view, query))
 
     async def _proof_file(self, request: Request) -> Response:
-        def made() -> tuple[bytes, str]:
+        def build() -> tuple[bytes, str]:
             asked = PageRequest(request.query_params, (*MESSAGE, "offer", "part"))
             part = asked.word("part", ("proof", "trust"))
             proof = self._live.read(lambda snapshot: self._proofs.of(self._view_of(snapshot), asked))
@@ -254,7 +255,7 @@ class Explorer:
 
         try:
             _bounded(request)
-            content, called = await self._slow.run(made)
+            content, called = await self._slow.run(build)
         except (CausewayError, OSError) as error:
             return self._failed(request, error)
         fields = {"Content-Disposition": f'attachment; filename="{called}"'}
@@ -296,12 +297,12 @@ class Explorer:
         return answer
 
     async def _unexpected(self, request: Request, error: Exception) -> Response:
-        """Return the page about an error that nobody thought of; the server goes on."""
+        """Return the page of an internal error; the server continues."""
         text = f"Unexpected {type(error).__name__}: {to_one_line(str(error))[:300]}"
         return _html(request, self._rendered(ExplorerPage("Unexpected", [_note("Unexpected", text)], status=500)), 500)
 
     def _failed(self, request: Request, error: Exception) -> Response:
-        """Return the page about an error; one while nothing was read yet says how far that is."""
+        """Return the page of an error; before the first snapshot, the progress page."""
         if isinstance(error, NothingYet):
             return self._waiting(request)
         status = next(status for kind, status in ERROR_STATUS.items() if isinstance(error, kind))
@@ -313,17 +314,17 @@ class Explorer:
         return answer
 
     def _waiting(self, request: Request) -> Response:
-        """Return the page before anything was read: how far that is, or why it cannot be."""
+        """Return the page before the first snapshot: progress, or the reason of a failure."""
         failure = self._live.failure
         if not failure:
             return _html(request, self._rendered(ExplorerPage("Reading", [self._reading()])), 200)
         text = f"{failure}. It is tried again, and shown once it can be read."
         return _html(request, self._rendered(ExplorerPage("Not readable", [_note("It cannot be read", text)])), 500)
 
-    # ---- what they are made of
+    # ---- snapshot and cache
 
     def status(self) -> LiveStatus:
-        """Return how far what is shown is."""
+        """Return the freshness of the snapshot."""
         snapshot, head, failure = self._live.newest, self._live.head, self._live.failure
         parts = [self._name]
         serial = ["-" if snapshot is None else str(snapshot.serial), failure]
@@ -372,36 +373,36 @@ class Explorer:
         return view
 
     def _reading(self) -> PagePart:
-        """Return how far the first look is. What is at its first or last part has no share that says anything."""
+        """Return the progress of the first pass; its first and last step have no share."""
         what, done, of = self._live.progress or ("rows read", 0, 0)
         share = {"max": of, "value": done} if 0 < done < of else {}
         bar = svg_element("progress", {**share, "aria-label": what})
-        said = f"{format_count(done)} of {format_count(of)} {what}, " if of else ""
+        counts = f"{format_count(done)} of {format_count(of)} {what}, " if of else ""
         parts = [
             svg_element("p", {}, "Reading the ledger for the first time."),
             bar,
-            svg_element("p", {}, f"{said}{self._live.waited} s so far."),
+            svg_element("p", {}, f"{counts}{self._live.waited} s so far."),
         ]
         return PagePart("reading", None, svg_element("div", {"class": "waits"}, parts))
 
-    def _kept_page(self, request: Request) -> tuple[str, int] | None:
-        kept = self._kept.get((request.url.path, request.url.query))
-        if kept is None or kept[0] != self.status().serial:
+    def _cached_page(self, request: Request) -> tuple[str, int] | None:
+        cached = self._page_cache.get((request.url.path, request.url.query))
+        if cached is None or cached[0] != self.status().serial:
             return None
-        return kept[1:]
+        return cached[1:]
 
     def _keep(self, request: Request, serial: str, text: str, status: int) -> None:
         if len(text) > KEPT_BYTES or status != 200:
             return
         key = (request.url.path, request.url.query)
-        self._kept[key] = (serial, text, status)
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT_PAGES:
-            self._kept.popitem(last=False)
+        self._page_cache[key] = (serial, text, status)
+        self._page_cache.move_to_end(key)
+        while len(self._page_cache) > CACHED_PAGES:
+            self._page_cache.popitem(last=False)
 
 
 class _Headers:
-    """Adds to every answer what holds for all of them."""
+    """Middleware that adds the common headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -442,25 +443,48 @@ def _last_part(place: str) -> str:
 HOST = "127.0.0.1"
 
 MAX_REQUESTS = 64
-"""Requests that are answered, and connections that are open, at a time; more are told to come again."""
+"""Maximum number of parallel requests and connections; others are refused."""
 
 GRACE = 3
-"""Seconds that requests have to end when the server stops."""
+"""Seconds for open requests when the server stops."""
 
 
 def bind_loopback(port: int) -> ListeningSocket:
-    """Return a socket of this machine only; port 0 stands for one that is free. Raises ``InvalidInput`` where it cannot
-    be had."""
+    """Bind a socket on this machine only; port 0: any free port.
+
+    Args:
+        port: the port.
+
+    Returns:
+        The bound socket.
+
+    Raises:
+        InvalidInput: the port is not available.
+    """
     return bind_socket(HOST, port)
 
 
 def socket_url(listening: socket.socket) -> str:
-    """Return the URL of a socket."""
+    """Return the URL of a socket.
+
+    Args:
+        listening: the socket.
+
+    Returns:
+        The URL.
+    """
     return f"http://{HOST}:{listening.getsockname()[1]}/"
 
 
 def create_server(live: LiveLedger) -> uvicorn.Server:
-    """Return what answers for a lake or a ledger, to whoever asks from this machine."""
+    """Create the server of a lake or ledger.
+
+    Args:
+        live: the followed lake or ledger.
+
+    Returns:
+        The server.
+    """
     app = HostGuard(Explorer(live).application(), loopback=True)
     config = uvicorn.Config(
         ConnectionLimits(app, MAX_REQUESTS),
@@ -475,16 +499,19 @@ def create_server(live: LiveLedger) -> uvicorn.Server:
 
 
 def serve_explorer(live: LiveLedger, listening: ListeningSocket, started: Callable[[], None] = lambda: None) -> None:
-    """Show a lake or a ledger until SIGINT or SIGTERM. ``started``: called once connections are taken.
+    """Serve a lake or a ledger until SIGINT or SIGTERM; errors of the reader are raised.
 
-    Raises what ended following it, where nobody foresaw that.
+    Args:
+        live: the followed lake or ledger.
+        listening: the bound socket.
+        started: called once connections are accepted.
     """
     server = create_server(live)
-    # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and
-    # that ends nothing.
+    # A signal before uvicorn installs its handlers counts, too. uvicorn raises handled signals again at its end; these
+    # are ignored.
     before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        listening.listen(server.config.backlog)  # whoever is told the address may connect before the loop has begun
+        listening.listen(server.config.backlog)  # clients may connect before the loop has started
         live.start()
         started()
         with asyncio.Runner(loop_factory=ServerLoop) as runner:

@@ -1,7 +1,4 @@
-"""Findings of one lane, chain or height as a part of its page, violations first.
-
-Findings by check, and the search.
-"""
+"""Findings of a lane, chain or height; the page of findings by check; the search."""
 
 from __future__ import annotations
 
@@ -46,40 +43,72 @@ from causeway.report.findings import check_promise, check_title, finding_sentenc
 __all__ = ["chain_violations", "findings_page", "findings_part", "height_violations", "search_page", "worst_first"]
 
 MAX_LISTED = 20
-"""Findings of a page that is about something else."""
+"""Maximum findings on a page with another subject."""
 
 
 def chain_violations(view: LedgerView, chain: str) -> PagePart | None:
-    """Return the violations on a chain, and on lanes from it or to it; None: there are none."""
+    """Return the violations on a chain, and on its lanes; None without any.
+
+    Args:
+        view: the snapshot's data.
+        chain: name of the chain.
+
+    Returns:
+        The part, or None.
+    """
     rows = _violated(view)
     wanted = [_equal(rows, name, chain) for name in ("chain", "source", "destination")]
     return findings_part(rows.filter(pc.or_(pc.or_(*wanted[:2]), wanted[2])), named=True)
 
 
 def height_violations(view: LedgerView, height: int, chain: str | None) -> PagePart | None:
-    """Return the violations at a height, on all chains or one; None: there are none."""
+    """Return the violations at a height, on all chains or one; None without any.
+
+    Args:
+        view: the snapshot's data.
+        height: the height.
+        chain: only this chain; None: all.
+
+    Returns:
+        The part, or None.
+    """
     rows = _violated(view)
     rows = rows.filter(_equal(rows, "height", height))
     return findings_part(rows if chain is None else rows.filter(_equal(rows, "chain", chain)), named=True)
 
 
 def findings_part(rows: pa.Table, *, named: bool, total: int = 0) -> PagePart | None:
-    """Return findings as a part of a page; None where there are none. ``named``: whether each names its lane;
-    ``total``: their number, where more were counted than are listed."""
+    """Return findings as a page part; None without any.
+
+    Args:
+        rows: rows of the table ``violations``.
+        named: each finding names its lane.
+        total: their number, if only some are listed.
+
+    Returns:
+        The part, or None.
+    """
     if not rows.num_rows:
         return None
     items = []
     for row in to_python_rows(worst_first(rows).slice(0, MAX_LISTED)):
         check = svg_element("a", {"href": LINKS.check(row["check"])}, check_title(row["check"]))
-        said = finding_sentence(row, LINKS, named=named)
-        items.append(svg_element("li", {}, [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), said]))
+        sentence = finding_sentence(row, LINKS, named=named)
+        items.append(svg_element("li", {}, [verdict_badge(row["verdict"]), Markup(" "), check, Markup(": "), sentence]))
     if (more := max(total, rows.num_rows) - len(items)) > 0:
         items.append(svg_element("li", {}, f"{count_words(more, 'more finding')}"))
     return PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items))
 
 
 def worst_first(rows: pa.Table) -> pa.Table:
-    """Return findings by verdict, violations first; those of one verdict in their order."""
+    """Sort findings by verdict, violations first; stable.
+
+    Args:
+        rows: rows of the table ``violations``.
+
+    Returns:
+        The sorted rows.
+    """
     ranks = pc.index_in(rows["verdict"], pa.array(VERDICTS))
     return rows.append_column("rank", ranks).sort_by("rank").drop_columns("rank")
 
@@ -96,20 +125,28 @@ def _equal(rows: pa.Table, name: str, value: object) -> pa.ChunkedArray:
 
 PAGE = 50
 MAX_RESULTS = 60
-"""Messages of a search that are listed."""
+"""Maximum messages in a search result."""
 
 MAX_SEARCH_TEXT = 400
-"""Characters of what is sought."""
+"""Maximum characters of a search text."""
 
 
-def findings_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return all checks, and the findings of one, or of those that failed."""
-    check = asked.text("check")
+def findings_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of all checks, with the findings of one, or of failed checks.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+    """
+    check = query.text("check")
     if check is not None and check not in CHECK_NAMES:
         raise InvalidInput(f"check: {check[:40]}: must be one of {', '.join(CHECK_NAMES)}")
     checks = PagePart("checks", "Findings" if check is None else "All checks", _checks(view, check))
     if check is not None:
-        sections = [_of_check(view, check, asked.number("page", 1_000_000) or 0), checks]
+        sections = [_of_check(view, check, query.number("page", 1_000_000) or 0), checks]
         return ExplorerPage(check_title(check), sections, "Findings")
     sections = [checks]
     for each in view.audit.checks.values():
@@ -176,21 +213,29 @@ def _of_check(view: LedgerView, name: str, page: int) -> PagePart:
     return PagePart(f"of-{name}", check_title(name), body, lead, above)
 
 
-def search_page(view: LedgerView, asked: PageRequest) -> tuple[ExplorerPage, str | None]:
-    """Return the page of a search, and the address of the only result, if there is one."""
-    sought = (asked.text("q") or "").strip()
-    if len(sought) > MAX_SEARCH_TEXT:
-        raise InvalidInput(f"q: {len(sought):,} characters; at most {MAX_SEARCH_TEXT} are sought")
-    if not sought:
+def search_page(view: LedgerView, query: PageRequest) -> tuple[ExplorerPage, str | None]:
+    """Return the page of a search, and the address of a single result.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page, and an address or None.
+    """
+    phrase = (query.text("q") or "").strip()
+    if len(phrase) > MAX_SEARCH_TEXT:
+        raise InvalidInput(f"q: {len(phrase):,} characters; at most {MAX_SEARCH_TEXT} are sought")
+    if not phrase:
         hint = (
             "By id, transaction hash, lane and index (channel-141/123), journey, sender, height, or a part of the name "
             "of a chain or lane."
         )
         return ExplorerPage("Search", [PagePart("search", "Search", svg_element("p", {"class": "empty"}, hint))]), None
-    places = _places(view, sought)
-    like, more = ([], 0) if places else _like(view, sought)
+    places = _exact_matches(view, phrase)
+    like, more = ([], 0) if places else _partial_matches(view, phrase)
     try:
-        traced = trace_message(view.ledger, sought)
+        traced = trace_message(view.ledger, phrase)
         first = traced.lives[0]
         keys = [MessageKey(first.lane, first.index, first.message_id if first.index is None else None)]
     except SeveralMessages as error:
@@ -198,7 +243,7 @@ def search_page(view: LedgerView, asked: PageRequest) -> tuple[ExplorerPage, str
     except InvalidInput:
         keys = []
     if not keys:
-        keys = find_messages(view.ledger, [{"sender": (sought,)}, {"receiver": (sought,)}], MAX_RESULTS + 1)
+        keys = find_messages(view.ledger, [{"sender": (phrase,)}, {"receiver": (phrase,)}], MAX_RESULTS + 1)
     only = (
         [message_address(key) for key in keys]
         if len(keys) == 1 and not places
@@ -208,41 +253,41 @@ def search_page(view: LedgerView, asked: PageRequest) -> tuple[ExplorerPage, str
     )
     sections = []
     if places:
-        sections.append(PagePart("places", "Chains, lanes and heights", _listed(places, 0)))
+        sections.append(PagePart("places", "Chains, lanes and heights", _place_list(places, 0)))
     elif like:
-        sections.append(PagePart("places", "Chains and lanes with similar names", _listed(like, more)))
+        sections.append(PagePart("places", "Chains and lanes with similar names", _place_list(like, more)))
     if keys:
-        sections.append(PagePart("found", "Messages", _found(keys)))
+        sections.append(PagePart("found", "Messages", _message_list(keys)))
     if not sections:
-        said = f"No chain, lane, message or sender is called {safe_name(sought)}."
-        sections.append(PagePart("search", "No results", svg_element("p", {"class": "empty"}, said)))
-    return ExplorerPage("Search", sections, sought=sought, status=200), only[0] if only else None
+        note = f"No chain, lane, message or sender is called {safe_name(phrase)}."
+        sections.append(PagePart("search", "No results", svg_element("p", {"class": "empty"}, note)))
+    return ExplorerPage("Search", sections, sought=phrase, status=200), only[0] if only else None
 
 
 PageOrAddress = tuple[str, str, str]
-"""An address, a name, and a kind."""
+"""Address, name and kind of a result."""
 
 
-def _places(view: LedgerView, sought: str) -> list[PageOrAddress]:
-    """Return the chains and lanes with this name, and the height of that number."""
+def _exact_matches(view: LedgerView, phrase: str) -> list[PageOrAddress]:
+    """Return the chains and lanes of this name, and the height of this number."""
     found: list[tuple[str | None, str, str]] = []
-    if sought in view.chains:
-        found.append((chain_address(sought), safe_name(sought), "chain"))
-    same = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], sought), False))
+    if phrase in view.chains:
+        found.append((chain_address(phrase), safe_name(phrase), "chain"))
+    same = view.lanes.filter(pc.fill_null(pc.equal(view.lanes["lane"], phrase), False))
     found += _lane_places(same.slice(0, MAX_RESULTS))
-    digits = sought.replace(",", "")
+    digits = phrase.replace(",", "")
     last = view.last_height
     if digits.isascii() and digits.isdecimal() and len(digits) <= 19 and last is not None and int(digits) <= last:
         found.append((height_address(int(digits)), f"Height {int(digits):,}", "of the network"))
     return [(href, text, what) for href, text, what in found if href is not None]
 
 
-def _like(view: LedgerView, sought: str) -> tuple[list[PageOrAddress], int]:
-    """Return chains and lanes that have this in their names, large letters or small, and how many more there are."""
-    folded = sought.casefold()
+def _partial_matches(view: LedgerView, phrase: str) -> tuple[list[PageOrAddress], int]:
+    """Return chains and lanes that contain a text in any case, and the number of further ones."""
+    folded = phrase.casefold()
     chains = [chain for chain in view.chains if folded in chain.casefold()]
     names = view.lanes["lane"].cast(pa.string())
-    lanes = view.lanes.filter(pc.fill_null(pc.match_substring(names, sought, ignore_case=True), False))
+    lanes = view.lanes.filter(pc.fill_null(pc.match_substring(names, phrase, ignore_case=True), False))
     found: list[tuple[str | None, str, str]] = [
         (chain_address(chain), safe_name(chain), "chain") for chain in chains[:MAX_RESULTS]
     ]
@@ -260,7 +305,7 @@ def _lane_places(lanes: pa.Table) -> list[tuple[str | None, str, str]]:
     return found
 
 
-def _listed(places: Sequence[PageOrAddress], more: int) -> Markup:
+def _place_list(places: Sequence[PageOrAddress], more: int) -> Markup:
     items = [
         svg_element("li", {}, [svg_element("a", {"href": href}, text), Markup(" {}").format(what)])
         for href, text, what in places
@@ -270,7 +315,7 @@ def _listed(places: Sequence[PageOrAddress], more: int) -> Markup:
     return svg_element("ul", {"class": "remarks"}, items)
 
 
-def _found(keys: Sequence[MessageKey]) -> Markup:
+def _message_list(keys: Sequence[MessageKey]) -> Markup:
     columns = [TableColumn("message", "name"), TableColumn("lane")]
     cells: list[list[TableCell]] = []
     for key in keys[:MAX_RESULTS]:

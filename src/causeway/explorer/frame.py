@@ -1,6 +1,6 @@
-"""A page of the explorer as a whole: what stands around its sections on all of them.
+"""The frame of a page of the explorer: navigation, status, security headers, and forms.
 
-Small forms that lead to other pages: they ask by address, and change nothing.
+Forms only link to other pages; they change nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAGES = (
     *(("/", "Overview"), ("/network", "Network"), ("/lanes", "Lanes"), ("/findings", "Findings")),
     *(("/height", "Heights"), ("/state", "State")),
 )
-"""What the bar leads to."""
+"""The links of the navigation bar."""
 
 CSS, JS = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 
@@ -48,7 +48,7 @@ POLICY = "; ".join(
         *("form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"),
     )
 )
-"""What a page may load: what this server has, and nothing that stands in the page itself."""
+"""The content security policy: only files of this server, no inline content."""
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": POLICY,
@@ -59,13 +59,15 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-"""Header fields of every answer."""
+"""HTTP headers of every answer."""
 
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of a page. ``ident``: its anchor; ``title``: None: it has none; ``lead``: below the title; ``above``:
-    where the page stands among others."""
+    """A part of a page.
+
+    ``ident``: its anchor. ``title``: None: no title. ``lead``: text below the title. ``above``: breadcrumbs.
+    """
 
     ident: str
     title: str | None
@@ -76,7 +78,7 @@ class PagePart:
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """What a page shows. ``current``: which of ``PAGES`` it belongs to; ``status``: of HTTP."""
+    """The content of a page. ``current``: its entry in ``PAGES``. ``status``: HTTP status."""
 
     title: str
     sections: Sequence[PagePart]
@@ -87,8 +89,11 @@ class ExplorerPage:
 
 @dataclass(frozen=True)
 class LiveStatus:
-    """How far what is shown is. ``serial``: another one, when something is new; ``state``: ``live``, ``behind``,
-    ``failed``, or nothing; ``parts``: in words; ``failure``: why nothing new can be read."""
+    """The freshness of a page.
+
+    ``serial``: changes with every update. ``state``: ``live``, ``behind``, ``failed`` or empty. ``parts``: in words.
+    ``failure``: reason of a failed update.
+    """
 
     serial: str
     state: str
@@ -98,7 +103,7 @@ class LiveStatus:
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file that pages load. ``tag``: changes with its content."""
+    """A static file. ``tag``: changes with its content."""
 
     content: bytes
     kind: str
@@ -106,14 +111,14 @@ class StaticFile:
 
     @classmethod
     def of(cls, text: str, kind: str) -> StaticFile:
-        """Return a text as a file."""
+        """Create a file from text."""
         content = text.encode()
         return cls(content, kind, hashlib.sha256(content).hexdigest()[:16])
 
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """Return the files that pages load, by name: the theme and script of the report, and what the explorer adds."""
+    """Return the static files by name: those of the report, and those of the explorer."""
     own = files("causeway.explorer") / "static"
     return {
         "theme.css": StaticFile.of(STYLE, CSS),
@@ -124,7 +129,17 @@ def static_files() -> Mapping[str, StaticFile]:
 
 
 def render_explorer_page(page: ExplorerPage, lake: str, status: LiveStatus, verdict: str | None) -> str:
-    """Return a page as HTML. ``lake``: its name; ``verdict``: gives the colour of the sign in the bar."""
+    """Render a page as an HTML document.
+
+    Args:
+        page: the page.
+        lake: name of the lake.
+        status: the freshness.
+        verdict: the colour of the icon in the bar.
+
+    Returns:
+        An HTML document.
+    """
     return (
         _environment()
         .get_template("explorer.html")
@@ -145,7 +160,7 @@ def render_explorer_page(page: ExplorerPage, lake: str, status: LiveStatus, verd
 
 @cache
 def _environment() -> Environment:
-    """Return the templates of the explorer, which share the sections of the report's."""
+    """Return the templates of the explorer, with those of the report's sections."""
     loader = ChoiceLoader(
         [PackageLoader("causeway.explorer", "templates"), PackageLoader("causeway.report", "templates")]
     )
@@ -165,16 +180,26 @@ _SIGNS: Mapping[str | None, str] = {
 
 @cache
 def _icon(verdict: str | None) -> str:
-    drawn = (
+    svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" '
         f'fill="{_SIGNS[verdict]}"/><path d="M4 11c2-6 6-6 8 0M2.5 11h11" fill="none" stroke="#fff" stroke-width="1.6" '
         'stroke-linecap="round"/></svg>'
     )
-    return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def render_form(action: str, fields: Sequence[Markup], given: Mapping[str, str | None], button: str = "Go") -> Markup:
-    """Return a form. ``fields``: what may be filled in; ``given``: what is asked with it, None is left out."""
+    """Render a form.
+
+    Args:
+        action: the address.
+        fields: the inputs.
+        given: further parameters; None is omitted.
+        button: text of the button.
+
+    Returns:
+        HTML.
+    """
     hidden = [_hidden(name, value) for name, value in given.items() if value is not None]
     return svg_element(
         "form", {"action": action}, [*hidden, *fields, svg_element("button", {"type": "submit"}, button)]
@@ -182,16 +207,35 @@ def render_form(action: str, fields: Sequence[Markup], given: Mapping[str, str |
 
 
 def number_box(name: str, label: str, value: int | None = None) -> Markup:
-    """Return a box for a whole number."""
-    shown = Markup("") if value is None else Markup(' value="{}"').format(value)
+    """Render an input of an integer.
+
+    Args:
+        name: name of the parameter.
+        label: the label.
+        value: the initial value, or None.
+
+    Returns:
+        HTML.
+    """
+    field = Markup("") if value is None else Markup(' value="{}"').format(value)
     return Markup(
         '<input class="short" name="{}" inputmode="numeric" maxlength="20" autocomplete="off" aria-label="{}" '
         'placeholder="{}"{}>'
-    ).format(name, label, label.lower(), shown)
+    ).format(name, label, label.lower(), field)
 
 
 def choice_box(name: str, label: str, words: Sequence[str], chosen: str | None) -> Markup:
-    """Return a list of which one word is chosen."""
+    """Render a selection of one word.
+
+    Args:
+        name: name of the parameter.
+        label: the label.
+        words: the options.
+        chosen: the selected one, or None.
+
+    Returns:
+        HTML.
+    """
     options = [
         svg_element("option", {"value": each, "selected": "selected" if each == chosen else None}, each)
         for each in words
@@ -200,14 +244,13 @@ def choice_box(name: str, label: str, words: Sequence[str], chosen: str | None) 
 
 
 def _hidden(name: str, value: str) -> Markup:
-    """Return a value that is asked with a form, character for character; those that change how text is shown are
-    written as numbers."""
-    shown = Markup("").join(
+    """Render a hidden input; characters that affect text direction are numeric references."""
+    content = Markup("").join(
         Markup(f"&#{ord(each)};") if unicodedata.category(each) in _UNSEEN and ord(each) not in _C1 else escape(each)
         for each in value
     )
-    return Markup('<input type="hidden" name="{}" value="{}">').format(name, shown)
+    return Markup('<input type="hidden" name="{}" value="{}">').format(name, content)
 
 
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
-_C1 = range(0x80, 0xA0)  # numbers of these mean other characters in HTML
+_C1 = range(0x80, 0xA0)  # numeric references to these are remapped in HTML

@@ -1,7 +1,4 @@
-"""The page of a height: the headers of all chains there, and the events of messages.
-
-State tables of a lake at a height: which there are, and the first rows of one.
-"""
+"""The page of a height (headers and events), and the page of state tables at a height."""
 
 from __future__ import annotations
 
@@ -42,25 +39,33 @@ __all__ = ["height_page", "state_page"]
 
 HEADERS = 400
 EVENTS = 300
-"""Headers and events of a height that are shown."""
+"""Maximum headers and events of a height."""
 
 
-def height_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the page of a height, by default the last one."""
+def height_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of a height, by default the last one.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+    """
     last = view.last_height
-    chain = asked.text("chain")
-    number = asked.number("n")
+    chain = query.text("chain")
+    number = query.number("n")
     if number is None:
         number = last
     if number is None:
-        said = "This ledger has no headers, and its events name no blocks of one network."
+        note = "This ledger has no headers, and its events name no blocks of one network."
         return ExplorerPage(
             "Heights",
             [
                 PagePart(
                     "height",
                     "Heights",
-                    svg_element("p", {"class": "empty"}, said) + svg_element("div", {"class": "turn"}, _form(chain)),
+                    svg_element("p", {"class": "empty"}, note) + svg_element("div", {"class": "turn"}, _form(chain)),
                 )
             ],
             "Heights",
@@ -81,9 +86,9 @@ def height_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
     ]
     if (found := height_violations(view, number, chain)) is not None:
         sections.append(found)
-    said = "" if whole else f" The first {EVENTS} are shown; a lane or chain narrows them."
+    note = "" if whole else f" The first {EVENTS} are shown; a lane or chain narrows them."
     sections.append(
-        PagePart("events", "Events of messages", _events(events), f"{count_words(len(events), 'event')}.{said}")
+        PagePart("events", "Events of messages", _events(events), f"{count_words(len(events), 'event')}.{note}")
     )
     return ExplorerPage(f"Height {number:,}", sections, "Heights")
 
@@ -121,10 +126,10 @@ def _headers(headers: Sequence[Mapping[str, Any]], number: int, view: LedgerView
         columns = [column for column in columns if column.title != "block"]
     cells: list[list[TableCell]] = []
     for row in headers:
-        shown: dict[str, TableCell] = {title: _digest(row[title]) for title in ("hash", "parent", "root")}
-        shown["chain"], shown["block"] = name_link(row["chain"], chain_address(row["chain"])), row["height"]
-        shown["status"] = verdict_badge(UNKNOWN, row["status"]) if row["status"] else None
-        cells.append([shown[column.title] for column in columns])
+        listed: dict[str, TableCell] = {title: _digest(row[title]) for title in ("hash", "parent", "root")}
+        listed["chain"], listed["block"] = name_link(row["chain"], chain_address(row["chain"])), row["height"]
+        listed["status"] = verdict_badge(UNKNOWN, row["status"]) if row["status"] else None
+        cells.append([listed[column.title] for column in columns])
     if not any(row["status"] for row in headers):
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     empty = "No header of this height is in the ledger."
@@ -169,24 +174,35 @@ def _events(events: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 MAX_STATE_ROWS = 200
-"""Rows of a table that are shown."""
+"""Maximum rows of a state table."""
 
 LONGEST = 120
-"""Characters of a value that are shown."""
+"""Maximum characters of a value."""
 
 
-def state_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the page of state tables. Raises ``NotFound``, and what reading a state does."""
+def state_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of state tables.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+
+    Raises:
+        NotFound: the height, table or chain does not exist. Errors of reading a state pass through.
+    """
     opened = view.opened
     if opened is None:
-        said = "This is a recorded ledger: it has events, and no state."
-        return ExplorerPage("State", [PagePart("state", "State", svg_element("p", {"class": "empty"}, said))], "State")
+        note = "This is a recorded ledger: it has events, and no state."
+        return ExplorerPage("State", [PagePart("state", "State", svg_element("p", {"class": "empty"}, note))], "State")
     last = opened.last_height()
-    height = asked.number("height", (1 << 63) - 1)
+    height = query.number("height", (1 << 63) - 1)
     height = last if height is None else height
     if height > last:
         raise NotFound(f"height: {height:,} is not committed; the last is {last:,}")
-    chosen, chain = asked.text("table"), asked.text("chain")
+    chosen, chain = query.text("table"), query.text("chain")
     names = sorted(opened.tables.state)
     if chosen is not None and chosen not in names:
         raise NotFound(f"table: {chosen[:60]}: no such table")
@@ -199,7 +215,7 @@ def state_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
                 PagePart(
                     "state",
                     "State",
-                    _states_form(names, None, height, chain) + _overview(opened, manifest, asked),
+                    _states_form(names, None, height, chain) + _overview(opened, manifest, query),
                     f"{lead}.",
                 )
             ],
@@ -207,7 +223,7 @@ def state_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
         )
     declared = opened.tables.state[chosen]
     rows, more = _rows(opened, manifest, chosen, declared, chain)
-    back = svg_element("a", {"href": page_address("/state", {"height": asked.text("height"), "chain": chain})}, "State")
+    back = svg_element("a", {"href": page_address("/state", {"height": query.text("height"), "chain": chain})}, "State")
     body = _states_form(names, chosen, height, chain) + _table(opened, declared, rows, chosen, more=more)
     return ExplorerPage(
         f"State: {safe_name(chosen)}", [PagePart("state", safe_name(chosen), body, f"{lead}.", back)], "State"
@@ -220,7 +236,7 @@ def _states_form(names: list[str], chosen: str | None, height: int, chain: str |
     return svg_element("div", {"class": "turn"}, render_form("/state", fields, {"chain": chain}, "Show"))
 
 
-def _overview(opened: OpenedLake, manifest: Manifest, asked: PageRequest) -> Markup:
+def _overview(opened: OpenedLake, manifest: Manifest, query: PageRequest) -> Markup:
     columns = [
         TableColumn("table", "name"),
         TableColumn("rows of all", "number"),
@@ -229,7 +245,7 @@ def _overview(opened: OpenedLake, manifest: Manifest, asked: PageRequest) -> Mar
     ]
     cells: list[list[TableCell]] = []
     for each, declared in sorted(opened.tables.state.items()):
-        href = page_address("/state", {**asked.values(), "table": each})
+        href = page_address("/state", {**query.values(), "table": each})
         owner = "programs" if declared.belongs_to_program else "chains"
         cells.append(
             [
@@ -243,7 +259,7 @@ def _overview(opened: OpenedLake, manifest: Manifest, asked: PageRequest) -> Mar
 
 
 def _count(opened: OpenedLake, manifest: Manifest, name_of_table: str) -> int | None:
-    """Return how many rows a table has, where the files say it without being read."""
+    """Return the number of rows of a table, if file metadata has it."""
     if manifest.height < manifest.last:
         return None
     total = 0
@@ -259,7 +275,7 @@ def _count(opened: OpenedLake, manifest: Manifest, name_of_table: str) -> int | 
 def _rows(
     opened: OpenedLake, manifest: Manifest, which: str, declared: StateTable, chain: str | None
 ) -> tuple[pa.Table, bool]:
-    """Return the first rows of a table, and whether there are more."""
+    """Return the first rows of a table, and True if there are more."""
     if freed := opened.lake.freed(manifest.height):
         raise freed
     wanted = None if chain is None else opened.position(chain)
@@ -311,7 +327,7 @@ def _pieces(opened: OpenedLake, manifest: Manifest, which: str, wanted: int | No
 
 
 def _hosted(opened: OpenedLake, tick: int, position: int) -> Any:
-    """Return the numbers of the programs that are on a chain at a tick."""
+    """Return the numbers of a chain's programs at a tick."""
     topology = opened.topology
     on = dict(zip(topology.programs["number"].to_pylist(), topology.programs["chain"].to_pylist(), strict=True))
     moves = topology.moves.filter(pc.less_equal(topology.moves["tick"], pa.scalar(tick, pa.uint64()))).sort_by("tick")
@@ -330,14 +346,14 @@ def _table(opened: OpenedLake, declared: StateTable, rows: pa.Table, title: str,
         for each in declared.schema.names
     ]
     cells = [[_cell(opened, declared, each, value) for each, value in row.items()] for row in rows.to_pylist()]
-    said = (
+    note = (
         svg_element("p", {"class": "note"}, f"The first {count_words(len(cells), 'row')}; causeway state prints all.")
         if more
         else Markup("")
     )
     return (
         svg_element("div", {"class": "wide-table"}, render_table(columns, cells, caption=title, empty="No rows."))
-        + said
+        + note
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of a lane: its figures, its queue, its messages, its findings, and its charts."""
+"""The page of a lane: figures, queue, messages, findings and charts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from causeway.report.elements import (
 )
 from causeway.report.outcomes import (
     BAD,
-    FINDING_WORDS,
+    FINDING_STYLE,
     OUTCOME_STYLES,
     OutcomeStyle,
     outcome_word,
@@ -62,20 +62,31 @@ from causeway.report.outcomes import (
 )
 
 WINDOW_SIZE = 96
-"""Indices of a lane's queue that are shown at a time."""
+"""Indices of a lane's queue on a page."""
 
 MAX_MESSAGES = 30
-"""Messages of these that are listed."""
+"""Maximum listed messages of these."""
 
 MAX_UNNUMBERED = 200
-"""Messages of a lane without numbers that are listed."""
+"""Maximum listed messages of a lane without indices."""
 
 MAX_INDEX = (1 << 64) - 1
 
 
-def lane_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the page of a lane: its figures, its queue, its messages, its findings. Raises ``NotFound``."""
-    own = asked.lane()
+def lane_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of a lane.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+
+    Raises:
+        NotFound: there is no such lane.
+    """
+    own = query.lane()
     figures = view.lane(own)
     if figures is None:
         raise NotFound("no such lane")
@@ -94,7 +105,7 @@ def lane_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
     if figures["last_index"] is None:
         sections.append(_unnumbered(view, own))
     else:
-        sections += _queue(view, asked, own, figures, wrong)
+        sections += _queue(view, query, own, figures, wrong)
     marks = lane_watermarks(view.ledger, own)
     if marks:
         sections.append(PagePart("watermarks", "Watermarks", _watermarks(marks), "The last value of each, by chain."))
@@ -114,10 +125,10 @@ def lane_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
 
 
 def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
-    shown = [KeyFigure("Messages", format_count(figures["messages"]), count_words(figures["requests"], "request"))]
+    facts = [KeyFigure("Messages", format_count(figures["messages"]), count_words(figures["requests"], "request"))]
     if figures["pending"] or figures["in_flight"]:
         waits = pending_age(figures)
-        shown.append(
+        facts.append(
             KeyFigure(
                 "Pending",
                 format_count(figures["pending"]),
@@ -125,30 +136,41 @@ def _lane_facts(figures: Mapping[str, Any], unit: str) -> Markup:
                 UNKNOWN if figures["pending"] else None,
             )
         )
-        shown.append(KeyFigure("In flight", format_count(figures["in_flight"]), "sent, not received"))
+        facts.append(KeyFigure("In flight", format_count(figures["in_flight"]), "sent, not received"))
     for each in OUTCOME_STYLES:
         if figures.get(each) and each != Outcome.PENDING:
             verdict = VIOLATED if each in BAD else None
-            shown.append(KeyFigure(outcome_word(each).capitalize(), format_count(figures[each]), None, verdict))
+            facts.append(KeyFigure(outcome_word(each).capitalize(), format_count(figures[each]), None, verdict))
     if figures["violated"]:
-        shown.append(KeyFigure("Violations", format_count(figures["violated"]), None, VIOLATED, "#findings"))
+        facts.append(KeyFigure("Violations", format_count(figures["violated"]), None, VIOLATED, "#findings"))
     for measure, title in (("delivery", "Delivery"), ("round_trip", "Round trip")):
         if figures[f"{measure}_p50"] is not None:
             high = format_in_unit(figures[f"{measure}_p99"], unit)
-            shown.append(
+            facts.append(
                 KeyFigure(f"{title}, median", format_in_unit(figures[f"{measure}_p50"], unit), f"99 %: {high}")
             )
     if figures["fees"]:
-        shown.append(KeyFigure("Fees", format_count(int(figures["fees"])), safe_name(figures["fee_asset"] or "")))
-    return render_key_figures(shown)
+        facts.append(KeyFigure("Fees", format_count(int(figures["fees"])), safe_name(figures["fee_asset"] or "")))
+    return render_key_figures(facts)
 
 
-def lane_charts(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the charts of a lane, for which its part of the ledger is read. Raises ``NotFound``."""
+def lane_charts(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the charts of a lane; reads its buckets of the ledger.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+
+    Raises:
+        NotFound: there is no such lane.
+    """
     from causeway.analysis.figures.filters import MessageFilter
     from causeway.analysis.stored_figures import compute_figures
 
-    own = asked.lane()
+    own = query.lane()
     if view.lane(own) is None:
         raise NotFound("no such lane")
     where = MessageFilter.of(**{key: [value] for key, value in zip(LANE, own, strict=True)})
@@ -173,8 +195,8 @@ def _wrong_indices(findings: pa.Table) -> set[int]:
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """A message as its queue shows it. ``wrong``: whether a violation is about it."""
+class _QueueMessage:
+    """A message of a queue. ``wrong``: a violation concerns it."""
 
     life: MessageHistory
     content: Mapping[str, Any]
@@ -182,8 +204,8 @@ class _Shown:
     wrong: bool
 
     @classmethod
-    def of(cls, life: MessageHistory, wrong: set[int]) -> _Shown:
-        """Return how a message is shown. ``wrong``: the numbers of messages that violations are about."""
+    def of(cls, life: MessageHistory, wrong: set[int]) -> _QueueMessage:
+        """Create the view of a message. ``wrong``: indices with violations."""
         content = history_to_dict(life, MessageTrace((life,), {}, 0))
         noted = {note for step in life.steps for note in step.notes}
         return cls(life, content, row_outcome(content), life.index in wrong or bool(noted & FAULT_REMARKS))
@@ -191,35 +213,35 @@ class _Shown:
     @property
     def look(self) -> OutcomeStyle:
         """Return the form and colour."""
-        return FINDING_WORDS if self.wrong else OUTCOME_STYLES[self.outcome]
+        return FINDING_STYLE if self.wrong else OUTCOME_STYLES[self.outcome]
 
 
 def _queue(
-    view: LedgerView, asked: PageRequest, own: Sequence[str | None], figures: Mapping[str, Any], wrong: set[int]
+    view: LedgerView, query: PageRequest, own: Sequence[str | None], figures: Mapping[str, Any], wrong: set[int]
 ) -> list[PagePart]:
     least, most = int(figures["first_index"]), int(figures["last_index"])
-    first = asked.number("from")
+    first = query.number("from")
     following = first is None
     if first is None:
         first = max(least, most - WINDOW_SIZE + 1)
     last = min(first + WINDOW_SIZE - 1, MAX_INDEX)
-    lives = [_Shown.of(life, wrong) for life in window_histories(view.ledger, own, first, last)]
+    lives = [_QueueMessage.of(life, wrong) for life in window_histories(view.ledger, own, first, last)]
     by_index = {each.life.index: each for each in lives}
     squares = []
     keys: dict[OutcomeStyle, list[str]] = {}
     for index in range(first, min(last, max(most, first)) + 1):
-        shown = by_index.get(index)
-        if shown is None:
+        message = by_index.get(index)
+        if message is None:
             squares.append(svg_element("span", {"class": "mark absent", "title": f"{index}: not seen"}, ""))
             continue
-        words = keys.setdefault(shown.look, [])
-        word = "in a violation" if shown.wrong else outcome_word(shown.outcome)
+        words = keys.setdefault(message.look, [])
+        word = "in a violation" if message.wrong else outcome_word(message.outcome)
         words += [word] if word not in words else []
-        said = f"{index}: {outcome_word(shown.outcome)}"
-        href = message_address(history_key(shown.life))
+        label = f"{index}: {outcome_word(message.outcome)}"
+        href = message_address(history_key(message.life))
         tag = "span" if href is None else "a"
         squares.append(
-            svg_element(tag, {"class": _class(shown.look), "href": href, "title": said, "aria-label": said}, "")
+            svg_element(tag, {"class": _class(message.look), "href": href, "title": label, "aria-label": label}, "")
         )
     ends = svg_element(
         "p",
@@ -228,7 +250,7 @@ def _queue(
     )
     items = [
         svg_element("li", {}, svg_element("i", {"class": _class(look)}) + escape_html(", ".join(keys[look])))
-        for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_WORDS))
+        for look in dict.fromkeys((*OUTCOME_STYLES.values(), FINDING_STYLE))
         if look in keys
     ]
     legend = svg_element("ul", {"class": "keys"}, items)
@@ -236,7 +258,9 @@ def _queue(
         f"; shown are the newest {len(squares)}" if following and most - least >= WINDOW_SIZE else ""
     )
     oldest = figures["oldest_pending_index"]
-    body = svg_element("div", {"class": "queue"}, squares) + ends + legend + _moves(own, first, least, most, oldest)
+    body = (
+        svg_element("div", {"class": "queue"}, squares) + ends + legend + _navigation(own, first, least, most, oldest)
+    )
     return [
         PagePart("queue", "Queue", body, f"{lead}."),
         PagePart("messages", "Messages", _messages(lives)),
@@ -247,7 +271,7 @@ def _class(look: OutcomeStyle) -> str:
     return f"mark {look.form} {tone_class(look.tone)}"
 
 
-def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
+def _navigation(own: Sequence[str | None], first: int, least: int, most: int, oldest: int | None) -> Markup:
     def to(word: str, begin: int | None) -> Markup:
         if begin is None or begin == first:
             return svg_element("span", {"class": "off"}, word)
@@ -269,8 +293,8 @@ def _moves(own: Sequence[str | None], first: int, least: int, most: int, oldest:
     return svg_element("div", {"class": "turn"}, parts)
 
 
-def _messages(lives: Sequence[_Shown]) -> Markup:
-    """Return the messages of a window as a table: those with violations first, then pending ones, then the newest."""
+def _messages(lives: Sequence[_QueueMessage]) -> Markup:
+    """Render the messages of a window: violations first, then pending ones, then the newest."""
     order = {"broken": 0, "waiting": 1}
     chosen = sorted(lives, key=lambda each: (order.get(each.look.form, 2), -(each.life.index or 0)))[:MAX_MESSAGES]
     columns = [
@@ -306,9 +330,9 @@ def _step(life: MessageHistory, events: Sequence[str]) -> TableCell:
     for step in life.steps:
         if step.event in events:
             if step.height is not None:
-                said = f"block {step.height:,}"
+                label = f"block {step.height:,}"
                 href = height_address(step.height, step.chain)
-                return said if href is None else svg_element("a", {"href": href}, said)
+                return label if href is None else svg_element("a", {"href": href}, label)
             return None if step.time is None else format_time(step.time)
     return None
 

@@ -1,8 +1,9 @@
-"""What a lake or a ledger shows now: threads look at it again and again, and pages read what they saw last.
+"""Follow a lake or a ledger: threads update a snapshot, pages read it.
 
-One thread derives and audits what is new, which costs as much as that; one counts figures, which costs as much as the
-buckets in which anything is new; one looks how far a lake is. So pages about messages, heights and findings do not wait
-for figures.
+One thread derives and audits new rows, at a cost proportional to them. Another counts figures, at a cost proportional
+to
+the changed buckets. A third reads the head of the lake. So pages of messages, heights and findings do not wait for
+figures.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
     from causeway.ledger.store import Ledger
 
 SECONDS = 1.0
-"""Seconds between two looks at least; after a long one as many as it took, up to ``LONGEST_PAUSE``."""
+"""Least seconds between two passes; after a long one its duration, up to ``LONGEST_PAUSE``."""
 
 LONGEST_PAUSE = 30.0
 
 RATE_SPAN = 5.0
-"""The rate of messages is the mean over so many seconds."""
+"""Seconds of the moving average of the message rate."""
 
 CLOSE_SECONDS = 3.0
-"""Seconds that threads have to end."""
+"""Seconds for threads to end."""
 
 READ_TRIES = 3
 
@@ -49,13 +50,16 @@ ReadResult = TypeVar("ReadResult")
 
 
 class NothingYet(CausewayError):
-    """Nothing was read yet; that passes."""
+    """There is no snapshot yet; a temporary error."""
 
 
 @dataclass(frozen=True, eq=False)
 class LedgerSnapshot:
-    """What was seen last. ``serial``: counts looks that saw something new; ``ledger``: as of the last one;
-    ``counted``: the height, or of a ledger the commit, as of which ``figures`` are."""
+    """The latest state of the ledger.
+
+    ``serial``: number of updates. ``ledger``: as of the last one. ``counted``: height (or commit of a ledger) of
+    ``figures``.
+    """
 
     serial: int
     ledger: Ledger
@@ -65,26 +69,26 @@ class LedgerSnapshot:
 
     @property
     def audit(self) -> AuditResult:
-        """Return what the checks found."""
+        """Return the result of the audit."""
         return self.watched.audit
 
     @property
     def height(self) -> int | None:
-        """Return the last height of a lake that was read; None: it is none of a lake, or has none yet."""
+        """Return the last derived height of a lake; None for a ledger, or before the first height."""
         return self.watched.height
 
     @property
     def behind(self) -> bool:
-        """Return whether more was read than was counted."""
-        return self.counted != _place(self.watched)
+        """Return True if the figures are older than the rows."""
+        return self.counted != _position_of(self.watched)
 
 
 @dataclass(frozen=True)
 class LiveHead:
-    """How far a lake is, which is known before its ledger is read.
+    """The head of a lake, known before its ledger is derived.
 
-    ``height``, ``tick``: of the last commit; ``messages``: that were put into lanes; ``rate``: of these a second, over
-    the last seconds; None where nothing tells, as of a ledger.
+    ``height``, ``tick``: of the last commit. ``messages``: number put into lanes. ``rate``: messages a second. None:
+    unknown, as for a ledger.
     """
 
     height: int | None = None
@@ -94,18 +98,19 @@ class LiveHead:
 
 
 class LiveLedger:
-    """Follows a lake that may be running, or a ledger, until ``close``.
+    """Follows a lake, possibly of a running network, or a ledger, until ``close``.
 
     Args:
         place: a path or URI.
-        sources: where programs of one's own come from.
-        seconds: between two looks.
+        sources: modules of user programs.
+        seconds: pause between two passes.
 
-    ``broken``: the error with which following it ended, where nobody foresaw it.
+    ``broken``: an unexpected error that ended it.
 
     Raises:
-        InvalidInput, LedgerDamaged, LakeError: there is none, or it cannot be opened, or no messages of users are in
-            it, as in a simulation of gossip.
+        InvalidInput: it cannot be opened, or has no user messages (a simulation of gossip).
+        LedgerDamaged: the ledger is corrupted.
+        LakeError: the lake is corrupted, or does not exist.
     """
 
     def __init__(self, place: str, sources: ModuleSources = NOWHERE, seconds: float = SECONDS) -> None:
@@ -113,7 +118,7 @@ class LiveLedger:
         self.place = place
         self.opened: OpenedLake | None = open_lake(place, sources, ReplayShare()) if is_lake(place) else None
         if self.opened is not None:
-            LedgerDerivation(self.opened.lake)  # says what has no ledger
+            LedgerDerivation(self.opened.lake)  # raises for lakes without a ledger
         self._seconds, self._sources = seconds, sources
         self._stop = threading.Event()
         self._watch = LedgerWatch(place, NAMED_FINDINGS, self._stop)
@@ -130,16 +135,16 @@ class LiveLedger:
         self.broken: BaseException | None = None
         self._threads = [
             threading.Thread(target=self._until_broken, args=[work], name=f"explorer-{name}", daemon=True)
-            for name, work in (("follow", self._follow), ("count", self._count), ("head", self._look_ahead))
+            for name, work in (("follow", self._follow), ("count", self._count), ("head", self._read_heads))
         ]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """End, and remove what was made for it."""
+        """Stop the threads, and remove temporary files."""
         self._stop.set()
         self._news.set()
         until = time.monotonic() + CLOSE_SECONDS
@@ -150,54 +155,57 @@ class LiveLedger:
 
     @property
     def head(self) -> LiveHead:
-        """Return how far the lake is."""
+        """Return the head of the lake."""
         return self._head
 
     @property
     def failure(self) -> str:
-        """Return why it cannot be read at the moment; empty: it can."""
+        """Return the reason of a failed read; empty: none."""
         found = [*self._failures.values()]
         return found[0] if found else ""
 
     @property
     def progress(self) -> tuple[str, int, int] | None:
-        """Return what the first look is at, how much of it is done, and of how much."""
+        """Return the current step of the first pass, its done units and all units."""
         return self._progress
 
     @property
     def waited(self) -> int:
-        """Return for how many seconds the first look has been under way."""
+        """Return the seconds since the start of the first pass."""
         return int(time.monotonic() - self._began)
 
     @property
     def newest(self) -> LedgerSnapshot | None:
-        """Return what was seen last, None before anything was."""
+        """Return the latest snapshot, or None."""
         return self._snapshot
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return what was seen last. Raises ``NothingYet``."""
+        """Return the latest snapshot.
+
+        Raises:
+            NothingYet: there is none.
+        """
         found = self._snapshot
         if found is None:
             raise NothingYet(self.failure or "the ledger is being read for the first time")
         return found
 
     def read(self, work: Callable[[LedgerSnapshot], ReadResult]) -> ReadResult:
-        """Return what ``work`` makes of what was seen last.
+        """Return the result of ``work`` on the latest snapshot; its errors pass through.
 
-        Files of a ledger that is followed are merged now and then, and go; ``work`` is done again then, on what was
-        seen since. Raises what it does.
+        Compaction deletes merged files, so ``work`` is retried on a newer snapshot.
         """
         for tried in range(READ_TRIES):
             snapshot = self.snapshot()
             try:
                 return work(snapshot)
             except (LedgerDamaged, FilesMerged):
-                if tried == READ_TRIES - 1 or not self._newer(snapshot.serial):
+                if tried == READ_TRIES - 1 or not self._wait_for_newer(snapshot.serial):
                     raise
         raise AssertionError("unreachable")
 
-    def _newer(self, serial: int) -> bool:
-        """Wait a little until something newer was seen."""
+    def _wait_for_newer(self, serial: int) -> bool:
+        """Wait briefly for a newer snapshot."""
         for _ in range(20):
             if self.snapshot().serial != serial:
                 return True
@@ -208,7 +216,7 @@ class LiveLedger:
     # ---- threads
 
     def _until_broken(self, work: Callable[[], None]) -> None:
-        """Do something until it ends; an error that nobody foresaw is shown, and kept for who ends the process."""
+        """Run work to its end; report and store an unexpected error."""
         try:
             work()
         except BaseException as error:
@@ -218,11 +226,11 @@ class LiveLedger:
                 self._failures = {"broken": why, **self._failures}
 
     def _follow(self) -> None:
-        """Derive and audit what is new."""
+        """Derive and audit new rows."""
         while not self._stop.is_set():
             began = time.monotonic()
             with self._failing("follow"):
-                watched = self._watch.look(self._told("heights read"), self._told("rows checked"))
+                watched = self._watch.look(self._progress_of("heights read"), self._progress_of("rows checked"))
                 ledger = self._watch.ledger
                 if watched is not None and ledger is not None:
                     self._publish(seen=(watched, ledger))
@@ -230,11 +238,11 @@ class LiveLedger:
             self._pause(began)
 
     def _count(self) -> None:
-        """Count the figures of what was read."""
+        """Count the figures of the derived rows."""
         from causeway.analysis.stored_figures import FiguresCache, compute_figures
 
         done: Ledger | None = None
-        kept = FiguresCache()
+        cache = FiguresCache()
         while not self._stop.is_set():
             self._news.wait()
             self._news.clear()
@@ -243,14 +251,14 @@ class LiveLedger:
             (watched, ledger), began = self._seen, time.monotonic()
             try:
                 with self._failing("count"):
-                    told = self._told("rows counted")
-                    figures = compute_figures(ledger, executor="in_process", progress=told, kept=kept)
-                    self._publish(figures=(figures, _place(watched)))
+                    report = self._progress_of("rows counted")
+                    figures = compute_figures(ledger, executor="in_process", progress=report, kept=cache)
+                    self._publish(figures=(figures, _position_of(watched)))
                     done = ledger
             finally:
                 self._pause(began)
                 if self._seen[1] is not done:
-                    self._news.set()  # more came meanwhile, or it could not be read: files were merged
+                    self._news.set()  # rows arrived meanwhile, or files were merged
 
     def _publish(
         self, *, seen: tuple[WatchResult, Ledger] | None = None, figures: tuple[LedgerFigures, int | None] | None = None
@@ -265,21 +273,23 @@ class LiveLedger:
 
     @contextlib.contextmanager
     def _failing(self, work: str) -> Iterator[None]:
-        """Say why nothing can be read, until the same work succeeds. Files that were merged meanwhile are no reason:
-        the others are read with the next look."""
+        """Report a failure until the same work succeeds.
+
+        Files merged meanwhile are no failure: the next pass reads the new ones.
+        """
         why = None
         try:
             yield
         except (Stopped, FilesMerged):
             return
         except (CausewayError, OSError) as error:
-            why = self._gone() or to_one_line(describe_os_error(error) or str(error))[:500]
+            why = self._missing_reason() or to_one_line(describe_os_error(error) or str(error))[:500]
         with self._lock:
             others = {each: text for each, text in self._failures.items() if each != work}
             self._failures = others if why is None else {**others, work: why}
 
-    def _gone(self) -> str | None:
-        """Return what is said where there is no longer what was opened, None where it is there."""
+    def _missing_reason(self) -> str | None:
+        """Return a message if the lake or ledger no longer exists, else None."""
         try:
             require_stored(self.place)
             if is_lake(self.place) == (self.opened is not None):
@@ -291,34 +301,34 @@ class LiveLedger:
         now = "a ledger" if self.opened is not None else "a lake"
         return f"{to_one_line(self.place)[:400]}: {now} is there now, another thing than was opened; explore it anew"
 
-    def _told(self, what: str) -> Callable[[int, int], None]:
-        def told(done: int, of: int) -> None:
+    def _progress_of(self, what: str) -> Callable[[int, int], None]:
+        def report(done: int, of: int) -> None:
             if self._stop.is_set():
                 raise Stopped("stopped")
             if self._snapshot is None:
                 self._progress = what, done, of
 
-        return told
+        return report
 
     def _pause(self, began: float) -> None:
         took = time.monotonic() - began
         self._stop.wait(max(self._seconds, min(took, LONGEST_PAUSE)))
 
-    def _look_ahead(self) -> None:
-        """Look how far a lake is, apart from its ledger, whose reading may take longer."""
+    def _read_heads(self) -> None:
+        """Read the head of the lake, independent of its ledger."""
         while self.opened is not None and not self._stop.is_set():
-            with contextlib.suppress(CausewayError, OSError):  # the other thread says why
-                self._head = self._ahead(self._same(self.opened))
+            with contextlib.suppress(CausewayError, OSError):  # the other thread reports the reason
+                self._head = self._read_head(self._reopen_if_replaced(self.opened))
             self._stop.wait(self._seconds)
 
-    def _same(self, opened: OpenedLake) -> OpenedLake:
-        """Return the lake; where another one is at its place now, that one."""
+    def _reopen_if_replaced(self, opened: OpenedLake) -> OpenedLake:
+        """Return the lake, reopened if another one replaced it."""
         if Lake.at(self.place).with_identity().identity != opened.lake.identity:
             self.opened = opened = open_lake(self.place, self._sources, ReplayShare())
             self._past.clear()
         return opened
 
-    def _ahead(self, opened: OpenedLake) -> LiveHead:
+    def _read_head(self, opened: OpenedLake) -> LiveHead:
         newest = opened.lake.newest()
         if newest is None:
             return LiveHead()
@@ -331,7 +341,7 @@ class LiveLedger:
         return LiveHead(newest.last, newest.tick, messages, rate)
 
 
-def _place(watched: WatchResult) -> int | None:
+def _position_of(watched: WatchResult) -> int | None:
     return watched.commit if watched.height is None else watched.height
 
 

@@ -1,4 +1,4 @@
-"""The page of a message: its way over chains, its steps, and its proofs."""
+"""The page of a message: its path over chains, its steps and its proofs."""
 
 from __future__ import annotations
 
@@ -45,21 +45,32 @@ from causeway.report.outcomes import row_outcome_mark
 from causeway.storage.layout import LakeDamaged
 
 MAX_SHOWN = 12
-"""Messages of one journey whose steps are shown."""
+"""Maximum messages of a journey with steps."""
 
-PROVED_EVENTS = 4
-"""Messages of one journey of which proofs are offered."""
+MAX_PROVABLE = 4
+"""Maximum messages of a journey with proofs."""
 
 CACHED_PROOFS = 32
-"""Proofs that are kept for who downloads them."""
+"""Number of cached proofs for downloads."""
 
 MAX_SUBSTREAM = (1 << 63) - 1
 
 
-def message_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the page of a message. Raises ``NotFound``."""
-    key = asked.message()
-    traced = _followed(view, key)
+def message_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of a message.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+
+    Raises:
+        NotFound: there is no such message.
+    """
+    key = query.message()
+    traced = _trace(view, key)
     own = next((life for life in traced.lives if history_key(life) == key), traced.lives[0])
     title = f"{own.kind.capitalize()} {safe_name(own.message_id or '?') if own.index is None else own.index}"
     crumbs = [svg_element("a", {"href": "/lanes"}, "Lanes")]
@@ -76,7 +87,9 @@ def message_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
     way = draw_sequence(traced.lives)
     sections = [PagePart("message", title, way, outcome, Markup("").join(crumbs))]
     if findings:
-        items = [svg_element("li", {}, verdict_badge(verdict) + Markup(" ") + said) for verdict, said in findings]
+        items = [
+            svg_element("li", {}, verdict_badge(verdict) + Markup(" ") + sentence) for verdict, sentence in findings
+        ]
         sections.append(PagePart("findings", "Findings", svg_element("ul", {"class": "remarks"}, items)))
     sections.append(
         PagePart(
@@ -91,7 +104,7 @@ def message_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
     return ExplorerPage(title, sections, "Lanes")
 
 
-def _followed(view: LedgerView, key: MessageKey) -> MessageTrace:
+def _trace(view: LedgerView, key: MessageKey) -> MessageTrace:
     try:
         return related_histories(view.ledger, key)
     except (LedgerDamaged, FilesMerged):
@@ -101,7 +114,7 @@ def _followed(view: LedgerView, key: MessageKey) -> MessageTrace:
 
 
 def _findings(view: LedgerView, key: MessageKey) -> list[tuple[str, Markup]]:
-    """Return the findings about a message, each with its verdict, violations first."""
+    """Return the findings of a message with their verdicts, violations first."""
     found = []
     for row in to_python_rows(select_lane(view.audit.violations, key.lane)):
         own = row["index"] == key.index and (key.index is not None or row["message_id"] == key.message_id)
@@ -120,12 +133,12 @@ def _steps(traced: MessageTrace, key: MessageKey) -> Markup:
             why = name_link("its page", href) if href is not None else None
         cards.append(draw_journey(history_to_dict(life, traced), why=why))
     more = len(traced.lives) - len(cards) + traced.more
-    said = (
+    note = (
         svg_element("p", {"class": "note"}, f"{count_words(more, 'more message')} not shown.")
         if more > 0
         else Markup("")
     )
-    return svg_element("div", {"class": "journeys"}, cards) + said
+    return svg_element("div", {"class": "journeys"}, cards) + note
 
 
 # ---- proofs
@@ -139,7 +152,7 @@ def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
             "This is a recorded ledger: it has events, and no state to prove.",
         )
     cards = []
-    for life in traced.lives[:PROVED_EVENTS]:
+    for life in traced.lives[:MAX_PROVABLE]:
         for place, offer in enumerate(provable_offers(view.opened, life)):
             href = page_address("/proof", {**message_values(history_key(life)), "offer": place})
             what = format_name(f"{life.kind} {life.index}", 40)
@@ -167,12 +180,20 @@ def _proofs(view: LedgerView, traced: MessageTrace) -> Markup:
 
 
 def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffer, ...]:
-    """Return what may be proved of a message of a lake."""
+    """Return the available proofs of a message in a lake.
+
+    Args:
+        opened: the lake.
+        life: the history.
+
+    Returns:
+        The offers.
+    """
     _, source, destination, lane = life.lane
     if source is None or destination is None or life.index is None or lane is None:
         return ()
     if not (lane.isascii() and lane.isdecimal() and int(lane) <= MAX_SUBSTREAM):
-        return ()  # lanes of a chain to itself have other names
+        return ()  # loopback lanes have other names
     heights: dict[str, list[int]] = {}
     for step in life.steps:
         if step.height is not None and TAKEN_BACK not in step.notes:
@@ -183,7 +204,7 @@ def provable_offers(opened: OpenedLake, life: MessageHistory) -> tuple[ProofOffe
 
 @dataclass(frozen=True)
 class PageProof:
-    """A proof that was made and verified. ``document``, ``trust``: as files; ``verdict``: the verifier's."""
+    """A verified proof. ``document``, ``trust``: as files. ``verdict``: of the verifier."""
 
     offer: ProofOffer
     proved: OfferProof
@@ -193,33 +214,38 @@ class PageProof:
 
 
 class ProofMaker:
-    """Makes proofs, and keeps the last ones."""
+    """Creates and caches proofs."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, MessageKey, int], PageProof] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, MessageKey, int], PageProof] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, view: LedgerView, asked: PageRequest) -> PageProof:
-        """Return the proof of an offer of a message, verified. Raises ``NotFound``, ``InvalidInput``."""
-        key, place = asked.message(), asked.number("offer", 16) or 0
+    def of(self, view: LedgerView, query: PageRequest) -> PageProof:
+        """Return the verified proof of an offer.
+
+        Raises:
+            NotFound: there is no such message or offer.
+            InvalidInput: the proof cannot be created.
+        """
+        key, place = query.message(), query.number("offer", 16) or 0
         name = ("" if view.opened is None else view.opened.lake.identity, key, place)
         with self._lock:
-            kept = self._kept.get(name)
-            if kept is not None:
-                self._kept.move_to_end(name)
-                return kept
-        made = _made(view, key, place)
+            cached = self._cache.get(name)
+            if cached is not None:
+                self._cache.move_to_end(name)
+                return cached
+        created = _create_proof(view, key, place)
         with self._lock:
-            self._kept[name] = made
-            while len(self._kept) > CACHED_PROOFS:
-                self._kept.popitem(last=False)
-        return made
+            self._cache[name] = created
+            while len(self._cache) > CACHED_PROOFS:
+                self._cache.popitem(last=False)
+        return created
 
 
-def _made(view: LedgerView, key: MessageKey, place: int) -> PageProof:
+def _create_proof(view: LedgerView, key: MessageKey, place: int) -> PageProof:
     if view.opened is None:
         raise NotFound("a recorded ledger has no state to prove")
-    traced = _followed(view, key)
+    traced = _trace(view, key)
     own = next((life for life in traced.lives if history_key(life) == key), None)
     found = () if own is None else provable_offers(view.opened, own)
     if place >= len(found):
@@ -236,9 +262,17 @@ def _made(view: LedgerView, key: MessageKey, place: int) -> PageProof:
     return PageProof(found[place], proved, document, trust, verdict)
 
 
-def proof_page(asked: PageRequest, proof: PageProof) -> ExplorerPage:
-    """Return the page of a proof: what it proves, the steps of the verifier, the files."""
-    key, place = asked.message(), asked.number("offer", 16) or 0
+def proof_page(query: PageRequest, proof: PageProof) -> ExplorerPage:
+    """Return the page of a proof: its claims, the steps of the verifier, and its files.
+
+    Args:
+        query: the query parameters.
+        proof: the verified proof.
+
+    Returns:
+        The page.
+    """
+    key, place = query.message(), query.number("offer", 16) or 0
     values = {**message_values(key), "offer": place}
     title, _, words = proof.offer.what.partition(": ")
     verdict = (
@@ -269,8 +303,8 @@ def proof_page(asked: PageRequest, proof: PageProof) -> ExplorerPage:
         svg_element("div", {"class": "turn"}, files),
         svg_element("pre", {}, command),
     ]
-    said = verdict + Markup(" ") + escape_html(to_one_line(words))
-    sections = [PagePart("proof", title.capitalize(), Markup("").join(body), said, back)]
+    summary = verdict + Markup(" ") + escape_html(to_one_line(words))
+    sections = [PagePart("proof", title.capitalize(), Markup("").join(body), summary, back)]
     tracks = []
     for track in proof.verdict.tracks:
         steps = [
@@ -304,11 +338,20 @@ def proof_page(asked: PageRequest, proof: PageProof) -> ExplorerPage:
 
 
 MAX_STEPS = 64
-"""Steps of a proof that are shown."""
+"""Maximum steps of a proof."""
 
 
 def file_name(key: MessageKey, place: int, part: str) -> str:
-    """Return the name of a file that is downloaded: letters, digits and dashes, whatever the lane is called."""
+    """Return the name of a download: letters, digits and dashes only.
+
+    Args:
+        key: the key of the message.
+        place: position of the offer.
+        part: kind of the file.
+
+    Returns:
+        The name.
+    """
     _, source, destination, lane = key.lane
     words = [source or "", destination or "", lane or "", "" if key.index is None else str(key.index), str(place)]
     safe = "-".join(each for each in (re.sub(r"[^0-9A-Za-z]+", "-", word).strip("-")[:24] for word in words) if each)

@@ -1,6 +1,6 @@
-"""Where the chains of a network are drawn: the same network lies the same way, on every machine.
+"""Draw a network as a graph: chains as nodes, lanes between them as edges.
 
-A network as a graph: chains as nodes, what goes between them as edges, each a link.
+The layout is deterministic: the same network has the same drawing on every machine.
 """
 
 from __future__ import annotations
@@ -32,35 +32,34 @@ __all__ = [
 Points = npt.NDArray[np.float64]
 
 ROUNDS = 160
-"""Steps that the layout of a sparse network takes; of a large one fewer, so that it is done in half a second."""
+"""Layout steps of a sparse network; fewer for a large one, so that it takes half a second at most."""
 
 LARGE = 100
 
 DENSE = 0.34
-"""Where so many of all pairs of chains have lanes, no drawing tells them apart better than a circle."""
+"""Share of connected pairs from which a circle is as clear as any layout."""
 
 HUB = 0.6
-"""A chain that has lanes with so many of the others, where few have, is drawn in the middle."""
+"""Share of other chains connected with a hub; a hub is in the middle."""
 
 CIRCLE = 7
-"""Chains that always lie on a circle."""
+"""Number of chains up to which they are always on a circle."""
 
 
 def place_chains(chains: Sequence[str], pairs: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:
-    """Return where each chain is drawn, in the unit square.
+    """Return the position of each chain in the unit square.
 
-    A few chains, or many that all have lanes with each other, lie on a circle, those that have lanes with nearly all
-    in its middle; others where those that have lanes pull each other, and all push each other away.
+    Few chains, or densely connected ones, are on a circle with hubs in its middle. Others have a force layout.
 
     Args:
-        chains: in the order in which they go round the circle.
-        pairs: of chains that have lanes, in any direction.
+        chains: in their order around the circle.
+        pairs: connected pairs, in any direction.
     """
-    return dict(_placed(tuple(chains), tuple(sorted(set(pairs)))))
+    return dict(_layout(tuple(chains), tuple(sorted(set(pairs)))))
 
 
 @lru_cache(maxsize=8)
-def _placed(chains: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Mapping[str, tuple[float, float]]:
+def _layout(chains: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Mapping[str, tuple[float, float]]:
     count = len(chains)
     at = {chain: place for place, chain in enumerate(chains)}
     edges = sorted({(min(at[a], at[b]), max(at[a], at[b])) for a, b in pairs if a != b and a in at and b in at})
@@ -75,7 +74,7 @@ def _placed(chains: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Mapping[
     if count <= CIRCLE or dense or (hubs and len(edges) <= count - 1 + len(hubs) * count):
         points = _circle(count, hubs)
     else:
-        points = _parted(count, edges)
+        points = _component_layout(count, edges)
     return {chain: (round(float(x), 3), round(float(y), 3)) for chain, (x, y) in zip(chains, points, strict=True)}
 
 
@@ -89,7 +88,7 @@ def _hubs(degree: npt.NDArray[np.int64], edges: int, count: int) -> list[int]:
 def _circle(count: int, hubs: Sequence[int]) -> Points:
     around = [place for place in range(count) if place not in hubs]
     points = np.zeros((count, 2))
-    # Two chains lie side by side, and of others the first is at the top.
+    # Two chains are side by side; otherwise the first is at the top.
     begin = np.pi if len(around) == 2 else -np.pi / 2
     for number, place in enumerate(around):
         angle = begin + 2 * np.pi * number / len(around)
@@ -101,9 +100,9 @@ def _circle(count: int, hubs: Sequence[int]) -> Points:
     return points
 
 
-def _parted(count: int, edges: Sequence[tuple[int, int]]) -> Points:
-    """Return the layout of a sparse network: its largest part above, the others in rows below it."""
-    part = _parts(count, edges)
+def _component_layout(count: int, edges: Sequence[tuple[int, int]]) -> Points:
+    """Return the layout of a sparse network: its largest component above the others."""
+    part = _components(count, edges)
     sizes = np.bincount(part, minlength=count)
     largest = np.flatnonzero(part == int(np.argmax(sizes)))
     others = [place for place in np.lexsort((np.arange(count), part)) if part[place] != part[largest[0]]]
@@ -112,7 +111,7 @@ def _parted(count: int, edges: Sequence[tuple[int, int]]) -> Points:
     rows = -(-len(others) // PER_ROW)
     high = 1.0 if not others else max(0.55, 1 - 0.09 * rows - 0.05)
     points = np.zeros((count, 2))
-    points[largest] = _spread(_pulled(len(largest), own)) * (1.0, high)
+    points[largest] = _spread(_force_layout(len(largest), own)) * (1.0, high)
     for number, place in enumerate(others):
         row, column = divmod(number, PER_ROW)
         wide = min(PER_ROW, len(others) - row * PER_ROW)
@@ -121,11 +120,11 @@ def _parted(count: int, edges: Sequence[tuple[int, int]]) -> Points:
 
 
 PER_ROW = 24
-"""Chains of other parts that lie in a row."""
+"""Chains of other components in a row."""
 
 
-def _parts(count: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
-    """Return of each chain the least number of a chain that lanes connect it with."""
+def _components(count: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Return the least chain number of each chain's component."""
     part = np.arange(count)
     one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     while True:
@@ -138,8 +137,7 @@ def _parts(count: int, edges: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64
 
 
 def _spread(points: Points) -> Points:
-    """Return points as evenly over a disc as they are many: each in its direction from the middle, as far as so many
-    others are nearer to it."""
+    """Spread points evenly over a disc; directions and the order of distances stay."""
     middle = points.mean(axis=0)
     away = points - middle
     angle = np.arctan2(away[:, 1], away[:, 0])
@@ -158,11 +156,11 @@ def _spread(points: Points) -> Points:
 
 
 MIN_DISTANCE = 24
-"""Steps in which chains that lie too close are moved apart."""
+"""Steps that separate chains too close to each other."""
 
 
-def _pulled(count: int, edges: Sequence[tuple[int, int]]) -> Points:
-    """Return the layout of Fruchterman and Reingold, begun from a circle."""
+def _force_layout(count: int, edges: Sequence[tuple[int, int]]) -> Points:
+    """Return the layout of Fruchterman and Reingold, from a circle."""
     points = _circle(count, ())
     one, other = np.array(edges, dtype=np.int64).reshape(-1, 2).T
     ideal = 0.9 / np.sqrt(count)
@@ -177,18 +175,27 @@ def _pulled(count: int, edges: Sequence[tuple[int, int]]) -> Points:
         pull = along * (np.maximum(np.sqrt((along**2).sum(axis=1)), 1e-3) / ideal)[:, None]
         np.add.at(moved, one, -pull)
         np.add.at(moved, other, pull)
-        moved += (0.5 - points) * 0.6 * ideal  # so that parts without lanes between them stay in sight
+        moved += (0.5 - points) * 0.6 * ideal  # keeps unconnected chains in view
         length = np.maximum(np.sqrt((moved**2).sum(axis=1)), 1e-9)
         heat = 0.12 * (1 - step / rounds) + 0.002
         points = points + moved * (np.minimum(length, heat) / length)[:, None]
-        points = np.round(points, 9)  # what is beyond differs between machines
+        points = np.round(points, 9)  # further digits differ between machines
     least, most = points.min(axis=0), points.max(axis=0)
     found: Points = (points - least) / np.maximum(most - least, 1e-9)
     return found
 
 
 def edge_widths(figures: Mapping[tuple[str, str], int], thin: float, wide: float) -> dict[tuple[str, str], float]:
-    """Return how wide edges are drawn, by what goes over them: by its logarithm, since traffic differs by decades."""
+    """Return the widths of edges, logarithmic in their traffic.
+
+    Args:
+        figures: traffic by pair of chains.
+        thin: the least width.
+        wide: the largest width.
+
+    Returns:
+        Widths by pair of chains.
+    """
     most = max(figures.values(), default=0)
     if most <= 0:
         return dict.fromkeys(figures, thin)
@@ -198,19 +205,21 @@ def edge_widths(figures: Mapping[tuple[str, str], int], thin: float, wide: float
 
 MAX_CHAINS = 400
 MAX_EDGES = 240
-"""Chains and edges that are drawn; of more those with trouble first, then those with most traffic: an eye follows no
-more lines than that, and the matrix beside the drawing has all."""
+"""Maximum chains and edges in a drawing; those with violations, then those with most traffic come first.
+
+More lines are not distinguishable; the matrix beside the drawing is complete.
+"""
 
 DENSE_EDGES = 90
-"""From so many edges on they are thin, and let others shine through."""
+"""Number of edges from which they are thin and translucent."""
 
 LABELLED, NAMED = 60, 30
-"""So many chains at most have all their names drawn; of more so many of those in trouble, or the busiest, have."""
+"""Maximum chains with labels for all; above it, the number of labelled chains by trouble, then traffic."""
 
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """What goes from a chain to another one, or to itself. ``href``: where it leads."""
+    """The traffic from a chain to another one, or to itself. ``href``: its link."""
 
     source: str
     destination: str
@@ -223,8 +232,12 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A chain. ``role``: that others depend on it, as a relay chain has one; ``href``: where it leads; ``label``: what
-    stands beside it, where that is not its name; ``seen``: whether anybody said which chain it is."""
+    """A chain.
+
+    ``role``: a special role such as a relay chain. ``href``: its link. ``label``: None: its name. ``seen``: the chain
+    is
+    known.
+    """
 
     name: str
     href: str | None
@@ -234,17 +247,17 @@ class GraphNode:
 
     @property
     def called(self) -> str:
-        """Return what stands beside it."""
+        """Return the label."""
         return self.name if self.label is None else self.label
 
 
 def draw_graph(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], weights: Mapping[str, PairWeight]) -> Markup:
-    """Return a network as SVG.
+    """Render a network as SVG.
 
     Args:
-        nodes: in the order in which the network has them, at most about ``MOST_CHAINS``.
-        edges: between them, those in trouble first, at most about ``MOST_EDGES``.
-        weights: violations, pending messages and messages of each node, by name, also of edges that are not drawn.
+        nodes: in the order of the network, at most about ``MAX_CHAINS``.
+        edges: those with violations first, at most about ``MAX_EDGES``.
+        weights: violations, pending messages and messages of each node, by name, omitted edges included.
     """
     known = {node.name: weights.get(node.name, (0, 0, 0)) for node in nodes}
     order = {node.name: place for place, node in enumerate(nodes)}
@@ -275,7 +288,7 @@ def _svg(
     loops = {edge.source: edge for edge in edges if edge.source == edge.destination}
     both = {(edge.source, edge.destination) for edge in edges}
     lines = []
-    for edge in reversed(edges):  # what is in trouble lies on top
+    for edge in reversed(edges):  # chains with violations are on top
         if edge.source != edge.destination:
             curved = (edge.destination, edge.source) in both
             lines.append(_edge(edge, at, radius, wide[edge.source, edge.destination], curved=curved))
@@ -284,11 +297,11 @@ def _svg(
         _node(node, at[node.name], radius, weights, loops.get(node.name), node.name in labelled, middle)
         for node in nodes
     ]
-    said = f"The network: {count_words(total, 'chain')}, {count_words(len(edges), 'direction')} with messages"
+    label = f"The network: {count_words(total, 'chain')}, {count_words(len(edges), 'direction')} with messages"
     box = {
         "viewBox": f"0 0 {format_coordinate(width)} {format_coordinate(height)}",
         "role": "group",
-        "aria-label": said,
+        "aria-label": label,
     }
     classes = ["graph", *(["small"] if total <= 12 else []), *(["crowded"] if crowded else [])]
     return svg_element("svg", {"class": " ".join(classes), **box}, [*lines, *circles])
@@ -307,7 +320,7 @@ def _edge(
     ex, ey = _towards(x1, y1, mx, my, radius + 3)
     bx, by = _towards(x1, y1, mx, my, radius + 3 + tip)
     start, middle, end = (f"{format_coordinate(x)} {format_coordinate(y)}" for x, y in ((sx, sy), (mx, my), (bx, by)))
-    drawn = f"M{start}Q{middle} {end}"
+    line = f"M{start}Q{middle} {end}"
     nx, ny = (by - ey) / tip, (ex - bx) / tip
     half = 2.5 + 0.75 * width
     head = (
@@ -317,10 +330,10 @@ def _edge(
     )
     state = "bad" if edge.violated else _busy(edge.pending, edge.messages)
     parts = [
-        svg_element("title", {}, _said(edge)),
-        svg_element("path", {"class": "seen", "d": drawn, "stroke-width": format_coordinate(width)}),
+        svg_element("title", {}, _description(edge)),
+        svg_element("path", {"class": "seen", "d": line, "stroke-width": format_coordinate(width)}),
         svg_element("path", {"class": "head", "d": head}),
-        svg_element("path", {"class": "hit", "d": drawn}),
+        svg_element("path", {"class": "hit", "d": line}),
     ]
     label = f"{_end(edge.source)} to {_end(edge.destination)}"
     tag = "g" if edge.href is None else "a"
@@ -336,13 +349,16 @@ def _node(
     labelled: bool,
     middle: tuple[float, float] | None,
 ) -> Markup:
-    """Draw a chain. ``middle``: of a circle of many, outside of which names stand; None: they stand below."""
+    """Render a chain.
+
+    ``middle``: centre of a large circle with labels outside; None: labels are below.
+    """
     x, y = at
     violated, pending, messages = weights[node.name]
-    said = [count_words(messages, "message"), f"{format_count(pending)} pending"]
-    said += [count_words(violated, "violation")] if violated else []
-    said += [node.role.replace("_", " ")] if node.role else []
-    parts = [svg_element("title", {}, f"{shorten_name(node.called)}\n{', '.join(said)}")]
+    facts = [count_words(messages, "message"), f"{format_count(pending)} pending"]
+    facts += [count_words(violated, "violation")] if violated else []
+    facts += [node.role.replace("_", " ")] if node.role else []
+    parts = [svg_element("title", {}, f"{shorten_name(node.called)}\n{', '.join(facts)}")]
     if loop is not None and loop.messages:
         ring = {
             "cx": format_coordinate(x),
@@ -355,7 +371,9 @@ def _node(
         svg_element("circle", {"cx": format_coordinate(x), "cy": format_coordinate(y), "r": format_coordinate(radius)})
     )
     if labelled:
-        parts.append(svg_element("text", {**_beside(at, radius, middle), "class": None}, safe_name(node.called, 22)))
+        parts.append(
+            svg_element("text", {**_label_position(at, radius, middle), "class": None}, safe_name(node.called, 22))
+        )
     state = "bad" if violated else _busy(pending, messages)
     hub = "hub" if node.role else "" if node.seen else "unseen-end"
     tag = "g" if node.href is None else "a"
@@ -366,14 +384,14 @@ def _node(
 
 
 UNSEEN_PAIR = "\0"
-"""How names of ends begin of which nobody said what chain they are; no chain's name does."""
+"""Prefix of the names of unknown ends; no chain's name has it."""
 
 
 def _end(name: str) -> str:
     return "a chain that was not seen" if name.startswith(UNSEEN_PAIR) else shorten_name(name)
 
 
-def _said(edge: GraphEdge) -> str:
+def _description(edge: GraphEdge) -> str:
     lines = [f"{_end(edge.source)} → {_end(edge.destination)}"]
     lines.append(
         f"{count_words(edge.messages, 'message')} in {count_words(edge.lanes, 'lane')}, "
@@ -384,9 +402,8 @@ def _said(edge: GraphEdge) -> str:
     return "\n".join(lines)
 
 
-def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] | None) -> dict[str, object]:
-    """Return where the name of a chain stands: on a circle in the direction from its middle, so that neighbours' names
-    do not cover each other."""
+def _label_position(at: tuple[float, float], radius: float, middle: tuple[float, float] | None) -> dict[str, object]:
+    """Return the position of a label: on a circle outwards, so that labels do not overlap."""
     x, y = at
     if middle is None or math.hypot(x - middle[0], y - middle[1]) < 0.5 * middle[1]:
         return {"x": format_coordinate(x), "y": format_coordinate(y + radius + 3), "dy": "1em", "text-anchor": "middle"}
@@ -402,7 +419,7 @@ def _beside(at: tuple[float, float], radius: float, middle: tuple[float, float] 
 
 
 SHARES = (0.02, 0.15)
-"""Of so many messages as are pending an edge is a little, more and most yellow."""
+"""Thresholds of the pending share for three shades of yellow."""
 
 
 def _busy(pending: int, messages: int) -> str:
@@ -412,6 +429,6 @@ def _busy(pending: int, messages: int) -> str:
 
 
 def _towards(x: float, y: float, to_x: float, to_y: float, far: float) -> tuple[float, float]:
-    """Return the point so far from one on the way to another."""
+    """Return the point at a distance from one point towards another."""
     long = math.hypot(to_x - x, to_y - y) or 1.0
     return x + (to_x - x) * far / long, y + (to_y - y) * far / long

@@ -1,4 +1,4 @@
-"""Pages about the network: its graph, its chains, and the list of lanes."""
+"""The pages of the network: its graph, its chains, and the list of lanes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,24 @@ from causeway.report.elements import (
 )
 
 PAGE = 50
-"""Lanes of a page."""
+"""Lanes on a page."""
 
 SORTS = ("trouble", "pending", "messages", "slowest", "name")
 
 
 class NotFound(CausewayError):
-    """There is no such lane, chain, message, or height."""
+    """The lane, chain, message or height does not exist."""
 
 
 def network_page(view: LedgerView) -> ExplorerPage:
-    """Return the network as a graph and as a matrix."""
+    """Return the network as a graph and as a matrix.
+
+    Args:
+        view: the snapshot's data.
+
+    Returns:
+        The page.
+    """
     roles = {}
     if view.opened is not None:
         roles = {view.opened.names[place]: item.get("role") for place, item in enumerate(view.opened.about["chains"])}
@@ -67,7 +74,7 @@ def network_page(view: LedgerView) -> ExplorerPage:
             [PagePart("network", "Network", svg_element("p", {"class": "empty"}, "No chains were seen yet."))],
             "Network",
         )
-    drawn = draw_graph(nodes + ends, edges + to_ends, {**weights, **of_ends})
+    graph = draw_graph(nodes + ends, edges + to_ends, {**weights, **of_ends})
     keys = [("", "messages"), ("busy-1", "a few pending"), ("busy-3", "many pending"), ("bad", "violations")]
     legend = svg_element(
         "ul",
@@ -84,7 +91,7 @@ def network_page(view: LedgerView) -> ExplorerPage:
     if cut:
         lead += f" Not drawn: {list_words(cut)} with the least traffic."
     canvas = svg_element(
-        "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, drawn
+        "div", {"class": "canvas", "tabindex": 0, "role": "region", "aria-label": "The network"}, graph
     )
     sections = [PagePart("network", "Network", canvas + legend, lead)]
     if view.lanes.num_rows:
@@ -96,8 +103,7 @@ def network_page(view: LedgerView) -> ExplorerPage:
 
 
 def _ends(view: LedgerView) -> tuple[list[GraphEdge], list[GraphNode], dict[str, PairWeight]]:
-    """Return the edges to and from chains that were not recorded, and nodes for these: one for each lane, or one for
-    all of a chain that has many."""
+    """Return edges and nodes of unknown ends: one a lane, or one for a chain with many."""
     edges: list[GraphEdge] = []
     nodes: list[GraphNode] = []
     for pair in view.pairs.one_sided(MAX_SIDES):
@@ -119,10 +125,10 @@ def _ends(view: LedgerView) -> tuple[list[GraphEdge], list[GraphNode], dict[str,
 
 
 MAX_SIDES = 40
-"""Chains whose lanes to and from chains that were not seen are drawn."""
+"""Maximum chains drawn with lanes to and from unknown chains."""
 
 MAX_ENDS = 80
-"""Lanes of a chain to chains that were not seen that are drawn each by itself."""
+"""Maximum lanes of a chain to unknown chains that are drawn separately."""
 
 
 def _edge(which: str, known: str, end: GraphNode, lanes: int, messages: int, pending: int, violated: int) -> GraphEdge:
@@ -148,22 +154,30 @@ def _chains(view: LedgerView, rows: Sequence[Mapping[str, Any]]) -> Markup:
     return render_table(columns, cells, caption="Chains", more=more)
 
 
-def lanes_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the list of lanes: of all, or of those between two chains."""
+def lanes_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the list of all lanes, or of those between two chains.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+    """
     found = view.lanes
     narrowed = []
     for which in ("source", "destination"):
-        value = asked.text(which)
+        value = query.text(which)
         if value is not None:
             found = found.filter(pc.fill_null(pc.equal(found[which], value), False))
             narrowed.append((which, value))
-    sort = asked.word("sort", SORTS)
-    page = asked.number("page", 1_000_000) or 0
+    sort = query.word("sort", SORTS)
+    page = query.number("page", 1_000_000) or 0
     order = _order(found, sort)
     total = len(order)
     page = min(page, max(0, (total - 1) // PAGE))
     rows = to_python_rows(found.take(pa.array(order[page * PAGE : (page + 1) * PAGE], pa.int64())))
-    body = _sorts(asked, sort) + _lane_table(view, rows) + _turns(asked, page, total)
+    body = _sorts(query, sort) + _lane_table(view, rows) + _page_links(query, page, total)
     lead = f"{count_words(total, 'lane')}" + "".join(f", {which} {safe_name(value)}" for which, value in narrowed)
     return ExplorerPage("Lanes", [PagePart("lanes", "Lanes", body, lead)], "Lanes")
 
@@ -181,7 +195,7 @@ def _order(found: pa.Table, sort: str) -> list[int]:
     return order
 
 
-def _sorts(asked: PageRequest, sort: str) -> Markup:
+def _sorts(query: PageRequest, sort: str) -> Markup:
     words = {
         "trouble": "Violations first",
         "pending": "Most pending",
@@ -189,7 +203,7 @@ def _sorts(asked: PageRequest, sort: str) -> Markup:
         "slowest": "Slowest",
         "name": "By name",
     }
-    given = {key: value for key, value in asked.values().items() if key in ("source", "destination")}
+    given = {key: value for key, value in query.values().items() if key in ("source", "destination")}
     tabs = []
     for each, word in words.items():
         href = page_address("/lanes", {**given, "sort": each})
@@ -225,7 +239,14 @@ def _lane_table(view: LedgerView, rows: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def pending_age(row: Mapping[str, Any]) -> str | None:
-    """Return the age of the oldest pending message of a lane."""
+    """Return the age of the oldest pending message of a lane.
+
+    Args:
+        row: the figures of the lane.
+
+    Returns:
+        The age in words, or None.
+    """
     if row.get("oldest_pending_ticks") is not None and row["unit"] != "seconds":
         return format_in_unit(row["oldest_pending_ticks"], "ticks")
     if row.get("oldest_pending_seconds") is not None:
@@ -233,11 +254,11 @@ def pending_age(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _turns(asked: PageRequest, page: int, total: int) -> Markup:
+def _page_links(query: PageRequest, page: int, total: int) -> Markup:
     last = (total - 1) // PAGE
     if last <= 0:
         return Markup("")
-    given = asked.values()
+    given = query.values()
 
     def to(word: str, number: int) -> Markup:
         if not 0 <= number <= last:
@@ -248,9 +269,20 @@ def _turns(asked: PageRequest, page: int, total: int) -> Markup:
     return svg_element("div", {"class": "turn"}, [to("Before", page - 1), at, to("Next", page + 1)])
 
 
-def chain_page(view: LedgerView, asked: PageRequest) -> ExplorerPage:
-    """Return the page of a chain: its lanes and their figures. Raises ``NotFound``."""
-    own = asked.required("name")
+def chain_page(view: LedgerView, query: PageRequest) -> ExplorerPage:
+    """Return the page of a chain: its lanes and their figures.
+
+    Args:
+        view: the snapshot's data.
+        query: the query parameters.
+
+    Returns:
+        The page.
+
+    Raises:
+        NotFound: there is no such chain.
+    """
+    own = query.required("name")
     if own not in view.chains:
         raise NotFound(f"name: {shorten_name(own)[:80]}: no such chain")
     rows = to_python_rows(view.figures.chains)

@@ -1,4 +1,4 @@
-"""The first page: the verdict, the key figures, backlog and latency over time, and the slowest messages."""
+"""The first page: verdict, key figures, charts over time, and the slowest messages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,19 @@ if TYPE_CHECKING:
     from causeway.analysis.figures.figures import LedgerFigures
 
 MAX_WORST = 10
-"""Rows of each list of messages that took or wait longest."""
+"""Rows of each list of the slowest and oldest messages."""
 
 
 def overview_page(view: LedgerView, head: LiveHead) -> ExplorerPage:
-    """Return the first page: the verdict, the key figures, examples of findings, charts and the lanes."""
+    """Return the first page: verdict, key figures, example findings, charts and lanes.
+
+    Args:
+        view: the snapshot's data.
+        head: the head of the lake.
+
+    Returns:
+        The page.
+    """
     sections = [PagePart("verdict", None, first_screen(view.summary, LINKS, more=_progress(head)))]
     if (charts := overview_charts(view.figures)) is not None:
         sections.append(charts)
@@ -49,7 +57,7 @@ def overview_page(view: LedgerView, head: LiveHead) -> ExplorerPage:
 
 
 def _progress(head: LiveHead) -> list[KeyFigure]:
-    """Return the height of a lake, and its rate of messages."""
+    """Return the height of a lake, and its message rate."""
     rows: list[KeyFigure] = []
     if head.height is not None:
         rows.append(
@@ -61,13 +69,28 @@ def _progress(head: LiveHead) -> list[KeyFigure]:
 
 
 def name_link(text: object, href: str | None) -> Markup:
-    """Return a name that leads somewhere, or only the name."""
-    shown = format_name(None if text is None else str(text))
-    return shown if href is None else svg_element("a", {"href": href}, shown)
+    """Render a name, as a link if it has an address.
+
+    Args:
+        text: the name.
+        href: the address, or None.
+
+    Returns:
+        HTML.
+    """
+    name = format_name(None if text is None else str(text))
+    return name if href is None else svg_element("a", {"href": href}, name)
 
 
 def lane_link(lane: Sequence[str | None]) -> Markup:
-    """Return a lane by its chains and name, as a link."""
+    """Render a lane by chains and name, as a link.
+
+    Args:
+        lane: protocol, source, destination and lane.
+
+    Returns:
+        HTML.
+    """
     _, source, destination, own = lane
     ends = format_name(source, 24) + Markup(" → ") + format_name(destination, 24)
     if own is not None:
@@ -77,7 +100,14 @@ def lane_link(lane: Sequence[str | None]) -> Markup:
 
 
 def message_parties(row: Mapping[str, Any]) -> Markup | None:
-    """Return the sender and the receiver; None where neither is known."""
+    """Render the sender and the receiver; None if both are unknown.
+
+    Args:
+        row: a row with ``sender`` and ``receiver``.
+
+    Returns:
+        HTML, or None.
+    """
     sender, receiver = row["sender"], row["receiver"]
     if not (sender or receiver):
         return None
@@ -85,13 +115,27 @@ def message_parties(row: Mapping[str, Any]) -> Markup | None:
 
 
 def overview_charts(figures: LedgerFigures) -> PagePart | None:
-    """Return backlog, traffic and latency over time, as the report shows them; None where nothing has a time."""
+    """Render backlog, traffic and latency over time, as in the report; None without times.
+
+    Args:
+        figures: the figures of the ledger.
+
+    Returns:
+        The part, or None.
+    """
     found = time_section({**over_time_data(figures), **figures_data(figures)})
     return None if found is None else PagePart(found.ident, found.title, found.body, found.lead)
 
 
 def lanes_matrix(view: LedgerView) -> Markup:
-    """Return the matrix of lanes; its cells link to them."""
+    """Render the matrix of lanes with links.
+
+    Args:
+        view: the snapshot's data.
+
+    Returns:
+        HTML.
+    """
     return draw_matrix(view.pairs.cells(), unit=view.unit)
 
 
@@ -139,7 +183,14 @@ def _worst(view: LedgerView) -> Markup:
 
 
 def message_link(row: dict[str, Any]) -> Markup:
-    """Return the number or name of a message as a link. ``row``: with its lane, ``index`` and ``message_id``."""
+    """Render the number or name of a message as a link, from a row with its lane.
+
+    Args:
+        row: a row with its lane, ``index`` and ``message_id``.
+
+    Returns:
+        HTML.
+    """
     return name_link(row["message_id"] if row["index"] is None else str(row["index"]), LINKS.message(row))
 
 

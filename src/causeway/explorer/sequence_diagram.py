@@ -1,4 +1,7 @@
-"""A message's way over chains as a sequence: chains side by side, time downwards, an arrow from sending to receipt."""
+"""Draw a message's path as a sequence diagram.
+
+Chains are columns, time runs downwards, and an arrow leads from sending to receipt.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from causeway.report.outcomes import BAD_EVENTS
 
 MAX_CHAINS = 8
 MAX_ROWS = 60
-"""Chains and moments that are drawn."""
+"""Maximum chains and moments in a drawing."""
 
 MAX_WORDS = 2
-"""Words of one place that are written; all are said by its dot."""
+"""Maximum words at a point; its dot has all of them as a tip."""
 
 _ROW, _TOP, _LEFT = 38, 40, 15.0
 _SENT, _CAME = ("sent", "committed"), ("received", "executed", "rejected")
@@ -26,7 +29,7 @@ _SENT, _CAME = ("sent", "committed"), ("received", "executed", "rejected")
 
 @dataclass(frozen=True)
 class _Point:
-    """What happened to a message at one moment on one chain."""
+    """The events of a message at one moment on one chain."""
 
     life: int
     chain: str
@@ -36,7 +39,14 @@ class _Point:
 
 
 def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
-    """Return the way of messages that belong together; nothing where no chain was seen."""
+    """Render the path of related messages; empty without a known chain.
+
+    Args:
+        lives: the histories.
+
+    Returns:
+        SVG, or nothing.
+    """
     points = _points(lives)
     chains = [*dict.fromkeys(point.chain for point in points)][:MAX_CHAINS]
     points = [point for point in points if point.chain in chains]
@@ -81,14 +91,14 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
     labels: dict[tuple[str, tuple[Any, ...]], list[str]] = {}
     for point in points:
         middle = f"{format_coordinate(at[point.chain])}%"
-        said = f"{_called(lives[point.life])}: {', '.join(point.words)} on {shorten_name(point.chain)}"
+        description = f"{_message_name(lives[point.life])}: {', '.join(point.words)} on {shorten_name(point.chain)}"
         dot: dict[str, object] = {
             "cx": middle,
             "cy": format_coordinate(y(point.moment)),
             "r": 5,
             "class": "bad" if point.bad else None,
         }
-        parts.append(svg_element("circle", dot, svg_element("title", {}, said)))
+        parts.append(svg_element("circle", dot, svg_element("title", {}, description)))
         words = labels.setdefault((point.chain, point.moment), [])
         words += [word for word in point.words if word not in words]
     for (chain, moment), words in labels.items():
@@ -98,10 +108,16 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
             "text-anchor": "middle",
         }
         parts.append(svg_element("text", label, ", ".join(words[:MAX_WORDS]) + ("…" if len(words) > MAX_WORDS else "")))
-    said = f"The way of {count_words(len(lives), 'message')} over {count_words(len(chains), 'chain')}"
+    description = f"The way of {count_words(len(lives), 'message')} over {count_words(len(chains), 'chain')}"
     drawn = svg_element(
         "svg",
-        {"class": "rail", "width": "100%", "height": format_coordinate(height), "role": "img", "aria-label": said},
+        {
+            "class": "rail",
+            "width": "100%",
+            "height": format_coordinate(height),
+            "role": "img",
+            "aria-label": description,
+        },
         parts,
     )
     box = svg_element(
@@ -110,7 +126,7 @@ def draw_sequence(lives: Sequence[MessageHistory]) -> Markup:
             "class": f"canvas rail-box{' wide' if len(chains) > 3 else ''}",
             "tabindex": 0,
             "role": "region",
-            "aria-label": said,
+            "aria-label": description,
         },
         drawn,
     )
@@ -128,17 +144,17 @@ def _points(lives: Sequence[MessageHistory]) -> list[_Point]:
         for order, step in enumerate(life.steps):
             if step.chain is None:
                 continue
-            words, bad = found.setdefault((place, step.chain, _when(step, order, ticked=ticked)), ([], False))
+            words, bad = found.setdefault((place, step.chain, _sort_key(step, order, ticked=ticked)), ([], False))
             noted = bool((FAULT_REMARKS | {TAKEN_BACK}) & {*step.notes}) or step.event in BAD_EVENTS
             word = step.event.replace("_", " ")
             if word not in words:
                 words.append(word)
             if noted and not bad:
-                found[place, step.chain, _when(step, order, ticked=ticked)] = (words, True)
+                found[place, step.chain, _sort_key(step, order, ticked=ticked)] = (words, True)
     return [_Point(place, chain, moment, tuple(words), bad) for (place, chain, moment), (words, bad) in found.items()]
 
 
-def _when(step: MessageStep, order: int, *, ticked: bool) -> tuple[Any, ...]:
+def _sort_key(step: MessageStep, order: int, *, ticked: bool) -> tuple[Any, ...]:
     if ticked:
         return (0, int(step.row["tick"]))
     if step.time is not None:
@@ -174,7 +190,7 @@ def _hops(lives: Sequence[MessageHistory], points: Sequence[_Point], at: dict[st
             "x2": f"{format_coordinate(at[came.chain])}%", "y2": format_coordinate(y(came.moment)),
             "marker-end": "url(#arrow)",
         }  # fmt: skip
-        parts.append(svg_element("line", line, svg_element("title", {}, _called(life))))
+        parts.append(svg_element("line", line, svg_element("title", {}, _message_name(life))))
     return parts
 
 
@@ -192,7 +208,7 @@ def _marker() -> Markup:
     return svg_element("defs", {}, svg_element("marker", box, tip))
 
 
-def _called(life: MessageHistory) -> str:
+def _message_name(life: MessageHistory) -> str:
     number_of = life.message_id if life.index is None else str(life.index)
     return f"{life.kind} {shorten_name(life.lane[3] or '')} {shorten_name(number_of or '?')}"
 

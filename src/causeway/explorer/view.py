@@ -1,8 +1,7 @@
-"""The data of pages: the last look at a ledger, and the tables that several pages derive from it, once a look.
+"""The data of pages: the latest snapshot of a ledger, and tables derived from it.
 
-What pages read of a ledger as it was seen last: a lane, a message, a height, each without reading the whole.
-
-What goes from chain to chain, put together from lanes in columns: there may be hundreds of thousands of them.
+Pages of a lane, a message or a height read only their rows of the ledger. Derived tables are built once a snapshot.
+Figures of chain pairs are merged from lanes in columns, since there may be hundreds of thousands of lanes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import stable_order
 
-from causeway.analysis.tracing import FOLLOWED_COLUMNS, MessageHistory, MessageTrace, message_histories, read_histories
+from causeway.analysis.tracing import MAX_TRACED, MessageHistory, MessageTrace, message_histories, read_histories
 from causeway.core.arrow_types import to_python_rows
 from causeway.explorer.addresses import LaneNames, lane_address, page_address
 from causeway.explorer.live import LedgerSnapshot
@@ -62,27 +61,47 @@ __all__ = [
 ]
 
 MAX_ROWS = 20_000
-"""Rows of a window of a lane, or of a height, that are read at most."""
+"""Maximum rows read for a window of a lane, or for a height."""
 
 LedgerRow = Mapping[str, Any]
 
 
 def select_lane(table: pa.Table, lane: LaneNames) -> pa.Table:
-    """Return the rows of a table that are of a lane."""
-    kept = None
+    """Return the rows of a lane.
+
+    Args:
+        table: a table with the columns ``LANE``.
+        lane: protocol, source, destination and lane.
+
+    Returns:
+        The rows.
+    """
+    mask = None
     for name, value in zip(LANE, lane, strict=True):
         column = table[name]
         if pa.types.is_dictionary(column.type):
             column = column.cast(pa.string())
         own = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
-        kept = own if kept is None else pc.and_(kept, own)
-    return table.filter(kept)
+        mask = own if mask is None else pc.and_(mask, own)
+    return table.filter(mask)
 
 
 def window_histories(ledger: Ledger, lane: LaneNames, first: int, last: int) -> list[MessageHistory]:
-    """Return the lives of the messages of a lane with the indices from ``first`` to ``last``, both included, by index.
+    """Return the histories of a lane's messages in a range of indices, by index.
 
-    Read are the row groups that may have them. Raises ``LedgerDamaged``.
+    Only row groups that may contain them are read.
+
+    Args:
+        ledger: the ledger.
+        lane: protocol, source, destination and lane.
+        first: the first index.
+        last: the last index.
+
+    Returns:
+        The histories.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
     """
     buckets = {
         message_bucket(tuple(lane), segment << SEGMENT_BITS, None, ledger.buckets)
@@ -100,7 +119,19 @@ def window_histories(ledger: Ledger, lane: LaneNames, first: int, last: int) -> 
 
 
 def unnumbered_histories(ledger: Ledger, lane: LaneNames, most: int) -> list[MessageKey]:
-    """Return messages of a lane that have no index, the first ones of its files. Raises ``LedgerDamaged``."""
+    """Return the first messages of a lane's files without index.
+
+    Args:
+        ledger: the ledger.
+        lane: protocol, source, destination and lane.
+        most: maximum number of messages.
+
+    Returns:
+        Message keys.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
+    """
     condition: dict[str, Any] = {name: (value,) for name, value in zip(LANE, lane, strict=True)}
     condition["index"] = (None,)
     found: dict[MessageKey, None] = {}
@@ -114,30 +145,66 @@ def unnumbered_histories(ledger: Ledger, lane: LaneNames, most: int) -> list[Mes
 
 
 def related_histories(ledger: Ledger, key: MessageKey) -> MessageTrace:
-    """Return the life of a message and of those that belong to it. Raises ``InvalidInput`` where it is not there,
-    ``LedgerDamaged``."""
+    """Return the trace of a message.
+
+    Args:
+        ledger: the ledger.
+        key: the key of the message.
+
+    Returns:
+        The trace.
+
+    Raises:
+        InvalidInput: there is no such message.
+        LedgerDamaged: a file is corrupted.
+    """
     rows = read_message_rows(ledger, [key])
     if not rows.num_rows:
         raise InvalidInput("no such message")
-    keys = [*dict.fromkeys([key, *find_related(ledger, rows, FOLLOWED_COLUMNS)])]
-    found = read_histories(ledger, keys[:FOLLOWED_COLUMNS])
+    keys = [*dict.fromkeys([key, *find_related(ledger, rows, MAX_TRACED)])]
+    found = read_histories(ledger, keys[:MAX_TRACED])
     return MessageTrace(found.lives, found.headers, len(keys) - len(found.lives))
 
 
 def history_key(life: MessageHistory) -> MessageKey:
-    """Return what names a message."""
+    """Return the key of a message.
+
+    Args:
+        life: the history.
+
+    Returns:
+        The key.
+    """
     return MessageKey(life.lane, life.index, life.message_id if life.index is None else None)
 
 
 def outcome_delay(life: MessageHistory) -> str | None:
-    """Return the time until a message came to its outcome, in ticks where its steps have theirs."""
+    """Return the time of a message to its outcome, in ticks if known.
+
+    Args:
+        life: the history.
+
+    Returns:
+        The time in words, or None.
+    """
     if life.duration_ticks is not None:
         return format_in_unit(life.duration_ticks, "ticks")
     return None if life.took is None else format_in_unit(life.took.total_seconds(), "seconds")
 
 
 def lane_watermarks(ledger: Ledger, lane: LaneNames) -> list[LedgerRow]:
-    """Return the last value of each watermark of a lane that counts, by chain and name. Raises ``LedgerDamaged``."""
+    """Return the last valid value of each watermark of a lane, by chain and name.
+
+    Args:
+        ledger: the ledger.
+        lane: protocol, source, destination and lane.
+
+    Returns:
+        Rows of the table ``watermarks``.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
+    """
     condition: Condition = {name: (value,) for name, value in zip(LANE, lane, strict=True)}
     newest: dict[tuple[str, str], LedgerRow] = {}
     for file in ledger.files("watermarks"):
@@ -153,12 +220,25 @@ def lane_watermarks(ledger: Ledger, lane: LaneNames) -> list[LedgerRow]:
 def height_headers(
     ledger: Ledger, height: int, ticks: Collection[int], chain: str | None, most: int
 ) -> list[LedgerRow]:
-    """Return the headers of a height, of all chains or one, those that count first of each.
+    """Return the headers of a height, of all chains or one, valid ones first.
 
-    Of a run the height is that of the network: of a chain that numbers its blocks otherwise, such as a subnet that a
-    split made, it is the last header that it made in the tick of the height. ``ticks``: those of the height, as far as
-    they are known; without any, the tick is that in which a chain first had a block of this number. Raises
-    ``LedgerDamaged``.
+    The height of a run is that of the network. A chain with another numbering, such as a subnet created by a split, has
+    its last header in the tick of the height. ``ticks``: those of the height, if known; else the tick of the first
+    block
+    with this number.
+
+    Args:
+        ledger: the ledger.
+        height: the height.
+        ticks: the ticks of the height, if known; else the tick of the first block with this number.
+        chain: only this chain; None: all.
+        most: maximum number of rows.
+
+    Returns:
+        Rows of the table ``headers``.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
     """
     condition: dict[str, Any] = {} if chain is None else {"chain": (chain,)}
     found = _headers(ledger, {**condition, "height": (height,)}, most)
@@ -195,8 +275,20 @@ def _headers(ledger: Ledger, condition: Condition, most: int) -> list[LedgerRow]
 
 
 def height_events(ledger: Ledger, height: int, chain: str | None, most: int) -> tuple[list[LedgerRow], bool]:
-    """Return what happened to messages at a height, first to those in lanes, and whether that is all. Raises
-    ``LedgerDamaged``."""
+    """Return the message events at a height, those in lanes first, and True if complete.
+
+    Args:
+        ledger: the ledger.
+        height: the height.
+        chain: only this chain; None: all.
+        most: maximum number of rows.
+
+    Returns:
+        Rows of the ledger, and True if complete.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
+    """
     condition: dict[str, Any] = {"height": (height,)}
     if chain is not None:
         condition["chain"] = (chain,)
@@ -219,7 +311,17 @@ def height_events(ledger: Ledger, height: int, chain: str | None, most: int) -> 
 
 
 def last_header_height(ledger: Ledger) -> int | None:
-    """Return the last height of which a ledger has a header. Raises ``LedgerDamaged``."""
+    """Return the last height with a header.
+
+    Args:
+        ledger: the ledger.
+
+    Returns:
+        The height, or None.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
+    """
     heights = [pc.max(ledger.read(file, ["height"])["height"]).as_py() for file in ledger.files("headers")]
     return max((height for height in heights if height is not None), default=None)
 
@@ -235,15 +337,17 @@ def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
 PAIR_COLUMNS = ("source", "destination")
 
 PairWeight = tuple[int, int, int]
-"""Violations, pending messages, messages."""
+"""Violations, pending messages and messages."""
 
 _SUMS = ("violated", "pending", "messages")
 
 
 @dataclass(frozen=True)
 class PairSummary:
-    """What goes from a chain to another one, None: not seen. ``latency``: of the slowest lane; ``href``: where its lane
-    is, or its lanes are listed."""
+    """The traffic from a chain to another one; None: unknown.
+
+    ``latency``: of the slowest lane. ``href``: address of the lane, or of the list of lanes.
+    """
 
     source: str | None
     destination: str | None
@@ -256,14 +360,14 @@ class PairSummary:
 
 
 class ChainPairs:
-    """The lanes of a ledger by the chains between which they are. ``lanes``: a row a lane, with ``violated``."""
+    """The lanes of a ledger by pair of chains. ``lanes``: one row a lane, with ``violated``."""
 
     def __init__(self, lanes: pa.Table) -> None:
         self._lanes = lanes
 
     @cached_property
     def table(self) -> pa.Table:
-        """Return a row a pair: first those in which something is violated, then by pending, then by messages."""
+        """Return one row a pair, by violations, then pending, then messages."""
         wanted = [*((name, "sum") for name in _SUMS), ("delivery_p99", "max"), ("lane", "min"), ("protocol", "min")]
         found = self._lanes.group_by([*PAIR_COLUMNS], use_threads=False).aggregate([*wanted, ([], "count_all")])
         order = [(f"{name}_sum", "descending") for name in _SUMS] + [(name, "ascending") for name in PAIR_COLUMNS]
@@ -271,11 +375,11 @@ class ChainPairs:
 
     @cached_property
     def weights(self) -> Mapping[str, PairWeight]:
-        """Return how much goes from and to each chain, by name; first those in trouble, then those with most."""
+        """Return the traffic of each chain, by violations, then size."""
         parts = []
         for name in PAIR_COLUMNS:
             own = self.table.select([name, *(f"{each}_sum" for each in _SUMS)])
-            if name == "destination":  # what a chain sends to itself counts once
+            if name == "destination":  # loopback traffic counts once
                 same = pc.fill_null(pc.equal(self.table["source"], self.table["destination"]), False)
                 own = own.filter(pc.invert(same))
             parts.append(own.rename_columns(["chain", *_SUMS]))
@@ -290,8 +394,7 @@ class ChainPairs:
         }
 
     def between(self, chains: Collection[str], most: int) -> tuple[list[PairSummary], int]:
-        """Return the first pairs of which both chains are among some, and how many there are of all pairs of which both
-        were seen."""
+        """Return the first pairs among some chains, and the number of all known pairs."""
         seen = pc.and_(pc.is_valid(self.table["source"]), pc.is_valid(self.table["destination"]))
         both = self.table.filter(seen)
         names = pa.array([*chains], pa.string())
@@ -299,19 +402,21 @@ class ChainPairs:
         return [_pair(row) for row in both.filter(inside).slice(0, most).to_pylist()], both.num_rows
 
     def one_sided(self, most: int) -> list[PairSummary]:
-        """Return the first pairs of which one chain was not seen."""
+        """Return the first pairs with one unknown chain."""
         own = pc.xor(pc.is_null(self.table["source"]), pc.is_null(self.table["destination"]))
         return [_pair(row) for row in self.table.filter(own).slice(0, most).to_pylist()]
 
     def cells(self, most: int = MAX_CHAINS) -> Mapping[tuple[MatrixEnd, MatrixEnd], PairFigures]:
-        """Return the cells of the matrix: the first ``most`` chains have a row and column, the others one together."""
-        kept = [*self.weights] if len(self.weights) <= most else [*self.weights][: most - 1]
-        ends: list[MatrixEnd] = [*((0, chain) for chain in kept), UNSEEN, OTHERS]
+        """Return the cells of the matrix: one row for each of the first chains, one for the others."""
+        listed = [*self.weights] if len(self.weights) <= most else [*self.weights][: most - 1]
+        ends: list[MatrixEnd] = [*((0, chain) for chain in listed), UNSEEN, OTHERS]
         codes = []
         for name in PAIR_COLUMNS:
             column = self.table[name].cast(pa.string())
-            code = np.asarray(pc.fill_null(pc.index_in(column, pa.array(kept, pa.string())), len(kept) + 1), np.int64)
-            codes.append(np.where(np.asarray(column.is_null()), len(kept), code))
+            code = np.asarray(
+                pc.fill_null(pc.index_in(column, pa.array(listed, pa.string())), len(listed) + 1), np.int64
+            )
+            codes.append(np.where(np.asarray(column.is_null()), len(listed), code))
         if not len(codes[0]):
             return {}
         order = stable_order(codes[0].astype(np.uint64), codes[1].astype(np.uint64))
@@ -348,7 +453,7 @@ def _href(
 
 
 class LedgerView:
-    """A look at a ledger. ``opened``: the lake that it is of, None where it is a ledger."""
+    """A snapshot of a ledger. ``opened``: its lake, or None."""
 
     def __init__(self, snapshot: LedgerSnapshot, opened: OpenedLake | None) -> None:
         self.snapshot, self.opened = snapshot, opened
@@ -361,7 +466,7 @@ class LedgerView:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Return the verdict, the checks and the key figures, as the report has them."""
+        """Return verdict, checks and key figures, as in the report."""
         return summary_data(self.audit, self.figures, self.ledger.quarantined())
 
     @property
@@ -376,7 +481,7 @@ class LedgerView:
 
     @cached_property
     def lanes(self) -> pa.Table:
-        """Return the figures of all lanes, without those of what never came into one; ``violated`` beside them."""
+        """Return the figures of all lanes with ``violated``, without messages in no lane."""
         found = self.figures.lanes
         seen = None
         for name in LANE[1:]:
@@ -394,12 +499,12 @@ class LedgerView:
         return found.append_column("violated", pa.array(counts, pa.int64()))
 
     def lane(self, lane: LaneNames) -> dict[str, Any] | None:
-        """Return the figures of a lane, None where there is none."""
+        """Return the figures of a lane, or None."""
         found = to_python_rows(select_lane(self.lanes, lane))
         return found[0] if found else None
 
     def pair_figures(self, source: str | None, destination: str | None) -> list[dict[str, Any]]:
-        """Return the figures of the lanes between two chains; None: not seen."""
+        """Return the figures of the lanes between two chains; None: unknown."""
         found = self.lanes
         for name, value in (("source", source), ("destination", destination)):
             column = found[name]
@@ -408,24 +513,23 @@ class LedgerView:
 
     @cached_property
     def pairs(self) -> ChainPairs:
-        """Return the lanes by the chains between which they are."""
+        """Return the lanes by pair of chains."""
         return ChainPairs(self.lanes)
 
     @cached_property
     def chains(self) -> list[str]:
-        """Return the names of all chains: those of the lake in its order, then others that the ledger names."""
+        """Return the names of all chains: of the lake in its order, then others in the ledger."""
         known = [] if self.opened is None else list(self.opened.names)
         seen = {*self.pairs.weights, *self.figures.chains["chain"].to_pylist()} - {None, *known}
         return known + sorted(seen, key=natural_key)
 
     @cached_property
     def last_height(self) -> int | None:
-        """Return the last height that was read, None where the ledger has no heights."""
+        """Return the last height, or None for a ledger without heights."""
         return self.snapshot.height if self.opened is not None else last_header_height(self.ledger)
 
     def height_tick(self, height: int) -> int | None:
-        """Return the tick of a height of the lake, None where that is not known: of a ledger, or of a lake that cannot
-        be read any more."""
+        """Return the tick of a height of the lake; None for a ledger or an unreadable lake."""
         if self.opened is None or self.last_height is None or height > self.last_height:
             return None
         try:
@@ -435,6 +539,13 @@ class LedgerView:
 
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Order names as people do: numbers in them by their value."""
+    """Return a natural sort key: numbers in names compare by value.
+
+    Args:
+        text: the name.
+
+    Returns:
+        The sort key.
+    """
     parts = re.split(r"([0-9]{1,18})", text)
     return [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]

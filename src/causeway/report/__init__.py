@@ -1,5 +1,5 @@
-"""Pages about a ledger that a person looks at: pieces (tables, charts, a matrix, journeys of messages), and the report.
+"""The report of a ledger, and its elements: tables, charts, a matrix, and message journeys.
 
-A piece is a pure function from plain data to HTML or SVG. Whatever comes from a ledger is text from strangers and is
-escaped; nothing in a page is asked of another place.
+An element is a pure function from plain data to HTML or SVG. All text of a ledger is untrusted and escaped. A page
+loads nothing from elsewhere.
 """

@@ -1,10 +1,9 @@
-"""Charts as SVG: values over time, bars. Pure data in, HTML out.
+"""Charts as SVG: values over time, and bars. Pure data in, HTML out.
 
-A chart is as wide as its page and its text never scales with it: positions along it are shares of its width, and lines
-lie in a picture of their own that is stretched. Every chart has a title, a tip at every interval (with the pointer, or
-with the arrow keys), and its figures as a table.
-
-Scales of charts: round numbers at an axis, in any unit, linear or logarithmic.
+A chart is as wide as its page, and its text does not scale. So positions along it are shares of its width, and lines
+are
+in a separate, stretched image. Every chart has a title, a tip at every interval (by pointer or arrow keys), and its
+figures as a table. Axes have round numbers in any unit, linear or logarithmic.
 """
 
 from __future__ import annotations
@@ -58,24 +57,26 @@ _SECONDS = (
     *(1, 2, 5, 10, 15, 30, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE),
     *(_HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 2 * _DAY, 5 * _DAY),
 )
-"""Round times; from days on the steps are those of numbers."""
+"""Round times in seconds; beyond one day steps are those of numbers."""
 
 _DECADES_OF_SECONDS = (
     *(10.0**power for power in range(-6, 2)),
     *(_MINUTE, 10 * _MINUTE, _HOUR, 10 * _HOUR, _DAY, *(_DAY * 10.0**power for power in range(1, 9))),
 )
 
-_APART = 0.14
-"""Marks of a logarithmic scale are so far from each other, as a share of the height."""
+_MIN_MARK_DISTANCE = 0.14
+"""Least distance of marks on a logarithmic axis, as a share of the height."""
 
 LOG_FROM = 100.0
-"""So many times the least value is the greatest where a scale is logarithmic."""
+"""Ratio of the greatest to the least value from which an axis is logarithmic."""
 
 
 @dataclass(frozen=True)
 class ChartScale:
-    """From values to shares of the height, 0 at the bottom. ``marks``: the round values that are named at the axis;
-    ``unit``: of the values."""
+    """A map from values to shares of the height, 0 at the bottom.
+
+    ``marks``: labelled values; ``unit``: of the values.
+    """
 
     bottom: float
     top: float
@@ -84,7 +85,7 @@ class ChartScale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Return where a value is, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         if self.log:
             value = max(value, self.bottom)
             whole = math.log(self.top / self.bottom)
@@ -92,12 +93,20 @@ class ChartScale:
         return min(max((value - self.bottom) / (self.top - self.bottom), 0.0), 1.0)
 
     def label(self, value: float) -> str:
-        """Return how a mark is named."""
+        """Return the label of a mark."""
         return axis_text(value, self.unit)
 
 
 def axis_text(value: float, unit: str) -> str:
-    """Return a round value as an axis names it."""
+    """Format a round value for an axis.
+
+    Args:
+        value: the value.
+        unit: the unit.
+
+    Returns:
+        The text.
+    """
     if unit == "seconds":
         return _seconds_text(value)
     if unit == "bytes":
@@ -115,13 +124,16 @@ def _seconds_text(value: float) -> str:
 
 
 def fit_scale(values: Sequence[float], unit: str, *, marks: int = 4, log: bool | None = None) -> ChartScale:
-    """Return a scale that has all values.
+    """Return a scale that contains all values.
 
     Args:
         values: finite, not below 0.
         unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any other word.
-        marks: about so many round values are named.
-        log: None: logarithmic where the greatest value is ``LOG_FROM`` times the least that is not 0, and 0 is none.
+        marks: approximate number of labelled values.
+        log: None: logarithmic for seconds without 0 and with a ratio of extremes of at least ``LOG_FROM``.
+
+    Returns:
+        The scale.
     """
     top = max(values, default=0.0)
     least = min((value for value in values if value > 0), default=0.0)
@@ -146,13 +158,13 @@ def _log_scale(least: float, top: float, unit: str) -> ChartScale:
     whole = math.log(over / bottom)
     marks: list[float] = []
     for each in decades:
-        if bottom <= each <= over and (not marks or math.log(each / marks[-1]) / whole >= _APART):
+        if bottom <= each <= over and (not marks or math.log(each / marks[-1]) / whole >= _MIN_MARK_DISTANCE):
             marks.append(each)
     return ChartScale(bottom, over, tuple(marks), unit, log=True)
 
 
 def _step(least: float, unit: str) -> float:
-    """Return the least round step that is not below ``least``."""
+    """Return the least round step of at least ``least``."""
     if unit == "seconds" and least < 5 * _DAY:
         return next(step for step in _SECONDS if step >= least - 1e-12)
     if unit == "seconds":
@@ -165,7 +177,15 @@ def _step(least: float, unit: str) -> float:
 
 
 def time_label(seconds: float, span: float) -> str:
-    """Return a time at an axis that is ``span`` seconds long."""
+    """Format a time for an axis of ``span`` seconds.
+
+    Args:
+        seconds: the time, in seconds since 1970.
+        span: length of the axis in seconds.
+
+    Returns:
+        The text.
+    """
     moment = parse_moment(seconds)
     if span < 5 * _MINUTE:
         return f"{moment:%H:%M:%S}"
@@ -177,7 +197,7 @@ def time_label(seconds: float, span: float) -> str:
 
 
 MAX_POINTS = 256
-"""Intervals of a chart; of more the neighbours have to be put together before."""
+"""Maximum intervals of a chart; callers merge neighbours of more."""
 
 HEIGHT, _TOP, _BOTTOM = 190, 14, 22
 _WIDE = 1_000
@@ -185,7 +205,7 @@ _WIDE = 1_000
 
 @dataclass(frozen=True)
 class ChartSeries:
-    """A line of a chart: a value for each interval, None: not known. ``tone``: with which colour (``svg.TONES``)."""
+    """A line of a chart: one value an interval, None: unknown. ``tone``: its colour (``TONES``)."""
 
     name: str
     values: Sequence[float | None]
@@ -194,7 +214,7 @@ class ChartSeries:
 
 @dataclass(frozen=True)
 class ChartBar:
-    """A row of bars: a label, a value and what is beside it. ``href``: where the label leads in the page."""
+    """A bar: label, value, and text beside it. ``href``: link of the label."""
 
     label: str
     value: float
@@ -214,20 +234,23 @@ def time_chart(
     note: str | None = None,
     log: bool = False,
 ) -> Markup:
-    """Return a chart of values over time.
+    """Render a chart of values over time.
 
     Args:
-        title: what is shown.
+        title: its title.
         at: edges of the intervals, one more than values; seconds since 1970 (``axis`` ``time``), ticks or heights.
         series: at most six.
-        unit: of the values; see ``text.in_unit``.
-        axis: ``time``, or what one step of it is called, as ``tick``.
-        filled: the area below the first line is filled.
+        unit: of the values; see ``format_in_unit``.
+        axis: ``time``, or the name of one step such as ``tick``.
+        filled: fill the area below the first line.
         note: a sentence below the title.
-        log: the axis along the chart is logarithmic, but for its first step; for what begins at 0 and is no time.
+        log: logarithmic horizontal axis, except for its first step; for axes that begin at 0 and are no time.
+
+    Returns:
+        HTML.
 
     Raises:
-        ValueError: the lengths do not fit together, or there are more than ``MOST_POINTS`` intervals.
+        ValueError: the lengths differ, or there are more than ``MAX_POINTS`` intervals.
     """
     cells = len(at) - 1
     if not 1 <= cells <= MAX_POINTS or any(len(each.values) != cells for each in series):
@@ -235,7 +258,7 @@ def time_chart(
     known = [value for each in series for value in each.values if value is not None]
     scale = fit_scale(known, unit)
     begin, span = at[0], (at[-1] - at[0]) or 1.0
-    edges = [_along(edge - begin, span, log) for edge in at]
+    edges = [_x_share(edge - begin, span, log) for edge in at]
     tips = []
     for cell in range(cells):
         lines = [_interval(at[cell], at[cell + 1], axis)]
@@ -248,13 +271,23 @@ def time_chart(
     rows: list[list[TableCell]] = []
     for cell in range(cells):
         rows.append([at[cell], *(format_in_unit(each.values[cell], unit) for each in series)])
-    said = f"{note} " if note else ""
-    logs = f"{said}The scale is logarithmic." if scale.log else note
+    prefix = f"{note} " if note else ""
+    logs = f"{prefix}The scale is logarithmic." if scale.log else note
     return _figure(title, parts, _legend(series), logs, render_table(columns, rows, caption=title))
 
 
 def bar_chart(title: str, rows: Sequence[ChartBar], *, unit: str = "count", note: str | None = None) -> Markup:
-    """Return horizontal bars with labels and figures; the longest is the greatest value."""
+    """Render horizontal bars with labels and figures; the longest is the greatest value.
+
+    Args:
+        title: the title.
+        rows: the bars.
+        unit: of the values.
+        note: a sentence below the title.
+
+    Returns:
+        HTML.
+    """
     most = max((each.value for each in rows), default=0.0) or 1.0
     lines = []
     for each in rows:
@@ -294,7 +327,7 @@ def _grid(scale: ChartScale) -> Markup:
 
 
 def _marks(scale: ChartScale) -> Markup:
-    """Return the names of the lines of a grid; they stand above what is drawn."""
+    """Render the labels of the grid, above the lines."""
     parts = []
     for mark in scale.marks:
         if mark:
@@ -352,8 +385,8 @@ def _axis(begin: float, span: float, axis: str) -> Markup:
     return svg_element("g", {"class": "axis"}, parts)
 
 
-def _along(value: float, span: float, log: bool) -> float:
-    """Return where something is along a chart, as a share of its width."""
+def _x_share(value: float, span: float, log: bool) -> float:
+    """Return a horizontal position as a share of the width."""
     return math.log1p(value) / math.log1p(span) if log else value / span
 
 
@@ -361,16 +394,16 @@ def _log_axis(span: float, axis: str) -> Markup:
     decades = [0.0, *(10.0**power for power in range(int(math.log10(max(span, 1.0))) + 1))]
     parts = []
     for place, at in enumerate(decades):
-        where = _along(at, span, log=True)
-        if where <= 0.98 and not (place == 1 and where < _CLOSE):
+        where = _x_share(at, span, log=True)
+        if where <= 0.98 and not (place == 1 and where < _MIN_LABEL_DISTANCE):
             parts.append(
                 _label(where, f"{axis} {format_count(round(at))}" if not place else format_count(round(at)), wide=False)
             )
     return svg_element("g", {"class": "axis"}, parts)
 
 
-_CLOSE = 0.15
-"""Nearer to the beginning of an axis than this a mark would stand in the text of the first one."""
+_MIN_LABEL_DISTANCE = 0.15
+"""Least distance of a mark from the first label of an axis."""
 
 
 def _label(part: float, text: str, *, wide: bool) -> Markup:
@@ -404,9 +437,9 @@ def _note(note: str | None) -> Markup:
 
 
 def _figure(title: str, parts: Sequence[Markup], legend: Markup, note: str | None, figures: Markup) -> Markup:
-    drawn = svg_element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
+    image = svg_element("svg", {"width": "100%", "height": HEIGHT, "role": "img", "aria-label": title}, parts)
     keys = f"{title}: arrow keys show the figures"
-    plot = svg_element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, drawn)
+    plot = svg_element("div", {"class": "plot", "tabindex": 0, "role": "group", "aria-label": keys}, image)
     caption = svg_element("figcaption", {}, [svg_element("span", {"class": "chart-title"}, title), legend, _note(note)])
     summary = svg_element("summary", {}, escape("Figures as a table"))
     return svg_element("figure", {"class": "chart"}, [caption, plot, svg_element("details", {}, [summary, figures])])

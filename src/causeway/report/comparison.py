@@ -1,4 +1,4 @@
-"""What several protocols made of the same traffic, side by side."""
+"""The page of a comparison: several protocols side by side on the same traffic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from causeway.report.elements import (
 from causeway.report.page import PageSection, render_page
 
 TONES = ("a", "b", "c", "d", "e", "f")
-"""The colours of the columns, in their order."""
+"""The colours of the columns, in order."""
 
 _HOLDS = {"yes": Verdict.PASSED, "partly": Verdict.INCONCLUSIVE, "no": Verdict.FAILED}
 
@@ -31,12 +31,26 @@ ComparisonData = Mapping[str, Any]
 
 
 def compare_page(compare: ComparisonData) -> str:
-    """Return a comparison as one HTML document. ``compare``: as of ``compare_section``."""
+    """Return a comparison (of ``compare_section``) as one HTML document.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        An HTML document.
+    """
     return render_page(str(compare["title"]), compare_sections(compare))
 
 
 def compare_sections(compare: ComparisonData) -> list[PageSection]:
-    """Return a comparison as the sections of a page."""
+    """Return a comparison as the sections of a page.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        The sections.
+    """
     heading = svg_element("h1", {"class": "compared"}, escape_html(compare["title"]))
     about = Markup("") if not compare.get("note") else svg_element("p", {"class": "lead"}, escape_html(compare["note"]))
     found = [PageSection("top", None, heading + about), PageSection("compare", "Side by side", figures_table(compare))]
@@ -53,11 +67,16 @@ def compare_sections(compare: ComparisonData) -> list[PageSection]:
 def compare_section(compare: ComparisonData) -> PageSection:
     """Return a comparison as one section of a report.
 
-    ``compare``: ``title``, ``note``, ``columns`` (names of the protocols), ``rows`` (each ``what``, ``unit``,
-    ``values`` in the order of ``columns``, ``better``: ``less``, ``more`` or None, ``group``), and if there are any
-    ``charts`` (``title``, ``unit``, ``values`` by column), ``lines`` (``title``, ``axis``, ``unit``, ``at``, ``series``
-    by column, and ``log`` where the axis is logarithmic), ``guarantees`` (by protocol) and ``faults``: tables of
-    ``columns`` and ``rows``.
+    Args:
+        compare: ``title``, ``note``, ``columns`` (names of the protocols) and ``rows`` (each with ``what``, ``unit``,
+            ``values`` in the order of ``columns``, ``better``: ``less``, ``more`` or None, and ``group``). Optional:
+            ``charts`` (``title``, ``unit``, ``values`` by column), ``lines`` (``title``, ``axis``, ``unit``, ``at``,
+            ``series`` by column, and ``log`` for a logarithmic axis), ``guarantees`` (by protocol) and ``faults``:
+            tables
+            of ``columns`` and ``rows``.
+
+    Returns:
+        The section.
     """
     parts = [figures_table(compare)]
     for title, body in (
@@ -71,7 +90,14 @@ def compare_section(compare: ComparisonData) -> PageSection:
 
 
 def figures_table(compare: ComparisonData) -> Markup:
-    """Return the table of figures, a bar in each cell, and the charts."""
+    """Render the table of figures with a bar in each cell, and the charts.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        HTML.
+    """
     columns: Sequence[str] = compare["columns"]
     heads = [svg_element("td", {}, "")]
     heads += [
@@ -103,20 +129,20 @@ def _row(row: Mapping[str, Any], columns: Sequence[str]) -> Markup:
     cells = [svg_element("th", {"scope": "row"}, escape_html(row["what"]))]
     for value, column, tone in zip(row["values"], columns, _tones(columns), strict=True):
         is_figure = isinstance(value, int | float) and not isinstance(value, bool)
-        shown = escape_html(format_in_unit(value, row["unit"]) if is_figure else "" if value is None else value)
+        content = escape_html(format_in_unit(value, row["unit"]) if is_figure else "" if value is None else value)
         if is_figure and best is not None and len(set(figures)) > 1 and value == best(figures):
-            shown = svg_element("strong", {}, shown)
+            content = svg_element("strong", {}, content)
         if is_figure and most > 0 and value >= 0:
             box = {"width": format_share(max(value / most, 0.004) if value else 0.0), "height": "100%"}
             rect = svg_element("rect", {**box, "class": tone_class(tone)})
-            shown += svg_element("svg", {"class": "under", "width": "100%", "height": 4, "aria-hidden": "true"}, rect)
-        cells.append(svg_element("td", {"class": "number" if is_figure else None, "data-label": column}, shown))
+            content += svg_element("svg", {"class": "under", "width": "100%", "height": 4, "aria-hidden": "true"}, rect)
+        cells.append(svg_element("td", {"class": "number" if is_figure else None, "data-label": column}, content))
     return svg_element("tr", {}, cells)
 
 
 def _charts(compare: ComparisonData) -> Markup:
     tones = dict(zip(compare["columns"], _tones(compare["columns"]), strict=True))
-    drawn = [
+    charts = [
         svg_element(
             "div",
             {"class": "panel-box"},
@@ -132,13 +158,20 @@ def _charts(compare: ComparisonData) -> Markup:
         )
         for each in compare.get("charts") or ()
     ]
-    return svg_element("div", {"class": "charts"}, drawn) if drawn else Markup("")
+    return svg_element("div", {"class": "charts"}, charts) if charts else Markup("")
 
 
 def time_charts(compare: ComparisonData) -> Markup:
-    """Return what is over time, a line a protocol."""
+    """Render values over time, one line a protocol.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        HTML.
+    """
     tones = dict(zip(compare["columns"], _tones(compare["columns"]), strict=True))
-    drawn = [
+    charts = [
         time_chart(
             each["title"],
             each["at"],
@@ -146,15 +179,15 @@ def time_charts(compare: ComparisonData) -> Markup:
             unit=each["unit"],
             axis=each["axis"],
             log=bool(each.get("log")),
-            note=_on_each_other(each["series"]),
+            note=_coinciding_lines(each["series"]),
         )
         for each in compare.get("lines") or ()
     ]
-    return svg_element("div", {"class": "charts"}, drawn) if drawn else Markup("")
+    return svg_element("div", {"class": "charts"}, charts) if charts else Markup("")
 
 
-def _on_each_other(series: Mapping[str, Sequence[float | None]]) -> str | None:
-    """Return which lines are one, since one hides the others."""
+def _coinciding_lines(series: Mapping[str, Sequence[float | None]]) -> str | None:
+    """Return a note on coinciding lines; None without any."""
     same: dict[tuple[float | None, ...], list[str]] = {}
     for column, values in series.items():
         same.setdefault(tuple(values), []).append(safe_name(column))
@@ -163,17 +196,31 @@ def _on_each_other(series: Mapping[str, Sequence[float | None]]) -> str | None:
 
 
 def guarantee_tables(compare: ComparisonData) -> Markup:
-    """Return a table for each protocol: what it guarantees, where its reference says so, and what the audit found."""
-    tables = (_words(table, f"Guarantees of {name}") for name, table in (compare.get("guarantees") or {}).items())
+    """Render a table for each protocol: guarantees, reference sections and audit verdicts.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        HTML.
+    """
+    tables = (_word_table(table, f"Guarantees of {name}") for name, table in (compare.get("guarantees") or {}).items())
     return Markup("").join(tables)
 
 
 def fault_table(compare: ComparisonData) -> Markup:
-    """Return what each fault does to each protocol."""
-    return _words(compare.get("faults"), "Faults")
+    """Render the effect of each fault under each protocol.
+
+    Args:
+        compare: a comparison (``compare_section``).
+
+    Returns:
+        HTML.
+    """
+    return _word_table(compare.get("faults"), "Faults")
 
 
-def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
+def _word_table(table: Mapping[str, Any] | None, title: str) -> Markup:
     if not table or not table["rows"]:
         return Markup("")
     heads = [
@@ -182,9 +229,9 @@ def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
     ]
     body = []
     for first, *others in table["rows"]:
-        cells = [svg_element("th", {"scope": "row"}, _said(first))]
+        cells = [svg_element("th", {"scope": "row"}, _word_cell(first))]
         cells += [
-            svg_element("td", {"data-label": column}, _said(each))
+            svg_element("td", {"data-label": column}, _word_cell(each))
             for column, each in zip(table["columns"][1:], others, strict=True)
         ]
         body.append(svg_element("tr", {}, cells))
@@ -194,13 +241,13 @@ def _words(table: Mapping[str, Any] | None, title: str) -> Markup:
     return svg_element("div", scroll, svg_element("table", {"class": "words stacked"}, parts))
 
 
-def _said(cell: Any) -> Markup:
+def _word_cell(cell: Any) -> Markup:
     if not isinstance(cell, Mapping):
         return escape_html("" if cell is None else cell)
     if "verdict" in cell:
         return escape_html("-") if cell["verdict"] is None else verdict_badge(cell["verdict"])
-    shown = verdict_badge(_HOLDS[cell["holds"]], cell["holds"]) if cell.get("holds") else Markup("")
-    return svg_element("div", {"class": "said"}, [shown, svg_element("span", {}, escape_html(cell.get("text") or ""))])
+    badge = verdict_badge(_HOLDS[cell["holds"]], cell["holds"]) if cell.get("holds") else Markup("")
+    return svg_element("div", {"class": "said"}, [badge, svg_element("span", {}, escape_html(cell.get("text") or ""))])
 
 
 def _tones(columns: Sequence[str]) -> list[str]:

@@ -1,10 +1,9 @@
-"""A report as plain data: ``causeway report --json`` prints it, and the pieces are drawn from it.
+"""A report as plain data, printed by ``causeway report --json``.
 
-The lanes of a ledger as plain data: those that are shown, the others together, and the matrix of chains.
-
-The messages that a report shows with their journeys: examples of findings, the slowest, the oldest pending.
-
-The data of a lake beside its ledger: settings, relayers, handlers that raised, chains that stopped.
+It consists of lanes (listed ones, the others merged, and the matrix of chains), messages with journeys (example
+findings, the slowest, the oldest pending), coverage, value, and the data of a run beside its ledger (settings,
+relayers,
+failed handlers, stopped chains).
 """
 
 from __future__ import annotations
@@ -61,11 +60,10 @@ __all__ = [
 ]
 
 MAX_LANES = 150
-"""Lanes that are listed: first those with violations, then with most that is pending, then with most messages;
-what is in no lane is behind these."""
+"""Maximum listed lanes: by violations, then pending, then messages; messages in no lane are last."""
 
 MEASURES = ("delivery", "round_trip")
-"""Delays of lanes; the first that any lane has shades the matrix."""
+"""Delays of lanes; the first with values shades the matrix."""
 
 _ADDED = ("messages", "sent", "received", "pending", "in_flight")
 
@@ -73,13 +71,18 @@ _ADDED = ("messages", "sent", "received", "pending", "in_flight")
 def lanes_data(
     lanes: pa.Table, findings: Mapping[LaneKey, tuple[int, int]], wanted: Iterable[LaneKey] = (), shown: int = MAX_LANES
 ) -> dict[str, Any]:
-    """Return the lanes. ``total`` and ``others`` do not count what is in no lane, which has a row of its own.
+    """Return the lanes as plain data.
+
+    ``total`` and ``others`` exclude messages in no lane, since these have a row of their own.
 
     Args:
-        lanes: of ``figures.lanes.LANES_SCHEMA``.
-        findings: the numbers of violated and unknown ones of each lane.
-        wanted: lanes that are listed whatever they have, because others lead to them.
-        shown: so many are listed beside these.
+        lanes: of ``LANES_SCHEMA``.
+        findings: number of violated and unknown findings of each lane.
+        wanted: lanes to list in any case, because others link to them.
+        shown: number of further lanes to list.
+
+    Returns:
+        Plain data.
     """
     keys: list[LaneKey] = [*zip(*(lanes[name].to_pylist() for name in LANE), strict=True)]
     found = [findings.get(key, (0, 0)) for key in keys]
@@ -87,10 +90,10 @@ def lanes_data(
     pending, messages = (lanes[name].to_numpy() for name in ("pending", "messages"))
     nowhere = np.array([all(name is None for name in key[1:]) for key in keys], bool)
     order = np.lexsort((np.arange(len(keys)), -messages, nowhere, -pending, -violated))
-    asked = set(wanted)
-    kept = sorted({*order[:shown].tolist(), *(row for row, key in enumerate(keys) if key in asked)})
-    rank = {row: place for place, row in enumerate(order.tolist())} if len(kept) < len(keys) else None
-    chosen = sorted(kept, key=lambda row: rank[row]) if rank is not None else order.tolist()
+    required = set(wanted)
+    listed = sorted({*order[:shown].tolist(), *(row for row, key in enumerate(keys) if key in required)})
+    rank = {row: place for place, row in enumerate(order.tolist())} if len(listed) < len(keys) else None
+    chosen = sorted(listed, key=lambda row: rank[row]) if rank is not None else order.tolist()
     rows = [row_to_json(row) or {} for row in to_python_rows(lanes.take(pa.array(chosen, pa.int64())))]
     for place, (row, number) in enumerate(zip(rows, chosen, strict=True)):
         row |= {"ident": f"lane-{place + 1}", "violated": int(violated[number])}
@@ -118,7 +121,14 @@ def lanes_data(
 
 
 def choose_shading(lanes: pa.Table) -> tuple[str | None, str]:
-    """Return which delay of lanes can be compared, and its unit: that of most lanes."""
+    """Return the delay known for most lanes, and its unit.
+
+    Args:
+        lanes: rows of ``LANES_SCHEMA``.
+
+    Returns:
+        The measure, or None, and its unit.
+    """
     for measure in MEASURES:
         known = lanes.filter(lanes[f"{measure}_p99"].is_valid())
         if known.num_rows:
@@ -149,7 +159,7 @@ def _pairs(
 
 VERDICT_REASONS = {VIOLATED: 24, UNKNOWN: 12, NOTED: 6}
 OF_REASON, OF_DELAYS = 3, 6
-"""Messages that are shown: of the findings of each verdict, of each reason, of each kind of the worst delays."""
+"""Messages with journeys: of the findings of each verdict, of each reason, and of each ranking of delays."""
 
 _WHY = ("slowest_delivery", "slowest_round_trip", "oldest_pending")
 
@@ -157,7 +167,14 @@ _NO_MESSAGE = ("headers", "watermarks")
 
 
 def row_message_key(row: Mapping[str, Any]) -> MessageKey | None:
-    """Return which message a row is about; None: about none."""
+    """Return the message of a row, or None.
+
+    Args:
+        row: a row of a ledger or of a figure.
+
+    Returns:
+        The key, or None.
+    """
     if row["index"] is None and row["message_id"] is None:
         return None
     lane = tuple(row[name] for name in LANE)
@@ -165,7 +182,14 @@ def row_message_key(row: Mapping[str, Any]) -> MessageKey | None:
 
 
 def finding_message_key(row: Mapping[str, Any]) -> MessageKey | None:
-    """Return which message a finding is about; None: about a chain or a number of a lane."""
+    """Return the message of a finding; None for a finding about a chain or a missing number.
+
+    Args:
+        row: a row of the table ``violations``.
+
+    Returns:
+        The key, or None.
+    """
     if row["check"] in _NO_MESSAGE or row["reason"] in CHAIN_CHECKS:
         return None
     return row_message_key(row)
@@ -177,17 +201,20 @@ def chosen_messages(
     worst: pa.Table,
     progress: PassProgressCallback | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the messages with all of their events, and the reasons for which each is shown.
+    """Return the messages of a report with all events, and the reasons for each.
 
     Args:
         opened: the ledger.
-        checks: as of ``checked.checks_data``.
-        worst: of ``figures.worst``.
-        progress: is called with the number of messages that were looked up, and of all.
+        checks: as of ``checks_data``.
+        worst: of ``worst_messages``.
+        progress: receives the number of looked-up messages, and of all.
+
+    Returns:
+        One object a message.
     """
     why: dict[MessageKey, list[dict[str, Any]]] = {}
-    of_findings = (each for verdict in VERDICT_REASONS for each in _of_findings(checks, verdict))
-    for key, reason in (*of_findings, *_of_delays(worst)):
+    of_findings = (each for verdict in VERDICT_REASONS for each in _finding_examples(checks, verdict))
+    for key, reason in (*of_findings, *_delay_examples(worst)):
         why.setdefault(key, []).append(reason)
     if progress is not None:
         progress(0, len(why))
@@ -206,9 +233,8 @@ def _name(life: Any) -> str | None:
     return life.message_id if life.index is None else None
 
 
-def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
-    """Yield the findings of the first screen, then the first example of each reason, the second and so on, up to the
-    limit of the verdict."""
+def _finding_examples(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+    """Yield the findings of the first screen, then the first example of each reason, and so on."""
     reasons: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     wanted: list[Mapping[str, Any]] = []
     for check in checks:
@@ -226,7 +252,7 @@ def _of_findings(checks: Sequence[Mapping[str, Any]], verdict: str) -> Iterable[
             yield key, {"kind": verdict, "finding": row}
 
 
-def _of_delays(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
+def _delay_examples(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
     for kind in _WHY:
         rows = worst.filter(pc.and_(pc.equal(worst["why"], kind), pc.less_equal(worst["rank"], OF_DELAYS)))
         for row in rows.select([*LANE, "index", "message_id", "rank", "delay", "unit"]).to_pylist():
@@ -236,7 +262,14 @@ def _of_delays(worst: pa.Table) -> Iterable[tuple[MessageKey, dict[str, Any]]]:
 
 
 def run_data(place: str) -> dict[str, Any] | None:
-    """Return the settings, the relayers and the failures of a run; None: the place is no lake of a run."""
+    """Return the settings, relayers and failures of a run; None for other places.
+
+    Args:
+        place: path or URI.
+
+    Returns:
+        Plain data, or None.
+    """
     if not is_lake(place):
         return None
     opened = open_lake(place)
@@ -265,7 +298,7 @@ def run_data(place: str) -> dict[str, Any] | None:
 FORMAT = 2
 
 SHOWN_CODES, SHOWN_FEES, SHOWN_SUMS, SHOWN_CHAINS, SHOWN_WINDOWS = 40, 60, 60, 60, 60
-"""Rows of the tables of a report; the number of the others is stated."""
+"""Maximum rows of the tables of a report; the number of further rows is given."""
 
 
 def report_data(
@@ -275,18 +308,21 @@ def report_data(
 
     Args:
         opened: the ledger, or the lake (``cw.open``).
-        compare: a comparison of protocols (``compared.compare_section``).
-        steps: begins the steps after the audit and the figures, and returns the progress of each.
+        compare: a comparison of protocols (``section_data``).
+        steps: starts a step after the audit and the figures, and returns its progress callback.
+
+    Returns:
+        Plain data.
 
     Raises:
-        InvalidInput: the ledger has rows that cannot be read.
-        LedgerDamaged: a file is not as it was written.
+        InvalidInput: the ledger has unreadable rows.
+        LedgerDamaged: a file is corrupted.
     """
     audit = opened.audit().audit
     figures = opened.figures
     found = summary_data(audit, figures, opened.stored.quarantined())
-    told = None if steps is None else steps("looking up examples")
-    messages = chosen_messages(opened, found["checks"], figures.worst, told)
+    progress = None if steps is None else steps("looking up examples")
+    messages = chosen_messages(opened, found["checks"], figures.worst, progress)
     wanted = [tuple(each[name] for name in LANE) for each in messages]
     wanted += [tuple(row[name] for name in LANE) for check in found["checks"] for row in check["examples"]]
     wanted += [tuple(row[name] for name in LANE) for row in found["incomplete"]["rows"]]
@@ -294,14 +330,14 @@ def report_data(
     _link(found, messages, lanes)
     return {
         "format": FORMAT,
-        "lake": _named(opened.place),
+        "lake": _base_name(opened.place),
         "kind": opened.kind,
         **found,
         "input": _input(figures, opened),
         **over_time_data(figures),
         "lanes": lanes,
         "messages": messages,
-        "outcomes": _bounded(_told(figures.codes), SHOWN_CODES),
+        "outcomes": _bounded(_select_codes(figures.codes), SHOWN_CODES),
         "value": _value(figures.fees, audit.sums, audit.abroad),
         "run": run_data(opened.place),
         "completeness": found["completeness"] | _completeness(opened, audit),
@@ -309,14 +345,14 @@ def report_data(
     }
 
 
-def _told(codes: pa.Table) -> pa.Table:
-    """Return the outcomes of messages, and of what is counted apart those that did not succeed."""
+def _select_codes(codes: pa.Table) -> pa.Table:
+    """Select the outcomes of messages, and the unsuccessful ones of separately counted kinds."""
     apart = pc.is_in(codes["kind"], pa.array(("control", FROM_USERS, FORGED_KIND)))
     failed = pc.is_in(codes["outcome"], pa.array([each.value for each in UNSUCCESSFUL]))
     return codes.filter(pc.or_(pc.invert(apart), failed))
 
 
-def _named(place: str) -> str:
+def _base_name(place: str) -> str:
     """Return the last part of a path or URI."""
     if "://" in place:
         return place.rstrip("/").rpartition("/")[2] or place
@@ -336,7 +372,7 @@ def _input(figures: Any, opened: OpenedLedger) -> dict[str, Any]:
 
 
 def _link(found: Mapping[str, Any], messages: list[dict[str, Any]], lanes: Mapping[str, Any]) -> None:
-    """Add the anchors of messages and lanes to the rows that name them."""
+    """Add anchors of messages and lanes to the rows that name them."""
     of_lanes = {tuple(row[name] for name in LANE): row["ident"] for row in lanes["rows"]}
     of_messages: dict[MessageKey | None, str] = {row_message_key(each): each["ident"] for each in messages}
     named = [row for check in found["checks"] for row in (*check["examples"], check["first"], check["worst"]) if row]
@@ -349,7 +385,7 @@ def _link(found: Mapping[str, Any], messages: list[dict[str, Any]], lanes: Mappi
 
 
 def _value(fees: pa.Table, sums: pa.Table, abroad: pa.Table) -> dict[str, Any]:
-    """Return movements of value by reason, and sums by lane, those with a difference first."""
+    """Return value movements by reason, and sums by lane, those with a difference first."""
     off = pc.not_equal(sums["difference"], "0")
     moved = pc.or_(off, pc.or_(pc.not_equal(sums["sent"], "0"), pc.not_equal(sums["received"], "0")))
     ordered = pa.concat_tables([sums.filter(off), sums.filter(pc.and_(moved, pc.invert(off)))])
@@ -362,7 +398,7 @@ def _value(fees: pa.Table, sums: pa.Table, abroad: pa.Table) -> dict[str, Any]:
 
 
 def _movements(fees: pa.Table) -> dict[str, Any]:
-    """Return movements of all lanes by reason and asset, exactly."""
+    """Return exact value movements of all lanes by reason and asset."""
     names = ("why", "asset", "is_fee")
     totals: dict[tuple[Any, ...], list[int]] = {}
     for *key, movements, amount in zip(

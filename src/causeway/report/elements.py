@@ -1,8 +1,6 @@
-"""Pieces of SVG: numbers as short as they can be, elements with escaped values.
+"""Elements of pages: SVG, readable figures and names, tables and badges.
 
-Figures, times and names from strangers as a page shows them.
-
-Tables, badges and figures as HTML.
+All values are escaped.
 """
 
 from __future__ import annotations
@@ -56,51 +54,91 @@ __all__ = [
 ]
 
 TONES = ("a", "b", "c", "d", "e", "f", "good", "bad", "bad-2", "bad-3", "warn", "muted")
-"""Names of the colours that the theme defines."""
+"""Names of the theme's colours."""
 
 
 def tone_class(tone: str) -> str:
-    """Return the class of a tone. Raises ``ValueError`` for one that the theme does not have."""
+    """Return the CSS class of a tone.
+
+    Args:
+        tone: one of ``TONES``.
+
+    Returns:
+        The class.
+
+    Raises:
+        ValueError: the theme does not have it.
+    """
     if tone not in TONES:
         raise ValueError(f"tone {tone}: must be one of {', '.join(TONES)}")
     return f"tone-{tone}"
 
 
 def format_coordinate(value: float) -> str:
-    """Return a coordinate, to a hundredth."""
+    """Format a coordinate to two decimals.
+
+    Args:
+        value: the coordinate.
+
+    Returns:
+        The text.
+    """
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def format_share(value: float) -> str:
-    """Return a share of the width as per cent."""
+    """Format a share of the width in per cent.
+
+    Args:
+        value: the share, from 0 to 1.
+
+    Returns:
+        The text.
+    """
     return f"{format_coordinate(100 * value)}%"
 
 
 def svg_element(tag: str, attributes: Mapping[str, object], content: Iterable[Markup] | Markup | str = "") -> Markup:
-    """Return an element; ``_`` in names of attributes is ``-``, and those that are None are left out. What is not
-    ``Markup`` is escaped."""
+    """Render an element; content that is not ``Markup`` is escaped.
+
+    Args:
+        tag: the tag.
+        attributes: attributes by name; ``_`` in names becomes ``-``, and None is omitted.
+        content: the content.
+
+    Returns:
+        The element.
+    """
     named = Markup("").join(
-        Markup(' {}="{}"').format(key.replace("_", "-"), _neutral(str(value)))
+        Markup(' {}="{}"').format(key.replace("_", "-"), _escape_controls(str(value)))
         for key, value in attributes.items()
         if value is not None
     )
     if isinstance(content, Markup):
         inner = content
     else:
-        inner = escape(_neutral(content)) if isinstance(content, str) else Markup("").join(content)
+        inner = escape(_escape_controls(content)) if isinstance(content, str) else Markup("").join(content)
     name = Markup(tag)
     return Markup("<{}{}>{}</{}>").format(name, named, inner, name)
 
 
-def _neutral(text: str) -> str:
-    """Return a text in which nothing changes how the rest is shown: controls and marks of direction as escapes."""
+def _escape_controls(text: str) -> str:
+    """Escape characters that affect the display of other text: controls and direction marks."""
     return text if text.isprintable() else "\n".join(escape_controls(line) for line in text.split("\n"))
 
 
 def svg_path(points: Iterable[tuple[float, float] | None]) -> str:
-    """Return the path through points; None ends a line, and the next point begins another one. A point alone is a
-    stroke that is only as long as it is wide."""
+    """Return the path through points; None ends a line.
+
+    An isolated point becomes a stroke as long as it is wide.
+
+    Args:
+        points: the points.
+
+    Returns:
+        The value of the attribute ``d``.
+    """
     parts: list[str] = []
     run: list[str] = []
 
@@ -119,7 +157,14 @@ def svg_path(points: Iterable[tuple[float, float] | None]) -> str:
 
 
 def isolated_points(points: Sequence[tuple[float, float] | None]) -> list[tuple[float, float] | None]:
-    """Return points that no line leads to or from, with None behind each."""
+    """Return points without neighbours, each followed by None.
+
+    Args:
+        points: the points; None separates lines.
+
+    Returns:
+        The points.
+    """
     around = [None, *points, None]
     found: list[tuple[float, float] | None] = []
     for before, point, after in zip(around, around[1:], around[2:], strict=False):
@@ -129,20 +174,20 @@ def isolated_points(points: Sequence[tuple[float, float] | None]) -> list[tuple[
 
 
 NO_VALUE = "\u2013"
-"""Where there is no figure."""
+"""Text of a missing figure."""
 
 UNSEEN = "not seen"
-"""What null means in a ledger."""
+"""Text of null in a ledger."""
 
 CUT = "…"
-"""What stands for the middle of a long name."""
+"""Mark of the omitted middle of a long name."""
 
 MAX_NAME = 44
-"""Characters of a name that are shown; the whole of it is its title."""
+"""Maximum characters of a name; its title has all of it."""
 
 _FIRST_CHAIN = datetime(2009, 1, 3, tzinfo=UTC)
 _EXACT_SECONDS = 120
-"""From here on minutes, hours and days are shown."""
+"""Limit from which times are in minutes, hours and days."""
 
 _UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -151,17 +196,26 @@ _FIRST_SECOND = (datetime.min.replace(tzinfo=UTC) - EPOCH).total_seconds()
 
 
 def safe_name(text: str, most: int = MAX_NAME) -> str:
-    """Return a name on one line, without anything that changes how the rest is shown (controls, marks of direction);
-    the middle of a long one is left out, and blanks at its ends are shown as ``\\x20``."""
-    name = _seen(shorten_name(text))
+    r"""Return a name on one line, with control characters and direction marks escaped.
+
+    The middle of a long name is omitted, and blanks at its ends become ``\x20``.
+
+    Args:
+        text: the untrusted name.
+        most: maximum number of characters.
+
+    Returns:
+        The safe name.
+    """
+    name = _show_end_blanks(shorten_name(text))
     if len(name) <= most:
         return name
     tail = most // 3
     return f"{name[: most - tail - 1].rstrip(CUT)}{CUT}{name[-tail:].lstrip(CUT)}"
 
 
-def _seen(name: str) -> str:
-    """Return a name of which something is to be seen at both ends."""
+def _show_end_blanks(name: str) -> str:
+    """Make blanks at the ends of a name visible."""
     inner = name.strip(" ")
     if not inner:
         return '""' if not name else _BLANK * len(name)
@@ -173,7 +227,15 @@ _BLANK = "\\x20"
 
 
 def format_name(text: str | None, most: int = MAX_NAME) -> Markup:
-    """Return a name as HTML: a direction of its own, and the whole of it as its title where it is cut."""
+    """Render a name with its own text direction, and its full text as title if shortened.
+
+    Args:
+        text: the untrusted name, or None.
+        most: maximum number of characters.
+
+    Returns:
+        HTML.
+    """
     if text is None:
         return Markup('<span class="unseen">{}</span>').format(UNSEEN)
     short, whole = safe_name(text, most), shorten_name(text)
@@ -182,13 +244,26 @@ def format_name(text: str | None, most: int = MAX_NAME) -> Markup:
 
 
 def format_count(number: float) -> str:
-    """Return a number with its thousands apart; one that is not whole with up to three digits that count, of a float
-    only digits that it has (``model.text.about``)."""
+    """Format a number with thousands separators; fractions have up to three significant digits.
+
+    Args:
+        number: the number.
+
+    Returns:
+        The text.
+    """
     return f"{number:,}" if isinstance(number, int) else format_number(number)
 
 
 def format_narrow(number: float) -> str:
-    """Return a number in little room, as at an axis: ``12.5k``."""
+    """Format a number for narrow space, such as an axis: ``12.5k``.
+
+    Args:
+        number: the number.
+
+    Returns:
+        The text.
+    """
     for size, letter in _UNITS:
         if abs(number) >= size:
             return f"{number / size:.3g}{letter}"
@@ -196,8 +271,17 @@ def format_narrow(number: float) -> str:
 
 
 def group_digits(text: str | None, most: int = 15) -> Markup:
-    """Return decimal digits with their thousands apart; of more than ``most`` the first ones and the power of ten, and
-    all of them as the title."""
+    """Render decimal digits with thousands separators.
+
+    Of more than ``most`` digits only the first, with a power of ten and the full number as title.
+
+    Args:
+        text: the digits, or None.
+        most: maximum number of digits.
+
+    Returns:
+        HTML.
+    """
     if text is None:
         return Markup("")
     number = int(text)
@@ -205,12 +289,19 @@ def group_digits(text: str | None, most: int = 15) -> Markup:
         return Markup('<span class="{}">{}</span>').format("figure" if number else "zero", f"{number:,}")
     head, power = f"{text.lstrip('-')[:5]}", len(text.lstrip("-")) - 1
     sign = "-" if number < 0 else ""
-    shown = Markup("{}{}.{} \u00d7 10<sup>{}</sup>").format(sign, head[0], head[1:], power)
-    return Markup('<span class="figure" title="{}">{}</span>').format(f"{number:,}", shown)
+    shortened = Markup("{}{}.{} \u00d7 10<sup>{}</sup>").format(sign, head[0], head[1:], power)
+    return Markup('<span class="figure" title="{}">{}</span>').format(f"{number:,}", shortened)
 
 
 def format_bytes(number: float) -> str:
-    """Return a number of bytes for people."""
+    """Format a number of bytes.
+
+    Args:
+        number: the number.
+
+    Returns:
+        The text.
+    """
     for size, unit in _BYTES:
         if abs(number) >= size:
             return f"{number / size:,.1f} {unit}"
@@ -218,12 +309,26 @@ def format_bytes(number: float) -> str:
 
 
 def format_ticks(number: float) -> str:
-    """Return a number of ticks."""
+    """Format a number of ticks.
+
+    Args:
+        number: the number.
+
+    Returns:
+        The text.
+    """
     return f"{format_count(number)} {'tick' if number == 1 else 'ticks'}"
 
 
 def format_delay(seconds: float) -> str:
-    """Return a delay with the digits that count."""
+    """Format a delay with its significant digits.
+
+    Args:
+        seconds: the delay in seconds.
+
+    Returns:
+        The text.
+    """
     if abs(seconds) >= _EXACT_SECONDS or not seconds:
         return format_duration(seconds)
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
@@ -233,7 +338,15 @@ def format_delay(seconds: float) -> str:
 
 
 def format_in_unit(number: float | None, unit: str) -> str:
-    """Return a figure in its unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any word."""
+    """Format a figure in its unit.
+
+    Args:
+        number: the figure, or None.
+        unit: ``count``, ``seconds``, ``ticks``, ``bytes``, ``share``, or any word.
+
+    Returns:
+        The text.
+    """
     if number is None:
         return NO_VALUE
     known = {
@@ -247,7 +360,14 @@ def format_in_unit(number: float | None, unit: str) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Return a share as per cent; nothing but all is 100 %, nothing but nothing 0 %."""
+    """Format a share in per cent; only 1 is 100 %, only 0 is 0 %.
+
+    Args:
+        share: the share, from 0 to 1.
+
+    Returns:
+        The text.
+    """
     text = f"{100 * share:.1f}"
     if text == "100.0" and share < 1:
         return "> 99.9 %"
@@ -257,18 +377,42 @@ def format_percent(share: float) -> str:
 
 
 def count_words(number: int, what: str, plural: str | None = None) -> str:
-    """Return ``1 lane``, ``3 lanes``."""
+    """Return ``1 lane``, ``3 lanes``.
+
+    Args:
+        number: the number.
+        what: the singular noun.
+        plural: the plural, if irregular.
+
+    Returns:
+        The text.
+    """
     return f"{number:,} {what if number == 1 else plural or what + 's'}"
 
 
 def list_words(words: Sequence[str]) -> str:
-    """Return words as a sentence lists them."""
+    """Join words as in a sentence.
+
+    Args:
+        words: the words.
+
+    Returns:
+        The text.
+    """
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
 def format_time(time: datetime | str | float | None) -> str:
-    """Return a time (a datetime, ISO 8601, or seconds since 1970) in UTC to the second; milliseconds where there are
-    any. What is before there were chains is the clock of a run, which begins with 1970."""
+    """Format a time (datetime, ISO 8601, or seconds since 1970) in UTC to the second.
+
+    Milliseconds are included if not 0. Times near 1970 are the clock of a run, without a date.
+
+    Args:
+        time: the time, or None.
+
+    Returns:
+        The text.
+    """
     if time is None:
         return NO_VALUE
     if isinstance(time, str):
@@ -281,19 +425,33 @@ def format_time(time: datetime | str | float | None) -> str:
 
 
 def parse_moment(seconds: float) -> datetime:
-    """Return a time in UTC; what no calendar has is its first or last moment."""
+    """Return a time in UTC, clamped to the calendar.
+
+    Args:
+        seconds: seconds since 1970.
+
+    Returns:
+        The time.
+    """
     if seconds >= _LAST_SECOND:
         return datetime.max.replace(tzinfo=UTC)
     return EPOCH + timedelta(seconds=max(seconds, _FIRST_SECOND))
 
 
 def escape_html(text: object) -> Markup:
-    """Return anything as HTML on one line, escaped."""
+    """Render anything on one line, escaped.
+
+    Args:
+        text: any object.
+
+    Returns:
+        HTML.
+    """
     return text if isinstance(text, Markup) else escape(shorten_name(str(text)))
 
 
 CELL_KINDS = ("text", "number", "name", "time", "code")
-"""What a column holds: words, figures, names from the ledger, times, or digits that are read one by one."""
+"""Content of a column: words, figures, names of the ledger, times, or single digits."""
 
 _CHECK, _CROSS, _DASH = "M3 8.5l3.2 3.2L13 4.8", "M4 4l8 8M12 4l-8 8", "M4 8h8"
 _QUESTION = "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.4-1.1.8-1.1 1.6M8 12.4v.2"
@@ -303,12 +461,12 @@ _SHAPES = {
     Verdict.PASSED: _CHECK, Verdict.FAILED: _CROSS, Verdict.INCONCLUSIVE: _QUESTION, Verdict.NOT_APPLICABLE: _DASH,
     VIOLATED: _CROSS, UNKNOWN: _QUESTION, NOTED: _LETTER_I,
 }  # fmt: skip
-"""The shape of each verdict, of checks and of findings: it is recognised without colours."""
+"""The shape of each verdict, distinguishable without colours."""
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a table. ``hint``: what its title means, in a sentence."""
+    """A column of a table. ``hint``: explanation of its title."""
 
     title: str
     kind: str = "text"
@@ -317,7 +475,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class LinkCell:
-    """A cell that leads to another place of the page."""
+    """A cell with a link."""
 
     text: str
     href: str
@@ -338,29 +496,32 @@ def render_table(
     visible: bool = False,
     empty: str = "No rows.",
 ) -> Markup:
-    """Return a table that scrolls on its own where it is wider than the page; columns without any value are left out.
+    """Render a table that scrolls if it is wider than the page; empty columns are omitted.
 
     Args:
-        columns: titles and kinds (``KINDS``).
+        columns: titles and kinds (``CELL_KINDS``).
         rows: a cell for each column.
-        caption: what the rows are.
-        more: so many rows are not shown.
-        idents: of each row the anchor that others link to.
+        caption: name of the rows.
+        more: number of further rows.
+        idents: anchors of the rows.
         stacked: on a phone each row is a block, each cell a line.
-        tall: it scrolls on its own where it is longer than a screen.
-        visible: whether the caption is shown, or only read aloud.
-        empty: shown where there are no rows.
+        tall: scroll if it is longer than a screen.
+        visible: show the caption, else only for screen readers.
+        empty: text of a table without rows.
+
+    Returns:
+        HTML.
     """
-    shown = [[_shown(column.kind, value) for column, value in zip(columns, row, strict=True)] for row in rows]
-    if not shown:
+    content = [[_cell_content(column.kind, value) for column, value in zip(columns, row, strict=True)] for row in rows]
+    if not content:
         return svg_element("p", {"class": "empty"}, empty)
-    kept = [place for place in range(len(columns)) if not place or any(row[place] for row in shown)]
+    used = [place for place in range(len(columns)) if not place or any(row[place] for row in content)]
     body = []
-    for number, row in enumerate(shown):
-        cells = [_cell(columns[place], row[place], first=not place) for place in kept]
+    for number, row in enumerate(content):
+        cells = [_cell(columns[place], row[place], first=not place) for place in used]
         body.append(svg_element("tr", {"id": idents[number] if idents is not None else None}, cells))
     heads = []
-    for column in (columns[place] for place in kept):
+    for column in (columns[place] for place in used):
         mark = {"scope": "col", "class": "number" if column.kind == "number" else None, "title": column.hint}
         heads.append(svg_element("th", mark, column.title))
     parts = [
@@ -369,23 +530,23 @@ def render_table(
         svg_element("tbody", {}, body),
     ]
     if more > 0:
-        said = f"{count_words(more, 'more row')} not shown"
-        parts.append(svg_element("tfoot", {}, svg_element("tr", {}, svg_element("td", {"colspan": len(kept)}, said))))
+        note = f"{count_words(more, 'more row')} not shown"
+        parts.append(svg_element("tfoot", {}, svg_element("tr", {}, svg_element("td", {"colspan": len(used)}, note))))
     inner = svg_element("table", {"class": "stacked" if stacked else None}, parts)
     box = {"class": "scroll tall" if tall else "scroll", "tabindex": 0, "role": "region", "aria-label": caption}
     return svg_element("div", box, inner)
 
 
-def _cell(column: TableColumn, shown: Markup, *, first: bool) -> Markup:
+def _cell(column: TableColumn, content: Markup, *, first: bool) -> Markup:
     kind = column.kind if column.kind in ("number", "code", "time") else None
     if first:
-        return svg_element("th", {"scope": "row", "class": kind}, shown)
-    empty = "none" if not shown else None
+        return svg_element("th", {"scope": "row", "class": kind}, content)
+    empty = "none" if not content else None
     classes = " ".join(each for each in (kind, empty) if each) or None
-    return svg_element("td", {"class": classes, "data-label": column.title}, shown)
+    return svg_element("td", {"class": classes, "data-label": column.title}, content)
 
 
-def _shown(kind: str, value: TableCell) -> Markup:
+def _cell_content(kind: str, value: TableCell) -> Markup:
     if isinstance(value, Markup):
         return value
     if isinstance(value, LinkCell):
@@ -402,29 +563,54 @@ def _shown(kind: str, value: TableCell) -> Markup:
 
 
 def verdict_badge(verdict: str, text: str | None = None) -> Markup:
-    """Return a verdict with its shape. ``text``: instead of its word."""
+    """Render a verdict with its shape.
+
+    Args:
+        verdict: the verdict.
+        text: replaces the word of the verdict.
+
+    Returns:
+        HTML.
+    """
     return svg_element(
         "span", {"class": f"badge {verdict_class(verdict)}"}, verdict_shape(verdict) + escape_html(text or verdict)
     )
 
 
 def verdict_class(verdict: str) -> str:
-    """Return the CSS class of a verdict, which gives its colours."""
+    """Return the CSS class of a verdict.
+
+    Args:
+        verdict: the verdict.
+
+    Returns:
+        The class.
+    """
     return verdict.lower().replace(" ", "-")
 
 
 def verdict_shape(verdict: str) -> Markup:
-    """Return the shape of a verdict. Raises ``ValueError`` for a word that is none."""
+    """Render the shape of a verdict.
+
+    Args:
+        verdict: the verdict.
+
+    Returns:
+        SVG.
+
+    Raises:
+        ValueError: the word is no verdict.
+    """
     if verdict not in _SHAPES:
         raise ValueError(f"verdict {verdict}: must be one of {', '.join(_SHAPES)}")
-    drawn = svg_element("path", {"d": _SHAPES[verdict]})
+    path = svg_element("path", {"d": _SHAPES[verdict]})
     box = {"viewBox": "0 0 16 16", "width": 16, "height": 16, "aria-hidden": "true"}
-    return svg_element("svg", {"class": "shape", **box}, drawn)
+    return svg_element("svg", {"class": "shape", **box}, path)
 
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """A figure that is shown large. ``note``: a few words below it; ``verdict``: gives its colour."""
+    """A large figure. ``note``: a few words below it; ``verdict``: its colour."""
 
     title: str
     figure: str | Markup
@@ -434,7 +620,14 @@ class KeyFigure:
 
 
 def render_key_figures(pairs: Sequence[KeyFigure]) -> Markup:
-    """Return large figures side by side."""
+    """Render large figures side by side.
+
+    Args:
+        pairs: the figures.
+
+    Returns:
+        HTML.
+    """
     cells = []
     for each in pairs:
         figure = escape_html(each.figure)

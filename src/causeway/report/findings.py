@@ -1,6 +1,6 @@
-"""A finding as a sentence, with links to its message, lane and chain.
+"""Checks, reasons and findings in words, with links to message, lane and chain.
 
-Checks, reasons and findings in words. A finding is a row of the table ``violations`` (docs/audit).
+A finding is a row of the table ``violations`` (docs/audit).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CHECKS = {
     "watermarks": ("Watermarks", "The watermarks of a lane never fall."),
     "headers": ("Headers", "A chain has one header at each height, and each follows the one before it."),
 }
-"""Titles of the checks and their promises."""
+"""Titles and promises of the checks."""
 
 _PHRASES = {
     "sent_again": "was sent again",
@@ -178,7 +178,7 @@ _PHRASES_OF = {
 }
 
 _WITH_CAUSE = ("dropped", "dropped_as_declared", "failed")
-"""Reasons of which the ``detail`` of the row is the cause."""
+"""Reasons with the cause as ``detail``."""
 
 _HEIGHTS = "headers"
 CHAIN_CHECKS = ("more_came_than_left", "departures_not_covered", "chain_unseen")
@@ -208,29 +208,57 @@ WordedRow = Mapping[str, Any]
 
 
 def check_title(check: str) -> str:
-    """Return the title of a check."""
+    """Return the title of a check.
+
+    Args:
+        check: name of the check.
+
+    Returns:
+        The title.
+    """
     return CHECKS[check][0] if check in CHECKS else check.replace("_", " ").capitalize()
 
 
 def check_promise(check: str) -> str:
-    """Return the promise of a check, as a sentence."""
+    """Return the promise of a check, as a sentence.
+
+    Args:
+        check: name of the check.
+
+    Returns:
+        The sentence.
+    """
     return CHECKS[check][1] if check in CHECKS else ""
 
 
 def reason_words(reason: str) -> str:
-    """Return the name of a reason as words."""
+    """Return the name of a reason as words.
+
+    Args:
+        reason: name of the reason.
+
+    Returns:
+        The words.
+    """
     return _REASON_HEADINGS.get(reason, reason.replace("_", " "))
 
 
 def finding_phrase(row: WordedRow) -> str:
-    """Return the predicate of a finding, from the verb on."""
+    """Return the predicate of a finding, from its verb on.
+
+    Args:
+        row: a row of the table ``violations``.
+
+    Returns:
+        The predicate.
+    """
     check, reason = row["check"], row["reason"]
     words = _PHRASES_OF.get((check, reason)) or _PHRASES.get(reason) or _before(reason)
     if words is None:
         words = f"is named for {reason_words(reason)}" + (", {size}" if row["magnitude"] is not None else "")
     if row["magnitude"] == 1:
         words = words.replace(" that were ", " that was ")
-    # By the blocks of one chain something can be before another in time that is the same.
+    # Within one chain the order of blocks can decide between equal times.
     sized = row["magnitude"] is not None and (row["magnitude"] != 0 or row["unit"] != MICROSECONDS)
     words = words.format(size=finding_size(row)) if sized else words.replace(" {size}", "")
     cause = row.get("detail") if reason in _WITH_CAUSE else None
@@ -238,20 +266,34 @@ def finding_phrase(row: WordedRow) -> str:
 
 
 def finding_size(row: WordedRow) -> str:
-    """Return the magnitude of a finding."""
+    """Return the magnitude of a finding.
+
+    Args:
+        row: a row of the table ``violations``.
+
+    Returns:
+        The magnitude in words.
+    """
     magnitude, unit = row["magnitude"], row["unit"]
     if magnitude is None:
         return ""
-    said = format_number(magnitude) if row.get("size") is None else f"{int(row['size']):,}"
+    digits = format_number(magnitude) if row.get("size") is None else f"{int(row['size']):,}"
     if unit == MICROSECONDS:
         return format_duration(magnitude / 1e6)
     if unit == "messages":
         unit = "heights" if row["check"] == _HEIGHTS else "messages"
-    return f"{said} {pluralize(magnitude, unit or '')}".strip()
+    return f"{digits} {pluralize(magnitude, unit or '')}".strip()
 
 
 def finding_subject(row: WordedRow) -> tuple[str, str | None, str | None]:
-    """Return the subject of a finding: a word, a name from the ledger and a number or name beside it."""
+    """Return the subject of a finding: a word, a name, and a number or name beside it.
+
+    Args:
+        row: a row of the table ``violations``.
+
+    Returns:
+        The word, the name or None, and the number or None.
+    """
     if row["check"] == _HEIGHTS:
         return "Block", None if row["height"] is None else f"{row['height']:,}", row["chain"]
     if row["check"] == "watermarks":
@@ -263,7 +305,14 @@ def finding_subject(row: WordedRow) -> tuple[str, str | None, str | None]:
 
 
 def finding_position(row: WordedRow) -> str:
-    """Return the time and the block of a finding."""
+    """Return the time and block of a finding.
+
+    Args:
+        row: a row of the table ``violations``.
+
+    Returns:
+        The text.
+    """
     parts = []
     if row["time"] is not None:
         parts.append(format_time(row["time"]))
@@ -273,7 +322,7 @@ def finding_position(row: WordedRow) -> str:
 
 
 def _before(reason: str) -> str | None:
-    """Return the words of ``received_before_sent`` and the like."""
+    """Return the words of reasons such as ``received_before_sent``."""
     one, found, other = reason.partition("_before_")
     if not found or one not in EVENTS or other not in EVENTS:
         return None
@@ -288,13 +337,13 @@ FindingRow = Mapping[str, Any]
 
 
 class FindingLinks(Protocol):
-    """Addresses that a page links to: places in the page, or other pages. None: no link."""
+    """Addresses of the links of a page: anchors or other pages; None: no link."""
 
     def check(self, name: str) -> str | None:
         """Return the address of a check."""
 
     def message(self, row: FindingRow) -> str | None:
-        """Return the address of the message, or the number, that a row is about."""
+        """Return the address of the message, or missing number, of a row."""
 
     def lane(self, row: FindingRow) -> str | None:
         """Return the address of the lane of a row."""
@@ -310,7 +359,7 @@ class FindingLinks(Protocol):
 
 
 class PageAnchors:
-    """Links to places in the same page, a report: the rows have them as ``message_ident`` and ``lane_ident``."""
+    """Anchors in the same page, a report: rows have ``message_ident`` and ``lane_ident``."""
 
     _FIGURES: Mapping[str, str] = {"delays": "#time", "calls": "#outcomes", "missing": "#completeness"}
 
@@ -329,11 +378,11 @@ class PageAnchors:
         return None if ident is None else f"#{ident}"
 
     def chain(self, chain: str | None) -> str | None:
-        """Return None: a report has no place for a chain."""
+        """Return None: a report has no anchors of chains."""
         return None
 
     def block(self, row: FindingRow) -> str | None:
-        """Return None: a report has no place for a block."""
+        """Return None: a report has no anchors of blocks."""
         return None
 
     def figure(self, name: str) -> str | None:
@@ -342,12 +391,15 @@ class PageAnchors:
 
 
 def finding_sentence(row: FindingRow, links: FindingLinks, *, named: bool = True) -> Markup:
-    """Return a finding as a sentence.
+    """Render a finding as a sentence.
 
     Args:
         row: of the table ``violations``.
         links: of the page.
-        named: whether the sentence names the lane.
+        named: include the name of the lane.
+
+    Returns:
+        HTML.
     """
     word, number, of = finding_subject(row)
     target = links.block(row) if word == "Block" else links.chain(number) if word == "Chain" else links.message(row)
@@ -364,7 +416,7 @@ def finding_sentence(row: FindingRow, links: FindingLinks, *, named: bool = True
 
 
 def _lane(row: FindingRow, of: str | None, links: FindingLinks) -> list[Markup]:
-    """Return the words for the lane of a finding, with the link on its name, or on its ends where it has none."""
+    """Render the lane of a finding, with a link on its name, or on its ends without a name."""
     ends = [format_name(row[each], 20) for each in ("source", "destination") if row[each] is not None]
     way = Markup("from {} to {}").format(*ends) if len(ends) == 2 and row["check"] != "watermarks" else None
     if of is not None:
@@ -374,5 +426,13 @@ def _lane(row: FindingRow, of: str | None, links: FindingLinks) -> list[Markup]:
 
 
 def link_text(text: Markup, href: str | None) -> Markup:
-    """Return a text that links to an address, if there is one."""
+    """Render a text with a link, if there is an address.
+
+    Args:
+        text: the text.
+        href: the address, or None.
+
+    Returns:
+        HTML.
+    """
     return text if href is None else svg_element("a", {"href": href}, text)

@@ -1,7 +1,4 @@
-"""The first screen: the verdict, the key figures, what the input lacks, and examples of findings.
-
-Backlog, traffic and latency over time.
-"""
+"""The first screen (verdict, key figures, gaps, example findings), and figures over time."""
 
 from __future__ import annotations
 
@@ -56,19 +53,26 @@ __all__ = [
 ]
 
 MAX_CARDS = 3
-"""Cards that have room for two examples; of more each has one."""
+"""Number of cards up to which each has two examples, else one."""
 
 MEASURES = {"delivery": "Delivery", "round_trip": "Round trip", "service": "Service"}
 """Titles of delays: sent to received; sent to answered; received to executed."""
 
 GROUPS = ((VIOLATED, "Violations"), (UNKNOWN, "Unknown"), (NOTED, "Noted"))
-"""The groups of findings, and their headings."""
+"""The groups of findings with their headings."""
 
 Data = Mapping[str, Any]
 
 
 def verdict_section(data: Data) -> PageSection:
-    """Return the first screen of a report. ``data``: of ``data.report_data``."""
+    """Return the first screen of a report, from its data (``report_data``).
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section.
+    """
     notices = [] if data["run"] is None or data["run"]["at_rest"] else ["The run is not finished: messages are due."]
     return PageSection("verdict", None, first_screen(data, PageAnchors(), describe_input(data), notices=notices))
 
@@ -80,14 +84,17 @@ def first_screen(
     more: Sequence[KeyFigure] = (),
     notices: Sequence[str] = (),
 ) -> Markup:
-    """Return the verdict, the key figures, the checks and examples of findings.
+    """Render the verdict, the key figures, the checks and example findings.
 
     Args:
-        data: of ``summary.summary_data``.
+        data: of ``summary_data``.
         links: of the page.
-        about: what the input is, in a few words each.
-        more: figures that stand before the key figures.
-        notices: sentences about the input beside those that the data have.
+        about: the description of the input, in a few words each.
+        more: figures before the key figures.
+        notices: further sentences about the input.
+
+    Returns:
+        HTML.
     """
     groups = [
         (verdict, title, [_card(each, verdict, links) for each in data["checks"] if each[verdict]])
@@ -108,12 +115,27 @@ def first_screen(
 
 
 def headline(sentence: str, verdict: str) -> Markup:
-    """Return a sentence that begins with its verdict, with the verdict in its colour."""
+    """Render a sentence that begins with its verdict, with the verdict in its colour.
+
+    Args:
+        sentence: the sentence.
+        verdict: the verdict.
+
+    Returns:
+        HTML.
+    """
     return svg_element("em", {}, verdict) + svg_element("span", {}, sentence.removeprefix(verdict))
 
 
 def describe_input(data: Data) -> list[Markup]:
-    """Return what the input is: in a few words each."""
+    """Return the description of the input, in a few words each.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        HTML, one for each fact.
+    """
     input_, totals, run = data["input"], data["totals"], data["run"]
     found = [svg_element("strong", {}, format_name(data["lake"]))]
     kinds = "a run of Causeway" if data["kind"] == "lake" else "recorded traffic"
@@ -146,7 +168,7 @@ def _lead(data: Data) -> Markup:
 
 
 def _notices(data: Data, links: FindingLinks) -> list[Markup]:
-    """Return what the input lacks: records in quarantine, and lanes that it does not show as a whole."""
+    """Return the gaps of the input: records in quarantine, and incomplete lanes."""
     found = []
     if data["quarantined"]:
         reason, most = next(iter(data["quarantined"].items()))
@@ -163,7 +185,7 @@ def _notices(data: Data, links: FindingLinks) -> list[Markup]:
 
 
 MAX_LANES = 3
-"""Incomplete lanes that the first screen names."""
+"""Maximum incomplete lanes on the first screen."""
 
 
 def _incomplete(lane: Data, links: FindingLinks) -> Markup:
@@ -175,7 +197,15 @@ def _incomplete(lane: Data, links: FindingLinks) -> Markup:
 
 
 def key_figures(data: Data, links: FindingLinks) -> list[KeyFigure]:
-    """Return the key figures: messages, backlog, delays, calls and missing messages."""
+    """Return the key figures: messages, backlog, delays, calls and missing messages.
+
+    Args:
+        data: the report data (``report_data``).
+        links: the links of the page.
+
+    Returns:
+        The figures.
+    """
     totals, unit = data["totals"], data["totals"]["unit"] or "seconds"
     found = [
         KeyFigure("Messages", _large(totals["messages"]), _sent_and_received(totals), href=links.figure("messages"))
@@ -210,14 +240,14 @@ def key_figures(data: Data, links: FindingLinks) -> list[KeyFigure]:
 
 
 def _still_in_time(data: Data) -> int:
-    """Return the number of messages that the verdict calls pending: open, and neither overdue nor uncovered."""
+    """Return the number of pending messages: open, neither overdue nor uncovered."""
     found = [each for check in data["checks"] if check["check"] == "delivery" for each in check["reasons"]]
     in_time = [(NOTED, "pending"), (NOTED, "carried_on")]
     return sum(each["findings"] for each in found if (each["verdict"], each["reason"]) in in_time)
 
 
 def _calls(calls: Data, links: FindingLinks) -> list[KeyFigure]:
-    """Return the number of answered calls, and the outcomes of the others."""
+    """Return the number of answered calls, and other outcomes."""
     ended = [(each, calls[each]) for each in UNSUCCESSFUL if calls.get(each)]
     if not calls.get("answered") and not ended:
         return []
@@ -236,7 +266,7 @@ def _sent_and_received(totals: Data) -> str:
 
 
 def _large(number: int) -> str | Markup:
-    """Return a count that fits the width of a figure: a larger one is shortened, and its title has all of it."""
+    """Format a large figure; a shortened one has the full number as title."""
     return format_count(number) if number < _FITS else group_digits(str(number), 1)
 
 
@@ -244,7 +274,16 @@ _FITS = 10**9
 
 
 def overall_delay(data: Data, measure: str, unit: str) -> Data | None:
-    """Return the delays of all lanes together, None where none is known."""
+    """Return the delays of all lanes together, or None.
+
+    Args:
+        data: the report data (``report_data``).
+        measure: name of the measure.
+        unit: the unit.
+
+    Returns:
+        The row of delays, or None.
+    """
     rows = [each for each in data["latency"] if each["measure"] == measure and each["unit"] == unit]
     return rows[0] if rows else None
 
@@ -264,7 +303,14 @@ def _card(check: Data, verdict: str, links: FindingLinks) -> dict[str, Any]:
 
 
 def time_section(data: Data) -> PageSection | None:
-    """Return latency and backlog over time."""
+    """Return latency and backlog over time.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     charts = [*_flow_charts(data), *_latency_charts(data)]
     if not charts:
         return None
@@ -273,7 +319,7 @@ def time_section(data: Data) -> PageSection | None:
 
 
 def _edges(columns: Mapping[str, Sequence[Any]]) -> tuple[list[float], str]:
-    """Return the edges of bins, and what axis they are on."""
+    """Return the edges of bins, and their axis."""
     axis = columns["axis"][0]
     begins = [float(each) for each in columns["begin"]]
     width = float(columns["ticks" if axis == "tick" else "seconds"][0])
@@ -301,13 +347,13 @@ def _flow_charts(data: Data) -> list[Markup]:
 
 
 def _beside_calls(data: Data) -> str:
-    """Return how many unsuccessful messages are no calls, but responses."""
+    """Return a note on unsuccessful messages that are responses, not calls."""
     others = sum(data["totals"].get(each, 0) - data["calls"].get(each, 0) for each in UNSUCCESSFUL)
     return f" {count_words(others, 'response')} among them." if others > 0 else ""
 
 
 def _unplaced(data: Data, axis: str) -> str:
-    """Return how many messages are in no interval because their sending has no place on the axis."""
+    """Return a note on messages without a position on the axis."""
     number = data["totals"]["unplaced"]
     if not number:
         return ""
@@ -315,7 +361,7 @@ def _unplaced(data: Data, axis: str) -> str:
 
 
 def _per(at: Sequence[float], axis: str) -> str:
-    """Return how long an interval is."""
+    """Return the length of an interval in words."""
     width = at[-1] - at[-2]
     if axis == "tick":
         return "Per tick." if width == 1 else f"Per {format_ticks(width)}."
@@ -347,7 +393,7 @@ _QUANTILES = (("median", "p50", "a"), ("99 %", "p99", "b"), ("longest", "max", "
 
 
 def _delays_over_time(data: Data, measure: str, unit: str) -> Markup | None:
-    """Return a chart of the delays that ended in each bin."""
+    """Render the delays completed in each bin."""
     over = data["latency_over_time"]
     rows = [place for place, each in enumerate(over["measure"]) if each == measure and over["unit"][place] == unit]
     if not rows:

@@ -1,4 +1,4 @@
-"""The journey of a message: its events, their places, and the delays between them."""
+"""The journey of a message: its events, their blocks, and the delays between them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from causeway.report.elements import (
 from causeway.report.outcomes import BAD_EVENTS, row_outcome_mark
 
 SHOWN_STEPS = 24
-"""Steps of one message that are shown; of more the first ones and the last."""
+"""Maximum steps of a message; of more the first ones and the last."""
 
 _NOTED = {**dict.fromkeys(FAULT_REMARKS, VIOLATED), TAKEN_BACK: UNKNOWN}
 _LEGS = ("a", "b", "c", "d", "e", "f")
 
 JourneyMessage = Mapping[str, Any]
-"""A message as ``causeway trace --json`` prints it (``network.tracing.life_as_dict``)."""
+"""A message as printed by ``causeway trace --json`` (``history_to_dict``)."""
 
 
 def draw_journey(
@@ -44,14 +44,17 @@ def draw_journey(
     lane: str | None = None,
     verdict: str | None = None,
 ) -> Markup:
-    """Return a message and its steps.
+    """Render a message and its steps.
 
     Args:
-        message: as of ``network.tracing.life_as_dict``.
-        ident: the anchor that others link to.
-        why: why it is shown.
+        message: as of ``history_to_dict``.
+        ident: its anchor.
+        why: the reason to show it.
         lane: the anchor of its lane.
-        verdict: of the finding about it, if there is one.
+        verdict: of the finding about it, if any.
+
+    Returns:
+        HTML.
     """
     steps = message["events"]
     clock = _clock(steps)
@@ -105,12 +108,12 @@ def _about(message: JourneyMessage) -> Markup:
 
 @dataclass(frozen=True)
 class _Clock:
-    """By what the steps of a message are timed: ticks from the ``first`` one on; None: seconds."""
+    """The clock of a message's steps: ticks since the ``first`` one; None: seconds."""
 
     first: int | None
 
     def since(self, step: JourneyMessage) -> float | None:
-        """Return when a step was."""
+        """Return the time of a step."""
         number: float | None = step["seconds"] if self.first is None else step["tick"] - self.first
         return number
 
@@ -125,25 +128,25 @@ def _clock(steps: Sequence[JourneyMessage]) -> _Clock:
 
 
 def _legs(steps: Sequence[JourneyMessage], clock: _Clock) -> Markup:
-    """Return the time from the first to the last step as one bar, a piece for each step that took some."""
+    """Render the time from the first to the last step as one bar with a part for each delay."""
     timed = [(since, step) for step in steps if (since := clock.since(step)) is not None]
     whole = max((since for since, _ in timed), default=0.0)
     if len(timed) < 2 or whole <= 0:
         return Markup("")
     pieces: list[Markup] = []
-    said: list[str] = []
+    parts: list[str] = []
     for place, ((begin, before), (end, after)) in enumerate(pairwise(timed)):
         took = end - begin
         if took <= 0:
             continue
         what = f"{_words(before['event'])} to {_words(after['event'])}: {clock.text(took)}"
-        said.append(what)
+        parts.append(what)
         box = {"x": format_share(begin / whole), "width": format_share(took / whole), "height": "100%"}
         tone = tone_class(_LEGS[place % len(_LEGS)])
         pieces.append(svg_element("rect", {**box, "class": f"leg {tone}"}, svg_element("title", {}, what)))
     if len(pieces) < 2:
         return Markup("")
-    label = f"Where {clock.text(whole)} went: {'; '.join(said[:6])}"
+    label = f"Where {clock.text(whole)} went: {'; '.join(parts[:6])}"
     return svg_element(
         "svg", {"class": "legs", "width": "100%", "height": 6, "role": "img", "aria-label": label}, pieces
     )
@@ -161,7 +164,14 @@ def _steps(steps: Sequence[JourneyMessage], clock: _Clock) -> list[Markup]:
 
 
 def group_steps(steps: Sequence[JourneyMessage]) -> list[list[JourneyMessage]]:
-    """Return steps, those of one place and transaction that follow each other together."""
+    """Group consecutive steps of one chain, height and transaction.
+
+    Args:
+        steps: the steps of a message.
+
+    Returns:
+        The groups.
+    """
     found: list[list[JourneyMessage]] = []
     for step in steps:
         if found and not step["notes"] and not found[-1][-1]["notes"] and _same_place(found[-1][-1], step):
@@ -179,7 +189,7 @@ def _same_place(one: JourneyMessage, other: JourneyMessage) -> bool:
 
 
 def _step(steps: Sequence[JourneyMessage], clock: _Clock) -> Markup:
-    """Return steps of one place as one."""
+    """Render the steps of one group."""
     step = steps[0]
     notes = [svg_element("span", {"class": f"step-note {_NOTED.get(note, '')}"}, note) for note in step["notes"]]
     event = svg_element("b", {}, list_words([_words(each["event"]) for each in steps]))

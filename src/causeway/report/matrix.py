@@ -1,4 +1,4 @@
-"""Lanes as a matrix: from which chain to which, shaded by what they wait for, what is wrong, how long they take."""
+"""Lanes as a matrix of chains, shaded by backlog, violations or latency."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from causeway.report.elements import (
 )
 
 MAX_CHAINS = 24
-"""Chains that have a row and a column of their own; the others are one together."""
+"""Maximum chains with a row and column of their own; the others share one."""
 
 LEVELS = 7
-"""Shades of a cell."""
+"""Number of shades of a cell."""
 
 
 @dataclass(frozen=True)
 class PairFigures:
-    """What the lanes from a chain to another one come to: ``latency``: of the slowest lane, None: not known;
-    ``href``: where the lanes are listed."""
+    """The figures of the lanes between two chains.
+
+    ``latency``: of the slowest lane, or None. ``href``: address of the list of lanes.
+    """
 
     lanes: int = 0
     messages: int = 0
@@ -54,7 +56,10 @@ class PairFigures:
 
 @dataclass(frozen=True)
 class ShadingMeasure:
-    """What shades the matrix: its name, tone, and what the figure of a cell is. ``root``: as of ``level``."""
+    """A measure that shades the matrix.
+
+    It has a name, a tone, and the figure of a cell. ``root``: as of ``shade_level``.
+    """
 
     ident: str
     title: str
@@ -71,7 +76,7 @@ MEASURES = (
 )
 
 MatrixEnd = tuple[int, str]
-"""A row or column: 0 and the name of a chain; ``UNSEEN``, ``OTHERS``. No chain's name is taken for one of these."""
+"""A row or column: (0, chain name), ``UNSEEN`` or ``OTHERS``; chain names cannot collide with these."""
 
 UNSEEN, OTHERS = (1, "not seen"), (2, "others")
 
@@ -87,14 +92,17 @@ def draw_matrix(
     latency: str = "delivery, p99",
     unit: str = "seconds",
 ) -> Markup:
-    """Return the matrix of lanes, with a choice of what shades it.
+    """Render the matrix of lanes, with a choice of the shading measure.
 
     Args:
-        cells: figures by source and destination (``folded``).
-        ident: begins the names of what is in it, so that a page may have several.
-        shown: the measure that is chosen at first; None: the first of which there is something.
-        latency: what the latency of a cell is.
+        cells: figures by source and destination (``fold_matrix``).
+        ident: prefix of its element ids, so that a page may have several.
+        shown: the initial measure; None: the first with values.
+        latency: name of the latency of a cell.
         unit: of the latency.
+
+    Returns:
+        HTML.
     """
     measures = [each for each in MEASURES if any(each.figure(found) for found in cells.values())] or [MEASURES[-1]]
     first = next((each.ident for each in measures if each.ident == shown), measures[0].ident)
@@ -108,14 +116,23 @@ def draw_matrix(
         choices.append(box + svg_element("label", {"for": own}, each.title))
     legend = svg_element("legend", {"class": "quiet"}, "Shaded by")
     parts = [svg_element("fieldset", {"class": "choices"}, [legend, *choices])]
-    said = [_Said(each, latency, unit) for each in measures]
-    parts += [_panel(each, sources, destinations, cells) for each in said]
+    formatted = [_MeasureText(each, latency, unit) for each in measures]
+    parts += [_panel(each, sources, destinations, cells) for each in formatted]
     return svg_element("div", {"class": "matrix"}, parts)
 
 
 def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEnd, MatrixEnd], PairFigures]:
-    """Return figures by (source, destination), None being not seen, as cells of a matrix with at most ``most`` rows:
-    first of the chains with violations, then with backlog, then with messages; the others are one together."""
+    """Fold figures by (source, destination) into a matrix of at most ``most`` rows.
+
+    None is an unknown chain. Chains come by violations, then backlog, then messages; the others share one row.
+
+    Args:
+        pairs: figures by source and destination; None: unknown.
+        most: maximum number of rows.
+
+    Returns:
+        Figures by ends of the matrix.
+    """
     weights: dict[str | None, list[int]] = {}
     for (source, destination), found in pairs.items():
         for chain in {source, destination}:
@@ -125,10 +142,10 @@ def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEn
     ordered: list[str | None] = sorted(
         weights, key=lambda chain: (*(-each for each in weights[chain]), chain is None, chain or "")
     )
-    kept = set(ordered if len(ordered) <= most else ordered[: most - 1])
+    listed = set(ordered if len(ordered) <= most else ordered[: most - 1])
 
     def end(chain: str | None) -> MatrixEnd:
-        return OTHERS if chain not in kept else UNSEEN if chain is None else (0, chain)
+        return OTHERS if chain not in listed else UNSEEN if chain is None else (0, chain)
 
     cells: dict[tuple[MatrixEnd, MatrixEnd], PairFigures] = {}
     for (source, destination), found in pairs.items():
@@ -138,14 +155,14 @@ def fold_matrix(pairs: PairCells, most: int = MAX_CHAINS) -> dict[tuple[MatrixEn
 
 
 def _in_order(end: MatrixEnd) -> tuple[int, list[tuple[int, int, str]]]:
-    """Order names as people do: numbers in them by their value."""
+    """Return a natural sort key: numbers in names compare by value."""
     parts = re.split(r"([0-9]{1,18})", end[1])
     return end[0], [(1, int(part), "") if place % 2 else (0, 0, part) for place, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
-class _Said:
-    """A measure and how its figures are shown."""
+class _MeasureText:
+    """A measure and its text format."""
 
     of: ShadingMeasure
     latency: str
@@ -155,8 +172,10 @@ class _Said:
         return format_in_unit(figure, self.unit) if self.of.ident == "latency" else format_narrow(figure)
 
 
-def _panel(said: _Said, sources: Sequence[MatrixEnd], destinations: Sequence[MatrixEnd], cells: MatrixCells) -> Markup:
-    measure = said.of
+def _panel(
+    formatted: _MeasureText, sources: Sequence[MatrixEnd], destinations: Sequence[MatrixEnd], cells: MatrixCells
+) -> Markup:
+    measure = formatted.of
     figures = {place: figure for place, found in cells.items() if (figure := measure.figure(found))}
     most = max(figures.values(), default=0.0)
     corner = svg_element("td", {"class": "corner"}, "from ↓ to →")
@@ -164,49 +183,60 @@ def _panel(said: _Said, sources: Sequence[MatrixEnd], destinations: Sequence[Mat
     lines = [svg_element("thead", {}, svg_element("tr", {}, [corner, *heads]))]
     for source in sources:
         row = [svg_element("th", {"scope": "row"}, _chain(source))]
-        row += [_square(said, cells.get((source, each)), most) for each in destinations]
+        row += [_square(formatted, cells.get((source, each)), most) for each in destinations]
         lines.append(svg_element("tr", {}, row))
     titled = f"{measure.title} of lanes: rows are sources, columns destinations"
     if measure.ident == "latency":
-        titled += f" ({said.latency}, of the slowest lane)"
+        titled += f" ({formatted.latency}, of the slowest lane)"
     caption = svg_element("caption", {"class": "quiet"}, titled)
     inner = svg_element("table", {"class": f"heat tone-{measure.tone}"}, [caption, *lines])
     scroll = {"tabindex": 0, "role": "region", "aria-label": titled}
-    return svg_element("div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(said, most)])
+    return svg_element(
+        "div", {"class": f"panel of-{measure.ident} scroll", **scroll}, [inner, _legend(formatted, most)]
+    )
 
 
-def _square(said: _Said, found: PairFigures | None, most: float) -> Markup:
+def _square(measure: _MeasureText, found: PairFigures | None, most: float) -> Markup:
     if found is None:
         return svg_element("td", {"class": "blank"}, Markup(""))
-    figure = said.of.figure(found)
+    figure = measure.of.figure(found)
     tip = [
         count_words(found.lanes, "lane"),
         count_words(found.messages, "message"),
         f"{format_count(found.open)} pending",
     ]
     tip += [count_words(found.violated, "violation")] if found.violated else []
-    tip += [f"{said.latency}: {format_in_unit(found.latency, said.unit)}"] if found.latency is not None else []
-    text = escape_html(said.text(figure) if figure else "·")
+    tip += [f"{measure.latency}: {format_in_unit(found.latency, measure.unit)}"] if found.latency is not None else []
+    text = escape_html(measure.text(figure) if figure else "·")
     if found.href is not None:
         text = svg_element("a", {"href": found.href}, text)
     return svg_element(
-        "td", {"class": f"heat-{shade_level(figure or 0, most, root=said.of.root)}", "title": ", ".join(tip)}, text
+        "td", {"class": f"heat-{shade_level(figure or 0, most, root=measure.of.root)}", "title": ", ".join(tip)}, text
     )
 
 
 def shade_level(figure: float, most: float, *, root: bool = True) -> int:
-    """Return the shade of a figure, 0 for nothing. ``root``: by its root, so that small ones are told from none."""
+    """Return the shade of a figure, 0 for none.
+
+    Args:
+        figure: the figure.
+        most: the largest figure.
+        root: scale by the square root, to distinguish small figures from none.
+
+    Returns:
+        The shade, from 0 to ``LEVELS``.
+    """
     if figure <= 0:
         return 0
     part = math.sqrt(figure / most) if root else figure / most
     return max(1, min(LEVELS, math.ceil(LEVELS * part)))
 
 
-def _legend(said: _Said, most: float) -> Markup:
+def _legend(measure: _MeasureText, most: float) -> Markup:
     squares = [
-        svg_element("i", {"class": f"heat-{each} tone-{said.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)
+        svg_element("i", {"class": f"heat-{each} tone-{measure.of.tone}"}, Markup("")) for each in range(1, LEVELS + 1)
     ]
-    ends = escape_html("0"), escape_html(said.text(most))
+    ends = escape_html("0"), escape_html(measure.text(most))
     return svg_element("p", {"class": "heat-legend", "aria-hidden": "true"}, [ends[0], *squares, ends[1]])
 
 

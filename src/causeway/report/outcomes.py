@@ -1,4 +1,4 @@
-"""The form, word and colour of each outcome: the same on every page."""
+"""The shape, word and colour of each outcome, equal on every page."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from causeway.report.charts import ChartBar, ChartSeries, bar_chart
 from causeway.report.elements import escape_html, svg_element, tone_class
 
 FORGED = "forged"
-"""The outcome of a message that its sender never sent, and the ``detail`` of its ``sent`` row."""
+"""The outcome of a message that its sender did not send, and the ``detail`` of its ``sent`` row."""
 
 BAD = (FORGED, Outcome.FAILED, Outcome.DROPPED, Outcome.CONTRADICTED)
-"""Outcomes that are shown as bad wherever they stand."""
+"""Outcomes shown as bad everywhere."""
 
 BAD_EVENTS = (LedgerEvent.DROPPED, LedgerEvent.FAILED)
-"""Events that are shown as bad."""
+"""Events shown as bad."""
 
 
 class OutcomeStyle(NamedTuple):
-    """How an outcome is shown: the ``form`` is read without colours, the ``tone`` is one of ``svg.TONES``."""
+    """The style of an outcome. ``form``: readable without colours; ``tone``: one of ``TONES``."""
 
     form: str
     tone: str
@@ -43,19 +43,22 @@ OUTCOME_STYLES: dict[str, OutcomeStyle] = {
     FORGED: OutcomeStyle("broken", "bad"),
     Outcome.UNKNOWN: OutcomeStyle("absent", "muted"),
 }
-"""The look of each outcome, in the order in which they are shown."""
+"""The style of each outcome, in display order."""
 
-FINDING_WORDS = OutcomeStyle("broken", "bad")
-"""The look of a message that a violation is about."""
+FINDING_STYLE = OutcomeStyle("broken", "bad")
+"""The style of a message with a violation."""
 
 _OF_LIFE = {"received": Outcome.DELIVERED, "executed": Outcome.DELIVERED}
 
 
 def row_outcome(life: Mapping[str, Any]) -> str:
-    """Return the outcome (a key of ``LOOKS``) of a message.
+    """Return the outcome (a key of ``OUTCOME_STYLES``) of a message.
 
     Args:
-        life: as of ``network.tracing.life_as_dict``.
+        life: as of ``history_to_dict``.
+
+    Returns:
+        The text.
     """
     if any(step["event"] == "sent" and step["detail"] == FORGED for step in life["events"]):
         return FORGED
@@ -67,19 +70,29 @@ def row_outcome(life: Mapping[str, Any]) -> str:
 
 
 def outcome_word(outcome: str) -> str:
-    """Return the word of an outcome."""
+    """Return the word of an outcome.
+
+    Args:
+        outcome: a key of ``OUTCOME_STYLES``.
+
+    Returns:
+        The word.
+    """
     return outcome.replace("_", " ")
 
 
 def outcome_mark(outcome: str, text: str | None = None, verdict: str | None = None) -> Markup:
-    """Return an outcome with its form and colour.
+    """Render an outcome with its form and colour.
 
     Args:
-        outcome: a key of ``LOOKS``.
-        text: instead of its word.
-        verdict: of the findings about the message, if there are any.
+        outcome: a key of ``OUTCOME_STYLES``.
+        text: replaces its word.
+        verdict: of the findings about the message, if any.
+
+    Returns:
+        HTML.
     """
-    look = FINDING_WORDS if verdict == VIOLATED else OUTCOME_STYLES[outcome]
+    look = FINDING_STYLE if verdict == VIOLATED else OUTCOME_STYLES[outcome]
     sign = svg_element("i", {"class": f"mark {look.form} {tone_class(look.tone)}", "aria-hidden": "true"})
     bad = " bad" if look.form == "broken" else ""
     return svg_element(
@@ -88,22 +101,33 @@ def outcome_mark(outcome: str, text: str | None = None, verdict: str | None = No
 
 
 def row_outcome_mark(life: Mapping[str, Any], verdict: str | None = None) -> Markup:
-    """Return the outcome of a message, with its form and colour.
+    """Render the outcome of a message with its form and colour.
 
     Args:
-        life: as of ``network.tracing.life_as_dict``.
-        verdict: of the findings about the message, if there are any.
+        life: as of ``history_to_dict``.
+        verdict: of the findings about the message, if any.
+
+    Returns:
+        HTML.
     """
-    outcome, said = row_outcome(life), life["outcome"]
+    outcome, words = row_outcome(life), life["outcome"]
     if outcome == FORGED:
-        return outcome_mark(outcome, f"{FORGED}, {said}", verdict)
+        return outcome_mark(outcome, f"{FORGED}, {words}", verdict)
     in_lane = any(life[name] is not None for name in LANE[1:])  # a message of a user is in none, and no chain sends it
-    more = outcome == Outcome.UNKNOWN or ":" in said or ("; " in said and in_lane)
-    return outcome_mark(outcome, said if more else None, verdict)
+    more = outcome == Outcome.UNKNOWN or ":" in words or ("; " in words and in_lane)
+    return outcome_mark(outcome, words if more else None, verdict)
 
 
 def outcome_bars(title: str, counts: Mapping[str, int]) -> Markup:
-    """Return counts of outcomes as bars."""
+    """Render counts of outcomes as bars.
+
+    Args:
+        title: the title.
+        counts: counts by outcome.
+
+    Returns:
+        HTML.
+    """
     rows = [
         ChartBar(outcome_word(each), counts[each], tone=look.tone)
         for each, look in OUTCOME_STYLES.items()
@@ -113,7 +137,14 @@ def outcome_bars(title: str, counts: Mapping[str, int]) -> Markup:
 
 
 def outcome_series(values: Mapping[str, Sequence[float | None]]) -> list[ChartSeries]:
-    """Return the unsuccessful outcomes that occur as lines of a chart, from values by outcome."""
+    """Return the unsuccessful outcomes as lines of a chart, from values by outcome.
+
+    Args:
+        values: values by outcome.
+
+    Returns:
+        The lines.
+    """
     return [
         ChartSeries(outcome_word(each), values[each], OUTCOME_STYLES[each].tone)
         for each in UNSUCCESSFUL
@@ -124,7 +155,7 @@ def outcome_series(values: Mapping[str, Sequence[float | None]]) -> list[ChartSe
 __all__ = [
     "BAD",
     "BAD_EVENTS",
-    "FINDING_WORDS",
+    "FINDING_STYLE",
     "FORGED",
     "OUTCOME_STYLES",
     "OutcomeStyle",

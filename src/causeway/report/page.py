@@ -1,4 +1,4 @@
-"""A whole page: one HTML document that asks nothing of any other place."""
+"""A self-contained HTML document that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from causeway.report.elements import (
 )
 
 GENERATOR = "Causeway report"
-"""What says in a document that it is one of these."""
+"""Generator tag of these documents."""
 
 _TEMPLATES = "templates"
 
@@ -35,16 +35,19 @@ def _content(file: str) -> str:
 
 
 STYLE = _content("theme.css")
-"""The theme: colours as variables, light and dark; classes of all pieces."""
+"""The theme: colours as variables, light and dark; classes of all elements."""
 
 SCRIPT = _content("page.js")
-"""Tips of charts, the choice of colours, filters of tables. A page is whole without it."""
+"""Tips of charts, colour scheme switch and table filters. A page is complete without it."""
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part of a page. ``ident``: its anchor; ``title``: None: it has none of its own and is not in the navigation;
-    ``lead``: a sentence below the title."""
+    """A part of a page.
+
+    ``ident``: its anchor. ``title``: None: no title and no entry in the navigation. ``lead``: a sentence below the
+    title.
+    """
 
     ident: str
     title: str | None
@@ -61,15 +64,18 @@ def render_page(
     head: Markup = Markup(""),  # noqa: B008
     policy: bool = True,
 ) -> str:
-    """Return an HTML document with its style and script in it.
+    """Render an HTML document with inline style and script.
 
     Args:
-        title: of the document; a name from a ledger may be in it.
-        sections: in their order.
-        verdict: gives the colour of the sign in the bar and in the tab (``audit.verdict.Verdict``).
+        title: of the document; may contain a name of a ledger.
+        sections: in order.
+        verdict: colour of the icon in the bar and in the tab.
         foot: lines at the end.
         head: more elements of the head.
-        policy: whether the document states its content security policy itself; a server sends it as a header instead.
+        policy: include the content security policy; a server sends it as a header instead.
+
+    Returns:
+        The text.
     """
     return render_template(
         "page.html",
@@ -87,8 +93,14 @@ def render_page(
 
 
 def content_security_policy(*, live: bool = False) -> str:
-    """Return what a page may load: nothing but its own style and script, by their digests. ``live``: and what the
-    server answers that the page came from."""
+    """Return the policy of a page: only its own style and script, by digest.
+
+    Args:
+        live: allow answers of the server of the page, too.
+
+    Returns:
+        The policy.
+    """
     style, script = (f"'sha256-{_digest(text)}'" for text in (STYLE, SCRIPT))
     own = ["connect-src 'self'", "frame-ancestors 'none'"] if live else []
     parts = ["default-src 'none'", f"style-src {style}", f"script-src {script}", "img-src data:", *own]
@@ -96,18 +108,34 @@ def content_security_policy(*, live: bool = False) -> str:
 
 
 def render_template(template: str, **content: Any) -> str:
-    """Return a template of this package, filled; what is not ``Markup`` is escaped."""
+    """Render a template of this package; values that are not ``Markup`` are escaped.
+
+    Args:
+        template: name of the template.
+        content: values of the template.
+
+    Returns:
+        The text.
+    """
     return template_environment().get_template(template).render(**content)
 
 
 def render_piece(template: str, **content: Any) -> Markup:
-    """Return a template as a piece of a page."""
+    """Render a template as an element of a page.
+
+    Args:
+        template: name of the template.
+        content: values of the template.
+
+    Returns:
+        HTML.
+    """
     return Markup(render_template(template, **content))
 
 
 @cache
 def template_environment() -> Environment:
-    """Return the templates of this package, which escape all text."""
+    """Return the templates of this package, with autoescape."""
     loader = PackageLoader("causeway.report", _TEMPLATES)
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     found.filters |= {
@@ -137,12 +165,12 @@ _SIGNS: dict[str | None, tuple[str, str]] = {
 
 def _icon(verdict: str | None) -> str:
     colour, sign = _SIGNS[verdict]
-    drawn = (
+    svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="4" '
         f'fill="{colour}"/><path d="{sign}" fill="none" stroke="#fff" stroke-width="2" '
         f'stroke-linecap="round"/></svg>'
     )
-    return "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 __all__ = [

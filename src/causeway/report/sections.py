@@ -1,11 +1,4 @@
-"""The report: its sections, made of pieces, and the whole page.
-
-The outcomes of messages, and the value that moved with them.
-
-The coverage of the input.
-
-The lanes as a matrix, and the worst as a table.
-"""
+"""The sections of a report, and the whole page."""
 
 from __future__ import annotations
 
@@ -60,11 +53,18 @@ __all__ = [
 _SUMMED = ("sent", "received", "fees", "refunded", "pending")
 
 ABROAD = ("chain", "other")
-"""Columns of the table ``abroad``: the chain of an asset, and the chain where it is."""
+"""Columns of the table ``abroad``: the home chain of an asset, and the chain with its balance."""
 
 
 def outcomes_section(data: Data) -> PageSection | None:
-    """Return the outcomes of messages, by code and reason."""
+    """Return the outcomes of messages, by code and reason.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     totals, codes = data["totals"], data["outcomes"]
     ends = {each: totals[each] for each in OUTCOME_STYLES if totals.get(each)}
     if not ends:
@@ -72,9 +72,9 @@ def outcomes_section(data: Data) -> PageSection | None:
     calls = data["calls"]
     others = {each: number - calls.get(each, 0) for each, number in ends.items()}
     if calls and any(others.values()):
-        drawn = outcome_bars("Calls", calls) + outcome_bars("Responses", others)
+        bars = outcome_bars("Calls", calls) + outcome_bars("Responses", others)
     else:
-        drawn = outcome_bars("Messages", ends)
+        bars = outcome_bars("Messages", ends)
     columns = [
         TableColumn("outcome"),
         TableColumn("kind"),
@@ -97,12 +97,12 @@ def outcomes_section(data: Data) -> PageSection | None:
         for row in codes["rows"]
     ]
     listed = render_table(columns, rows, caption="Outcomes by code", more=codes["more"], stacked=True)
-    body = svg_element("div", {"class": "panel-box"}, drawn) + svg_element("h3", {}, "By code and reason") + listed
+    body = svg_element("div", {"class": "panel-box"}, bars) + svg_element("h3", {}, "By code and reason") + listed
     return PageSection("outcomes", "Outcomes", body, _apart(totals))
 
 
 _APART = {"from_users": "from users", "control": "of the protocol", "forged": "forged"}
-"""What is no message between programs, and counted apart."""
+"""Messages not between programs, counted separately."""
 
 
 def _apart(totals: Data) -> str | None:
@@ -121,7 +121,14 @@ def _example(row: Data) -> Markup:
 
 
 def value_section(data: Data) -> PageSection | None:
-    """Return movements of value by reason, fees among them, and the sums by lane."""
+    """Return movements of value by reason, fees among them, and the sums by lane.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     value = data["value"]
     parts = [*_movements(value), *_sums(value), *_abroad(value)]
     lead = "Value that moved with the messages: exact, in the smallest units of each asset."
@@ -167,8 +174,8 @@ def _sums(value: Data) -> list[Markup]:
         for row in found["rows"]
     ]
     off = value["not_equal"]
-    said = f"{count_words(off, 'sum')} with a difference." if off else "No differences."
-    note = f"{said} Difference = sent - received - fees - refunded - pending."
+    summary = f"{count_words(off, 'sum')} with a difference." if off else "No differences."
+    note = f"{summary} Difference = sent - received - fees - refunded - pending."
     caption = "Sums by lane and asset"
     listed = render_table(columns, rows, caption=caption, more=found["more"], stacked=True, tall=True)
     return [svg_element("h3", {}, caption), svg_element("p", {"class": "note"}, note), listed]
@@ -198,7 +205,14 @@ _COVERED = "share of the time between the first and the last window that windows
 
 
 def completeness_section(data: Data) -> PageSection:
-    """Return the coverage of each chain, the lanes with holes, and the records in quarantine."""
+    """Return the coverage of each chain, incomplete lanes, and records in quarantine.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section.
+    """
     found = data["completeness"]
     chains, gaps = found["chains"], found["gaps"]
     items = [svg_element("li", {}, escape_html(each)) for each in _remarks(found)]
@@ -235,23 +249,32 @@ def completeness_section(data: Data) -> PageSection:
 
 
 def _remarks(found: Data) -> list[str]:
-    said = [
+    remarks = [
         f"{count_words(found['missing'], 'message')} missing between the first and the last number sent "
         "of numbered lanes.",
         f"{count_words(found['one_sided_lanes'], 'lane')} of {found['lanes']:,} recorded at one end only.",
         f"{count_words(found['windows'], 'window')} of coverage.",
     ]
-    said += [
+    remarks += [
         f"{count_words(number, 'row')} {each.replace('_', ' ')}." for each, number in found["unseen"].items() if number
     ]
     for row in found["quarantine"]:
         field = safe_name(row["field"] or "record")
-        said.append(f"{count_words(row['count_all'], 'record')} in quarantine: {field}: {reason_words(row['reason'])}.")
-    return said
+        remarks.append(
+            f"{count_words(row['count_all'], 'record')} in quarantine: {field}: {reason_words(row['reason'])}."
+        )
+    return remarks
 
 
 def lanes_section(data: Data) -> PageSection | None:
-    """Return the lanes as a matrix, and a table of the worst."""
+    """Return the lanes as a matrix, and a table of the worst.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     lanes = data["lanes"]
     if not lanes["rows"]:
         return None
@@ -262,8 +285,8 @@ def lanes_section(data: Data) -> PageSection | None:
         )
         for each in lanes["matrix"]
     }
-    said = f"{MEASURES[measure].lower()}, 99 %" if measure is not None else "latency"
-    parts = [draw_matrix(cells, latency=said, unit=unit)] if len(cells) > 1 else []
+    measure_text = f"{MEASURES[measure].lower()}, 99 %" if measure is not None else "latency"
+    parts = [draw_matrix(cells, latency=measure_text, unit=unit)] if len(cells) > 1 else []
     parts.append(_lanes_table(lanes, measure, unit))
     between = "of" if lanes["chains"] == 1 else "between"
     among = f"{count_words(data['totals']['lanes'], 'lane')} {between} {count_words(lanes['chains'], 'chain')}"
@@ -320,15 +343,15 @@ def _lanes_table(lanes: Data, measure: str | None, unit: str) -> Markup:
         field = svg_element("input", {**box, "aria-label": "Filter the lanes that are listed"})
         in_none = sum(_is_in_no_lane(each) for each in lanes["rows"])
         besides = " and what is in no lane" if in_none else ""
-        said = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
-        field += svg_element("p", {"class": "note scrolls"}, said)
+        note = f"The table has {count_words(len(rows) - in_none, 'lane')}{besides}; scroll in it to see all."
+        field += svg_element("p", {"class": "note scrolls"}, note)
     rest = Markup("")
     if others["lanes"]:
-        said = f"{count_words(others['lanes'], 'more lane')} not listed: {count_words(others['messages'], 'message')}, "
+        note = f"{count_words(others['lanes'], 'more lane')} not listed: {count_words(others['messages'], 'message')}, "
         rest = svg_element(
             "p",
             {"class": "note"},
-            said + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.",
+            note + f"{others['pending']:,} pending, {count_words(others['violated'], 'violation')}.",
         )
     return svg_element("h3", {}, "Lane by lane") + field + svg_element("div", {"id": "lanes-table"}, listed) + rest
 
@@ -341,7 +364,7 @@ def _source(lane: Data) -> str | Markup:
 
 
 def _is_in_no_lane(lane: Data) -> bool:
-    """Return whether a row is that of the messages without a lane."""
+    """Return True for the row of messages in no lane."""
     return all(lane[each] is None for each in ("source", "destination", "lane"))
 
 
@@ -355,13 +378,27 @@ _FOOT = "Times are UTC, by the clocks of the chains. A finding that a hole in th
 
 
 def report_page(data: Data) -> str:
-    """Return the report as one HTML document. ``data``: of ``data.report_data``."""
+    """Return the report (of ``report_data``) as one HTML document.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        An HTML document.
+    """
     title = f"{safe_name(data['lake'])}: {data['verdict']}"
     return render_page(title, report_sections(data), verdict=data["verdict"], foot=[_FOOT])
 
 
 def report_sections(data: Data) -> list[PageSection]:
-    """Return the sections of a report, without empty ones."""
+    """Return the sections of a report, without empty ones.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The sections.
+    """
     found = [
         verdict_section(data),
         time_section(data),
@@ -378,7 +415,14 @@ def report_sections(data: Data) -> list[PageSection]:
 
 
 def messages_section(data: Data) -> PageSection | None:
-    """Return messages with their journeys: examples of findings, the slowest, the oldest pending."""
+    """Return messages with their journeys: example findings, the slowest, the oldest pending.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     if not data["messages"]:
         return None
     titles = {**dict(GROUPS), "oldest_pending": "Oldest pending"}
@@ -407,7 +451,14 @@ _ORDER = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.NOT_APPL
 
 
 def checks_section(data: Data) -> PageSection:
-    """Return every check with its promise, its verdict, its reasons and examples."""
+    """Return every check with its promise, verdict, reasons and examples.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section.
+    """
     found = []
     for check in sorted(data["checks"], key=lambda each: _ORDER.index(each["verdict"])):
         idle = None
@@ -422,7 +473,14 @@ def checks_section(data: Data) -> PageSection:
 
 
 def run_section(data: Data) -> PageSection | None:
-    """Return the relayers, the failures and the settings of a run of Causeway."""
+    """Return the relayers, failures and settings of a run of Causeway.
+
+    Args:
+        data: the report data (``report_data``).
+
+    Returns:
+        The section; None if it is empty.
+    """
     run = data["run"]
     if run is None:
         return None

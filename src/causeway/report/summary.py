@@ -1,7 +1,4 @@
-"""The numbers and the verdict that the report and the explorer open with, computed once for both.
-
-The checks of an audit as plain data: verdicts, examples of findings, incomplete lanes, findings by lane.
-"""
+"""The verdict, checks and key figures as plain data, for the report and the explorer."""
 
 from __future__ import annotations
 
@@ -37,18 +34,24 @@ __all__ = [
 ]
 
 EXAMPLES = 6
-"""Findings of each check, verdict and reason that are shown."""
+"""Maximum findings of each check, verdict and reason."""
 
 MAX_INCOMPLETE = 12
-"""Incomplete lanes that are named."""
+"""Maximum named incomplete lanes."""
 
 LaneKey = tuple[str | None, ...]
 
 
 def checks_data(audit: AuditResult) -> list[dict[str, Any]]:
-    """Return the checks, with examples of their findings.
+    """Return the checks with example findings.
 
-    ``promised`` of a check that does not apply: which promises of a lane it needs, none where it needs rows.
+    ``promised`` of a check that does not apply: the required guarantees of a lane; empty if it needs rows.
+
+    Args:
+        audit: the audit.
+
+    Returns:
+        One object a check.
     """
     return [
         {
@@ -78,11 +81,14 @@ def _examples(violations: pa.Table, check: CheckVerdict) -> list[dict[str, Any]]
 
 
 def worst_and_first(check: Mapping[str, Any], verdict: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the worst and the earliest finding of a verdict, each with its name; one if they are the same.
+    """Return the worst and the earliest finding of a verdict with their names; one if equal.
 
     Args:
         check: as of ``checks_data``.
         verdict: of the findings.
+
+    Returns:
+        Names with findings.
     """
     rows = [row for row in check["examples"] if row["verdict"] == verdict]
     if not rows:
@@ -96,28 +102,43 @@ def worst_and_first(check: Mapping[str, Any], verdict: str) -> list[tuple[str, M
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what orders findings as ``audit.auditing.earliest`` does."""
+    """Return the sort key of findings, as in the audit's order of earliest findings."""
     return row["time"] is None, row["time"] or "", row["height"] is None, row["height"] or 0
 
 
 def list_incomplete_lanes(audit: AuditResult, most: int = MAX_INCOMPLETE) -> dict[str, Any]:
-    """Return the lanes of which the input does not show enough, by name, each with the reasons and their counts."""
+    """Return the lanes with insufficient input, by name, with reasons and counts.
+
+    Args:
+        audit: the audit.
+        most: maximum number of lanes.
+
+    Returns:
+        Plain data.
+    """
     unknown = audit.counts.filter(pc.equal(audit.counts["verdict"], UNKNOWN)).to_pylist()
     lanes = unknown_lanes(unknown)
     rows: dict[LaneKey, dict[str, Any]] = {
         lane: {**dict(zip(LANE, lane, strict=True)), "reasons": {}} for lane in lanes[:most]
     }
     for row in unknown:
-        shown = rows.get(tuple(row[name] for name in LANE))
-        if shown is not None:
-            shown["reasons"][row["reason"]] = shown["reasons"].get(row["reason"], 0) + row["count"]
+        entry = rows.get(tuple(row[name] for name in LANE))
+        if entry is not None:
+            entry["reasons"][row["reason"]] = entry["reasons"].get(row["reason"], 0) + row["count"]
     for row in rows.values():
         row["reasons"] = dict(sorted(row["reasons"].items(), key=lambda item: (-item[1], item[0])))
     return {"lanes": len(lanes), "rows": [*rows.values()]}
 
 
 def count_lane_findings(audit: AuditResult) -> dict[LaneKey, tuple[int, int]]:
-    """Return the exact numbers of violated and unknown findings of each lane."""
+    """Return the exact numbers of violated and unknown findings of each lane.
+
+    Args:
+        audit: the audit.
+
+    Returns:
+        Violated and unknown findings by lane.
+    """
     table = audit.counts.group_by([*LANE, "verdict"]).aggregate([("count", "sum")])
     counts: dict[LaneKey, tuple[int, int]] = {}
     columns = (table[name].to_pylist() for name in (*LANE, "verdict", "count_sum"))
@@ -134,6 +155,9 @@ def summary_data(audit: AuditResult, figures: LedgerFigures, quarantined: Mappin
         audit: of the ledger.
         figures: of the ledger.
         quarantined: records in quarantine by reason (``Ledger.quarantined``).
+
+    Returns:
+        Plain data.
     """
     worst = figures.worst
     oldest = worst.filter(pc.and_(pc.equal(worst["why"], "oldest_pending"), pc.equal(worst["rank"], 1)))
@@ -152,7 +176,14 @@ def summary_data(audit: AuditResult, figures: LedgerFigures, quarantined: Mappin
 
 
 def figures_data(figures: LedgerFigures) -> dict[str, Any]:
-    """Return the totals of a ledger, its calls by outcome and the delays of all lanes."""
+    """Return the totals of a ledger, its calls by outcome, and the delays of all lanes.
+
+    Args:
+        figures: the figures of the ledger.
+
+    Returns:
+        Plain data.
+    """
     return {
         "totals": row_to_json(figures.totals),
         "calls": calls_by_outcome(figures.codes),
@@ -161,7 +192,14 @@ def figures_data(figures: LedgerFigures) -> dict[str, Any]:
 
 
 def over_time_data(figures: LedgerFigures) -> dict[str, Any]:
-    """Return the backlog and the delays over time by columns."""
+    """Return the backlog and the delays over time by columns.
+
+    Args:
+        figures: the figures of the ledger.
+
+    Returns:
+        Plain data.
+    """
     return {
         "backlog": _columns(figures.backlog),
         "latency_over_time": _columns(figures.latency_over_time),
@@ -169,13 +207,22 @@ def over_time_data(figures: LedgerFigures) -> dict[str, Any]:
 
 
 def rows_to_json(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table as JSON."""
+    """Return the rows of a table as JSON.
+
+    Args:
+        table: the table.
+
+    Returns:
+        One object a row.
+    """
     return [row_to_json(row) or {} for row in to_python_rows(table)]
 
 
 def _columns(table: pa.Table) -> dict[str, list[Any]]:
-    """Return a table over time by columns. ``begin``: the start of each bin, in ticks or seconds since 1970; ``time``
-    is None where no calendar has it."""
+    """Return a table over time by columns.
+
+    ``begin``: start of each bin, in ticks or seconds since 1970. ``time``: None outside of the calendar.
+    """
     rows = rows_to_json(table)
     found = {name: [row[name] for row in rows] for name in table.column_names}
     micros = table["time"].cast(pa.int64()).to_pylist()

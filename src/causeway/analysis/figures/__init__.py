@@ -1,1 +1,1 @@
-"""Figures of a ledger: what became of each message, delays, backlog over time, lanes, fees; knows no Spark."""
+"""Figures of a ledger without Spark: outcomes, delays, backlog over time, lanes and fees."""

@@ -17,10 +17,10 @@ from causeway.ledger.encodings import rank_names
 from causeway.ledger.schema import LANE, LIMBS, MESSAGE, VALUE_SCHEMA
 
 FEE_REASON = "fee"
-"""With this begins why fees move."""
+"""Prefix of the reasons of fees."""
 
 ACCOUNT = "account:"
-"""With this begins the name of who pays for itself; others pass on what was paid."""
+"""Prefix of the names of accounts that pay for themselves; other payers forward a payment."""
 
 _OF = (*LANE, "asset", "why", "is_fee")
 
@@ -31,7 +31,7 @@ SUMS_SCHEMA = pa.schema(
         ("sum", pa.binary(8 * WORDS_PER_SUM)),
     ]
 )
-"""What moved in a lane, of an asset, for a reason: how often, how often the amount was not seen, and the sum."""
+"""Movements of a lane, asset and reason: count, count without an amount, and sum."""
 
 FEES_SCHEMA = pa.schema(
     [
@@ -41,13 +41,23 @@ FEES_SCHEMA = pa.schema(
         pa.field("is_fee", pa.bool_(), nullable=False),
     ]
 )
-"""What moved in a lane, of an asset, for a reason: how often, how often without an amount that was seen, and how much,
-as decimal digits. ``is_fee``: it is paid for messages: out of one (``from`` is ``message``), or the reason begins with
-``fee`` and it comes from an account, not from who only passes it on; where ``from`` was not seen, from anyone."""
+"""Movements of a lane, asset and reason: count, count without an amount, and sum in decimal digits.
+
+``is_fee``: the movement pays for messages. Either it leaves a message (``from`` is ``message``), or its reason begins
+with ``fee`` and it comes from an account or an unknown payer, not from a forwarder.
+"""
 
 
 def sum_fees(value: pa.Table, where: MessageFilter) -> pa.Table:
-    """Return what the movements of a bucket (``VALUE_SCHEMA``) come to (``SUMS_SCHEMA``)."""
+    """Sum the value movements of a bucket.
+
+    Args:
+        value: rows of ``VALUE_SCHEMA``.
+        where: the filter on lanes.
+
+    Returns:
+        Rows of ``SUMS_SCHEMA``.
+    """
     from causeway.audit.value_loops import add_rows
 
     rows = value.filter(pa.array(where.rows(value))) if where.of_lanes else value
@@ -85,7 +95,14 @@ def _is_fee(rows: pa.Table) -> Array:
 
 
 def merge_fees(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return what the movements of several buckets come to (``FEES_SCHEMA``), in the order of lanes."""
+    """Merge the sums of several buckets.
+
+    Args:
+        parts: tables of ``SUMS_SCHEMA``.
+
+    Returns:
+        Rows of ``FEES_SCHEMA``, in the order of lanes.
+    """
     every = pa.concat_tables([SUMS_SCHEMA.empty_table(), *parts])
     found: dict[tuple[Any, ...], list[int]] = {}
     names = (*_OF, "movements", "unseen", "sum")
@@ -102,7 +119,14 @@ def merge_fees(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def fees_by_lane(fees: pa.Table) -> Mapping[tuple[str | None, ...], tuple[str, str]]:
-    """Return the asset and the sum of the fees of each lane that has fees of one asset."""
+    """Return the asset and fee sum of each lane with fees in exactly one asset.
+
+    Args:
+        fees: rows of ``FEES_SCHEMA``.
+
+    Returns:
+        Asset and decimal digits, by the columns of a lane.
+    """
     found: dict[tuple[str | None, ...], dict[str | None, int]] = {}
     for row in fees.to_pylist():
         if row["is_fee"]:

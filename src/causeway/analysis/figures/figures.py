@@ -1,4 +1,4 @@
-"""The figures of a ledger as tables, from what its pieces show."""
+"""Build the figures of a ledger as tables from its merged partial figures."""
 
 from __future__ import annotations
 
@@ -23,25 +23,29 @@ from causeway.ledger.schema import LANE
 from causeway.ledger.windows import Lane, table_lanes
 
 MessagesOf = Callable[[pa.Table], pa.Table]
-"""Returns the messages (``MESSAGES_SCHEMA``) that rows of ``WORST_KEYS_SCHEMA`` name, and perhaps others."""
+"""Reads the messages (``MESSAGES_SCHEMA``) named by rows of ``WORST_KEYS_SCHEMA``, possibly with others."""
 
 _ENDS = ("first_tick", "last_tick", "first_time", "last_time")
-"""Columns of the span of the rows that ages are counted by."""
+"""Columns of the row span that ages depend on."""
 
 
 @dataclass(frozen=True)
 class LedgerFigures:
-    """The figures of a ledger, as tables (each module has the schema of its own).
+    """The figures of a ledger, as tables.
 
-    ``lanes``: a row a lane (``LANES_SCHEMA``); ``latency``: delays of each lane and of all (``LATENCY_SCHEMA``);
-    ``latency_over_time``: delays by bins (``PACE_SCHEMA``); ``backlog``: over time (``BACKLOG_SCHEMA``),
-    ``lane_backlog``: of each lane, where it was asked for (``LANE_BACKLOG_SCHEMA``); ``worst``: the slowest and the
-    oldest pending messages (``WORST_SCHEMA``); ``fees``: value by lane, asset and reason (``FEES_SCHEMA``); ``codes``:
-    outcomes by code and reason (``CODES_SCHEMA``); ``chains``: a row a chain (``CHAINS_SCHEMA``).
-
-    ``totals``: what is counted of lanes, of all of them, and ``lanes``, ``rows``, ``unplaced`` (messages that are sent
-    or pending, but not in ``backlog``: their place on its axis was not seen), ``first_tick``, ``last_tick``,
-    ``first_time``, ``last_time``, and ``unit``: in what delays are shown.
+    Attributes:
+        lanes: one row a lane (``LANES_SCHEMA``).
+        latency: delays of each lane and of all lanes (``LATENCY_SCHEMA``).
+        latency_over_time: delays by bins (``PACE_SCHEMA``).
+        backlog: backlog over time (``BACKLOG_SCHEMA``).
+        lane_backlog: backlog of each lane, if requested (``LANE_BACKLOG_SCHEMA``).
+        worst: the slowest and the oldest pending messages (``WORST_SCHEMA``).
+        fees: value by lane, asset and reason (``FEES_SCHEMA``).
+        codes: outcomes by code and reason (``CODES_SCHEMA``).
+        chains: one row a chain (``CHAINS_SCHEMA``).
+        totals: the counts of lanes over all lanes, and ``lanes``, ``rows``, ``first_tick``, ``last_tick``,
+            ``first_time``, ``last_time``, ``unit`` (of delays) and ``unplaced`` (sent or pending messages without a
+            position on the axis of ``backlog``).
     """
 
     lanes: pa.Table
@@ -57,55 +61,64 @@ class LedgerFigures:
 
 
 def build_figures(
-    shown: PartialFigures, messages_of: MessagesOf, observed: pa.Table | None = None, promises: pa.Table | None = None
+    merged: PartialFigures, messages_of: MessagesOf, observed: pa.Table | None = None, promises: pa.Table | None = None
 ) -> LedgerFigures:
-    """Return the figures of a ledger. ``shown``: what all of its pieces show together; ``observed``, ``promises``: the
-    tables of the ledger by which ages of pending messages are counted (``ages.Ages``)."""
-    names = lane_columns(shown.lanes)
+    """Build the figures of a ledger from the merged partial figures of all its parts.
+
+    Args:
+        merged: the merged partial figures.
+        messages_of: reads the messages of given keys.
+        observed: the observed windows; they bound the ages of pending messages (``PendingAges``).
+        promises: the guarantees of lanes.
+
+    Returns:
+        The figures.
+    """
+    names = lane_columns(merged.lanes)
     nobody = {name: pa.nulls(1, pa.string()) for name in LANE}
-    of_lanes = delays.latency_table(shown.delays, shown.extents, names, "lane")
-    of_all = delays.latency_table(*delays.merge_lanes(shown.delays, shown.extents), nobody, "all")
-    unit = delays.choose_unit(shown.extents)
-    axis = over_time.choose_axis(shown.flow)
+    of_lanes = delays.latency_table(merged.delays, merged.extents, names, "lane")
+    of_all = delays.latency_table(*delays.merge_lanes(merged.delays, merged.extents), nobody, "all")
+    unit = delays.choose_unit(merged.extents)
+    axis = over_time.choose_axis(merged.flow)
     if unit is None and axis is not None:
         unit = TICKS if axis == over_time.TICK else SECONDS
-    [span] = shown.span.to_pylist() or [dict.fromkeys(shown.span.schema.names)]
-    fees = merge_fees([shown.fees])
+    [span] = merged.span.to_pylist() or [dict.fromkeys(merged.span.schema.names)]
+    fees = merge_fees([merged.fees])
     ages = PendingAges({name: span[name] for name in _ENDS}, observed, promises)
-    totals = {name: pc.sum(shown.lanes[name]).as_py() or 0 for name in COUNTED}
-    totals |= {"lanes": _real_lanes(shown.lanes), "rows": span["rows"] or 0}
+    totals = {name: pc.sum(merged.lanes[name]).as_py() or 0 for name in COUNTED}
+    totals |= {"lanes": _real_lanes(merged.lanes), "rows": span["rows"] or 0}
     totals["unplaced"] = (span["without_tick"] if axis == over_time.TICK else span["without_time"]) or 0
     totals |= {name: span[name] for name in ("first_tick", "last_tick")} | _times(span)
-    worst = select_unit(shown.worst, unit)
+    worst = select_unit(merged.worst, unit)
     return LedgerFigures(
-        lanes=_lanes(shown, of_lanes, fees, unit, ages),
+        lanes=_lanes(merged, of_lanes, fees, unit, ages),
         latency=pa.concat_tables([of_all, of_lanes]),
-        latency_over_time=latency_over_time(shown.pace, axis),
-        backlog=over_time.backlog_over_time(shown.flow, axis),
-        lane_backlog=over_time.lane_backlog_over_time(shown.flow, names, axis),
+        latency_over_time=latency_over_time(merged.pace, axis),
+        backlog=over_time.backlog_over_time(merged.flow, axis),
+        lane_backlog=over_time.lane_backlog_over_time(merged.flow, names, axis),
         worst=worst_messages(worst, messages_of(worst), unit, ages),
         fees=fees,
-        codes=shown.codes,
-        chains=chain_table(shown.chains, shown.lanes),
+        codes=merged.codes,
+        chains=chain_table(merged.chains, merged.lanes),
         totals={**totals, "unit": unit},
     )
 
 
 def _times(span: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ends of the ledger in time; None as well where they are in none of Python's years."""
+    """Return the first and last time of the ledger; None outside of Python's range of years."""
     names = ("first_time", "last_time")
     [found] = to_python_rows(pa.table([pa.array([span[name]], pa.timestamp("us", "UTC")) for name in names], names))
     return found
 
 
 def _real_lanes(lanes: pa.Table) -> int:
-    """Return how many lanes there are: what never came into one is in none."""
+    """Return the number of lanes, without rows of messages that entered no lane."""
     named = [np.asarray(lanes[name].is_valid()) for name in ("source", "destination", "lane")]
     return int(np.logical_or.reduce(named).sum())
 
 
-def _lanes(shown: PartialFigures, latency: pa.Table, fees: pa.Table, unit: str | None, ages: PendingAges) -> pa.Table:
-    lanes = shown.lanes
+def _lanes(merged: PartialFigures, latency: pa.Table, fees: pa.Table, unit: str | None, ages: PendingAges) -> pa.Table:
+    lanes = merged.lanes
     content: dict[str, Any] = {name: lanes[name] for name in lanes.column_names}
     tick, time = lanes["oldest_pending_tick"], lanes["oldest_pending_time"].cast(pa.int64())
     content["oldest_pending_ticks"] = _aged(lanes, tick, ages.age_in_ticks)
@@ -113,7 +126,7 @@ def _lanes(shown: PartialFigures, latency: pa.Table, fees: pa.Table, unit: str |
         _aged(lanes, time, ages.age_in_microseconds).cast(pa.float64(), safe=False), delays.MICROSECONDS
     )
     content["unit"] = pa.array([unit] * lanes.num_rows, pa.string())
-    numbers = shown.extents["lane"].to_numpy()  # of each row of latency, too
+    numbers = merged.extents["lane"].to_numpy()  # of each row of latency, too
     for measure in ("delivery", "round_trip"):
         own = pc.and_(pc.equal(latency["measure"], measure), pc.equal(latency["unit"], unit or ""))
         rows = np.flatnonzero(np.asarray(own))

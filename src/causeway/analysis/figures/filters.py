@@ -1,4 +1,4 @@
-"""Which messages are looked at: those of some lanes, of some kinds, outcomes, names."""
+"""Filter messages by lanes, kinds, outcomes, names and ranges."""
 
 from __future__ import annotations
 
@@ -22,31 +22,35 @@ from causeway.ledger.parts import BucketPart, TablePart
 from causeway.ledger.schema import LANE, LEDGER_SCHEMA
 
 TEXT_COLUMNS = ("sender", "receiver", "message_id", "answers", "journey")
-"""Columns of which a message has the first that its rows have."""
+"""Text columns; a message has the first value among its rows."""
 
 NAME_COLUMNS = (*LANE, "kind", "outcome", "index", *TEXT_COLUMNS)
-"""What messages are chosen by."""
+"""Columns to filter by value."""
 
 CHAIN_COLUMNS = "chain"
-"""Names chains that messages come from or go to."""
+"""Columns of source and destination chains."""
 
 RANGE_COLUMNS = ("index", "sent_height", "sent_tick", "sent_time")
-"""Numbers and times that messages are chosen by: those between two of them."""
+"""Number and time columns to filter by range."""
 
 _ALLOWED = {"kind": KINDS, "outcome": OUTCOMES}
 _MAX_INDEX = (1 << 64) - 1
 
 FilterValues = tuple[str | int | None, ...]
 FilterRange = tuple[int | None, int | None]
-"""The first and the last, both included; None: without a bound. Times in microseconds since 1970."""
+"""First and last value, both inclusive; None: unbounded. Times in microseconds since 1970."""
 
 
 @dataclass(frozen=True)
 class MessageFilter:
-    """Which messages are looked at: those that have one of some values in each of some columns (``NAMES``). None among
-    the values: what was not seen. ``calls``: only requests that a chain sent, none of users. ``chains``: of each some
-    chains, of which the messages come from one or go to one. ``ranges``: those that are seen to be within, by the names
-    of columns (``RANGES``)."""
+    """A filter on messages; all conditions must hold.
+
+    Attributes:
+        values: the allowed values of each column (``NAME_COLUMNS``); None among them matches unknown values.
+        calls: only requests sent by chains, none of users.
+        chains: sets of chains; a message must come from or go to a chain of each set.
+        ranges: the allowed range of each column (``RANGE_COLUMNS``); unknown values do not match.
+    """
 
     values: Mapping[str, FilterValues] = field(default_factory=dict)
     calls: bool = False
@@ -55,8 +59,17 @@ class MessageFilter:
 
     @classmethod
     def of(cls, **values: Any) -> MessageFilter:
-        """Return what is asked for: of each column a value, or several; ``chain``: as a source or a destination. Raises
-        ``InvalidInput``."""
+        """Build a filter from one or several allowed values of each column.
+
+        Args:
+            values: values by column; ``chain`` matches source or destination.
+
+        Returns:
+            The filter.
+
+        Raises:
+            InvalidInput: a column is unknown, or cannot have such a value.
+        """
         found: dict[str, FilterValues] = {}
         for name, given in values.items():
             if name not in (*NAME_COLUMNS, CHAIN_COLUMNS):
@@ -71,8 +84,19 @@ class MessageFilter:
 
     @classmethod
     def between(cls, **ranges: Any) -> MessageFilter:
-        """Return what is asked for: of each column (``RANGES``) the first and the last, None: without a bound; times as
-        ``datetime`` or ISO 8601 (without a zone UTC). Raises ``InvalidInput``."""
+        """Build a filter from ranges.
+
+        Args:
+            ranges: first and last value by column (``RANGE_COLUMNS``), None: unbounded. Times as ``datetime`` or ISO
+                8601
+                (UTC without a zone).
+
+        Returns:
+            The filter.
+
+        Raises:
+            InvalidInput: a column is unknown, or a bound is invalid.
+        """
         found: dict[str, FilterRange] = {}
         for name, given in ranges.items():
             if name not in RANGE_COLUMNS:
@@ -88,7 +112,7 @@ class MessageFilter:
         return cls(ranges=found)
 
     def and_(self, other: MessageFilter) -> MessageFilter:
-        """Return what both ask for."""
+        """Return the conjunction with another filter."""
         both = dict(self.values)
         for name, values in other.values.items():
             both[name] = tuple(value for value in both[name] if value in values) if name in both else values
@@ -101,34 +125,34 @@ class MessageFilter:
 
     @property
     def of_lanes(self) -> bool:
-        """Return whether anything is asked of lanes."""
+        """Return True if the filter restricts lanes."""
         return bool(self.lanes or self.chains)
 
     @property
     def lanes(self) -> dict[str, FilterValues]:
-        """Return what is asked of the columns of lanes."""
+        """Return the conditions on lane columns."""
         return {name: self.values[name] for name in LANE if name in self.values}
 
     @property
     def texts(self) -> dict[str, FilterValues]:
-        """Return what is asked of texts of messages."""
+        """Return the conditions on text columns."""
         return {name: self.values[name] for name in TEXT_COLUMNS if name in self.values}
 
     def __bool__(self) -> bool:
         return bool(self.values or self.calls or self.chains or self.ranges)
 
     def __str__(self) -> str:
-        said = ["calls"] if self.calls else []
+        words = ["calls"] if self.calls else []
         for name, values in self.values.items():
-            said.append(f"{name} {_said(values)}")
-        said += [f"from or to {_said(values)}" for values in self.chains]
+            words.append(f"{name} {_format_values(values)}")
+        words += [f"from or to {_format_values(values)}" for values in self.chains]
         for name, bounds in self.ranges.items():
             ends = [None if end is None else _end(name, end) for end in bounds]
-            said += [f"{name} {word} {end}" for word, end in zip(("from", "to"), ends, strict=True) if end is not None]
-        return ", ".join(said)
+            words += [f"{name} {word} {end}" for word, end in zip(("from", "to"), ends, strict=True) if end is not None]
+        return ", ".join(words)
 
     def part(self, part: BucketPart) -> BucketPart | None:
-        """Return those rows of a part that are in lanes asked for, None: there are none."""
+        """Return the rows of a part in matching lanes; None if there are none."""
         if not self.of_lanes or not part.num_rows:
             return part
         ends = ("source", "destination") if self.chains else ()
@@ -140,7 +164,7 @@ class MessageFilter:
         return TablePart(part.take(LEDGER_SCHEMA.names, np.flatnonzero(rows)))
 
     def rows(self, table: pa.Table) -> Bools:
-        """Return which rows of a table are in lanes asked for."""
+        """Return a mask of the rows in matching lanes."""
         found = np.ones(table.num_rows, bool)
         for name, values in self.lanes.items():
             found &= in_values(table[name], values)
@@ -149,7 +173,7 @@ class MessageFilter:
         return found
 
     def messages(self, outcomes: MessageOutcomes) -> MessageOutcomes:
-        """Return those of some messages that are asked for, beside their lanes."""
+        """Return the matching messages, by all conditions except those on lanes."""
         chosen = outcomes.is_call.copy() if self.calls else np.ones(len(outcomes), bool)
         if "kind" in self.values:
             chosen &= np.isin(outcomes.kind, [KINDS.index(str(kind)) for kind in self.values["kind"]])
@@ -176,7 +200,15 @@ ALL_MESSAGES = MessageFilter()
 
 
 def in_values(column: pa.Array | pa.ChunkedArray, values: FilterValues) -> Bools:
-    """Return which rows of a column have one of some values; None: which are null."""
+    """Return a mask of the rows of a column with one of some values; None matches null.
+
+    Args:
+        column: the column.
+        values: the allowed values.
+
+    Returns:
+        Booleans, one a row.
+    """
     kind = column.type
     texts = pa.array([value for value in values if value is not None], value_type(kind))
     if pa.types.is_dictionary(kind):
@@ -195,7 +227,7 @@ def _coded(chunk: pa.DictionaryArray, texts: pa.Array) -> Bools:
 
 
 def _column(outcomes: MessageOutcomes, name: str) -> tuple[Array, Bools]:
-    """Return a number or time of each message, and of which it was seen."""
+    """Return a number or time of each message, and a mask of the known ones."""
     if name == "index":
         columns, base = outcomes.columns, outcomes.base
         return columns.index[base], columns.indexed[base] == 1
@@ -210,7 +242,11 @@ def _within(one: FilterRange, other: FilterRange) -> FilterRange:
 
 
 def _bound(name: str, value: Any) -> int:
-    """Return a bound of a range as a number. Raises ``InvalidInput``."""
+    """Parse a bound of a range as a number.
+
+    Raises:
+        InvalidInput: the bound is invalid.
+    """
     if name != "sent_time":
         _check("index", value, name)
         return int(value)
@@ -233,7 +269,7 @@ def _end(name: str, bound: int) -> str:
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
-def _said(values: FilterValues) -> str:
+def _format_values(values: FilterValues) -> str:
     return " or ".join("null" if value is None else to_one_line(str(value)) for value in values)
 
 

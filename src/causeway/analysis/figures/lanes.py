@@ -1,4 +1,4 @@
-"""What there is of each lane, and of each chain: counts, first and last, the oldest message that is pending."""
+"""Counts of each lane and chain: messages, first and last, and the oldest pending message."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _TIME = pa.timestamp("us", "UTC")
 
 _OF_MESSAGES = ("messages", "requests", "between_chains", "sent", "received", *OUTCOMES, "in_flight")
 NO_LANE = ("from_users", "refused_from_users", "control", "forged")
-"""What is no message between programs of chains, and counted apart: messages from users to a chain, and those of them
-that it refused; messages of the protocol itself; messages that no program sent."""
+"""Messages counted separately from messages between programs of chains.
+
+These are messages from users to a chain (accepted and refused), protocol messages, and forged messages.
+"""
 
 COUNTED = (*_OF_MESSAGES, *NO_LANE)
 
@@ -45,7 +47,7 @@ LANE_COUNTS_SCHEMA = pa.schema(
         *(pa.field(name, _type_of(name)) for name in (*_FIRSTS, *_LASTS, *_OLDEST)),
     ]
 )
-"""What one piece of a ledger has of a lane; lanes of several pieces are added up."""
+"""Counts of a lane in one part of a ledger; the counts of several parts add up."""
 
 LANES_SCHEMA = pa.schema(
     [
@@ -63,10 +65,13 @@ LANES_SCHEMA = pa.schema(
         *(("fee_asset", pa.string()), ("fees", pa.string())),
     ]
 )
-"""A row a lane. ``messages`` are those of all outcomes together, ``requests`` the calls among them, ``between_chains``
-those that came into a lane between two chains; what else there is, is counted ``APART``. ``in_flight``: sent, neither
-received nor over; ``oldest_pending_ticks``, ``oldest_pending_seconds``: the age of the oldest pending one (``ages``);
-delays in ``unit``; ``fees``: decimal digits, null where none were seen or they are of several assets."""
+"""One row a lane.
+
+``messages``: all messages; ``requests``: the calls among them; ``between_chains``: those in a lane between two chains.
+Messages of ``NO_LANE`` are counted separately. ``in_flight``: sent, neither received nor completed.
+``oldest_pending_ticks``, ``oldest_pending_seconds``: age of the oldest pending message (``PendingAges``). Delays are in
+``unit``. ``fees``: decimal digits; null for none, or for fees in several assets.
+"""
 
 CHAINS_SCHEMA = pa.schema(
     [
@@ -80,8 +85,7 @@ CHAINS_SCHEMA = pa.schema(
         *(pa.field(name, _TIME) for name in ("first_time", "last_time")),
     ]
 )
-"""A row a chain: messages that were sent, received, executed there, and those of it of which it knew the outcome; those
-pending from it and to it; what is seen of it."""
+"""One row a chain: messages sent, received, executed and completed there, pending messages, and the observed extent."""
 
 _THERE = ("sent", "received", "executed", "ended")
 _EXTENTS = ("first_height", "last_height", "first_tick", "last_tick", "first_time", "last_time")
@@ -91,11 +95,14 @@ CHAIN_COUNTS_SCHEMA = pa.schema(
 
 
 def count_lanes(outcomes: MessageOutcomes, others: MessageOutcomes) -> pa.Table:
-    """Return what a run has of each of its lanes (``LANE_COUNTS_SCHEMA``).
+    """Count the messages of a run by lane.
 
     Args:
-        outcomes: of its messages.
-        others: of all that it has, ``APART`` included.
+        outcomes: its messages between programs.
+        others: all its messages, those of ``NO_LANE`` included.
+
+    Returns:
+        Rows of ``LANE_COUNTS_SCHEMA``.
     """
     columns, lanes = outcomes.columns, len(outcomes.columns.lanes)
     requests, sent = outcomes.kind == REQUEST, outcomes.sent.happened
@@ -122,7 +129,7 @@ def count_lanes(outcomes: MessageOutcomes, others: MessageOutcomes) -> pa.Table:
 
 
 def _extent(group: Array, values: Array, count: int, least: bool, kind: pa.DataType) -> pa.Array:
-    """Return the least or largest value of each group, null of those without any."""
+    """Return the least or largest value of each group; null for empty groups."""
     edge = np.iinfo(values.dtype)
     found = np.full(count, edge.max if least else edge.min, values.dtype)
     (np.minimum if least else np.maximum).at(found, group, values)
@@ -133,7 +140,7 @@ def _extent(group: Array, values: Array, count: int, least: bool, kind: pa.DataT
 def _oldest(outcomes: MessageOutcomes, indexed: Bools, index: Array) -> dict[str, pa.Array]:
     pending = np.flatnonzero(outcomes.outcome == PENDING)
     tick, time = outcomes.sent.tick[pending], outcomes.sent.time[pending]
-    # Messages stand in the order of their indices and names: of those as old the first comes first.
+    # Messages are ordered by index and name, so the first of equally old ones comes first.
     order = pending[np.lexsort((time, tick, outcomes.lane[pending]))]
     first = order[group_rows(outcomes.lane[order]).starts]
     at = np.full(len(outcomes.columns.lanes), -1, np.int64)
@@ -151,8 +158,14 @@ def _oldest(outcomes: MessageOutcomes, indexed: Bools, index: Array) -> dict[str
 
 
 def merge_lane_counts(parts: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:
-    """Return what several pieces have of lanes, a row a lane in the order of their names, and of each piece the row of
-    each of its rows."""
+    """Merge the lane counts of several parts.
+
+    Args:
+        parts: tables of ``LANE_COUNTS_SCHEMA``.
+
+    Returns:
+        One row a lane in the order of their names, and the new row number of each row of each part.
+    """
     every = pa.concat_tables([LANE_COUNTS_SCHEMA.empty_table(), *parts]).combine_chunks()
     ranks = [rank_names(every[name]).astype(np.uint64) for name in LANE]
     order = stable_order(*ranks)
@@ -179,7 +192,7 @@ def merge_lane_counts(parts: Sequence[pa.Table]) -> tuple[pa.Table, list[Ints]]:
 
 
 def _oldest_of(rows: pa.Table, group: Ints, groups: int) -> pa.Array:
-    """Return of each lane the row that has its oldest pending message, null where none is."""
+    """Return the row with the oldest pending message of each lane; null without one."""
     pending = np.flatnonzero(rows["pending"].to_numpy() > 0)
     own = rows.take(pa.array(pending))
     keys = [group[pending].astype(np.uint64)]
@@ -204,12 +217,26 @@ def _seen(column: pa.ChunkedArray) -> tuple[Bools, Array]:
 
 
 def lane_columns(table: pa.Table) -> dict[str, pa.Array]:
-    """Return the names of lanes by their rows."""
+    """Return the lane columns of a table by name.
+
+    Args:
+        table: a table with the columns ``LANE``.
+
+    Returns:
+        The columns.
+    """
     return {name: table[name].combine_chunks() for name in LANE}
 
 
 def count_chains(outcomes: MessageOutcomes) -> pa.Table:
-    """Return what a run has of each chain (``CHAIN_COUNTS_SCHEMA``)."""
+    """Count the messages of a run by chain.
+
+    Args:
+        outcomes: the messages of the run.
+
+    Returns:
+        Rows of ``CHAIN_COUNTS_SCHEMA``.
+    """
     columns, count = outcomes.columns, len(outcomes.chains)
     content: dict[str, Any] = {"chain": pa.array(outcomes.chains, pa.string())}
     for name in _THERE:
@@ -229,7 +256,14 @@ def count_chains(outcomes: MessageOutcomes) -> pa.Table:
 
 
 def merge_chain_counts(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return what several pieces have of chains, a row a chain in the order of their names."""
+    """Merge the chain counts of several parts.
+
+    Args:
+        parts: tables of ``CHAIN_COUNTS_SCHEMA``.
+
+    Returns:
+        One row a chain, in the order of their names.
+    """
     every = pa.concat_tables([CHAIN_COUNTS_SCHEMA.empty_table(), *parts]).combine_chunks()
     ranks = rank_names(every["chain"])
     order = stable_order(ranks)
@@ -247,9 +281,14 @@ def merge_chain_counts(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def chain_table(counts: pa.Table, lanes: pa.Table) -> pa.Table:
-    """Return a row a chain (``CHAINS_SCHEMA``), also of those that lanes alone name.
+    """Build the table of chains, with the chains that only lanes name.
 
-    ``counts``: of ``chains_together``; ``lanes``: of ``added_up``.
+    Args:
+        counts: of ``merge_chain_counts``.
+        lanes: of ``merge_lane_counts``.
+
+    Returns:
+        Rows of ``CHAINS_SCHEMA``.
     """
     sides: dict[str, dict[str, list[int]]] = {"out": {}, "in": {}}
     pending = lanes["pending"].to_pylist()

@@ -1,8 +1,8 @@
-"""Delays of messages: how they are distributed, of each lane and of all, whatever pieces a ledger is looked at in.
+"""Distributions of message delays, of each lane and of all lanes.
 
-Of a lane and measure the distribution is the different delays and how many messages have each: exact up to ``EXACT``
-different ones, else each rounded toward zero to ``BITS`` binary digits. Which of the two it is depends on the whole
-distribution alone, and rounding twice is rounding once, so the pieces may come in any order.
+The distribution of a lane and measure counts messages by delay. It is exact up to ``EXACT_BITS`` different delays,
+else delays are rounded toward zero to ``BITS`` significant binary digits. The choice depends on the whole distribution
+alone, and rounding is idempotent, so the result does not depend on the partition of the ledger.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from causeway.audit.columns import NO_HEIGHT, Bools
 from causeway.ledger.schema import LANE
 
 EXACT_BITS = 1 << 16
-"""Up to so many different delays of a lane and measure are all kept."""
+"""Limit of different delays of a lane and measure that are counted exactly."""
 
 BITS = 12
-"""Of more each is rounded to so many binary digits, and shown by the middle: within 1 / 2**BITS of what it is."""
+"""Significant binary digits of rounded delays; shown as the middle of the interval (error at most 1 / 2**BITS)."""
 
 TICKS, SECONDS, HEIGHTS = "ticks", "seconds", "heights"
 
@@ -33,11 +33,11 @@ MEASURES = (
     *(("delivery", TICKS), ("delivery", SECONDS), ("service", TICKS), ("service", SECONDS)),
     *(("round_trip", TICKS), ("round_trip", SECONDS), ("round_trip", HEIGHTS)),
 )
-"""From sending to receipt, from receipt to execution, from sending to when its source has the answer; and in what."""
+"""The measures with their units: sending to receipt, receipt to execution, sending to the answer at the source."""
 
 MICROSECONDS = 1_000_000
 QUANTILES = (50, 90, 99)
-"""In percent."""
+"""Quantiles in percent."""
 
 _LARGEST = np.int64(2**63 - 1)
 
@@ -47,7 +47,7 @@ DELAYS_SCHEMA = pa.schema(
         *(("delay", pa.int64()), ("count", pa.int64())),
     ]
 )
-"""So many messages of a lane (a number) have this delay, in microseconds, ticks or heights; sorted."""
+"""Number of messages of a lane (by number) with a delay in microseconds, ticks or heights; sorted."""
 
 EXTENTS_SCHEMA = pa.schema(
     [
@@ -61,8 +61,7 @@ EXTENTS_SCHEMA = pa.schema(
         ),
     ]
 )
-"""How many delays there are of a lane and measure, their sum (``high`` * 2**32 + ``low``), the least, the largest, and
-how many are below 0."""
+"""Count, sum (``high`` * 2**32 + ``low``), least, largest, and number of negative delays, by lane and measure."""
 
 LATENCY_SCHEMA = pa.schema(
     [
@@ -75,18 +74,25 @@ LATENCY_SCHEMA = pa.schema(
         pa.field("exact", pa.bool_(), nullable=False),
     ]
 )
-"""Delays of a lane (``scope`` = ``lane``) or of all (``all``): quantiles by nearest rank."""
+"""Delays of a lane (``scope`` = ``lane``) or of all lanes (``all``): quantiles by nearest rank."""
 
 
 class MessageDelays(NamedTuple):
-    """The delay of each of some messages; ``seen``: of which it was seen."""
+    """The delay of each message; ``seen`` masks the known ones."""
 
     seen: Bools
     number: Ints
 
 
 def measure_delays(outcomes: MessageOutcomes) -> list[MessageDelays]:
-    """Return the delays of messages, one a measure (``MEASURES``)."""
+    """Compute the delays of messages.
+
+    Args:
+        outcomes: the messages.
+
+    Returns:
+        One entry a measure (``MEASURES``).
+    """
     sent, received, executed = outcomes.sent, outcomes.received, outcomes.executed
     answer = outcomes.reply_positions.of(outcomes.outcome <= REFUNDED)
     found = []
@@ -113,8 +119,15 @@ def _words_between(one: EventPositions, other: EventPositions, name: str) -> Mes
 
 
 def delay_distribution(outcomes: MessageOutcomes, delays: Sequence[MessageDelays]) -> tuple[pa.Table, pa.Table]:
-    """Return how the delays of messages are distributed (``DELAYS_SCHEMA``, ``EXTENTS_SCHEMA``); lanes by their number
-    in the run."""
+    """Compute the delay distributions of a run, with lanes by their number in the run.
+
+    Args:
+        outcomes: the messages.
+        delays: their delays, one entry a measure.
+
+    Returns:
+        Rows of ``DELAYS_SCHEMA`` and of ``EXTENTS_SCHEMA``.
+    """
     entries, extents = [DELAYS_SCHEMA.empty_table()], [EXTENTS_SCHEMA.empty_table()]
     for measure, (seen, number) in enumerate(delays):
         chosen = np.flatnonzero(seen)
@@ -140,22 +153,22 @@ def _extent(lane: Array, measure: Array, delay: Ints) -> pa.Table:
 
 
 def _entries(lane: Array, measure: Array, rounded: Bools, delay: Ints, count: Ints) -> pa.Table:
-    """Return a distribution in order, each delay once, rounded where there are too many of a lane and measure."""
-    lane, measure, rounded, delay, count = _added_up(lane, measure, rounded, delay, count)
+    """Return a sorted distribution, each delay once, rounded above the exact limit."""
+    lane, measure, rounded, delay, count = _sum_counts(lane, measure, rounded, delay, count)
     groups = group_rows(lane, measure)
     if len(groups):
         large = (groups.counts > EXACT_BITS) | np.logical_or.reduceat(rounded, groups.starts)
         rows = groups.spread(large)
         if rows.any():
             delay, rounded = np.where(rows, round_down(delay), delay), rows
-            lane, measure, rounded, delay, count = _added_up(lane, measure, rounded, delay, count)
+            lane, measure, rounded, delay, count = _sum_counts(lane, measure, rounded, delay, count)
     return pa.table([pa.array(column) for column in (lane, measure, rounded, delay, count)], DELAYS_SCHEMA)
 
 
 _Entries = tuple[Array, Array, Bools, Ints, Ints]
 
 
-def _added_up(lane: Array, measure: Array, rounded: Bools, delay: Ints, count: Ints) -> _Entries:
+def _sum_counts(lane: Array, measure: Array, rounded: Bools, delay: Ints, count: Ints) -> _Entries:
     if not len(lane):
         return lane, measure, rounded, delay, count
     least = delay.min()
@@ -169,7 +182,15 @@ def _added_up(lane: Array, measure: Array, rounded: Bools, delay: Ints, count: I
 
 
 def round_down(delay: Ints, bits: int = BITS) -> Ints:
-    """Return delays rounded toward zero to so many binary digits."""
+    """Round delays toward zero to a number of significant binary digits.
+
+    Args:
+        delay: the delays, int64.
+        bits: the number of digits.
+
+    Returns:
+        The rounded delays.
+    """
     size = np.abs(delay)
     spare = _spare(size, bits)
     below = size >> spare << spare
@@ -177,7 +198,7 @@ def round_down(delay: Ints, bits: int = BITS) -> Ints:
 
 
 def _spare(size: Ints, bits: int) -> Ints:
-    """Return by how many binary digits numbers are longer than ``bits``."""
+    """Return the excess of binary digits of numbers over ``bits``."""
     length = np.zeros(len(size), np.int64)
     rest = size.copy()
     for step in (32, 16, 8, 4, 2, 1):
@@ -188,7 +209,15 @@ def _spare(size: Ints, bits: int) -> Ints:
 
 
 def merge_distributions(entries: Sequence[pa.Table], extents: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
-    """Return several distributions as one; lanes by the same numbers in all."""
+    """Merge distributions with common lane numbers.
+
+    Args:
+        entries: tables of ``DELAYS_SCHEMA``.
+        extents: tables of ``EXTENTS_SCHEMA``.
+
+    Returns:
+        One table of each schema.
+    """
     every = pa.concat_tables([DELAYS_SCHEMA.empty_table(), *entries])
     columns = [np.asarray(every[name].combine_chunks().to_numpy(zero_copy_only=False)) for name in DELAYS_SCHEMA.names]
     lane, measure, rounded, delay, count = columns
@@ -210,7 +239,15 @@ def _extents(every: pa.Table) -> pa.Table:
 
 
 def merge_lanes(entries: pa.Table, extents: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the distribution over all lanes, as that of a lane 0."""
+    """Merge the distributions of all lanes into that of a single lane 0.
+
+    Args:
+        entries: rows of ``DELAYS_SCHEMA``.
+        extents: rows of ``EXTENTS_SCHEMA``.
+
+    Returns:
+        One table of each schema.
+    """
     zero = [
         table.set_column(0, DELAYS_SCHEMA.field("lane"), pa.array(np.zeros(table.num_rows, np.int32)))
         for table in (entries, extents)
@@ -219,8 +256,17 @@ def merge_lanes(entries: pa.Table, extents: pa.Table) -> tuple[pa.Table, pa.Tabl
 
 
 def latency_table(entries: pa.Table, extents: pa.Table, lanes: dict[str, pa.Array], scope: str) -> pa.Table:
-    """Return delays as people look at them (``LATENCY_SCHEMA``). ``lanes``: the names of lanes by number; ``scope``:
-    of what each is."""
+    """Build the table of delay quantiles.
+
+    Args:
+        entries: rows of ``DELAYS_SCHEMA``.
+        extents: rows of ``EXTENTS_SCHEMA``.
+        lanes: the names of lanes, by number.
+        scope: ``lane`` or ``all``.
+
+    Returns:
+        Rows of ``LATENCY_SCHEMA``.
+    """
     if not extents.num_rows:
         return LATENCY_SCHEMA.empty_table()
     columns = {name: np.asarray(extents[name].to_numpy()) for name in EXTENTS_SCHEMA.names}
@@ -258,13 +304,30 @@ def latency_table(entries: pa.Table, extents: pa.Table, lanes: dict[str, pa.Arra
 
 
 def bin_middle(delay: Ints, bits: int = BITS) -> Ints:
-    """Return the middle of what is rounded to each delay."""
+    """Return the middle of the interval of delays that round to each delay.
+
+    Args:
+        delay: rounded delays.
+        bits: the number of significant binary digits.
+
+    Returns:
+        The middles.
+    """
     half = (np.int64(1) << _spare(np.abs(delay), bits)) >> 1
     return delay + np.where(delay < 0, -half, half)
 
 
 def choose_unit(extents: pa.Table) -> str | None:
-    """Return in which unit delays are shown: in ticks where there are as many as in seconds; None: there are none."""
+    """Choose the unit of delays; None without delays.
+
+    Ticks are chosen if as many delays have ticks as seconds.
+
+    Args:
+        extents: rows of ``EXTENTS_SCHEMA``.
+
+    Returns:
+        The unit, or None.
+    """
     measure, count = extents["measure"].to_numpy(), extents["count"].to_numpy()
     many = {
         unit: int(count[np.isin(measure, [n for n, (_, each) in enumerate(MEASURES) if each == unit])].sum())

@@ -1,12 +1,9 @@
-"""A row a message: its names, its steps, its outcome and its delays.
+"""Messages as rows, the ages of pending messages, and the worst messages.
 
-Ages of pending messages: one rule for every face of the product.
-
-A message is as old as the input shows it without an end: from its sending to the time at which the audit judges its
-arrival (``Windows.arrivals_until``). That is the end of the window of its destination that has the sending, where one
-is declared or the rows show several; else the last time of its chains, or of the ledger.
-
-The slowest messages, and the oldest pending ones.
+The age of a pending message runs from its sending to the latest time at which the input would show its arrival
+(``arrivals_until`` of the observed windows, as in the audit). That is the end of the window of its destination that
+contains the sending, if one is declared or the rows show several. Else it is the last time of its chains, or of the
+ledger.
 """
 
 from __future__ import annotations
@@ -63,14 +60,24 @@ MESSAGES_SCHEMA = pa.schema(
         *((f"{measure}_{unit}", pa.float64() if unit == SECONDS else pa.int64()) for measure, unit in MEASURES),
     ]
 )
-"""A row a message. ``kind``: ``Kind``; ``outcome``: ``Outcome``, with the ``code`` and ``detail`` that were said of it.
-``sent``, ``received``, ``executed``: where that happened first; ``ended``: where the chain that it comes from knew its
-outcome. ``delivery``: from sending to receipt; ``service``: from receipt to execution; ``round_trip``: from sending to
-the answer, where it was sent from, in heights if that is one chain. ``amount``: decimal digits."""
+"""One row a message.
+
+``kind``: ``Kind``; ``outcome``: ``Outcome``, with its ``code`` and ``detail``. ``sent``, ``received``, ``executed``:
+position of the first such event. ``ended``: position at which the source chain knew the outcome. ``delivery``: sending
+to receipt. ``service``: receipt to execution. ``round_trip``: sending to the answer at the sender; in heights if that
+is one chain. ``amount``: decimal digits.
+"""
 
 
 def message_table(outcomes: MessageOutcomes) -> pa.Table:
-    """Return a row a message (``MESSAGES_SCHEMA``), in the order of the ledger."""
+    """Build the table of messages.
+
+    Args:
+        outcomes: the messages of a run.
+
+    Returns:
+        Rows of ``MESSAGES_SCHEMA``, in the order of the ledger.
+    """
     columns, base = outcomes.columns, outcomes.base
     lanes = pa.array(outcomes.lane)
     content: dict[str, Any] = {name: names.take(lanes) for name, names in columns.lane_names.items()}
@@ -103,13 +110,13 @@ _MAXIMUM = (1 << 63) - 1
 
 
 class PendingAges:
-    """Returns how old pending messages are at the end of what the input covers.
+    """Computes the ages of pending messages at the end of the input's coverage.
 
     Args:
         span: the ends of the rows: ``first_tick``, ``last_tick``, ``first_time``, ``last_time`` (microseconds), each
-            None where no row has one.
-        observed: the windows of the ledger; None: none are known, and messages age until the last row.
-        promises: what its lanes promise.
+            None if no row has one.
+        observed: the windows of the ledger; None: unknown, and messages age until the last row.
+        promises: the guarantees of its lanes.
     """
 
     def __init__(
@@ -122,7 +129,7 @@ class PendingAges:
         self._tick_length = _tick_length(span)
 
     def age_in_ticks(self, lane: Lane, tick: int) -> int | None:
-        """Return the age in ticks of a message of a lane that was sent at a tick, None if it is unknown."""
+        """Return the age in ticks of a message of a lane sent at a tick; None if unknown."""
         if self._last_tick is None:
             return None
         last, length = self._last_tick, self._tick_length
@@ -131,12 +138,12 @@ class PendingAges:
         return min(max(last - tick, 0), _MAXIMUM)
 
     def age_in_microseconds(self, lane: Lane, time: int) -> int | None:
-        """Return the age in microseconds of a message of a lane that was sent at a time, None if it is unknown."""
+        """Return the age in microseconds of a message of a lane sent at a time; None if unknown."""
         until = self._until(lane, time)
         return None if until is None else min(max(until - time, 0), _MAXIMUM)
 
     def _until(self, lane: Lane, time: int) -> int | None:
-        """Return until which time, in microseconds, the input shows a message of a lane, None if it is unknown."""
+        """Return the end of coverage for a message of a lane, in microseconds; None if unknown."""
         if self._windows is None or not -_MAXIMUM <= time <= _MAXIMUM:
             return self._last_time
         within = None if self._promises is None else self._promises.deadline(lane)[0]
@@ -145,7 +152,7 @@ class PendingAges:
 
 
 def _tick_length(span: dict[str, Any]) -> int | None:
-    """Return the microseconds of a tick where times are ticks since 1970, as in ledgers of runs; None elsewhere."""
+    """Return the microseconds of a tick if times are ticks since 1970 (runs), else None."""
     if None in span.values() or span["last_tick"] < 1 or span["last_time"] < 1:
         return None
     length, rest = divmod(span["last_time"], span["last_tick"])
@@ -153,14 +160,14 @@ def _tick_length(span: dict[str, Any]) -> int | None:
 
 
 WORST = 20
-"""So many messages of each kind are named."""
+"""Default number of worst messages of each kind."""
 
 WORST_KINDS = tuple(
     (f"slowest_{measure}", unit) if measure else ("oldest_pending", unit)
     for measure in ("delivery", "round_trip", "")
     for unit in (TICKS, SECONDS)
 )
-"""What messages are the worst in, and in what that is counted."""
+"""The rankings of worst messages, with the unit of each."""
 
 WORST_KEYS_SCHEMA = pa.schema(
     [
@@ -168,8 +175,10 @@ WORST_KEYS_SCHEMA = pa.schema(
         *(("index", pa.uint64()), ("message_id", pa.string()), ("kind", pa.int8()), ("badness", pa.uint64())),
     ]
 )
-"""A message (``message_id``: of one without index) that is among the worst in something (``KINDS``); the larger its
-``badness`` the worse it is."""
+"""Key of a message among the worst of a ranking (``WORST_KINDS``); a larger ``badness`` is worse.
+
+``message_id`` is set for messages without index only.
+"""
 
 WORST_SCHEMA = pa.schema(
     [
@@ -178,14 +187,25 @@ WORST_SCHEMA = pa.schema(
         *MESSAGES_SCHEMA,
     ]
 )
-"""A row a message: ``why`` it is named, at which place among those (``rank``, from 1), and its ``delay`` in ``unit``:
-of a pending one its age (``ages``). Pending ones are in the order of their sending."""
+"""One row a worst message: the ranking (``why``), its ``rank`` (from 1), and its ``delay`` in ``unit``.
+
+The delay of a pending message is its age (``PendingAges``); pending messages are in the order of sending.
+"""
 
 _SIGN = np.uint64(1 << 63)
 
 
 def find_worst(outcomes: MessageOutcomes, delays: Sequence[MessageDelays], most: int) -> pa.Table:
-    """Return the worst messages of a run (``WORST_KEYS_SCHEMA``)."""
+    """Find the worst messages of a run.
+
+    Args:
+        outcomes: the messages.
+        delays: their delays, one entry a measure.
+        most: number of messages of each ranking.
+
+    Returns:
+        Rows of ``WORST_KEYS_SCHEMA``.
+    """
     found: list[tuple[Ints, int, Array]] = []
     pending = outcomes.outcome == PENDING
     for kind, (why, unit) in enumerate(WORST_KINDS):
@@ -198,7 +218,7 @@ def find_worst(outcomes: MessageOutcomes, delays: Sequence[MessageDelays], most:
             seen, bad = delays[measure].seen, delays[measure].number.view(np.uint64) ^ _SIGN
         chosen = np.flatnonzero(seen)
         if len(chosen) > most:
-            # Of those that are as bad the first stay: they stand in the order of the ledger.
+            # Of equally bad messages keep the first ones: they are in the order of the ledger.
             least = np.partition(bad[chosen], len(chosen) - most)[len(chosen) - most]
             above, even = chosen[bad[chosen] > least], chosen[bad[chosen] == least]
             chosen = np.sort(np.concatenate([above, even[: most - len(above)]]))
@@ -213,8 +233,8 @@ def find_worst(outcomes: MessageOutcomes, delays: Sequence[MessageDelays], most:
     content["index"] = pa.array(columns.index[base], mask=~indexed)
     idents = pa.nulls(len(base), pa.string())
     if not indexed.all():
-        taken = columns.rows.take(("message_id",), base)["message_id"].combine_chunks()
-        idents = pa.array(taken.to_pylist(), pa.string(), mask=indexed)
+        message_ids = columns.rows.take(("message_id",), base)["message_id"].combine_chunks()
+        idents = pa.array(message_ids.to_pylist(), pa.string(), mask=indexed)
     content["message_id"] = idents
     content["kind"] = pa.array(np.concatenate([np.full(len(each), kind, np.int8) for each, kind, _ in found]))
     content["badness"] = pa.array(np.concatenate([bad for _, _, bad in found]))
@@ -222,7 +242,15 @@ def find_worst(outcomes: MessageOutcomes, delays: Sequence[MessageDelays], most:
 
 
 def merge_worst(parts: Sequence[pa.Table], most: int) -> pa.Table:
-    """Return the worst of several pieces, the worst first, those of each kind together."""
+    """Merge the worst messages of several parts.
+
+    Args:
+        parts: tables of ``WORST_KEYS_SCHEMA``.
+        most: number of messages of each ranking.
+
+    Returns:
+        Rows of ``WORST_KEYS_SCHEMA`` by ranking, the worst first.
+    """
     every = pa.concat_tables([WORST_KEYS_SCHEMA.empty_table(), *parts]).combine_chunks()
     if not every.num_rows:
         return every
@@ -238,16 +266,30 @@ def merge_worst(parts: Sequence[pa.Table], most: int) -> pa.Table:
 
 
 def select_unit(keys: pa.Table, unit: str | None) -> pa.Table:
-    """Return those rows of ``WORST_KEYS_SCHEMA`` whose badness is counted in a unit."""
+    """Select the rows of rankings counted in a unit.
+
+    Args:
+        keys: rows of ``WORST_KEYS_SCHEMA``.
+        unit: the unit, or None.
+
+    Returns:
+        The selected rows.
+    """
     kinds = [kind for kind, (_, own) in enumerate(WORST_KINDS) if own == unit]
     return keys.filter(pa.array(np.isin(keys["kind"].to_numpy(), kinds)))
 
 
 def worst_messages(keys: pa.Table, messages: pa.Table, unit: str | None, ages: PendingAges) -> pa.Table:
-    """Return the worst messages (``WORST_SCHEMA``).
+    """Build the table of worst messages.
 
-    ``keys``: of ``worst_in_unit``; ``messages``: those that they name, and perhaps others (``MESSAGES_SCHEMA``);
-    ``unit``: of delays that are shown; ``ages``: of pending messages.
+    Args:
+        keys: of ``select_unit``.
+        messages: rows of ``MESSAGES_SCHEMA`` with these messages, possibly others.
+        unit: the unit of delays.
+        ages: the ages of pending messages.
+
+    Returns:
+        Rows of ``WORST_SCHEMA``.
     """
     place = {key: number for number, key in enumerate(_keys(messages))}
     found: list[tuple[str, int, float | None, int]] = []
@@ -274,6 +316,6 @@ def _delay(why: str, badness: int, unit: str | None, lane: Any, ages: PendingAge
 
 
 def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:
-    """Return what names the message of each row."""
+    """Return the key of the message of each row."""
     names = [rows[name].to_pylist() for name in (*LANE, "index", "message_id")]
     return [(*lane, index, None if index is not None else ident) for *lane, index, ident in zip(*names, strict=True)]

@@ -1,6 +1,6 @@
-"""The messages of a run with their steps and outcomes, as columns (``ledger.outcomes`` has the model).
+"""The messages of a run with their steps and outcomes as columns, and counts by code.
 
-Outcomes of messages by the code and the reason that were said.
+``ledger.outcomes`` defines the model.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REPLY_OF_KIND = {
     LedgerKind.REJECT: OutcomeInput.ERRED,
     LedgerKind.REFUND: OutcomeInput.REFUNDED,
 }
-"""What an answer over another lane is to its request."""
+"""The step of a request that an answer on another lane stands for, by the kind of the answer."""
 
 _CONTROL = KINDS.index(LedgerKind.CONTROL)
 _CALLED = (
@@ -65,15 +65,15 @@ _CALLED = (
     ),
     LedgerEvent.TIMED_OUT,
 )
-"""Events of which a request that some chain sent has one; those of a user have none of them."""
+"""Events of requests sent by chains; requests of users have none of them."""
 
 
 class MessageOutcomes:
-    """The messages of a run of which any row counts, in the order of the ledger.
+    """The messages of a run with at least one valid row, in the order of the ledger.
 
-    ``message``: the number of each in its run; ``lane``, ``kind``: codes (``columns.lanes``, ``KINDS``); ``base``: the
-    row that names it: that of its sending, else its first one that counts. ``replies``: answers that came over other
-    lanes.
+    ``message``: number of each message in its run. ``lane``, ``kind``: codes (``columns.lanes``, ``KINDS``). ``base``:
+    its
+    naming row: its sending, else its first valid row. ``replies``: answers on other lanes.
     """
 
     def __init__(self, bucket: BucketMessages, replies: AnswerSource | None = None) -> None:
@@ -100,16 +100,16 @@ class MessageOutcomes:
 
     @property
     def unanswered(self) -> Ints:
-        """Return the numbers of the requests that were sent and neither acknowledged nor timed out."""
+        """Return the numbers of sent requests without acknowledgement or time-out."""
         ended = self.has(LedgerEvent.ACKNOWLEDGED, LedgerEvent.TIMED_OUT)
         return np.flatnonzero((self.kind == REQUEST) & self.is_sent & ~ended)
 
     def row(self, event: LedgerEvent) -> Codes:
-        """Return each message's first row of an event, -1: none."""
+        """Return each message's first row of an event; -1 without one."""
         return self.bucket.first(event)[self.message]
 
     def has(self, *events: LedgerEvent) -> Bools:
-        """Return which messages have one of some events."""
+        """Return a mask of messages with one of some events."""
         found = np.zeros(len(self), bool)
         for event in events:
             if event_code(event) in self.columns.events:
@@ -122,7 +122,7 @@ class MessageOutcomes:
         return to_numbers(to_single_array(self.columns.rows.read(("tick",))["tick"]), NO_TICK)
 
     def places(self, row: Array) -> EventPositions:
-        """Return where rows are, one a message (-1: none)."""
+        """Return the positions of rows, one a message (-1: none)."""
         happened = row >= 0
         if not happened.any():
             return no_positions(len(row))
@@ -137,40 +137,40 @@ class MessageOutcomes:
 
     @cached_property
     def sent(self) -> EventPositions:
-        """Where each was sent."""
+        """Positions of sending."""
         return self.places(self.row(LedgerEvent.SENT))
 
     @cached_property
     def received(self) -> EventPositions:
-        """Where each was received."""
+        """Positions of receipt."""
         return self.places(self.row(LedgerEvent.RECEIVED))
 
     @cached_property
     def executed(self) -> EventPositions:
-        """Where each was executed."""
+        """Positions of execution."""
         return self.places(self.row(LedgerEvent.EXECUTED))
 
     @cached_property
     def reply_positions(self) -> EventPositions:
-        """Where the chain that a request comes from had its answer."""
+        """Positions at which the source chain of a request received its answer."""
         requests = self.kind == REQUEST
         own = self.places(np.where(requests, self.row(LedgerEvent.ACKNOWLEDGED), -1))
         return own if self._replied is None else own.then(self._replied.places)
 
     @cached_property
     def ended(self) -> EventPositions:
-        """Where the chain that each comes from knew its outcome."""
+        """Positions at which the source chain knew the outcome."""
         own = self.places(self.row(LedgerEvent.ACKNOWLEDGED))
         return own.then(self.reply_positions).then(self.places(self.row(LedgerEvent.TIMED_OUT)))
 
     @cached_property
     def is_sent(self) -> Bools:
-        """Which were sent, or are in a root of the chain that sent them."""
+        """Mask of messages sent, or committed in a root of the sending chain."""
         return self.has(LedgerEvent.SENT, LedgerEvent.COMMITTED)
 
     @cached_property
     def landed(self) -> EventPositions:
-        """Where each was no longer on its way: it came, or it will not."""
+        """Positions at which messages left transit: by receipt, or by an event that rules it out."""
         found = self.received
         for event in _LANDED:
             found = found.then(self.places(self.row(event)))
@@ -178,19 +178,19 @@ class MessageOutcomes:
 
     @cached_property
     def is_control(self) -> Bools:
-        """Which are messages of the protocol itself."""
+        """Mask of protocol messages."""
         found: Bools = self.kind == _CONTROL
         return found
 
     @cached_property
     def forged(self) -> Bools:
-        """Which no program sent, as their chain says itself."""
+        """Mask of messages reported as forged by their own chain."""
         found: Bools = self.bucket.forged[self.message]
         return found
 
     @cached_property
     def of_users(self) -> Bools:
-        """Which are from users to a chain: no chain sent them."""
+        """Mask of messages from users to a chain."""
         named = np.array([any(name is not None for name in lane[1:]) for lane in self.columns.lanes], bool)
         called = self.has(*_CALLED) | (named[self.lane] if len(named) else False)
         found: Bools = (self.kind == REQUEST) & ~called & ~self.forged
@@ -198,25 +198,25 @@ class MessageOutcomes:
 
     @cached_property
     def is_message(self) -> Bools:
-        """Which are what programs of chains say to each other: what is counted as messages."""
+        """Mask of messages between programs of chains, the ones counted as messages."""
         found: Bools = ~(self.is_control | self.forged | self.of_users)
         return found
 
     @cached_property
     def is_call(self) -> Bools:
-        """Which are requests that a program of a chain sent."""
+        """Mask of requests sent by a program of a chain."""
         found: Bools = (self.kind == REQUEST) & self.is_message
         return found
 
     @cached_property
     def is_between_chains(self) -> Bools:
-        """Which came into a lane between two chains."""
+        """Mask of messages in a lane between two chains."""
         apart = np.array([lane[3] is not None and lane[1] != lane[2] for lane in self.columns.lanes], bool)
         return self.is_sent & (apart[self.lane] if len(apart) else False)
 
     @cached_property
     def state(self) -> npt.NDArray[np.int8]:
-        """The state of each message, of a request with its answer over another lane (``ledger.outcomes.State``)."""
+        """State of each message, of a request with its answer on another lane (``MessageState``)."""
         found = self.bucket.messages.state[self.message]
         if self._replied is not None:
             came, code = self._replied.places.happened, np.where(self._replied.has_code, self._replied.code, 0)
@@ -228,22 +228,22 @@ class MessageOutcomes:
 
     @cached_property
     def outcome(self) -> npt.NDArray[np.int8]:
-        """What became of each (codes of ``ledger.outcomes.OUTCOMES``)."""
+        """Outcome of each message (codes of ``ledger.outcomes.OUTCOMES``)."""
         requests = self.kind == REQUEST
         promised = self.bucket.promised("answered")
         awaits = requests & self.is_sent & (promised[self.lane] if len(promised) else False)
         lost = np.zeros(len(self), bool) if self._replied is None else self._replied.lost
         found = call_outcomes(self.state, awaits, lost)
-        # What is no request needs no answer: an acknowledgement says that it came.
+        # Only requests need an answer: the acknowledgement of another message confirms its receipt.
         found = np.where(~requests & (found == ANSWERED), np.int8(DELIVERED), found)
-        # A message of the protocol itself that was carried, and of which nothing more is said, waits for nobody.
+        # A relayed protocol message without a later event is not pending.
         return np.where(self.is_control & (found == PENDING), np.int8(UNKNOWN), found)
 
     @cached_property
     def over(self) -> EventPositions:
-        """Where each came to its outcome; nowhere for what is pending or unknown."""
+        """Positions at which messages reached their outcome; none for pending and unknown ones."""
         outcome = self.outcome
-        told = self.reply_positions
+        decided = self.reply_positions
         for event in (
             LedgerEvent.ANSWERED,
             LedgerEvent.REJECTED,
@@ -251,13 +251,13 @@ class MessageOutcomes:
             LedgerEvent.REFUNDED,
             LedgerEvent.EXECUTED,
         ):
-            told = told.then(self.places(self.row(event)))
+            decided = decided.then(self.places(self.row(event)))
         delivered = self.received
         for event in (LedgerEvent.EXECUTED, LedgerEvent.ANSWERED, LedgerEvent.ACKNOWLEDGED):
             delivered = delivered.then(self.places(self.row(event)))
         timed_out = np.isin(outcome, (TIMED_OUT, CONTRADICTED))
         return (
-            told.of(np.isin(outcome, _TOLD))
+            decided.of(np.isin(outcome, _TOLD))
             .then(self.places(self.row(LedgerEvent.TIMED_OUT)).of(timed_out))
             .then(self.places(self.row(LedgerEvent.DROPPED)).of(outcome == DROPPED))
             .then(delivered.of(outcome == DELIVERED))
@@ -265,7 +265,10 @@ class MessageOutcomes:
 
     @cached_property
     def codes(self) -> tuple[Bools, Ints]:
-        """Which have a code, and the code: of the answer, else of the refusal, else of what else was said."""
+        """Mask of messages with a code, and the code.
+
+        It is the code of the answer, else of the refusal, else of another event.
+        """
         return self._coded(
             (
                 LedgerEvent.ACKNOWLEDGED,
@@ -299,7 +302,10 @@ class MessageOutcomes:
 
     @cached_property
     def details(self) -> tuple[list[str], Codes]:
-        """The names of reasons, and that of each message, -1: none. A call whose answer was dropped has its reason."""
+        """Names of reasons, and the reason of each message (-1: none).
+
+        A call with a dropped answer has the reason of the drop.
+        """
         names = NameCodes()
         column = encode_names(self.columns.rows.read(("detail",))["detail"], names)
         found = np.full(len(self), -1, np.int32)
@@ -313,8 +319,10 @@ class MessageOutcomes:
         return names.known(), found
 
     def first_seen(self, name: str) -> pa.Array:
-        """Return of each message the value of a column: of its ``base``, else of the first row that counts and has
-        one."""
+        """Return a column's value of each message.
+
+        It is the value of its ``base``, else of its first valid row with a value.
+        """
         column = to_single_array(self.columns.rows.read((name,))[name])
         own = column.take(pa.array(self.base))
         if not own.null_count or column.null_count == len(column):
@@ -325,11 +333,11 @@ class MessageOutcomes:
         return column.take(pa.array(np.minimum(at, last - 1), mask=at == last))
 
     def of_lanes(self, chosen: Bools) -> Ints:
-        """Return how many of some messages each lane of the run has."""
+        """Return the number of selected messages of each lane of the run."""
         return np.bincount(self.lane[chosen], minlength=len(self.columns.lanes)).astype(np.int64)
 
     def only(self, chosen: Bools) -> MessageOutcomes:
-        """Return some of these messages."""
+        """Return the selected messages."""
         found = object.__new__(MessageOutcomes)
         found.__dict__ |= {name: self.__dict__[name] for name in ("bucket", "columns", "chains", "_counting")}
         for name in ("message", "base", "lane", "kind"):
@@ -354,26 +362,34 @@ _LANDED = (
     ),
     LedgerEvent.REFUNDED,
 )
-"""With what a message is no longer on its way, besides its receipt."""
+"""Events other than receipt that end transit."""
 
 _DETAILED = (
     *(LedgerEvent.REJECTED, LedgerEvent.DROPPED, LedgerEvent.TIMED_OUT, LedgerEvent.FAILED, LedgerEvent.REFUNDED),
     *(LedgerEvent.ACKNOWLEDGED, LedgerEvent.ANSWERED, LedgerEvent.EXECUTED),
     *(LedgerEvent.RECEIVED, LedgerEvent.OBSERVED, LedgerEvent.RELAYED, LedgerEvent.SENT),
 )
-"""Which row's ``detail`` a message has: that of the first of these that has one."""
+"""Events by descending priority; the ``detail`` of a message is that of the first with one."""
 
 
 def names_column(names: Sequence[Any], codes: Array) -> pa.Array:
-    """Return names by their codes as a column, null for -1."""
+    """Decode names as a column.
+
+    Args:
+        names: the names.
+        codes: positions in ``names``; -1 gives null.
+
+    Returns:
+        The column.
+    """
     return pa.array([*names, None], pa.string()).take(pa.array(np.where(codes < 0, len(names), codes)))
 
 
 FROM_USERS, FORGED_KIND = "from_users", "forged"
-"""Kinds of what is no message between programs, and counted apart; the third is ``control``."""
+"""Kinds of messages counted separately (with ``control``)."""
 
 NO_CAUSE = "no cause recorded"
-"""The cause of a dropped call of which no row of the ledger has one."""
+"""Cause of a dropped call without a recorded cause."""
 
 _KINDS = (*KINDS, FROM_USERS, FORGED_KIND)
 _OF = ("protocol", "kind", "outcome", "code", "detail")
@@ -388,13 +404,22 @@ CODES_SCHEMA = pa.schema(
         *(("index", pa.uint64()), ("message_id", pa.string())),
     ]
 )
-"""So many messages of a protocol and kind came to an outcome with a code and a reason, and so many of them were
-``received``; and the first of them, in the order of lanes. Among the kinds are those of what is counted apart
-(``lanes.APART``): ``from_users``, ``control``, ``forged``."""
+"""Number of messages of a protocol and kind by outcome, code and reason, and the number ``received`` among them.
+
+Also the first message of each, in the order of lanes. Kinds include ``NO_LANE``: ``from_users``, ``control``,
+``forged``.
+"""
 
 
 def count_codes(outcomes: MessageOutcomes) -> pa.Table:
-    """Return the outcomes of a run's messages (``CODES_SCHEMA``)."""
+    """Count the outcomes of a run's messages.
+
+    Args:
+        outcomes: the messages.
+
+    Returns:
+        Rows of ``CODES_SCHEMA``.
+    """
     if not len(outcomes):
         return CODES_SCHEMA.empty_table()
     columns = outcomes.columns
@@ -425,7 +450,14 @@ def count_codes(outcomes: MessageOutcomes) -> pa.Table:
 
 
 def merge_codes(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return the outcomes of several pieces as one table; what most messages came to is first."""
+    """Merge the outcome counts of several parts, the most frequent outcome first.
+
+    Args:
+        parts: tables of ``CODES_SCHEMA``.
+
+    Returns:
+        Rows of ``CODES_SCHEMA``.
+    """
     every = pa.concat_tables([CODES_SCHEMA.empty_table(), *parts]).combine_chunks()
     if not every.num_rows:
         return every
@@ -443,18 +475,40 @@ def merge_codes(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def select_kind(codes: pa.Table, kind: str) -> pa.Table:
-    """Return the rows of one kind."""
+    """Select the rows of one kind.
+
+    Args:
+        codes: rows of ``CODES_SCHEMA``.
+        kind: the kind.
+
+    Returns:
+        The selected rows.
+    """
     return codes.filter(pc.equal(codes["kind"], kind))
 
 
 def calls_by_outcome(codes: pa.Table) -> dict[str, int]:
-    """Return the number of calls by outcome."""
+    """Return the number of calls by outcome.
+
+    Args:
+        codes: rows of ``CODES_SCHEMA``.
+
+    Returns:
+        Counts by outcome.
+    """
     rows = select_kind(codes, KINDS[REQUEST]).group_by("outcome").aggregate([("messages", "sum")]).sort_by("outcome")
     return dict(zip(rows["outcome"].to_pylist(), rows["messages_sum"].to_pylist(), strict=True))
 
 
 def dropped_calls(codes: pa.Table) -> dict[str, int]:
-    """Return the causes of dropped calls with the number of calls of each, the most frequent first."""
+    """Return the number of dropped calls by cause, the most frequent first.
+
+    Args:
+        codes: rows of ``CODES_SCHEMA``.
+
+    Returns:
+        Counts by cause.
+    """
     rows = select_kind(codes, KINDS[REQUEST])
     rows = rows.filter(pc.equal(rows["outcome"], Outcome.DROPPED.value))
     found: dict[str, int] = {}
@@ -464,7 +518,7 @@ def dropped_calls(codes: pa.Table) -> dict[str, int]:
 
 
 def _order_of(column: pa.ChunkedArray) -> U64:
-    """Return numbers of the order of a column, null first."""
+    """Return numbers in the order of a column's values, null first."""
     if pa.types.is_string(column.type):
         return rank_names(column).astype(np.uint64)
     words = column.fill_null(0).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)

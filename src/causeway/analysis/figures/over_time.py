@@ -1,9 +1,10 @@
-"""Messages over time: how many were sent, came and ended in each bin, and how many were left at its end.
+"""Messages and delays over time, in bins.
 
-Bins are aligned at 0 and have a width of a ladder on which each step is a multiple of the one before. So pieces that
-were counted in narrow bins are added up in wider ones, and which width is taken depends on the whole span alone.
+Backlog: number of messages sent, received and completed in each bin, and number open at its end. Latency: delays of
+the messages received, or answered, in each bin.
 
-Delays over time: how long what came, or was answered, in each bin of the backlog had taken.
+Bins are aligned at 0. Their widths form a ladder in which each step is a multiple of the one before. So counts of
+narrow bins add up to those of wide bins, and the width depends on the whole span alone.
 """
 
 from __future__ import annotations
@@ -87,12 +88,11 @@ WIDTHS = (
         (2, 5),
     ),
 )
-"""Widths of bins: of ticks 1, 2, 10, 20, 100 and so on; of time in microseconds, from 1 to 364 days and more."""
+"""Bin widths: of ticks 1, 2, 10, 20, 100 and so on; of time in microseconds, up to 364 days and more."""
 
-SENT, RECEIVED, LANDED, FLOW_COLUMNS = 0, 1, 2, 3
-ENDED_STATES = 4
-"""What is counted in bins: sent, received, no longer on their way, no longer pending, and from ``ENDED`` on those that
-came to each outcome but ``pending`` and ``unknown``."""
+SENT, RECEIVED, LANDED, COMPLETED = 0, 1, 2, 3
+FIRST_OUTCOME = 4
+"""Counted events: sent, received, out of transit, completed, and from ``FIRST_OUTCOME`` on one a final outcome."""
 
 ENDING_COLUMNS = OUTCOMES[:PENDING]
 
@@ -102,7 +102,7 @@ FLOW_SCHEMA = pa.schema(
         *(("bin", pa.int64()), ("what", pa.int8()), ("count", pa.int64())),
     ]
 )
-"""So many messages of a lane (a number, -1: of all) in a bin of a width (``level``, of ``WIDTHS``)."""
+"""Number of messages of a lane (by number; -1: all lanes) in a bin of a width (``level``, index in ``WIDTHS``)."""
 
 _COUNTS = ("sent", "received", *ENDING_COLUMNS, "in_flight", "pending")
 
@@ -113,38 +113,55 @@ BACKLOG_SCHEMA = pa.schema(
         *(pa.field(name, pa.int64(), nullable=False) for name in _COUNTS),
     ]
 )
-"""A row a bin. ``tick``, ``time``: where it begins; ``ticks``, ``seconds``: how wide it is; in it so many messages were
-``sent``, ``received`` and came to their outcomes; at its end so many are ``in_flight`` (neither received nor over) and
-``pending``."""
+"""One row a bin.
+
+``tick``, ``time``: its start; ``ticks``, ``seconds``: its width. ``sent``, ``received`` and the outcomes: messages in
+the bin. ``in_flight`` (neither received nor completed) and ``pending``: messages open at its end.
+"""
 
 LANE_BACKLOG_SCHEMA = pa.schema([*(pa.field(name, pa.string()) for name in LANE), *BACKLOG_SCHEMA])
 
 
 def count_flow(outcomes: MessageOutcomes, by_lane: bool) -> tuple[pa.Table, int, int]:
-    """Return what messages come to over time (``FLOW_SCHEMA``), and how many without a tick, and without a time, were
-    sent or are pending."""
+    """Count messages over time.
+
+    Args:
+        outcomes: the messages of a run.
+        by_lane: count each lane, too.
+
+    Returns:
+        Rows of ``FLOW_SCHEMA``, and the numbers of sent or pending messages without a tick and without a time.
+    """
     tables, unplaced = [FLOW_SCHEMA.empty_table()], []
     for axis in (TICK, TIME):
         sent = axis_positions(outcomes.sent, axis)
         unplaced.append(int(((outcomes.is_sent | (outcomes.outcome == PENDING)) & ~sent[0]).sum()))
-        tables.append(_binned(outcomes, axis, sent, by_lane))
+        tables.append(_count_bins(outcomes, axis, sent, by_lane))
     return pa.concat_tables(tables), unplaced[TICK], unplaced[TIME]
 
 
 def axis_positions(places: EventPositions, axis: int) -> tuple[Bools, Ints]:
-    """Return which places are seen on an axis, and where they are."""
+    """Return a mask of the positions known on an axis, and their values.
+
+    Args:
+        places: the positions.
+        axis: ``TICK`` or ``TIME``.
+
+    Returns:
+        Mask and values (ticks, or microseconds).
+    """
     if axis == TIME:
         return places.time != NO_TIME, places.time
     return places.tick != NO_TICK, np.minimum(places.tick, np.uint64(_MAXIMUM)).view(np.int64)
 
 
-def _binned(outcomes: MessageOutcomes, axis: int, sent: tuple[Bools, Ints], by_lane: bool) -> pa.Table:
+def _count_bins(outcomes: MessageOutcomes, axis: int, sent: tuple[Bools, Ints], by_lane: bool) -> pa.Table:
     placed, begin = sent
     over, landed, received = (
         axis_positions(each, axis) for each in (outcomes.over, outcomes.landed, outcomes.received)
     )
     is_over = outcomes.outcome < PENDING
-    found: list[tuple[Ints, Array, Array]] = []  # messages, where, what
+    found: list[tuple[Ints, Array, Array]] = []  # messages, positions, event
 
     def add(messages: Bools, where: Ints, what: Array | int) -> None:
         chosen = np.flatnonzero(messages)
@@ -153,10 +170,10 @@ def _binned(outcomes: MessageOutcomes, axis: int, sent: tuple[Bools, Ints], by_l
 
     add(placed, begin, SENT)
     add(received[0], received[1], RECEIVED)
-    # Of what was sent nothing ends before; what ends nobody knows when was never open.
+    # A sent message ends no earlier than its sending; one with an unknown end was never open.
     end = np.where(placed, np.where(over[0], np.maximum(over[1], begin), begin), over[1])
-    add(is_over & (placed | over[0]), end, (outcomes.outcome + ENDED_STATES).astype(np.int8))
-    add(placed & is_over, end, FLOW_COLUMNS)
+    add(is_over & (placed | over[0]), end, (outcomes.outcome + FIRST_OUTCOME).astype(np.int8))
+    add(placed & is_over, end, COMPLETED)
     left = outcomes.landed.happened
     add(placed & left, np.where(landed[0], np.maximum(landed[1], begin), begin), LANDED)
     messages, where, what = (np.concatenate(columns) for columns in zip(*found, strict=True))
@@ -164,18 +181,27 @@ def _binned(outcomes: MessageOutcomes, axis: int, sent: tuple[Bools, Ints], by_l
         return FLOW_SCHEMA.empty_table()
     level = choose_level(axis, int(where.min()), int(where.max()))
     lane = outcomes.lane[messages].astype(np.int32) if by_lane else np.full(len(messages), -1, np.int32)
-    return _added_up(axis, level, lane, where // WIDTHS[axis][level], what, np.ones(len(messages), np.int64))
+    return _sum_flow(axis, level, lane, where // WIDTHS[axis][level], what, np.ones(len(messages), np.int64))
 
 
 def choose_level(axis: int, first: int, last: int) -> int:
-    """Return the least width in which a span has not more than ``MOST_BINS`` bins, by its place in ``WIDTHS``."""
+    """Return the index in ``WIDTHS`` of the least width with at most ``MOST_BINS`` bins.
+
+    Args:
+        axis: ``TICK`` or ``TIME``.
+        first: first position of the span.
+        last: last position of the span.
+
+    Returns:
+        The index.
+    """
     widths = WIDTHS[axis]
     return next(
         (level for level, width in enumerate(widths) if last // width - first // width < MAX_BINS), len(widths) - 1
     )
 
 
-def _added_up(axis: int, level: int, lane: Array, place: Ints, what: Array, count: Ints) -> pa.Table:
+def _sum_flow(axis: int, level: int, lane: Array, place: Ints, what: Array, count: Ints) -> pa.Table:
     least = int(place.min())
     keys = (lane.astype(np.int64) + 1, place - least, what.astype(np.int64))
     order = stable_order(*(np.ascontiguousarray(key).view(np.uint64) for key in keys))
@@ -189,22 +215,29 @@ def _added_up(axis: int, level: int, lane: Array, place: Ints, what: Array, coun
 
 
 def merge_flows(flows: Sequence[pa.Table]) -> pa.Table:
-    """Return several flows as one, in bins as wide as their span wants."""
+    """Merge flows into bins of the width of their common span.
+
+    Args:
+        flows: tables of ``FLOW_SCHEMA``.
+
+    Returns:
+        Rows of ``FLOW_SCHEMA``.
+    """
     every = pa.concat_tables([FLOW_SCHEMA.empty_table(), *flows])
     columns = {name: np.asarray(every[name].to_numpy()) for name in FLOW_SCHEMA.names}
     tables = [FLOW_SCHEMA.empty_table()]
     for axis in (TICK, TIME):
         rows = np.flatnonzero(columns["axis"] == axis)
         if len(rows):
-            tables.append(_widened(axis, {name: column[rows] for name, column in columns.items()}))
+            tables.append(_widen_bins(axis, {name: column[rows] for name, column in columns.items()}))
     return pa.concat_tables(tables)
 
 
-def _widened(axis: int, columns: dict[str, Array]) -> pa.Table:
+def _widen_bins(axis: int, columns: dict[str, Array]) -> pa.Table:
     widths = np.array(WIDTHS[axis], np.int64)
     level = int(columns["level"].max())
     place = columns["bin"] // (widths[level] // widths[columns["level"]])
-    # From the least width that all have, the span in bins is that of the places themselves.
+    # From the least common width on, the span in bins equals that of the positions.
     first, last = int(place.min()), int(place.max())
     wider = next(
         number
@@ -212,11 +245,20 @@ def _widened(axis: int, columns: dict[str, Array]) -> pa.Table:
         if last // int(widths[number] // widths[level]) - first // int(widths[number] // widths[level]) < MAX_BINS
     )
     place = place // (widths[wider] // widths[level])
-    return _added_up(axis, wider, columns["lane"], place, columns["what"], columns["count"])
+    return _sum_flow(axis, wider, columns["lane"], place, columns["what"], columns["count"])
 
 
 def choose_axis(flows: pa.Table) -> int | None:
-    """Return on which axis a ledger is shown: by ticks where as much has one as has a time; None: nothing has any."""
+    """Choose the axis of a ledger; None without ticks and times.
+
+    Ticks are chosen if as many events have ticks as times.
+
+    Args:
+        flows: rows of ``FLOW_SCHEMA``.
+
+    Returns:
+        ``TICK``, ``TIME`` or None.
+    """
     axis, count = flows["axis"].to_numpy(), flows["count"].to_numpy()
     many = [int(count[axis == each].sum()) for each in (TICK, TIME)]
     if not any(many):
@@ -225,26 +267,37 @@ def choose_axis(flows: pa.Table) -> int | None:
 
 
 def backlog_over_time(flows: pa.Table, axis: int | None = None) -> pa.Table:
-    """Return the backlog of all lanes over time (``BACKLOG_SCHEMA``), every bin from the first to the last.
+    """Build the backlog of all lanes over time, with every bin from the first to the last.
 
-    ``axis``: ``TICK`` or ``TIME``; None: as of ``axis_of``.
+    Args:
+        flows: rows of ``FLOW_SCHEMA``.
+        axis: ``TICK`` or ``TIME``; None: as of ``choose_axis``.
+
+    Returns:
+        Rows of ``BACKLOG_SCHEMA``.
     """
     axis = choose_axis(flows) if axis is None else axis
     chosen, level = _chosen(flows, axis)
     if not chosen["bin"].size or axis is None:
         return BACKLOG_SCHEMA.empty_table()
     first = int(chosen["bin"].min())
-    counts = np.zeros((int(chosen["bin"].max()) - first + 1, ENDED_STATES + len(ENDING_COLUMNS)), np.int64)
+    counts = np.zeros((int(chosen["bin"].max()) - first + 1, FIRST_OUTCOME + len(ENDING_COLUMNS)), np.int64)
     np.add.at(counts, (chosen["bin"] - first, chosen["what"].astype(np.int64)), chosen["count"])
-    open_ = np.cumsum(counts[:, SENT : FLOW_COLUMNS + 1], axis=0)
+    open_ = np.cumsum(counts[:, SENT : COMPLETED + 1], axis=0)
     place = first + np.arange(len(counts))
     return pa.table(_content(axis, level, place, counts, open_), BACKLOG_SCHEMA)
 
 
 def lane_backlog_over_time(flows: pa.Table, lanes: dict[str, pa.Array], axis: int | None = None) -> pa.Table:
-    """Return the backlog of each lane over time (``LANE_BACKLOG_SCHEMA``), of bins in which anything happened there.
+    """Build the backlog of each lane over time, without bins that have no events.
 
-    ``lanes``: the names of lanes by their numbers.
+    Args:
+        flows: rows of ``FLOW_SCHEMA``.
+        lanes: the names of lanes, by number.
+        axis: ``TICK`` or ``TIME``; None: as of ``choose_axis``.
+
+    Returns:
+        Rows of ``LANE_BACKLOG_SCHEMA``.
     """
     axis = choose_axis(flows) if axis is None else axis
     chosen, level = _chosen(flows, axis)
@@ -253,12 +306,12 @@ def lane_backlog_over_time(flows: pa.Table, lanes: dict[str, pa.Array], axis: in
         return LANE_BACKLOG_SCHEMA.empty_table()
     lane, place, what, count = (chosen[name][rows] for name in ("lane", "bin", "what", "count"))
     groups = group_rows(lane, place)
-    counts = np.zeros((len(groups), ENDED_STATES + len(ENDING_COLUMNS)), np.int64)
+    counts = np.zeros((len(groups), FIRST_OUTCOME + len(ENDING_COLUMNS)), np.int64)
     np.add.at(counts, (groups.spread(np.arange(len(groups))), what.astype(np.int64)), count)
     at = groups.starts
     of_lane = group_rows(lane[at])
-    sums = np.cumsum(counts[:, SENT : FLOW_COLUMNS + 1], axis=0)
-    before = (sums - counts[:, SENT : FLOW_COLUMNS + 1])[of_lane.starts]
+    sums = np.cumsum(counts[:, SENT : COMPLETED + 1], axis=0)
+    before = (sums - counts[:, SENT : COMPLETED + 1])[of_lane.starts]
     open_ = sums - np.repeat(before, of_lane.counts, axis=0)
     names = {name: column.take(pa.array(lane[at])) for name, column in lanes.items()}
     content = names | dict(zip(BACKLOG_SCHEMA.names, _content(axis, level, place[at], counts, open_), strict=True))
@@ -273,12 +326,28 @@ def _chosen(flows: pa.Table, axis: int | None) -> tuple[dict[str, Array], int]:
 
 
 def name_bins(axis: int, columns: dict[str, Array], rows: Ints) -> list[pa.Array]:
-    """Return what bins are called, ``axis`` to ``seconds``; ``columns``: with ``level`` and ``bin``, of some rows."""
+    """Return the columns that describe bins, ``axis`` to ``seconds``.
+
+    Args:
+        axis: ``TICK`` or ``TIME``.
+        columns: columns with ``level`` and ``bin``.
+        rows: the rows to describe.
+
+    Returns:
+        The columns.
+    """
     return _bins(axis, int(columns["level"][0]), columns["bin"][rows])
 
 
 def axis_levels(flows: pa.Table) -> list[int]:
-    """Return how wide the bins of each axis are, as places in ``WIDTHS``."""
+    """Return the bin width of each axis, as indices in ``WIDTHS``.
+
+    Args:
+        flows: rows of ``FLOW_SCHEMA``.
+
+    Returns:
+        One index an axis.
+    """
     axis, level = flows["axis"].to_numpy(), flows["level"].to_numpy()
     return [int(level[axis == each].max(initial=0)) for each in (TICK, TIME)]
 
@@ -302,17 +371,17 @@ def _content(axis: int, level: int, place: Ints, counts: Ints, open_: Ints) -> l
     return [
         *_bins(axis, level, place),
         *(pa.array(counts[:, what].copy()) for what in (SENT, RECEIVED)),
-        *(pa.array(counts[:, ENDED_STATES + what].copy()) for what in range(len(ENDING_COLUMNS))),
+        *(pa.array(counts[:, FIRST_OUTCOME + what].copy()) for what in range(len(ENDING_COLUMNS))),
         pa.array(open_[:, SENT] - open_[:, LANDED]),
-        pa.array(open_[:, SENT] - open_[:, FLOW_COLUMNS]),
+        pa.array(open_[:, SENT] - open_[:, COMPLETED]),
     ]
 
 
 PACE_BITS = 8
-"""Delays are rounded to so many binary digits: quantiles are within 1 / 2**BITS of what they are."""
+"""Significant binary digits of rounded delays; the error of quantiles is at most 1 / 2**BITS."""
 
 PACE_COLUMNS = ("delivery", "round_trip")
-"""Measures that are shown over time."""
+"""Measures shown over time."""
 
 CELLS_SCHEMA = pa.schema(
     [
@@ -320,7 +389,7 @@ CELLS_SCHEMA = pa.schema(
         *(("delay", pa.int64()), ("count", pa.int64()), ("longest", pa.int64())),
     ]
 )
-"""So many messages in a bin (``flow``) had about this delay (rounded), and the longest of them that one."""
+"""Number of messages of a bin (as in the flow) with a rounded delay, and their longest exact delay."""
 
 PACE_SCHEMA = pa.schema(
     [
@@ -330,13 +399,22 @@ PACE_SCHEMA = pa.schema(
         *(pa.field(name, pa.float64(), nullable=False) for name in ("p50", "p90", "p99", "max")),
     ]
 )
-"""A row a bin and measure: the delays of the messages that were received in the bin (``delivery``), or whose answer
-came in it to where they were sent (``round_trip``); bins as of the backlog, those with any. Quantiles by nearest rank,
-within 1 / 2**8."""
+"""One row a bin (as in the backlog, without empty bins) and measure; quantiles by nearest rank, within 1 / 2**8.
+
+``delivery``: delays of messages received in the bin. ``round_trip``: delays of messages answered in it.
+"""
 
 
 def count_latency(outcomes: MessageOutcomes, delays: Sequence[MessageDelays]) -> pa.Table:
-    """Return the delays of messages over time (``CELLS_SCHEMA``)."""
+    """Count the delays of messages over time.
+
+    Args:
+        outcomes: the messages of a run.
+        delays: their delays, one entry a measure.
+
+    Returns:
+        Rows of ``CELLS_SCHEMA``.
+    """
     tables = [CELLS_SCHEMA.empty_table()]
     answer = outcomes.reply_positions.of(outcomes.outcome <= REFUNDED)
     for axis, unit in ((TICK, TICKS), (TIME, SECONDS)):
@@ -347,18 +425,16 @@ def count_latency(outcomes: MessageOutcomes, delays: Sequence[MessageDelays]) ->
             chosen = np.flatnonzero(seen & begun & ended)
             if not len(chosen):
                 continue
-            # In the bins of the backlog nothing is answered before it was sent.
+            # As in the backlog, no message is answered before its sending.
             place = end[chosen] if measure == PACE_COLUMNS[0] else np.maximum(end, begin)[chosen]
             level = choose_level(axis, int(place.min()), int(place.max()))
             own = delay[chosen]
             columns = (place // WIDTHS[axis][level], np.full(len(chosen), number, np.int8), round_down(own, PACE_BITS))
-            tables.append(_pace_added_up(axis, level, *columns, np.ones(len(chosen), np.int64), own))
+            tables.append(_sum_cells(axis, level, *columns, np.ones(len(chosen), np.int64), own))
     return pa.concat_tables(tables)
 
 
-def _pace_added_up(
-    axis: int, level: int, place: Ints, measure: Array, delay: Ints, count: Ints, longest: Ints
-) -> pa.Table:
+def _sum_cells(axis: int, level: int, place: Ints, measure: Array, delay: Ints, count: Ints, longest: Ints) -> pa.Table:
     keys = (place - place.min(), measure.astype(np.int64), delay)
     words = [np.ascontiguousarray(key).view(np.uint64) for key in keys]
     words[2] = words[2] ^ np.uint64(1 << 63)
@@ -371,7 +447,15 @@ def _pace_added_up(
 
 
 def merge_latency(parts: Sequence[pa.Table], levels: Sequence[int]) -> pa.Table:
-    """Return several of them as one, in bins of the widths that the backlog has on each axis."""
+    """Merge delay counts into the bins of the backlog.
+
+    Args:
+        parts: tables of ``CELLS_SCHEMA``.
+        levels: the bin width of each axis, as indices in ``WIDTHS``.
+
+    Returns:
+        Rows of ``CELLS_SCHEMA``.
+    """
     every = pa.concat_tables([CELLS_SCHEMA.empty_table(), *parts])
     columns = {name: np.asarray(every[name].to_numpy()) for name in CELLS_SCHEMA.names}
     tables = [CELLS_SCHEMA.empty_table()]
@@ -382,12 +466,20 @@ def merge_latency(parts: Sequence[pa.Table], levels: Sequence[int]) -> pa.Table:
             widths = np.array(WIDTHS[axis], np.int64)
             place = own["bin"] // (widths[levels[axis]] // widths[own["level"]])
             rest = (own[name] for name in ("measure", "delay", "count", "longest"))
-            tables.append(_pace_added_up(axis, levels[axis], place, *rest))
+            tables.append(_sum_cells(axis, levels[axis], place, *rest))
     return pa.concat_tables(tables)
 
 
 def latency_over_time(cells: pa.Table, axis: int | None) -> pa.Table:
-    """Return delays by bins (``PACE_SCHEMA``). ``axis``: that of the backlog."""
+    """Build the table of delays by bins.
+
+    Args:
+        cells: rows of ``CELLS_SCHEMA``.
+        axis: the axis of the backlog.
+
+    Returns:
+        Rows of ``PACE_SCHEMA``.
+    """
     columns = {name: np.asarray(cells[name].to_numpy()) for name in CELLS_SCHEMA.names}
     rows = np.flatnonzero(columns["axis"] == (-1 if axis is None else axis))
     if axis is None or not len(rows):

@@ -1,4 +1,4 @@
-"""What a piece of a ledger shows: small tables that are put together with those of other pieces, in any order."""
+"""Partial figures of one part of a ledger: small tables that merge in any order."""
 
 from __future__ import annotations
 
@@ -44,15 +44,20 @@ SPAN_SCHEMA = pa.schema(
         ),
     ]
 )
-"""A row a piece: rows; messages that were sent at no tick or time that was seen; requests that were sent and neither
-acknowledged nor timed out, and receipts of responses that name what they answer; the ends of the ledger in it, times
-in microseconds."""
+"""One row a part: counts, and its first and last tick and time (microseconds).
+
+Counts: rows; messages sent without a known tick or time; sent requests without acknowledgement or time-out; receipts
+of responses that name their request.
+"""
 
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """What is asked of every piece. ``where``: which messages count; ``by_lane``: whether the backlog of each lane is
-    wanted; ``worst``: how many of the worst messages."""
+    """The options of a count.
+
+    ``where``: the messages to count; ``by_lane``: compute the backlog of each lane; ``worst``: number of worst
+    messages.
+    """
 
     where: MessageFilter = ALL_MESSAGES
     by_lane: bool = False
@@ -61,9 +66,12 @@ class FigureRequest:
 
 @dataclass(frozen=True)
 class PartialFigures:
-    """What a piece shows. ``lanes``: a row a lane, whose place the others have as its number; ``delays``, ``extents``,
-    ``flow``, ``pace``, ``worst``, ``codes``, ``chains``: see the modules of these names; ``fees``: sums of value;
-    ``span``: see ``SPAN_SCHEMA``."""
+    """The figures of one part.
+
+    ``lanes``: one row a lane; the other tables refer to lanes by row. ``delays``, ``extents``, ``flow``, ``pace``,
+    ``worst``, ``codes``, ``chains``: see the modules of these figures. ``fees``: sums of value. ``span``: see
+    ``SPAN_SCHEMA``.
+    """
 
     lanes: pa.Table
     delays: pa.Table
@@ -78,7 +86,11 @@ class PartialFigures:
 
 
 def no_figures() -> PartialFigures:
-    """Return what no rows show."""
+    """Return the figures of an empty part.
+
+    Returns:
+        Empty tables.
+    """
     schemas = (
         LANE_COUNTS_SCHEMA,
         latency.DELAYS_SCHEMA,
@@ -96,13 +108,16 @@ def requested_outcomes(
     where: MessageFilter = ALL_MESSAGES,
     replies: AnswerSource | None = None,
 ) -> Iterator[MessageOutcomes]:
-    """Yield the messages of a bucket that are asked for, a run at a time.
+    """Yield the matching messages of a bucket, one run at a time.
 
     Args:
-        parts: rows of a ledger (``LEDGER_SCHEMA``), in its order: all of each message that they have any of.
-        known: windows and promises.
-        where: which messages are asked for.
-        replies: answers that came over other lanes.
+        parts: rows of a ledger (``LEDGER_SCHEMA``), in its order, with all rows of each message.
+        known: windows and guarantees.
+        where: the filter on messages.
+        replies: answers on other lanes.
+
+    Yields:
+        The messages of a run.
 
     Raises:
         InvalidInput: an event or kind has no known name, or rows are not in the order of the ledger.
@@ -115,13 +130,24 @@ def requested_outcomes(
 def bucket_figures(
     parts: Iterable[BucketPart],
     known: LaneContext,
-    asked: FigureRequest,
+    request: FigureRequest,
     value: pa.Table | None = None,
     replies: AnswerSource | None = None,
 ) -> PartialFigures:
-    """Return what a bucket shows.
+    """Compute the figures of a bucket.
 
-    ``value``: its movements of value (``VALUE_SCHEMA``); otherwise as ``outcomes_of``.
+    Args:
+        parts: as of ``requested_outcomes``.
+        known: windows and guarantees.
+        request: the options of the count.
+        value: its value movements (``VALUE_SCHEMA``).
+        replies: answers on other lanes.
+
+    Returns:
+        The figures.
+
+    Raises:
+        InvalidInput: as of ``requested_outcomes``.
     """
     spans: list[pa.Table] = []
 
@@ -130,17 +156,17 @@ def bucket_figures(
             spans.append(_span(part))
             yield part
 
-    found = [_of_run(outcomes, asked) for outcomes in requested_outcomes(seen(), known, asked.where, replies)]
-    whole = merge_figures(found, asked.worst) if found else no_figures()
-    fees = whole.fees if value is None else sum_fees(value, asked.where)
+    found = [_run_figures(outcomes, request) for outcomes in requested_outcomes(seen(), known, request.where, replies)]
+    whole = merge_figures(found, request.worst) if found else no_figures()
+    fees = whole.fees if value is None else sum_fees(value, request.where)
     return replace(whole, fees=fees, span=_spans([whole.span, *spans]))
 
 
-def _of_run(every: MessageOutcomes, asked: FigureRequest) -> PartialFigures:
+def _run_figures(every: MessageOutcomes, request: FigureRequest) -> PartialFigures:
     outcomes = every if every.is_message.all() else every.only(every.is_message)
     measured = latency.measure_delays(outcomes)
     entries, extents = latency.delay_distribution(outcomes, measured)
-    flows, without_tick, without_time = over_time.count_flow(outcomes, asked.by_lane)
+    flows, without_tick, without_time = over_time.count_flow(outcomes, request.by_lane)
     span = {"rows": 0, "without_tick": without_tick, "without_time": without_time}
     span |= {"unanswered": len(every.unanswered), "naming": len(naming_responses(outcomes.bucket))}
     return PartialFigures(
@@ -149,7 +175,7 @@ def _of_run(every: MessageOutcomes, asked: FigureRequest) -> PartialFigures:
         extents,
         flows,
         over_time.count_latency(outcomes, measured),
-        find_worst(outcomes, measured, asked.worst),
+        find_worst(outcomes, measured, request.worst),
         count_codes(every),
         count_chains(outcomes),
         SUMS_SCHEMA.empty_table(),
@@ -180,13 +206,21 @@ def _spans(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def merge_figures(parts: Sequence[PartialFigures], worst: int = WORST) -> PartialFigures:
-    """Return what several pieces show as what one shows: the same in whatever pieces and order they come."""
+    """Merge the figures of several parts; the result does not depend on the partition.
+
+    Args:
+        parts: the figures of each part.
+        worst: number of worst messages of each ranking.
+
+    Returns:
+        The merged figures.
+    """
     lanes, numbers = merge_lane_counts([part.lanes for part in parts])
     entries, extents = latency.merge_distributions(
-        [_renumbered(part.delays, own) for part, own in zip(parts, numbers, strict=True)],
-        [_renumbered(part.extents, own) for part, own in zip(parts, numbers, strict=True)],
+        [_renumber_lanes(part.delays, own) for part, own in zip(parts, numbers, strict=True)],
+        [_renumber_lanes(part.extents, own) for part, own in zip(parts, numbers, strict=True)],
     )
-    flows = over_time.merge_flows([_renumbered(part.flow, own) for part, own in zip(parts, numbers, strict=True)])
+    flows = over_time.merge_flows([_renumber_lanes(part.flow, own) for part, own in zip(parts, numbers, strict=True)])
     return PartialFigures(
         lanes,
         entries,
@@ -201,8 +235,8 @@ def merge_figures(parts: Sequence[PartialFigures], worst: int = WORST) -> Partia
     )
 
 
-def _renumbered(table: pa.Table, numbers: Ints) -> pa.Table:
-    """Return a table with other numbers of lanes; -1 stays."""
+def _renumber_lanes(table: pa.Table, numbers: Ints) -> pa.Table:
+    """Replace lane numbers; -1 stays."""
     place = table.schema.get_field_index("lane")
     lane = np.append(numbers, -1)[table["lane"].to_numpy()].astype(np.int32)
     return table.set_column(place, table.schema.field(place), pa.array(lane))

@@ -1,4 +1,4 @@
-"""Where and when something happened to each of some messages."""
+"""Positions of an event, one for each of some messages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NO_TICK = NO_HEIGHT
 
 @dataclass(frozen=True)
 class EventPositions:
-    """Where and when something happened to each of some messages; ``chain``: -1, others ``NO_...``: not seen.
+    """Chain, height and time of an event of each message.
 
-    ``happened``: to which of them it did.
+    ``chain`` -1, others ``NO_...``: unknown. ``happened``: mask of the messages with the event.
     """
 
     happened: Bools
@@ -26,11 +26,11 @@ class EventPositions:
     time: Ints
 
     def at(self, chosen: Array) -> EventPositions:
-        """Return those of some messages."""
+        """Return the positions of some messages, by number."""
         return EventPositions(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     def then(self, other: EventPositions) -> EventPositions:
-        """Return these, of messages to which it did not happen the others."""
+        """Return these positions, and the others for messages without the event."""
         if not other.happened.any() or self.happened.all():
             return self
         return EventPositions(
@@ -42,7 +42,7 @@ class EventPositions:
         )
 
     def of(self, chosen: Bools) -> EventPositions:
-        """Return these as if it had happened to the chosen messages only."""
+        """Return these positions as if only selected messages had the event."""
         elsewhere = no_positions(len(chosen))
         return EventPositions(
             *(np.where(chosen, getattr(self, name), getattr(elsewhere, name)) for name in self.__dataclass_fields__)
@@ -50,7 +50,14 @@ class EventPositions:
 
 
 def no_positions(count: int) -> EventPositions:
-    """Return what happened to none of so many messages."""
+    """Return positions of an event that no message has.
+
+    Args:
+        count: number of messages.
+
+    Returns:
+        The positions.
+    """
     return EventPositions(
         np.zeros(count, bool),
         np.full(count, -1, np.int32),

@@ -1,11 +1,11 @@
-"""Answers that travel over lanes of their own: which of them came to requests that nothing else tells the answer of.
+"""Match replies sent on separate lanes to open requests.
 
-A message answers a request when it names the request's ``message_id`` in ``answers``, is a response, reject or refund
-of the same protocol, and came (``received``, ``answered``) to the chain that the request comes from. Of several the
-first counts: by height, then time.
+A message answers a request if it names the request's ``message_id`` in ``answers``, is a response, reject or refund of
+the same protocol, and arrived (``received``, ``answered``) at the source chain of the request. Of several answers the
+first counts, by height, then time.
 
-Requests and answers may lie in any two buckets. So the names of the requests that are open are gathered first, as
-digests, then the answers that name one of these; with them the messages are looked at.
+Requests and answers may be in different buckets. So a first pass collects the names of open requests as digests, a
+second one the answers that name them, and a third computes outcomes with these answers.
 """
 
 from __future__ import annotations
@@ -37,20 +37,25 @@ REPLIES_SCHEMA = pa.schema(
         *(("time", pa.int64()), ("lost", pa.bool_()), ("detail", _NAME)),
     ]
 )
-"""An answer that came, or is ``lost``: it was dropped, with the cause as its ``detail``. ``id_0``, ``id_1``: half of
-the SHA-256 of the name of what it answers."""
+"""An answer that arrived, or is ``lost``: dropped, with the cause as ``detail``.
+
+``id_0``, ``id_1``: half of the SHA-256 of the name of its request.
+"""
 
 _WHO = ("protocol", "caller")
 
 OPEN_SCHEMA = pa.schema([REPLIES_SCHEMA.field(name) for name in ("id_0", "id_1", "protocol", "caller")])
-"""A request that nothing tells the answer of."""
+"""A request without an answer on its own lane."""
 
 
 @dataclass(frozen=True)
 class ReplyOutcomes:
-    """What answers over other lanes say of some messages. ``chains``: the names that ``places`` has codes of;
-    ``lost``: whether the answer was dropped, of which the rest says nothing then; ``causes``: the names of causes;
-    ``cause``: why each answer was dropped, as a position in ``causes``, -1: none is recorded."""
+    """The answers on other lanes of some messages.
+
+    ``chains``: names of the codes in ``places``. ``lost``: mask of dropped answers; their other columns are undefined.
+    ``causes``: names of causes; ``cause``: cause of each dropped answer, as a position in ``causes`` (-1: none
+    recorded).
+    """
 
     places: EventPositions
     kind: npt.NDArray[np.int8]
@@ -62,40 +67,39 @@ class ReplyOutcomes:
     cause: Codes
 
     def at(self, chosen: Array) -> ReplyOutcomes:
-        """Return what they say of some of these messages."""
+        """Return the answers of some messages, by number."""
         arrays = (self.kind[chosen], self.has_code[chosen], self.code[chosen], self.lost[chosen])
         return ReplyOutcomes(self.places.at(chosen), *arrays, self.chains, self.causes, self.cause[chosen])
 
 
 class CrossLaneReplies:
-    """Answers by what they answer. ``rows``: of ``REPLIES_SCHEMA``, each request once, by ``id_0``."""
+    """Answers by request. ``rows``: of ``REPLIES_SCHEMA``, unique and sorted by ``id_0``."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows.combine_chunks()
         self._id_0, self._id_1 = self.rows["id_0"].to_numpy(), self.rows["id_1"].to_numpy()
         self._names = NameCodes()
-        self._who = [self._names.codes(self.rows[name]) for name in _WHO]
+        self._codes = [self._names.codes(self.rows[name]) for name in _WHO]
 
     def of(self, columns: RowColumns, base: Ints, open_: Ints) -> ReplyOutcomes | None:
-        """Return what they say of messages, None: nothing.
+        """Return the answers of messages; None without any.
 
-        ``base``: the row that names each message; ``open_``: the numbers of the requests that nothing else tells the
-        answer of.
+        ``base``: the naming row of each message; ``open_``: the numbers of the open requests.
         """
         if not len(self._id_0) or not len(open_):
             return None
-        asked, named = _asked(columns, base[open_])
-        row = self._rows_of(asked)
+        requests, named = _request_keys(columns, base[open_])
+        row = self._rows_of(requests)
         hits = np.flatnonzero(row >= 0)
         if not len(hits):
             return None
         return _replied(self.rows.take(pa.array(row[hits])), open_[named[hits]], len(base), [*columns.chains])
 
-    def _rows_of(self, asked: pa.Table) -> Ints:
-        """Return the row of the answer to each request, -1: none."""
-        id_0, id_1 = asked["id_0"].to_numpy(), asked["id_1"].to_numpy()
+    def _rows_of(self, requests: pa.Table) -> Ints:
+        """Return the row of the answer to each request; -1 without one."""
+        id_0, id_1 = requests["id_0"].to_numpy(), requests["id_1"].to_numpy()
         known = NameCodes(self._names.known())
-        who = [known.codes(asked[name]) for name in _WHO]
+        wanted_codes = [known.codes(requests[name]) for name in _WHO]
         first = np.searchsorted(self._id_0, id_0)
         found = np.full(len(id_0), -1, np.int64)
         step, waiting = 0, np.arange(len(id_0))
@@ -105,7 +109,7 @@ class CrossLaneReplies:
             alike = self._id_0[at] == id_0[waiting]
             waiting, at = waiting[alike], at[alike]
             hit = self._id_1[at] == id_1[waiting]
-            for own, other in zip(self._who, who, strict=True):
+            for own, other in zip(self._codes, wanted_codes, strict=True):
                 hit &= own[at] == other[waiting]
             found[waiting[hit]] = at[hit]
             waiting, step = waiting[~hit], step + 1
@@ -113,14 +117,16 @@ class CrossLaneReplies:
 
 
 AnswerSource = CrossLaneReplies | Callable[[], CrossLaneReplies]
-"""Answers that came over other lanes, or what looks for them when there is a request that nothing else tells of."""
+"""Answers on other lanes, or a function that finds them when a request is open."""
 
 
-def _asked(columns: RowColumns, rows: Ints) -> tuple[pa.Table, Ints]:
-    """Return what requests are answered by (``OPEN_SCHEMA``), of those rows of them that have a name and a chain that
-    asked, and which these are."""
+def _request_keys(columns: RowColumns, rows: Ints) -> tuple[pa.Table, Ints]:
+    """Return the keys (``OPEN_SCHEMA``) of requests with a name and a known asking chain.
+
+    The second value is the position of each of them.
+    """
     digests, named = text_digests(columns, rows, "message_id")
-    # Who asks: the chain that the lane comes from or, where that was not seen, on which it was sent.
+    # The asking chain is the source of the lane or, if unknown, the chain of the sending event.
     sources = [lane[1] for lane in columns.lanes]
     chains = [*columns.chains, None]
     asking = [
@@ -131,17 +137,33 @@ def _asked(columns: RowColumns, rows: Ints) -> tuple[pa.Table, Ints]:
     which = np.flatnonzero(named & np.asarray(callers.is_valid()))
     protocols = columns.lane_names["protocol"].take(pa.array(columns.lane[rows[which]]))
     words = [pa.array(np.ascontiguousarray(digests[which, word])) for word in range(2)]
-    who = [names.dictionary_encode() for names in (protocols, callers.take(pa.array(which)))]
-    return pa.table([*words, *who], OPEN_SCHEMA), which
+    name_columns = [names.dictionary_encode() for names in (protocols, callers.take(pa.array(which)))]
+    return pa.table([*words, *name_columns], OPEN_SCHEMA), which
 
 
 def find_open_requests(columns: RowColumns, base: Ints, open_: Ints) -> pa.Table:
-    """Return requests that nothing tells the answer of (``OPEN_SCHEMA``); as of ``Replies.of``."""
-    return _asked(columns, base[open_])[0]
+    """Return the open requests of a run.
+
+    Args:
+        columns: the rows of the run.
+        base: the naming row of each message.
+        open_: the numbers of the open requests.
+
+    Returns:
+        Rows of ``OPEN_SCHEMA``.
+    """
+    return _request_keys(columns, base[open_])[0]
 
 
 def naming_responses(bucket: BucketMessages) -> Ints:
-    """Return the rows of a run with which responses came, or were dropped, that name what they answer."""
+    """Return the rows of received or dropped responses that name their request.
+
+    Args:
+        bucket: a run of the bucket.
+
+    Returns:
+        Row numbers.
+    """
     rows = np.concatenate((response_rows(bucket), find_lost_responses(bucket)))
     if not len(rows):
         return rows
@@ -151,7 +173,14 @@ def naming_responses(bucket: BucketMessages) -> Ints:
 
 
 def find_lost_responses(bucket: BucketMessages) -> Ints:
-    """Return the rows with which responses, rejects and refunds were dropped that did not come; none that is forged."""
+    """Return the rows of responses, rejects and refunds dropped unreceived, except forged ones.
+
+    Args:
+        bucket: a run of the bucket.
+
+    Returns:
+        Row numbers.
+    """
     columns, dropped = bucket.columns, bucket.first(LedgerEvent.DROPPED)
     lost = np.isin(bucket.messages.state, (MessageState.DROPPED, MessageState.DISCARDED)) & ~bucket.forged
     rows = dropped[lost & (dropped >= 0)].astype(np.int64)
@@ -159,17 +188,24 @@ def find_lost_responses(bucket: BucketMessages) -> Ints:
     return found
 
 
-def find_replies(bucket: BucketMessages, asked: Words) -> pa.Table:
-    """Return the answers of a run (``REPLIES_SCHEMA``), each request once. ``asked``: ``id_0`` of the requests that are
-    looked for, ascending."""
+def find_replies(bucket: BucketMessages, request_digests: Words) -> pa.Table:
+    """Return the answers of a run, each request once.
+
+    Args:
+        bucket: a run of the bucket.
+        request_digests: ``id_0`` of the requests, ascending.
+
+    Returns:
+        Rows of ``REPLIES_SCHEMA``.
+    """
     columns, rows = bucket.columns, naming_responses(bucket)
     lost = columns.event[rows] == event_code(LedgerEvent.DROPPED)
     digests, _ = text_digests(columns, rows, "answers")
-    likely = np.isin(digests[:, 0], asked)
+    likely = np.isin(digests[:, 0], request_digests)
     rows, digests, lost = rows[likely], digests[likely], lost[likely]
     lanes = pa.array(columns.lane[rows])
-    said = columns.rows.take(("code", "tick"), rows)
-    # An answer that came has a reason of its own: of a lost one it is all that its request has.
+    values = columns.rows.take(("code", "tick"), rows)
+    # Only a lost answer passes its reason on to its request.
     detail = columns.rows.take(("detail",), rows)["detail"] if lost.any() else pa.nulls(len(rows), _NAME)
     content = {
         "id_0": pa.array(np.ascontiguousarray(digests[:, 0])),
@@ -177,9 +213,9 @@ def find_replies(bucket: BucketMessages, asked: Words) -> pa.Table:
         "protocol": columns.lane_names["protocol"].take(lanes).dictionary_encode(),
         "caller": columns.lane_names["destination"].take(lanes).dictionary_encode(),
         "kind": pa.array(columns.kind[rows].astype(np.int8)),
-        "code": said["code"],
+        "code": values["code"],
         "height": pa.array(columns.height[rows]),
-        "tick": said["tick"].fill_null(int(NO_TICK)),
+        "tick": values["tick"].fill_null(int(NO_TICK)),
         "time": pa.array(columns.time[rows]),
         "lost": pa.array(lost),
         "detail": pc.if_else(pa.array(lost), detail.cast(pa.string()), None).dictionary_encode(),
@@ -188,8 +224,16 @@ def find_replies(bucket: BucketMessages, asked: Words) -> pa.Table:
 
 
 def first_replies(rows: pa.Table) -> pa.Table:
-    """Return the first answer to each request, among rows of ``REPLIES_SCHEMA``: by height, then time; what differs in
-    neither is told apart by what it says. One that is lost counts where none came."""
+    """Return the first answer to each request by height, then time; lost answers count last.
+
+    Ties in both are broken by the content of the answer.
+
+    Args:
+        rows: rows of ``REPLIES_SCHEMA``.
+
+    Returns:
+        One row a request.
+    """
     rows = rows.filter(pc.is_valid(rows["caller"])).unify_dictionaries().combine_chunks()
     if not rows.num_rows:
         return rows

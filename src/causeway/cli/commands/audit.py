@@ -30,7 +30,7 @@ HOW, AGAIN, FOLLOWING = "How it runs", "Executing a lake again", "Following what
 MASTER = "local[*]"
 NAMED, NAMED_FOLLOWING = 10_000, 100
 INTERVAL = 5.0
-"""Seconds between two looks of an audit that follows."""
+"""Seconds between two passes of ``--follow``."""
 
 
 def command(
@@ -185,7 +185,7 @@ def command(
         )
         quarantined = ledger.quarantined()
         if reexecute:
-            done = _executed_again(lake, program_sources(scenario, programs), processes, begin("executing again"))
+            done = _reexecute(lake, program_sources(scenario, programs), processes, begin("executing again"))
             found = done.merge_into(found, limit)
     checks = [each for name, each in found.checks.items() if not check or name in check]
     if out is not None:
@@ -199,7 +199,7 @@ def command(
     return shell.exit_code(combine_verdicts(checks), strict=strict)
 
 
-def _executed_again(
+def _reexecute(
     lake: str, sources: ModuleSources, processes: int | None, progress: Callable[[int, int], None]
 ) -> ExecutedRange:
     from causeway.network.recheck import reexecute_lake
@@ -219,7 +219,7 @@ def _require_lake(lake: str) -> None:
 
 @contextmanager
 def _ledger(lake: str, progress: Callable[[int, int], None]) -> Iterator[Ledger]:
-    """Give the ledger at a path or URI, of a lake that Causeway ran one that is derived from it."""
+    """Open the ledger at a path or URI; of a lake of Causeway, derive it."""
     from causeway.ledger.lake.ingest import open_or_derive_ledger, require_stored
     from causeway.ledger.store import LEDGER_FILE, open_ledger
     from causeway.storage.files import Storage

@@ -1,4 +1,4 @@
-"""``causeway backlog``: what is on its way and what waits for an answer, by lane and over time."""
+"""``causeway backlog``: messages in flight and unanswered requests, by lane and over time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,15 @@ def command(
 
 
 def pending_lanes(found: LedgerFigures, limit: int | None) -> pa.Table:
-    """Return the lanes in which something waits, those first in which most does."""
+    """Return the lanes with pending messages, most first.
+
+    Args:
+        found: the figures.
+        limit: maximum number of lanes; None: all.
+
+    Returns:
+        Rows of ``LANES_SCHEMA``.
+    """
     import pyarrow.compute as pc
 
     open_ones = pc.or_(pc.greater(found.lanes["pending"], 0), pc.greater(found.lanes["in_flight"], 0))
@@ -79,7 +87,7 @@ def _print_json(lake: str, found: LedgerFigures, limit: int | None, over_time: b
     print(json.dumps(content))
 
 
-def _left_out(unplaced: int) -> str:
+def _unplaced_note(unplaced: int) -> str:
     from causeway.audit.verdict import count_noun
 
     return f"{count_noun(unplaced, 'message')} left out: when sent was not seen"
@@ -98,27 +106,27 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     console, totals = stdout_console(), found.totals
     counts = f"{count_noun(totals['sent'], 'message')} {was_or_were(totals['sent'])} sent"
     meaning = " (no outcome yet)" if totals["pending"] else ""
-    said = f"{counts}; {totals['pending']:,} pending{meaning}, {totals['in_flight']:,} in flight"
-    console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
+    summary = f"{counts}; {totals['pending']:,} pending{meaning}, {totals['in_flight']:,} in flight"
+    console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {summary}", soft_wrap=not console.is_terminal)
     bins = to_python_rows(found.backlog)
     if not over_time and (most := max(bins, key=lambda row: row["pending"], default=None)) and most["pending"]:
         when = (
             f"tick {most['tick']:,}" if most["axis"] == "tick" else f"{format_moment(most['time'], seconds=False)} UTC"
         )
         about = "at" if most["ticks"] == 1 else "about"
-        left_out = f" ({_left_out(totals['unplaced'])})" if totals["unplaced"] else ""
+        left_out = f" ({_unplaced_note(totals['unplaced'])})" if totals["unplaced"] else ""
         pending = f"{most['pending']:,} {was_or_were(most['pending'])} pending"
         console.print(f"At most {pending}, requests and answers alike, {about} {when}{left_out}; see --over-time")
     lanes = to_python_rows(pending_lanes(found, limit))
     if lanes and limit:
         many = pending_lanes(found, None).num_rows
         console.print(f"\n[bold]Most waits in[/bold] ({len(lanes):,} of {many:,} lanes in which something does)")
-        told = []
+        cells = []
         for row in lanes:
             named = format_lane_or_none([row[name] for name in _LANE])
             oldest = row["oldest_pending_id"] if row["oldest_pending_index"] is None else row["oldest_pending_index"]
             age = row["oldest_pending_ticks" if row["unit"] == "ticks" else "oldest_pending_seconds"]
-            told.append(
+            cells.append(
                 [
                     escape(shorten_name(named)),
                     *(f"{row[name]:,}" for name in ("pending", "in_flight", "sent")),
@@ -127,7 +135,7 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
                 ]
             )
         titles = ["lane", "pending", "in flight", "sent", "oldest", "waits for"]
-        show_table(console, titles, told, left=["lane", "oldest"], folds=["lane", "oldest"])
+        show_table(console, titles, cells, left=["lane", "oldest"], folds=["lane", "oldest"])
     if over_time and bins:
         waits = [row["pending"] for row in bins]
         for name, title in (("pending", "pending"), ("in_flight", "of these in flight"), ("sent", "sent")):
@@ -136,6 +144,6 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
             console.print()
             tables.plot_over_time(console, title, [row[name] for row in bins], *tables.format_span(bins), "count")
         if totals["unplaced"]:
-            console.print(_left_out(totals["unplaced"]))
+            console.print(_unplaced_note(totals["unplaced"]))
     elif over_time:
         console.print("nothing is known of when messages were sent")

@@ -1,4 +1,4 @@
-"""``causeway calls``: what became of the calls between programs, one by one or all together."""
+"""``causeway calls``: outcomes of calls between programs, in total or one by one."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from causeway.analysis.figures.figures import LedgerFigures
 
 DEFAULT_ROWS = 20
-"""Calls that a person sees where no other number is asked for."""
+"""Default number of calls on a terminal."""
 
 MAX_NAMED = 5
-"""Calls that are named of the slowest, and of those that are open the longest."""
+"""Number of listed calls of the slowest, and of the oldest open ones."""
 
 MAX_SLOWEST = 10_000
 
 BAR, MIN_BAR = 30, 5
-"""Characters of a bar at most, and at least where one is drawn."""
+"""Maximum and minimum characters of a bar."""
 
 _BESIDE_BAR = len("    ") + len("  ") + len("100.0 %  ")
 
@@ -108,8 +108,8 @@ def command(
     if is_open and "--outcome" in filters.given:
         raise InvalidInput("--open: not with --outcome: it is --outcome pending")
     threshold = None if slower_than is None else parse_threshold(slower_than)
-    asked = FilterOptions({**filters.given, "--outcome": ["pending"]}) if is_open else filters
-    where = asked.where().and_(MessageFilter(calls=True))
+    selection = FilterOptions({**filters.given, "--outcome": ["pending"]}) if is_open else filters
+    where = selection.where().and_(MessageFilter(calls=True))
     if parquet is not None:
         require_parquet_target(parquet, lake, overwrite=overwrite)
     people = not as_json and not as_csv and parquet is None
@@ -128,19 +128,29 @@ def command(
         if people:
             _list(rows, most)
             return shell.OK
-        with limit_rows(rows, most) as kept:
+        with limit_rows(rows, most) as selected:
             if as_json:
-                print_json(kept)
+                print_json(selected)
             elif as_csv:
-                print_csv(kept, MESSAGES_SCHEMA)
+                print_csv(selected, MESSAGES_SCHEMA)
             elif parquet is not None:
-                count = write_parquet(kept, MESSAGES_SCHEMA, parquet)
+                count = write_parquet(selected, MESSAGES_SCHEMA, parquet)
                 shell.print_line(f"{count:,} calls written to {parquet}")
     return shell.OK
 
 
 def parse_threshold(text: str) -> tuple[float, str]:
-    """Return a time as a user writes it: how much, of ``ticks`` or ``seconds``. Raises ``InvalidInput``."""
+    """Parse a duration: a number, and ``ticks`` or ``seconds``.
+
+    Args:
+        text: the text of the user.
+
+    Returns:
+        Number and unit.
+
+    Raises:
+        InvalidInput: the text is no duration.
+    """
     ticks, seconds = _TICKS.fullmatch(text.strip()), parse_duration(text)
     if ticks is not None:
         return float(ticks[1]), "ticks"
@@ -165,22 +175,22 @@ def _slower(parts: Iterable[pa.Table], least: float, unit: str) -> Iterator[pa.T
 
 
 def _slowest(parts: Iterable[pa.Table], count: int) -> pa.Table:
-    """Return the calls whose answers took longest, in ticks where they have them, else in seconds."""
+    """Return the slowest answered calls, in ticks if known, else in seconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from causeway.analysis.figures.message_rows import MESSAGES_SCHEMA
 
-    kept, many = MESSAGES_SCHEMA.empty_table(), 0
+    slowest, many = MESSAGES_SCHEMA.empty_table(), 0
     order = [("round_trip_ticks", "descending"), ("round_trip_seconds", "descending")]
     for part in parts:
         many += part.num_rows
         known = pc.or_(pc.is_valid(part["round_trip_ticks"]), pc.is_valid(part["round_trip_seconds"]))
-        found = pa.concat_tables([kept, part.filter(known).cast(MESSAGES_SCHEMA)])
-        kept = message_options.largest_rows(found, order, count) if found.num_rows > 4 * count else found
-    if many and not kept.num_rows:
+        found = pa.concat_tables([slowest, part.filter(known).cast(MESSAGES_SCHEMA)])
+        slowest = message_options.largest_rows(found, order, count) if found.num_rows > 4 * count else found
+    if many and not slowest.num_rows:
         shell.print_line(f"--slowest: {_unknown(many)}{_ELSEWHERE}")
-    return message_options.largest_rows(kept, order, count)
+    return message_options.largest_rows(slowest, order, count)
 
 
 _OTHER = {"ticks": "seconds", "seconds": "ticks"}
@@ -188,7 +198,7 @@ _ELSEWHERE = "; causeway latency has how long they were on their way"
 
 
 def _unknown(count: int) -> str:
-    return f"of none of {_counted(count, 'call')} it is known how long the answer took"
+    return f"of none of {_count_words(count, 'call')} it is known how long the answer took"
 
 
 def _list(parts: Iterable[pa.Table], most: int | None) -> None:
@@ -198,21 +208,21 @@ def _list(parts: Iterable[pa.Table], most: int | None) -> None:
     from causeway.cli.output.progress import stdout_console
     from causeway.cli.output.rows import limit_rows, show_rows
 
-    with limit_rows(parts, None if most is None else most + 1) as kept:
-        rows = pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *(part.cast(MESSAGES_SCHEMA) for part in kept)])
+    with limit_rows(parts, None if most is None else most + 1) as first_parts:
+        rows = pa.concat_tables([MESSAGES_SCHEMA.empty_table(), *(part.cast(MESSAGES_SCHEMA) for part in first_parts)])
     console = stdout_console()
     if not rows.num_rows:
         console.print("no calls")
         return
-    left_out = show_rows(console, _for_people(rows if most is None else rows.slice(0, most)))
+    left_out = show_rows(console, _terminal_columns(rows if most is None else rows.slice(0, most)))
     if most is not None and rows.num_rows > most:
         console.print(f"... and more: --limit N lists more than {most}, --json and --csv all")
     if left_out:
         console.print(f"Columns that do not fit: {left_out}; --json and --csv have all")
 
 
-def _for_people(rows: pa.Table) -> pa.Table:
-    """Return what a person looks for first in calls."""
+def _terminal_columns(rows: pa.Table) -> pa.Table:
+    """Select the columns of calls for a terminal."""
     import pyarrow as pa
 
     from causeway.cli.output import tables
@@ -234,7 +244,7 @@ def _for_people(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _counted(count: int, what: str) -> str:
+def _count_words(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -255,15 +265,15 @@ def _show(lake: str, found: LedgerFigures) -> None:
 
     console, totals = stdout_console(), found.totals
     count = totals["messages"]
-    over = f"{_counted(count, 'call')} over {_counted(totals['lanes'], 'lane')}"
+    over = f"{_count_words(count, 'call')} over {_count_words(totals['lanes'], 'lane')}"
     console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {over}", soft_wrap=not console.is_terminal)
-    told = [(ended.replace("_", " "), totals[ended]) for ended in Ended if totals[ended]]
-    wide = max((len(f"{name}{many:,}") for name, many in told), default=0) + _BESIDE_BAR
+    ended_counts = [(ended.replace("_", " "), totals[ended]) for ended in Ended if totals[ended]]
+    wide = max((len(f"{name}{many:,}") for name, many in ended_counts), default=0) + _BESIDE_BAR
     room = min(BAR, console.width - wide)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for side in ("left", "right", "right", *(["left"] if room >= MIN_BAR else [])):
         table.add_column(justify="right" if side == "right" else "left", no_wrap=True)
-    for name, many in told:
+    for name, many in ended_counts:
         bar = [f"[cyan]{tables.share_bar(many, count, room)}[/cyan]"] if room >= MIN_BAR else []
         table.add_row(f"  {name}", f"{many:,}", tables.format_percent(many, count), *bar)
     console.print(table)
@@ -271,24 +281,24 @@ def _show(lake: str, found: LedgerFigures) -> None:
     reasons = to_python_rows(found.codes.filter(failed).slice(0, MAX_NAMED))
     if reasons:
         console.print("\n[bold]Why calls did not succeed[/bold]")
-        said = []
+        pairs = []
         for row in reasons:
             code = "" if not row["code"] else f"code {row['code']}"
             why = ", ".join(part for part in (shorten_name(row["detail"]) if row["detail"] else "", code) if part)
             text = row["outcome"].replace("_", " ")
             if not why and row["outcome"] == Ended.DROPPED:
                 why = NO_CAUSE
-            said.append((f"{row['messages']:>12,}", f"{text}: {escape(why)}" if why else text))
-        show_pairs(console, said, right=True)
+            pairs.append((f"{row['messages']:>12,}", f"{text}: {escape(why)}" if why else text))
+        show_pairs(console, pairs, right=True)
     for why, title in (("slowest_round_trip", "Slowest answers"), ("oldest_pending", "Oldest open")):
         rows = [row for row in to_python_rows(found.worst) if row["why"] == why][:MAX_NAMED]
         if rows:
             console.print(f"\n[bold]{title}[/bold]")
-        said = []
+        pairs = []
         for row in rows:
             named = format_lane([row[name] for name in ("protocol", "source", "destination", "lane")]) or ""
             which = row["message_id"] if row["index"] is None else row["index"]
-            who = " -> ".join(shorten_name(row[name]) for name in ("sender", "receiver") if row[name])
-            text = f"{shorten_name(named)} {shorten_name(str(which))}{f': {who}' if who else ''}"
-            said.append((f"{tables.format_amount(row['delay'], row['unit'] or 'ticks'):>12}", escape(text)))
-        show_pairs(console, said, right=True)
+            parties = " -> ".join(shorten_name(row[name]) for name in ("sender", "receiver") if row[name])
+            text = f"{shorten_name(named)} {shorten_name(str(which))}{f': {parties}' if parties else ''}"
+            pairs.append((f"{tables.format_amount(row['delay'], row['unit'] or 'ticks'):>12}", escape(text)))
+        show_pairs(console, pairs, right=True)

@@ -1,8 +1,7 @@
-"""``causeway check``: whether a lake is what was written, or a scenario what can run.
+"""``causeway check``: verify a lake, a ledger or a scenario.
 
-What ``causeway check`` does with a lake: verify that it is what was written, and execute it again.
-
-``causeway check`` of a ledger: whether its files are what was written.
+The files of a lake are compared with its manifests, and roots with states. ``--execute`` re-executes its heights. The
+files of a ledger are compared with its seals.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def _is_ledger(what: str) -> bool:
 
 
 def is_scenario(what: str) -> bool:
-    """Return whether a file is meant, and no folder or URI."""
+    """Return True if the argument is a file, not a folder or URI."""
     if "://" in what:
         return False
     path = Path(what)
@@ -152,7 +151,7 @@ def _refuse(why: str, given: dict[str, bool]) -> None:
 
 
 MAX_DAMAGED = 20
-"""Damaged files and folders with strays that are listed; the others are counted."""
+"""Maximum listed damaged files, and folders with stray files; others are counted."""
 
 
 def check_lake(
@@ -166,7 +165,25 @@ def check_lake(
     validator_keys: Sequence[Path],
     as_json: bool,
 ) -> int:
-    """Verify a lake, say what came of it, and return the exit code. Raises ``InvalidInput``, ``LakeError``."""
+    """Verify a lake, print the result, and return the exit code.
+
+    Args:
+        lake: folder or URI.
+        execute: re-execute heights, too.
+        first: first height to execute, or None.
+        last: last height to execute, or None.
+        processes: number of parallel ranges, or None.
+        sources: modules of user programs.
+        validator_keys: key files of validators.
+        as_json: print JSON.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        InvalidInput: an argument is invalid.
+        LakeError: there is no lake.
+    """
     from causeway.network.opened_lake import open_lake
     from causeway.storage.integrity import LakeCheck, verify_lake
     from causeway.storage.lake import Lake
@@ -175,7 +192,7 @@ def check_lake(
     try:
         with progress_bar("files") as progress:
             checked = verify_lake(Lake.at(lake), progress)
-    except LakeDamaged as error:  # what the lake is cannot be told, so nothing else of it can be checked
+    except LakeDamaged as error:  # the lake's description is corrupted, so nothing else can be checked
         checked = LakeCheck(0, 0, 0, 0, (error,), ())
     executed: ExecutedRange | None = None
     found = list(checked.damaged)
@@ -223,7 +240,7 @@ def _secrets(files: Sequence[Path]) -> Secrets:
 def _wrong_roots(
     opened: OpenedLake, again: LakeRecheck, progress: Callable[[int, int], None]
 ) -> tuple[int, list[LakeDamaged]]:
-    """Return how many states are in files, and which do not have the roots in their headers."""
+    """Return the number of stored states, and those with other roots than their headers."""
     from causeway.storage.lake import LakeDamaged
 
     count, states = opened.manifest().number + 1, 0
@@ -261,10 +278,14 @@ def _show(
     if other:
         console.print(f"Every file is what was written. Roots cannot be made again, nor compared: {escape(other)}")
         return
-    console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
+    console.print(
+        f"Every file is what was written, and {_verified_states(checked, states)} has the roots in its headers."
+    )
     if executed is not None and executed.different:
         for each in executed.different[:MAX_DAMAGED]:
-            console.print(f"[red]Executed again, {_what(each)} differently[/red]: {escape(', '.join(each.chains))}")
+            console.print(
+                f"[red]Executed again, {_difference_text(each)} differently[/red]: {escape(', '.join(each.chains))}"
+            )
         if len(executed.different) > MAX_DAMAGED:
             console.print(f"  ... and {len(executed.different) - MAX_DAMAGED:,} more; --json has all of them")
     elif executed is not None:
@@ -274,7 +295,13 @@ def _show(
 
 
 def show_damage(console: Console, damaged: Sequence[str], strays: Sequence[str]) -> None:
-    """Print which files are damaged, and how many strays there are in which folder."""
+    """Print the damaged files, and the number of stray files by folder.
+
+    Args:
+        console: the console.
+        damaged: texts about damaged files.
+        strays: paths of stray files.
+    """
     from causeway.storage.integrity import count_strays
 
     for what in damaged[:MAX_DAMAGED]:
@@ -288,7 +315,7 @@ def show_damage(console: Console, damaged: Sequence[str], strays: Sequence[str])
         )
 
 
-def _what(each: DifferingHeight) -> str:
+def _difference_text(each: DifferingHeight) -> str:
     from causeway.network.reexecution import DifferenceReason
 
     if each.reason == DifferenceReason.ROOT:
@@ -297,8 +324,8 @@ def _what(each: DifferingHeight) -> str:
     return f"height {each.height}, {what} of {each.place}, come out"
 
 
-def _kept(checked: LakeCheck, states: int) -> str:
-    """Return of which heights the state was verified, as the subject of a sentence."""
+def _verified_states(checked: LakeCheck, states: int) -> str:
+    """Return the heights with verified state, as the subject of a sentence."""
     if states == checked.heights:
         return "every height"
     if states + checked.freed == checked.heights:
@@ -341,7 +368,14 @@ def _as_json(
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how much is done, on a terminal."""
+    """Show a progress bar on a terminal.
+
+    Args:
+        what: name of the step.
+
+    Yields:
+        A callback for the done units and all units.
+    """
     console = stderr_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
@@ -350,7 +384,18 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def check_ledger(uri: str, *, as_json: bool) -> int:
-    """Verify a ledger, say what came of it, and return the exit code. Raises ``InvalidInput``."""
+    """Verify a ledger, print the result, and return the exit code.
+
+    Args:
+        uri: folder or URI.
+        as_json: print JSON.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        InvalidInput: there is no ledger.
+    """
     from causeway.ledger import integrity
 
     with progress_bar("files") as progress:

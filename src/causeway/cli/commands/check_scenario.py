@@ -1,4 +1,4 @@
-"""What ``causeway check`` says of a scenario."""
+"""``causeway check`` of a scenario."""
 
 from __future__ import annotations
 
@@ -25,17 +25,31 @@ if TYPE_CHECKING:
     from causeway.network.scenario_check import ScenarioExamination, ScenarioRemark
     from causeway.network.scenario_plan import ScenarioPlan
 
-REMARK_WORDS = 6
-"""Chains that are named; of more their number is said."""
+MAX_NAMED_CHAINS = 6
+"""Maximum named chains; of more their number is printed."""
 
 
 def check_scenario(
     path: str, *, protocol: str | None, traffic: str | None, settings: Sequence[str], as_json: bool
 ) -> int:
-    """Look at a scenario, say what came of it, and return the exit code. Raises ``InvalidInput``."""
+    """Validate a scenario, print the result, and return the exit code.
+
+    Args:
+        path: the scenario file.
+        protocol: overrides its protocol, or None.
+        traffic: overrides its recorded traffic, or None.
+        settings: overrides, as ``KEY=VALUE``.
+        as_json: print JSON.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        InvalidInput: an override is invalid.
+    """
     from causeway.network.scenario_check import examine_scenario
 
-    if _is_of_nodes(path):
+    if _is_gossip(path):
         return _check_simulation(path, collect_overrides(settings, protocol=protocol, traffic=traffic), as_json)
     with show_spinner("Checking"):
         found = examine_scenario(path, collect_overrides(settings, protocol=protocol, traffic=traffic))
@@ -48,19 +62,23 @@ def check_scenario(
     return shell.BAD_INPUT if found.wrong else shell.OK
 
 
-def _is_of_nodes(path: str) -> bool:
-    """Return whether a file describes nodes that gossip, and no network of chains."""
+def _is_gossip(path: str) -> bool:
+    """Return True if a file describes gossip nodes, not a network of chains."""
     from causeway.config.document import read_document
 
     try:
         document = read_document(Path(path))
     except InvalidInput:
-        return False  # what is wrong with it is said of a network
+        return False  # its errors are reported as those of a network
     return isinstance(document.get("nodes"), dict) and not {"chains", "programs"} & {*document}
 
 
 def _check_simulation(path: str, overrides: Mapping[str, str], as_json: bool) -> int:
-    """Say what is wrong first with a scenario of nodes that gossip. Raises ``InvalidInput`` for one of processes."""
+    """Print the first error in a scenario of gossip nodes.
+
+    Raises:
+        InvalidInput: it is a scenario of node processes.
+    """
     from causeway.cli.commands.gossip.simulate import SIMULATION
     from causeway.config.document import read_document
     from causeway.network.scenario_check import ScenarioExamination, ScenarioRemark
@@ -79,10 +97,10 @@ def _check_simulation(path: str, overrides: Mapping[str, str], as_json: bool) ->
     elif wrong:
         _show(found, "", stdout_console())
     else:
-        said, console = escape(shorten_name(path)), stdout_console()
+        name, console = escape(shorten_name(path)), stdout_console()
         nodes = sum(chain.count or 1 for chain in scenario.document.chains)
-        console.print(f"[bold]{said}[/bold]: [bold green]valid[/bold green]: {nodes:,} nodes that gossip")
-        console.print(f"Next: causeway gossip simulate {said}", soft_wrap=True)
+        console.print(f"[bold]{name}[/bold]: [bold green]valid[/bold green]: {nodes:,} nodes that gossip")
+        console.print(f"Next: causeway gossip simulate {name}", soft_wrap=True)
     return shell.BAD_INPUT if wrong else shell.OK
 
 
@@ -100,7 +118,7 @@ def _as_json(found: ScenarioExamination) -> dict[str, Any]:
 def _show(found: ScenarioExamination, options: str, console: Console) -> None:
     path = escape(shorten_name(found.path))
     if found.wrong:
-        many = f"{_many(len(found.wrong), 'error')}"
+        many = f"{_pluralize(len(found.wrong), 'error')}"
         console.print(f"[bold]{path}[/bold]: [bold red]{many}[/bold red]")
         for each in found.wrong:
             console.print(f"  {_remark(each)}", soft_wrap=True)
@@ -109,7 +127,7 @@ def _show(found: ScenarioExamination, options: str, console: Console) -> None:
         return
     console.print(f"[bold]{path}[/bold]: [bold green]valid[/bold green]")
     if found.plan is not None:
-        console.print(indent_table(_planned(found.plan)))
+        console.print(indent_table(_plan_table(found.plan)))
     if found.idle:
         console.print("[yellow]Without effect[/yellow]:")
         for each in found.idle:
@@ -126,7 +144,7 @@ def _remark(each: ScenarioRemark) -> str:
     return f"{where}{key}{escape(escape_controls(each.text))}"
 
 
-def _planned(plan: ScenarioPlan) -> Table:
+def _plan_table(plan: ScenarioPlan) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(overflow="fold")
@@ -137,17 +155,17 @@ def _planned(plan: ScenarioPlan) -> Table:
         ("programs", ", ".join(f"{count:,} {name}" for name, count in plan.programs.items())),
         ("traffic", _traffic(plan)),
         ("faults", ", ".join(f"{count} {kind}" for kind, count in plan.faults.items())),
-        ("changes", ", ".join(_many(count, what) for what, count in changes.items() if count)),
+        ("changes", ", ".join(_pluralize(count, what) for what, count in changes.items() if count)),
         ("heights", _heights(plan)),
         ("lake", f"about {format_size(plan.lake_bytes)}" if plan.messages else ""),
-        ("runs", f"{plan.executor}, {_many(plan.buckets, 'task')} a tick"),
+        ("runs", f"{plan.executor}, {_pluralize(plan.buckets, 'task')} a tick"),
     ):
         if text:
             table.add_row(name, escape(escape_controls(text)))
     return table
 
 
-def _many(count: int, what: str) -> str:
+def _pluralize(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -155,7 +173,7 @@ def _chains(plan: ScenarioPlan) -> str:
     named = [f"{name} ({role})" if role else name for name, role in plan.chains.items()]
     roles = Counter(role for role in plan.chains.values() if role)
     more = f"; {', '.join(f'{count} {role}' for role, count in roles.items())}" if roles else ""
-    text = ", ".join(named) if len(named) <= REMARK_WORDS else f"{', '.join(named[:REMARK_WORDS])}, ...{more}"
+    text = ", ".join(named) if len(named) <= MAX_NAMED_CHAINS else f"{', '.join(named[:MAX_NAMED_CHAINS])}, ...{more}"
     external = f"; {plan.external} of them other lakes run" if plan.external else ""
     return f"{len(named):,}: {text}{external}"
 
@@ -166,7 +184,7 @@ def _traffic(plan: ScenarioPlan) -> str:
     first, last = plan.ticks
     about = "" if plan.exact else "about "
     when = f"tick {first:,}" if first == last else f"ticks {first:,} to {last:,}"
-    return f"{plan.traffic}: {about}{_many(plan.messages, 'message')} from users, {when}"
+    return f"{plan.traffic}: {about}{_pluralize(plan.messages, 'message')} from users, {when}"
 
 
 def _heights(plan: ScenarioPlan) -> str:

@@ -1,4 +1,4 @@
-"""``causeway compare``: the same traffic through several protocols, side by side."""
+"""``causeway compare``: run the same traffic through several protocols, side by side."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def command(
         ticks=ticks,
         spark=spark or (),
     )
-    _refuse_ours(overrides)
+    _reject_common_keys(overrides)
     if faults not in _FAULTS:
         raise InvalidInput(f"--faults: {faults}: must be one of {', '.join(_FAULTS)}")
     if resume and lake is None:
@@ -98,7 +98,7 @@ def command(
     planned = plan_runs(scenario, chosen, overrides)
     with _folder(lake) as folder, InterruptHandler():
         try:
-            comparison = _compared(scenario, planned, folder, resume, faults)
+            comparison = _compare(scenario, planned, folder, resume, faults)
         except KeyboardInterrupt:
             how = "the lakes were temporary" if lake is None else "continue with the same command and --resume"
             raise shell.CommandInterrupted(f"stopped; {how}") from None
@@ -116,12 +116,12 @@ def command(
     return shell.OK if comparison.holds else shell.FAILED
 
 
-_OURS = {"network.protocol": "--protocols", "network.lake": "--lake"}
-"""Keys of a scenario that are of each column, and the option of this command that stands for them."""
+_COMMON_KEYS = {"network.protocol": "--protocols", "network.lake": "--lake"}
+"""Scenario keys common to all columns, with the option of this command for each."""
 
 
-def _refuse_ours(overrides: Mapping[str, str]) -> None:
-    for key, flag in _OURS.items():
+def _reject_common_keys(overrides: Mapping[str, str]) -> None:
+    for key, flag in _COMMON_KEYS.items():
         if key in overrides:
             raise InvalidInput(f"--set {key}: of each column; use {flag}")
 
@@ -145,7 +145,11 @@ def _folder(lake: str | None) -> Iterator[str]:
 
 
 def _require_folder(place: Path) -> None:
-    """Refuse a path that is no folder and can be none. Raises ``InvalidInput``."""
+    """Reject a path that cannot be a folder.
+
+    Raises:
+        InvalidInput: the path is a file, or not accessible.
+    """
     there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
     if not there.is_dir():
         raise InvalidInput(f"--lake: {place}: {there} is a file; name a folder")
@@ -153,7 +157,7 @@ def _require_folder(place: Path) -> None:
         raise InvalidInput(f"--lake: {place}: {there} cannot be written")
 
 
-def _compared(path: Path, planned: Sequence[PlannedRun], folder: str, resume: bool, faults: str) -> Comparison:
+def _compare(path: Path, planned: Sequence[PlannedRun], folder: str, resume: bool, faults: str) -> Comparison:
     from causeway.compare.comparison import Comparison, protocol_guarantees, same_ingress
     from causeway.compare.faults import FEW_CALLS, try_faults
     from causeway.scenarios import scenario_file
@@ -162,7 +166,7 @@ def _compared(path: Path, planned: Sequence[PlannedRun], folder: str, resume: bo
         _require_same(planned, folder)
     else:
         _require_free(planned, folder)
-    # Else the first column alone would compile, and the time would be its own.
+    # Compile before the first column, or its time would include the compilation.
     compile_before_use()
     columns = same_ingress([_column(one, folder, resume) for one in planned])
     guarantees = {one.protocol: protocol_guarantees(one) for one in planned}
@@ -171,10 +175,10 @@ def _compared(path: Path, planned: Sequence[PlannedRun], folder: str, resume: bo
     whole = Comparison(path.name, seconds, columns, guarantees, about=about)
     if faults == NONE:
         return whole
-    taken = [column.taken.count for column in columns if column.taken is not None]
-    own = faults == OWN or (faults == AUTO and bool(taken) and max(taken) <= FEW_CALLS)
-    with scenario_file("trial") as sample, _said() as said:
-        found = try_faults(planned, str(path) if own else str(sample), said=said)
+    counts = [column.taken.count for column in columns if column.taken is not None]
+    own = faults == OWN or (faults == AUTO and bool(counts) and max(counts) <= FEW_CALLS)
+    with scenario_file("trial") as sample, _step_spinner() as said:
+        found = try_faults(planned, str(path) if own else str(sample), report=said)
     return Comparison(path.name, seconds, columns, guarantees, found, path.name if own else "sample", about)
 
 
@@ -186,7 +190,12 @@ def _require_free(planned: Sequence[PlannedRun], folder: str) -> None:
 
 
 def _require_same(planned: Sequence[PlannedRun], folder: str) -> None:
-    """Refuse lakes of another scenario, before anything runs. Raises ``InvalidInput``, ``LakeError``."""
+    """Reject lakes of another scenario before any run.
+
+    Raises:
+        InvalidInput: a lake belongs to another scenario.
+        LakeError: a lake is corrupted.
+    """
     from causeway.storage.lake import Lake
 
     for one in planned:
@@ -197,7 +206,7 @@ def _require_same(planned: Sequence[PlannedRun], folder: str) -> None:
 
 
 def _column(one: PlannedRun, folder: str, resume: bool) -> ComparisonColumn:
-    """Run a column, unless it has run as far as is asked; return it, with the reason where it failed."""
+    """Return a column, and run it if it is not finished; a failure is part of the column."""
     from causeway.compare.comparison import ComparisonColumn, IngressDiffers, build_column
     from causeway.compare.runs import read_outcome, run_column, write_outcome
     from causeway.storage.lake import Lake
@@ -212,8 +221,8 @@ def _column(one: PlannedRun, folder: str, resume: bool) -> ComparisonColumn:
         content = ran.content
         write_outcome(folder, one, content)
     try:
-        with _said() as said:
-            return build_column(one, place, content, lambda text: said(f"{one.protocol}: {text}"))
+        with _step_spinner() as report:
+            return build_column(one, place, content, lambda text: report(f"{one.protocol}: {text}"))
     except IngressDiffers as error:
         return ComparisonColumn(one.protocol, str(error))
     except CausewayError as error:
@@ -226,8 +235,8 @@ def _column(one: PlannedRun, folder: str, resume: bool) -> ComparisonColumn:
 
 
 @contextmanager
-def _said() -> Iterator[Any]:
-    """Show what is being done, on a terminal."""
+def _step_spinner() -> Iterator[Any]:
+    """Show the current step on a terminal."""
     console = stderr_console()
     if not console.is_terminal:
         yield lambda text: None

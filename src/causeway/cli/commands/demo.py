@@ -1,8 +1,7 @@
-"""What ``causeway demo`` says of its scenario, ``demo.toml``: its protocol's words, and what outcomes come from.
+"""``causeway demo``: run a generated network under the load of a real chain, with faults.
 
-What a run's ledger shows beyond the counts: delays, lanes, load and failures.
-
-``causeway demo``: a generated network under the load of a real chain, what goes wrong in it, and how it ends.
+Beyond the counts of a run it prints delays, lanes, load and failures. Texts about outcomes belong to its scenario,
+``demo.toml``.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoFindings:
-    """What the ledger shows.
+    """The findings of a demo, from its ledger.
 
-    ``delays``: ticks from call to answer, of answered calls, with how many calls took so long. ``lanes``: messages by
-    (source, destination). ``load``: messages by the tick at which they were sent. ``troubles``: calls that were not
-    answered, answers that were rerouted and forged messages by (outcome, reason, code). ``refused``: slices and
-    messages from users that were refused, by (what, reason).
+    ``delays``: number of answered calls by ticks from call to answer. ``lanes``: messages by (source, destination).
+    ``load``: messages by tick of sending. ``troubles``: unanswered calls, rerouted answers and forged messages by
+    (outcome,
+    reason, code). ``refused``: refused slices and user messages by (kind, reason).
     """
 
     delays: Mapping[int, int]
@@ -51,11 +50,11 @@ class DemoFindings:
     refused: Mapping[tuple[str, str], int]
 
     def delay(self, share: float) -> int | None:
-        """Return within how many ticks that share of the answered calls was answered."""
+        """Return the delay that a share of the answered calls does not exceed, or None."""
         return quantile(self.delays, share)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of it."""
+        """Return the findings for ``--json``."""
         return {
             "delay_ticks": {"p50": self.delay(0.5), "p99": self.delay(0.99), "max": max(self.delays, default=None)},
             "busiest_lanes": [
@@ -74,7 +73,18 @@ class DemoFindings:
 
 
 def read_demo_findings(ledger: Ledger, summary: RunSummary) -> DemoFindings:
-    """Return what the ledger of a run shows. Raises ``LedgerDamaged``."""
+    """Read the findings from the ledger of a run.
+
+    Args:
+        ledger: the ledger.
+        summary: the summary of the run.
+
+    Returns:
+        The findings.
+
+    Raises:
+        LedgerDamaged: a file is corrupted.
+    """
     import pyarrow.compute as pc
 
     from causeway.analysis.figures.filters import MessageFilter
@@ -109,7 +119,15 @@ def read_demo_findings(ledger: Ledger, summary: RunSummary) -> DemoFindings:
 
 
 def quantile(counts: Mapping[int, int], share: float) -> int | None:
-    """Return the least value that this share of the counted values does not exceed."""
+    """Return the least value that a share of the counted values does not exceed.
+
+    Args:
+        counts: number of values, by value.
+        share: the share, from 0 to 1.
+
+    Returns:
+        The value; None without values.
+    """
     left = share * sum(counts.values())
     for value, count in sorted(counts.items()):
         left -= count
@@ -119,26 +137,34 @@ def quantile(counts: Mapping[int, int], share: float) -> int | None:
 
 
 def busiest(lanes: Mapping[tuple[str, str], int], count: int) -> list[tuple[tuple[str, str], int]]:
-    """Return the lanes with the most messages, busiest first."""
+    """Return the lanes with the most messages.
+
+    Args:
+        lanes: messages by (source, destination).
+        count: maximum number of lanes.
+
+    Returns:
+        Lanes with their messages, the busiest first.
+    """
     return sorted(lanes.items(), key=lambda item: (-item[1], item[0]))[:count]
 
 
 CHAINS = 12
-"""Chains of the scenario."""
+"""Number of chains in the scenario."""
 
 FIRST_CHAIN = "atlas"
-"""By its first chain a demo knows the lake of an earlier one."""
+"""First chain of the scenario; it identifies the lake of an earlier demo."""
 
 FURTHER_CHAIN = "subnet-{}"
-"""Names of chains, by number, when there are more than the scenario has."""
+"""Name pattern of chains beyond those of the scenario."""
 
-REMOVED_OUTCOMES = "/birch-channel-2"
-"""How the name of the program ends that is on no chain."""
+REMOVED_PROGRAM_SUFFIX = "/birch-channel-2"
+"""Suffix of the name of the removed program."""
 
 CHAINS_WORD, PROGRAMS_WORD, LANES_WORD = "subnets", "canisters", "streams"
 
 FURTHER_COMMANDS = ("--table lanes --chain atlas", "--table program_caller --height 10 --chain birch")
-"""Options of ``causeway state`` that are worth a look."""
+"""Suggested options of ``causeway state``."""
 
 OUTCOME_EXPLANATIONS = {
     ("rejected", "Unknown"): "calls rejected by a policy, every 400th of a stream",
@@ -149,7 +175,7 @@ OUTCOME_EXPLANATIONS = {
     ("slice", "InvalidStream(RootHashMismatch)"): "slice of a stream altered by a carrier: root mismatch",
     ("ingress", "ChainHalted"): "messages from users to a halted subnet",
 }
-"""What stands behind an outcome and its reason in this network."""
+"""Explanations of outcomes and reasons in this network."""
 
 ENDING_NOTES = {
     "rejected": "reported to the caller",
@@ -160,7 +186,7 @@ ENDING_NOTES = {
     "dropped": "dropped, as the protocol declares",
     "pending": "still in progress",
 }
-"""How it ended."""
+"""Texts about the end of a run."""
 
 
 DEFAULT_LAKE = "demo-lake"
@@ -202,21 +228,30 @@ def command(
 
 
 def changed_options(scenario: Path, messages: int | None, chains: int) -> dict[str, str]:
-    """Return what the options change in the scenario."""
+    """Return the overrides of the scenario for the options.
+
+    Args:
+        scenario: the scenario file.
+        messages: number of calls, or None.
+        chains: number of chains.
+
+    Returns:
+        TOML values by dotted key.
+    """
     overrides = {} if messages is None else {"traffic.messages": str(messages)}
     if chains != CHAINS:
         overrides["chains"] = _toml_tables([{"name": name} for name in demo_chain_names(scenario, chains)])
-        # Who is called depends on how many chains there are, so the program that disappears has another name then.
+        # Callees depend on the number of chains, and so does the name of the removed program.
         from causeway.scenarios.scenario import load_scenario
 
         programs = load_scenario(scenario, {**overrides, "moves": "[]"}).traffic().topology().programs
-        gone = next(name for name in programs["name"].to_pylist() if name.endswith(REMOVED_OUTCOMES))
+        removed = next(name for name in programs["name"].to_pylist() if name.endswith(REMOVED_PROGRAM_SUFFIX))
         moves = load_scenario(scenario).document.moves
         overrides["moves"] = _toml_tables(
             [
                 {"tick": move.tick, "program": move.program, "chain": move.chain}
                 if move.chain is not None
-                else {"tick": move.tick, "program": gone}
+                else {"tick": move.tick, "program": removed}
                 for move in moves
             ]
         )
@@ -224,7 +259,15 @@ def changed_options(scenario: Path, messages: int | None, chains: int) -> dict[s
 
 
 def demo_chain_names(scenario: Path, count: int) -> list[str]:
-    """Return the names of so many chains: first those of the scenario."""
+    """Return the names of chains, those of the scenario first.
+
+    Args:
+        scenario: the scenario file.
+        count: number of chains.
+
+    Returns:
+        The names.
+    """
     from causeway.scenarios.scenario import load_scenario
 
     named = [chain.name or "" for chain in load_scenario(scenario).document.chains]
@@ -232,21 +275,28 @@ def demo_chain_names(scenario: Path, count: int) -> list[str]:
 
 
 def _toml_tables(tables: list[dict[str, object]]) -> str:
-    """Return tables as a TOML list of inline tables; their values are text and whole numbers."""
+    """Format tables of texts and integers as a TOML list of inline tables."""
     inline = (", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) for table in tables)
     return "[" + ", ".join(f"{{ {table} }}" for table in inline) + "]"
 
 
 def remove_demo_lake(place: Path) -> None:
-    """Remove the lake of an earlier demo; anything else in its place is the user's. Raises ``InvalidInput``."""
+    """Remove the lake of an earlier demo; keep anything else.
+
+    Args:
+        place: the folder.
+
+    Raises:
+        InvalidInput: the folder is no lake of a demo.
+    """
     if not place.exists():
         return
-    if place.is_symlink() or not place.is_dir() or not _made_by_a_demo(place):
+    if place.is_symlink() or not place.is_dir() or not _is_demo_lake(place):
         raise InvalidInput(f"{place} is not the lake of an earlier demo: move it, or choose another with --lake DIR")
     shutil.rmtree(place)
 
 
-def _made_by_a_demo(place: Path) -> bool:
+def _is_demo_lake(place: Path) -> bool:
     from causeway.storage.layout import LAKE_FILE
 
     try:
@@ -257,7 +307,13 @@ def _made_by_a_demo(place: Path) -> bool:
 
 
 def show_demo(outcome: RunFigures, findings: DemoFindings, console: Console) -> None:
-    """Print what a person reads."""
+    """Print the summary of a demo.
+
+    Args:
+        outcome: figures of the run.
+        findings: findings of its ledger.
+        console: the console.
+    """
     console.print(
         f"[bold]Demo[/bold]: {outcome.chains} {CHAINS_WORD}, {outcome.summary.counts['sent']:,} calls between "
         f"their {PROGRAMS_WORD}, {outcome.ticks} ticks"
@@ -281,7 +337,13 @@ def show_demo(outcome: RunFigures, findings: DemoFindings, console: Console) -> 
 
 
 def show_report(lake: str, page: Path, console: Console) -> None:
-    """Write the report of the lake, and print where it is."""
+    """Write the report of the lake, and print its path.
+
+    Args:
+        lake: the lake.
+        page: the path of the report.
+        console: the console.
+    """
     with show_spinner("making the report"):
         verdict_of_audit = report.write_report(lake, page)
     console.print("\n[bold]Report[/bold]")
@@ -290,7 +352,15 @@ def show_report(lake: str, page: Path, console: Console) -> None:
 
 
 def closing_lines(outcome: RunFigures, findings: DemoFindings) -> list[str]:
-    """Return the last lines: what a person should remember."""
+    """Return the last lines of the summary.
+
+    Args:
+        outcome: figures of the run.
+        findings: findings of its ledger.
+
+    Returns:
+        Rich markup.
+    """
     counts = outcome.summary.counts
     dropped = f", {counts['dropped']:,} dropped" if counts["dropped"] else ""
     return [
@@ -307,14 +377,28 @@ def closing_lines(outcome: RunFigures, findings: DemoFindings) -> list[str]:
 
 
 def load_sparkline(findings: DemoFindings) -> str:
-    """Return the load of every tick as one character."""
+    """Return the load of every tick as one character.
+
+    Args:
+        findings: findings of the ledger.
+
+    Returns:
+        One line.
+    """
     ticks = range(max(findings.load, default=-1) + 1)
     most = max(findings.load.values(), default=1)
     return "".join(_SPARKS[(len(_SPARKS) - 1) * findings.load.get(tick, 0) // most] for tick in ticks)
 
 
 def fold_delays(findings: DemoFindings) -> list[tuple[str, int]]:
-    """Return the delays, with those past the 99th percentile as one."""
+    """Return the delays, with those above the 99th percentile as one row.
+
+    Args:
+        findings: findings of the ledger.
+
+    Returns:
+        Labels with counts.
+    """
     edge = findings.delay(0.99) or 0
     rows = [(str(ticks), findings.delays.get(ticks, 0)) for ticks in range(min(findings.delays, default=0), edge + 1)]
     late = sum(count for ticks, count in findings.delays.items() if ticks > edge)

@@ -1,4 +1,4 @@
-"""``causeway explore``: a lake or a ledger in a browser, as it grows."""
+"""``causeway explore``: a lake or a ledger in a browser, live."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(
             if not as_json:
                 shell.print_line(f"exploring {to_one_line(lake)}; Ctrl-C ends it")
             if open_browser:
-                # A browser of a terminal would wait here until it is closed.
+                # A browser in the terminal would block here.
                 threading.Thread(target=webbrowser.open, args=[where], daemon=True).start()
 
         serve_explorer(live, listening, started)

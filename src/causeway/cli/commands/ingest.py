@@ -1,7 +1,4 @@
-"""``causeway ingest``: recorded traffic of any kind into a ledger.
-
-``causeway ingest --follow``: a folder that grows into a ledger.
-"""
+"""``causeway ingest``: recorded traffic into a ledger, once or from a growing folder."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["follow_folder"]
 
 MAX_SKIPPED = 3
-"""So many files that may not be whole yet are named."""
+"""Maximum listed files that may be incomplete."""
 
 
 def follow_folder(
@@ -45,30 +42,45 @@ def follow_folder(
     seconds: float,
     as_json: bool,
 ) -> int:
-    """Take what is new in a folder until the user has had enough, or all of it ``once``; return the exit code."""
+    """Ingest the new content of a folder until it ends; return the exit code.
+
+    Args:
+        folder: folder or URI.
+        lake: folder or URI of the ledger.
+        mapping: the mapping of records.
+        buckets: number of buckets of a new ledger, or None.
+        executor: ``in_process``, ``spark`` or ``auto``.
+        master: Spark master.
+        once: end after all current content; else on Ctrl-C.
+        seconds: pause between two scans.
+        as_json: print JSON lines.
+
+    Returns:
+        The exit code.
+    """
     from causeway.ledger.ingest.ingest import FollowResult, follow_source
 
     so_far = FollowResult()
     with InterruptHandler() as interrupts:
         try:
-            with _shown(lake, so_far, as_json) as told:
+            with _batch_output(lake, so_far, as_json) as told:
                 follow_source(
                     folder, lake, mapping, buckets=buckets, executor=executor, master=master, once=once,
                     seconds=seconds, told=told, begun=interrupts.take,
                 )  # fmt: skip
         except (KeyboardInterrupt, Exception) as error:
-            # An interrupted call to Java ends with an error of any kind.
+            # An interrupted call to Java raises an arbitrary error.
             if not interrupts.asked:
                 raise
-            raise shell.CommandInterrupted(f"interrupted; {_in_all(so_far)}; run again to go on") from error
+            raise shell.CommandInterrupted(f"interrupted; {_totals_text(so_far)}; run again to go on") from error
     if as_json:
         print(json.dumps({"followed": dataclasses.asdict(so_far)}))
     else:
-        stdout_console().print(f"[bold]{escape(lake)}[/bold]: {_in_all(so_far)}")
+        stdout_console().print(f"[bold]{escape(lake)}[/bold]: {_totals_text(so_far)}")
     return shell.OK
 
 
-def _in_all(so_far: FollowResult) -> str:
+def _totals_text(so_far: FollowResult) -> str:
     commits = f"{so_far.commits:,} {'commit' if so_far.commits == 1 else 'commits'}"
     text = f"{commits} with {so_far.rows:,} rows from {so_far.records:,} records"
     if so_far.waiting:
@@ -79,8 +91,8 @@ def _in_all(so_far: FollowResult) -> str:
 
 
 @contextmanager
-def _shown(lake: str, so_far: FollowResult, as_json: bool) -> Iterator[Callable[[FollowBatch], None]]:
-    """Show what batches do: how it stands on a terminal, a line a batch in a pipe."""
+def _batch_output(lake: str, so_far: FollowResult, as_json: bool) -> Iterator[Callable[[FollowBatch], None]]:
+    """Show batches: a status line on a terminal, a line a batch in a pipe."""
     console = stderr_console()
     if not console.is_terminal or as_json:
 
@@ -99,7 +111,7 @@ def _shown(lake: str, so_far: FollowResult, as_json: bool) -> Iterator[Callable[
             so_far.add(batch)
             for text in batch.done.failed.values():
                 console.print(f"[yellow]set aside[/yellow]: {escape(shell.to_printable(text))}")
-            status.update(f"following: {escape(_in_all(so_far))}")
+            status.update(f"following: {escape(_totals_text(so_far))}")
 
         yield show
 
@@ -128,7 +140,7 @@ def _line(batch: FollowBatch) -> str:
 
 
 MAX_REASONS = 20
-"""So many files that were set aside are named."""
+"""Maximum listed files in quarantine."""
 
 
 HOW, FOLLOWING = "How it runs", "Following what is written"
@@ -262,7 +274,7 @@ def _show(lake: str, done: IngestResult) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    """Show how many bytes are read, on a terminal."""
+    """Show the number of bytes read, on a terminal."""
     console = stderr_console()
     read = DownloadColumn(binary_units=True)
     columns = (TextColumn("reading"), BarColumn(), read, TransferSpeedColumn(), TimeElapsedColumn())

@@ -1,4 +1,4 @@
-"""``causeway key``: the files with the keys of users, relayers, validators and chains."""
+"""``causeway key``: key files of users, relayers, validators and chains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_key(
 
     key = ChainKey.made() if chain else AccountKey.made()
     write_key(file, key)
-    _tell(key, as_json)
+    _print_key(key, as_json)
     return shell.OK
 
 
@@ -50,7 +50,7 @@ def show_key(
     if public:
         print(key.public.hex())
     else:
-        _tell(key, as_json)
+        _print_key(key, as_json)
     return shell.OK
 
 
@@ -83,7 +83,7 @@ def show_chain_keys(
     return shell.OK
 
 
-def _tell(key: AccountKey | ChainKey, as_json: bool) -> None:
+def _print_key(key: AccountKey | ChainKey, as_json: bool) -> None:
     from causeway.service.keys.key_files import AccountKey
     from causeway.service.keys.signing import carrier_number, sender_number
 
@@ -98,7 +98,11 @@ def _tell(key: AccountKey | ChainKey, as_json: bool) -> None:
 
 
 def build() -> typer.Typer:
-    """Return the commands as a Typer application."""
+    """Build the group of commands.
+
+    Returns:
+        The Typer application.
+    """
     app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers, validators and chains.")
     add_command(app, "new", new_key, "key")
     add_command(app, "show", show_key, "key")

@@ -1,4 +1,4 @@
-"""``causeway latency``: how long messages took, of all lanes and of each."""
+"""``causeway latency``: delays of messages, of all lanes and of each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(
     require_one_format(as_json, as_csv, None)
     found = message_options.count_figures(lake, filters.where(), executor, master)
     if as_csv:
-        rows = found.latency_over_time if over_time else _chosen(found, limit)
+        rows = found.latency_over_time if over_time else _select_rows(found, limit)
         print_csv([rows], rows.schema)
     elif as_json:
         _print_json(lake, found, limit, over_time)
@@ -65,7 +65,7 @@ def command(
     return shell.OK
 
 
-def _chosen(found: LedgerFigures, limit: int | None) -> pa.Table:
+def _select_rows(found: LedgerFigures, limit: int | None) -> pa.Table:
     """Return the delays of all messages and of the slowest lanes."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -88,7 +88,15 @@ _LANE = ("protocol", "source", "destination", "lane")
 
 
 def slowest_lanes(found: LedgerFigures, limit: int | None) -> pa.Table:
-    """Return the lanes with delays, those with the largest p99 first: of answers, then of receipts."""
+    """Return the lanes with delays by p99, of answers first, then of receipts.
+
+    Args:
+        found: the figures.
+        limit: maximum number of lanes; None: all.
+
+    Returns:
+        Rows of ``LATENCY_SCHEMA``.
+    """
     import pyarrow.compute as pc
 
     lanes = found.lanes
@@ -100,7 +108,11 @@ def slowest_lanes(found: LedgerFigures, limit: int | None) -> pa.Table:
 def _print_json(lake: str, found: LedgerFigures, limit: int | None, over_time: bool) -> None:
     from causeway.cli.output.rows import json_rows
 
-    content: dict[str, Any] = {"lake": lake, "unit": found.totals["unit"], "latency": json_rows(_chosen(found, limit))}
+    content: dict[str, Any] = {
+        "lake": lake,
+        "unit": found.totals["unit"],
+        "latency": json_rows(_select_rows(found, limit)),
+    }
     if over_time:
         content["over_time"] = json_rows(found.latency_over_time)
     print(json.dumps(content))
@@ -120,19 +132,19 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     console, unit = stdout_console(), found.totals["unit"]
     sent = found.totals["sent"]
     in_ticks = ", delays in ticks" if unit == "ticks" else ""
-    said = f"{count_noun(sent, 'message')} {was_or_were(sent)} sent{in_ticks}"
-    console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {said}", soft_wrap=not console.is_terminal)
-    shown = "count" if unit == "ticks" else "seconds"
+    summary = f"{count_noun(sent, 'message')} {was_or_were(sent)} sent{in_ticks}"
+    console.print(f"[bold]{escape(shorten_name(lake))}[/bold]: {summary}", soft_wrap=not console.is_terminal)
+    shown_unit = "count" if unit == "ticks" else "seconds"
     of_all = found.latency.filter(pc.equal(found.latency["scope"], "all"))
     rows = [row for row in to_python_rows(of_all) if row["unit"] == unit]
     if not rows:
         console.print("no delay is known: of no message both its sending and what followed were seen")
         return
-    told = []
+    cells = []
     for row in rows:
-        figures = [tables.format_amount(row[name], shown) for name in _FIGURES]
-        told.append([row["measure"].replace("_", " "), f"{row['count']:,}", *figures])
-    show_table(console, ["", "messages", *_FIGURES], told, left=[""])
+        figures = [tables.format_amount(row[name], shown_unit) for name in _FIGURES]
+        cells.append([row["measure"].replace("_", " "), f"{row['count']:,}", *figures])
+    show_table(console, ["", "messages", *_FIGURES], cells, left=[""])
     backwards = sum(row["negative"] for row in rows)
     if backwards:
         console.print(f"{backwards:,} delays are below 0: the clocks of two chains differ")
@@ -142,14 +154,14 @@ def _show(lake: str, found: LedgerFigures, limit: int, over_time: bool) -> None:
     if limit and found.totals["lanes"] > 1 and lanes:
         console.print(f"\n[bold]Slowest of {found.totals['lanes']:,} lanes[/bold]")
         measure = "round_trip" if lanes[0]["round_trip_p99"] is not None else "delivery"
-        told = []
+        cells = []
         for row in lanes:
             values = [row[f"{measure}_{name}"] for name in ("p50", "p99", "max")]
-            figures = ["" if value is None else tables.format_amount(value, shown) for value in values]
+            figures = ["" if value is None else tables.format_amount(value, shown_unit) for value in values]
             named = format_lane_or_none([row[name] for name in _LANE])
-            told.append([escape(shorten_name(named)), f"{row['messages']:,}", *figures])
+            cells.append([escape(shorten_name(named)), f"{row['messages']:,}", *figures])
         titles = ["lane", "messages", f"{measure.replace('_', ' ')} p50", "p99", "max"]
-        show_table(console, titles, told, left=["lane"], folds=["lane"])
+        show_table(console, titles, cells, left=["lane"], folds=["lane"])
     if over_time:
         every = [row for row in to_python_rows(found.latency_over_time) if row["unit"] == unit]
         for measure in MEASURES:

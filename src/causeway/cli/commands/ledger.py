@@ -1,4 +1,4 @@
-"""``causeway ledger``: the rows of a ledger, or of the ledger of a lake, by filters or by SQL."""
+"""``causeway ledger``: rows of a ledger, or of a lake's ledger, by filters or by SQL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from causeway.ledger.search import Condition
 
 DEFAULT_ROWS = 20
-"""Rows that a person sees where no other number is asked for."""
+"""Default number of rows on a terminal."""
 
 SQL = "SQL"
 
@@ -132,24 +132,24 @@ def command(
     people = not as_json and not as_csv and parquet is None
     most = DEFAULT_ROWS if limit is None and people else limit
     compile_before_use()
-    asked = _Asked(table, condition, sql, timeout, None if most is None else most + 1)
-    with name_ledger_errors(lake), _rows(lake, asked) as (schema, parts):
+    query = _Query(table, condition, sql, timeout, None if most is None else most + 1)
+    with name_ledger_errors(lake), _rows(lake, query) as (schema, parts):
         if people:
             _show(schema, parts, most or 0, as_stored=sql is not None)
             return shell.OK
-        with limit_rows(parts, most) as kept:
+        with limit_rows(parts, most) as selected:
             if as_json:
-                print_json(kept)
+                print_json(selected)
             elif as_csv:
-                print_csv(kept, schema)
+                print_csv(selected, schema)
             elif parquet is not None:
-                count = write_parquet(kept, schema, parquet)
+                count = write_parquet(selected, schema, parquet)
                 shell.print_line(f"{count:,} rows written to {escape_controls(str(parquet))}")
     return shell.OK
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Query:
     table: str
     condition: Condition
     sql: str | None
@@ -158,8 +158,8 @@ class _Asked:
 
 
 @contextmanager
-def _rows(lake: str, asked: _Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
-    """Give the columns of what is asked for, and its rows."""
+def _rows(lake: str, query: _Query) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
+    """Give the columns of the requested table, and its rows."""
     import pyarrow as pa
 
     from causeway.analysis.sql import ledger_views, run_query
@@ -170,20 +170,20 @@ def _rows(lake: str, asked: _Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.Tab
     from causeway.ledger.search import select_rows
 
     with progress_bar() as begin, open_or_derive_ledger(lake, progress=begin("deriving the ledger")) as ledger:
-        table, condition = asked.table, asked.condition
-        if asked.sql is not None:
-            views = {**ledger_views(ledger), **_states(lake)}
-            told = begin("preparing the tables")
-            with run_query(views, asked.sql, seconds=asked.seconds, progress=told) as found:
+        table, condition = query.table, query.condition
+        if query.sql is not None:
+            views = {**ledger_views(ledger), **_state_views(lake)}
+            report = begin("preparing the tables")
+            with run_query(views, query.sql, seconds=query.seconds, progress=report) as found:
                 schema = distinct_names(found.schema)
                 yield schema, (pa.Table.from_batches([batch.rename_columns(schema.names)]) for batch in found)
         elif table in TABLES:
-            yield TABLES[table], select_rows(ledger, table, condition, asked.most)
+            yield TABLES[table], select_rows(ledger, table, condition, query.most)
         else:
-            yield _of_view(ledger_views(ledger)[table], condition)
+            yield _view_rows(ledger_views(ledger)[table], condition)
 
 
-def _of_view(view: SqlView, condition: Condition) -> tuple[pa.Schema, Iterator[pa.Table]]:
+def _view_rows(view: SqlView, condition: Condition) -> tuple[pa.Schema, Iterator[pa.Table]]:
     import pyarrow as pa
 
     from causeway.ledger.search import condition_mask
@@ -192,8 +192,8 @@ def _of_view(view: SqlView, condition: Condition) -> tuple[pa.Schema, Iterator[p
     return view.schema, (part.filter(pa.array(condition_mask(part, condition))) for part in parts)
 
 
-def _states(lake: str) -> dict[str, SqlView]:
-    """Return the state tables of a lake at its last height, chains and programs by name; of a ledger none."""
+def _state_views(lake: str) -> dict[str, SqlView]:
+    """Return the state tables of a lake at its last height, with names; none of a ledger."""
     from causeway.analysis.sql import SqlView
     from causeway.ledger.lake.ingest import is_lake
     from causeway.network.state_tables import LakeStates
@@ -210,8 +210,20 @@ def _states(lake: str) -> dict[str, SqlView]:
 
 
 def build_condition(filters: FilterOptions, table: str) -> Condition:
-    """Return the condition that options ask for of a table; of one of messages heights, ticks and times are those of
-    their sending. Raises ``InvalidInput`` where it has no such column."""
+    """Convert options to a condition on a table.
+
+    For tables of messages, heights, ticks and times are those of sending.
+
+    Args:
+        filters: the options.
+        table: name of the table.
+
+    Returns:
+        The condition.
+
+    Raises:
+        InvalidInput: the table has no such column.
+    """
     from causeway.analysis.sql import SCHEMAS
     from causeway.ledger.search import ValueRange
 
@@ -232,8 +244,8 @@ def _show(schema: pa.Schema, parts: Iterator[pa.Table], most: int, *, as_stored:
     from causeway.cli.output.progress import stdout_console
     from causeway.cli.output.rows import limit_rows, show_rows
 
-    with limit_rows(parts, most + 1) as kept:
-        rows = pa.concat_tables([schema.empty_table(), *kept]).unify_dictionaries()
+    with limit_rows(parts, most + 1) as selected:
+        rows = pa.concat_tables([schema.empty_table(), *selected]).unify_dictionaries()
     console = stdout_console()
     if not rows.num_rows:
         console.print("no rows")

@@ -1,4 +1,4 @@
-"""``causeway manual``: manual pages, made of what the commands say of themselves."""
+"""``causeway manual``: manual pages, generated from the help of the commands."""
 
 from __future__ import annotations
 
@@ -65,7 +65,14 @@ def command(
 
 
 def manual_page(name: str | None) -> str:
-    """Return the manual page of a command, or of all of them together (None)."""
+    """Return the manual page of a command, or of all commands.
+
+    Args:
+        name: the command; None: all.
+
+    Returns:
+        roff source.
+    """
     from typer.main import get_command
 
     import causeway
@@ -76,22 +83,26 @@ def manual_page(name: str | None) -> str:
     title = _title(name)
     lines = [f'.TH "{title.upper()}" "1" "" "causeway {causeway.__version__}" "Causeway"', ".SH NAME"]
     summary, *rest = _plain(found.help).split("\n\n")
-    lines += [f"{_safe(title)} \\- {_safe(summary.rstrip('.'))}", ".SH SYNOPSIS", *_synopsis(title, found)]
+    lines += [
+        f"{_escape_roff(title)} \\- {_escape_roff(summary.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        *_synopsis(title, found),
+    ]
     examples = [line.removeprefix(_EXAMPLE) for text in rest for line in text.splitlines() if line.startswith(_EXAMPLE)]
     lines.append(".SH DESCRIPTION")
     for number, text in enumerate([summary, *rest]):
         if not text.startswith(_EXAMPLE):
-            lines += [*([".PP"] if number else []), _safe(text.replace("\n", " "))]
+            lines += [*([".PP"] if number else []), _escape_roff(text.replace("\n", " "))]
     lines += _commands(found)
     lines += _arguments(found)
     lines += _options(found)
     if examples:
         lines.append(".SH EXAMPLES")
         for example in examples:
-            lines += [".PP", ".nf", _safe(example), ".fi"]
+            lines += [".PP", ".nf", _escape_roff(example), ".fi"]
     lines.append(".SH EXIT STATUS")
     for code, meaning in shell.CODES.items():
-        lines += [".TP", f".B {code}", _safe(meaning)]
+        lines += [".TP", f".B {code}", _escape_roff(meaning)]
     lines += _see_also(name)
     return "\n".join(lines) + "\n"
 
@@ -104,18 +115,18 @@ def _plain(text: str | None) -> str:
     return _MARKUP.sub("", text or "")
 
 
-def _safe(text: str) -> str:
-    """Return a text in which roff finds no request."""
+def _escape_roff(text: str) -> str:
+    """Escape a text for roff."""
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return f"\\&{text}" if text.startswith(".") else text
 
 
 def _synopsis(title: str, found: Any) -> Iterator[str]:
-    words = [f".B {_safe(title.replace('causeway-', 'causeway '))}", "[\\fIOPTIONS\\fR]"]
+    words = [f".B {_escape_roff(title.replace('causeway-', 'causeway '))}", "[\\fIOPTIONS\\fR]"]
     for each in found.params:
         if each.param_type_name == "argument":
-            shown = _argument(each)
-            words.append(f"\\fI{_safe(shown)}\\fR" if each.required else f"[\\fI{_safe(shown)}\\fR]")
+            word = _argument(each)
+            words.append(f"\\fI{_escape_roff(word)}\\fR" if each.required else f"[\\fI{_escape_roff(word)}\\fR]")
     if getattr(found, "commands", None):
         words.append("\\fICOMMAND\\fR ...")
     yield from words
@@ -130,7 +141,11 @@ def _commands(found: Any) -> Iterator[str]:
         return
     yield ".SH COMMANDS"
     for name, each in found.commands.items():
-        yield from (".TP", f".B {_safe(name)}", _safe(_plain(each.help).split("\n\n")[0].replace("\n", " ")))
+        yield from (
+            ".TP",
+            f".B {_escape_roff(name)}",
+            _escape_roff(_plain(each.help).split("\n\n")[0].replace("\n", " ")),
+        )
 
 
 def _arguments(found: Any) -> Iterator[str]:
@@ -138,7 +153,7 @@ def _arguments(found: Any) -> Iterator[str]:
     if arguments:
         yield ".SH ARGUMENTS"
     for each in arguments:
-        yield from (".TP", f".I {_safe(_argument(each))}", _safe(_plain(each.help)))
+        yield from (".TP", f".I {_escape_roff(_argument(each))}", _escape_roff(_plain(each.help)))
 
 
 def _options(found: Any) -> Iterator[str]:
@@ -149,14 +164,14 @@ def _options(found: Any) -> Iterator[str]:
     yield ".SH OPTIONS"
     for panel, options in panels.items():
         if panel:
-            yield f".SS {_safe(panel)}"
+            yield f".SS {_escape_roff(panel)}"
         for each in options:
-            named = ", ".join(f"\\fB{_safe(name)}\\fR" for name in (*each.secondary_opts, *each.opts))
-            value = "" if each.is_flag else f" \\fI{_safe(each.metavar or 'VALUE')}\\fR"
+            named = ", ".join(f"\\fB{_escape_roff(name)}\\fR" for name in (*each.secondary_opts, *each.opts))
+            value = "" if each.is_flag else f" \\fI{_escape_roff(each.metavar or 'VALUE')}\\fR"
             default = each.default
             known = each.show_default and default not in (None, False) and not callable(default)
-            said = f"{_plain(each.help)}{f' Default: {default}.' if known else ''}"
-            yield from (".TP", f"{named}{value}", _safe(said))
+            description = f"{_plain(each.help)}{f' Default: {default}.' if known else ''}"
+            yield from (".TP", f"{named}{value}", _escape_roff(description))
 
 
 def _see_also(name: str | None) -> Iterator[str]:
@@ -164,8 +179,8 @@ def _see_also(name: str | None) -> Iterator[str]:
 
     yield ".SH SEE ALSO"
     if name is None:
-        yield ", ".join(f"\\fB{_safe(_title(each))}\\fR(1)" for each in _names())
+        yield ", ".join(f"\\fB{_escape_roff(_title(each))}\\fR(1)" for each in _names())
         return
     related, where = SEE_ALSO[name]
-    yield ", ".join(f"\\fB{_safe(_title(each))}\\fR(1)" for each in related.split()) + ","
-    yield _safe(where)
+    yield ", ".join(f"\\fB{_escape_roff(_title(each))}\\fR(1)" for each in related.split()) + ","
+    yield _escape_roff(where)

@@ -1,4 +1,4 @@
-"""``causeway prove``: proofs of what a chain has committed to, taken from a lake."""
+"""``causeway prove``: proofs of a chain's commitments, created from a lake."""
 
 from __future__ import annotations
 
@@ -99,6 +99,10 @@ def _files() -> list[FileOption]:
 
 
 def build() -> DeclaringCommand:
-    """Return the command, with the options of all protocols whose lakes proofs can be taken out of."""
+    """Build the command with the prover options of all protocols.
+
+    Returns:
+        The command.
+    """
     about = "\n\n".join((PROVE_HELP, *(cleandoc(prover.about) for prover in protocol_parts("prover"))))
     return declare_options(_command, about, {"lake": _options(), "out": _files()}, {"lake": PROVED, "out": WRITTEN})

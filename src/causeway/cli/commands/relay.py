@@ -1,4 +1,4 @@
-"""``causeway relay``: a process that carries messages between two served lakes."""
+"""``causeway relay``: a process that relays messages between two served lakes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ TO_OPTION = ("both", "a", "b")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds between two looks whether a lake that was down is back."""
+"""First and longest pause in seconds between two attempts to reach a lake."""
 
 TEXTS = 2
-"""Columns of the table that are text; the others are numbers."""
+"""Text columns of the table; the others are numbers."""
 
 
 KEYS, CARRIED, FAULTS, OUTPUT = "Keys and certificates", "What is carried, and how", "Faults", "Output"
@@ -110,7 +110,7 @@ def _command(
 
 
 class _Process:
-    """A relay process from its start to its end: it waits for its lakes, carries, and ends when it is told to."""
+    """A relay process: it waits for its lakes, relays, and stops on a signal."""
 
     def __init__(self, a: str, b: str, wanted: RelayOptions, once: bool, view: _View, journal: Journal) -> None:
         self._a, self._b, self._wanted, self._once, self._view, self._journal = a, b, wanted, once, view, journal
@@ -118,9 +118,9 @@ class _Process:
         self._work: asyncio.Task[Sequence[RelayProgress]] | None = None
 
     async def run(self) -> Sequence[RelayProgress]:
-        """Carry messages until there is nothing left (``--once``), or until a signal; return what was done.
+        """Relay until nothing is left (``--once``) or a signal arrives; return the progress.
 
-        The first signal lets passes end, for a while (``Pacing.grace``); a second one ends the process at once.
+        After the first signal passes may finish (``Pacing.grace``); a second one ends the process at once.
         """
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
@@ -145,14 +145,14 @@ class _Process:
 
     async def _carry(self) -> Sequence[RelayProgress]:
         async with AsyncExitStack() as stack:
-            relay, relaying = await self._connected(stack)
+            relay, relaying = await self._wait_for_lakes(stack)
             self._view.columns, self._view.progress = relay.columns, relaying.progress
             self._relaying = relaying
             await (relaying.until_idle() if self._once else relaying.forever())
             return relaying.progress
 
-    async def _connected(self, stack: AsyncExitStack) -> tuple[Relay, RelayProcess]:
-        """Return the process between both lakes; without ``--once`` it waits for one that is down."""
+    async def _wait_for_lakes(self, stack: AsyncExitStack) -> tuple[Relay, RelayProcess]:
+        """Return the process between both lakes; without ``--once`` wait for unreachable lakes."""
         from causeway.service.relay.process import LakeDown
 
         for tried in count():
@@ -176,7 +176,7 @@ class _Process:
 
 
 class _View:
-    """What a user sees meanwhile: a table on a terminal, JSON lines if asked for, else nothing."""
+    """Live output: a table on a terminal, JSON lines on request, else nothing."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -186,26 +186,26 @@ class _View:
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal and not as_json else None
         )
-        self._told: dict[str, tuple[int, int, str]] = {}
+        self._reported: dict[str, tuple[int, int, str]] = {}
 
     @property
     def shown(self) -> bool:
-        """Return whether somebody watches a table."""
+        """Return True if a table is shown."""
         return self._live is not None
 
     def update(self, progress: RelayProgress) -> None:
-        """Show what a pass came to."""
+        """Show the result of a pass."""
         way = str(progress.direction)
-        said = progress.transactions, progress.failures, progress.why
-        known = self._told.get(way, (0, 0, ""))
-        if self._as_json and (said[0] != known[0] or (progress.why and said != known)):
-            self._told[way] = said
+        report = progress.transactions, progress.failures, progress.why
+        known = self._reported.get(way, (0, 0, ""))
+        if self._as_json and (report[0] != known[0] or (progress.why and report != known)):
+            self._reported[way] = report
             print(json.dumps(progress.as_json()), flush=True)
         elif self._live is not None:
             self._live.update(self.table(self.progress))
 
     def table(self, progress: Sequence[RelayProgress]) -> Table:
-        """Return what a person reads: a row a direction."""
+        """Return the table: a row a direction."""
         table = Table(box=None, pad_edge=False)
         for place, title in enumerate(self.columns):
             table.add_column(title, justify="left" if place < TEXTS else "right")
@@ -223,7 +223,7 @@ class _View:
 
 
 def _options() -> list[CommandOption]:
-    """Return the options of all protocols, each once; the help names the protocols of one that not all have."""
+    """Return the options of all protocols, each once; the help names the protocols of each."""
     relays = {name: find_protocol(name).part("relay") for name in protocol_names("relay")}
     found = []
     for each in merge_options([relay.options for relay in relays.values()]):
@@ -234,7 +234,11 @@ def _options() -> list[CommandOption]:
 
 
 def build() -> DeclaringCommand:
-    """Return the command, with the options of all protocols that have such a process."""
+    """Build the command with the relay options of all protocols.
+
+    Returns:
+        The command.
+    """
     carried = [
         f"Lakes of [bold]{name}[/bold]: {find_protocol(name).part('relay').about}" for name in protocol_names("relay")
     ]

@@ -69,7 +69,18 @@ def command(
 
 
 def write_report(lake: str, place: Path) -> str:
-    """Write the report of a lake, and return its verdict as a sentence. Raises ``InvalidInput``."""
+    """Write the report of a lake.
+
+    Args:
+        lake: folder or URI.
+        place: the file.
+
+    Returns:
+        The verdict as a sentence.
+
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
     from causeway.network.opened_ledger import open as open_place
     from causeway.report.data import report_data
     from causeway.report.sections import report_page
@@ -82,7 +93,17 @@ def write_report(lake: str, place: Path) -> str:
 
 
 def read_comparison(file: Path) -> dict[str, Any]:
-    """Return what a comparison of protocols says, from the JSON of ``causeway compare``. Raises ``InvalidInput``."""
+    """Read the data of a comparison from the JSON of ``causeway compare``.
+
+    Args:
+        file: the JSON file.
+
+    Returns:
+        The data of a section.
+
+    Raises:
+        InvalidInput: the file is no comparison.
+    """
     from causeway.compare.table import section_data
     from causeway.report.comparison import compare_section
 
@@ -99,13 +120,30 @@ def read_comparison(file: Path) -> dict[str, Any]:
 
 
 def default_report_path(lake: str) -> Path:
-    """Return where the report of a lake is written unless it is said."""
+    """Return the default path of the report of a lake.
+
+    Args:
+        lake: folder or URI.
+
+    Returns:
+        The path.
+    """
     named = lake.rstrip("/").rpartition("/")[2]
     return Path(f"{'report' if named in ('', '.', '..') else named}{REPORT_SUFFIX}")
 
 
 def require_report_target(place: Path, lake: str | None, *, overwrite: bool, option: str = "--out") -> None:
-    """Refuse to write into a lake, or over something that is no report unless asked. Raises ``InvalidInput``."""
+    """Reject a path inside a lake, or an existing file other than a report.
+
+    Args:
+        place: the file.
+        lake: folder or URI, or None.
+        overwrite: allow to replace any file.
+        option: the option with the path, for errors.
+
+    Raises:
+        InvalidInput: the path is rejected.
+    """
     from causeway.report.page import GENERATOR
 
     require_writable(option, place, lake)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Observer = TypeVar("Observer")
 
 MAX_TRAFFIC_TICKS = 5_000
-"""A bar counts the ticks that bring traffic, one by one, where there are at most this many."""
+"""Maximum ticks with traffic that the progress bar counts individually."""
 
 Lake = Annotated[str | None, option("Folder or URI for the tables; default: a temporary one.", "--lake", metavar="DIR")]
 Json = Annotated[bool, option("Print one JSON object instead of a summary.", "--json")]
@@ -90,9 +90,21 @@ def execute_run(
     *,
     resume: bool = False,
 ) -> tuple[RunFigures, Observer]:
-    """Run a scenario with a progress bar; return its outcome, and what ``look`` returns for its ledger at the end.
+    """Run a scenario with a progress bar.
 
-    Raises ``Interrupted`` and ``InvalidInput``.
+    Args:
+        scenario: the scenario file.
+        overrides: TOML values by dotted key.
+        lake: folder or URI of the lake; None: a temporary one.
+        look: reads the ledger at the end.
+        resume: continue an existing lake.
+
+    Returns:
+        The figures of the run, and the result of ``look``.
+
+    Raises:
+        Interrupted: the user stopped it.
+        InvalidInput: the scenario or the lake is not usable.
     """
     from causeway.analysis.run_summary import summarize_run
 
@@ -119,10 +131,10 @@ def execute_run(
                 memory.sample()
                 return measure_run(network, str(scenario), lake, watch, summary, root, times, memory), seen
         except (KeyboardInterrupt, Exception) as error:
-            # An interrupted call to Java ends with an error of any kind.
+            # An interrupted call to Java raises an arbitrary error.
             if not interrupts.asked:
                 raise
-            raise shell.CommandInterrupted(_how_to_continue(reached, lake)) from error
+            raise shell.CommandInterrupted(_resume_hint(reached, lake)) from error
 
 
 def _run(network: LakeNetwork, watch: RunProgress, interrupts: InterruptHandler) -> None:
@@ -142,7 +154,7 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
 
     if resume and lake is None and "network.lake" not in overrides:
         raise InvalidInput("--resume: needs the lake to continue, as --lake DIR")
-    # Java starts while this process imports what it needs. What runs without Spark is small.
+    # Java starts while this process imports its modules. Runs without Spark are small.
     if prestart_jvm(scenario, overrides):
         compile_before_use()
     from causeway.network.network import LakeNetwork
@@ -151,11 +163,11 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
 
 
 def explain_claim_wait() -> None:
-    """Say why nothing happens for a while."""
+    """Print the reason of a wait for the lake's lock."""
     shell.print_line("another run has claimed this lake; watching for up to 30 seconds whether it is still there")
 
 
-def _how_to_continue(network: LakeNetwork | None, lake: str | None) -> str:
+def _resume_hint(network: LakeNetwork | None, lake: str | None) -> str:
     if network is None:
         return "stopped before the first tick"
     where = f"stopped at height {network.height}, tick {network.tick}"
@@ -165,7 +177,14 @@ def _how_to_continue(network: LakeNetwork | None, lake: str | None) -> str:
 
 
 def find_traffic_end(network: LakeNetwork) -> int | None:
-    """Return the tick after the last that brings traffic or that the scenario runs to, None when there is no end."""
+    """Return the tick after the last one with traffic or of the scenario; None if unbounded.
+
+    Args:
+        network: the network.
+
+    Returns:
+        The tick, or None.
+    """
     limit = network.scenario.network.ticks
     long = _long_traffic(network)
     last = network.last_traffic_tick() if long is None else long
@@ -180,7 +199,15 @@ def _long_traffic(network: LakeNetwork) -> int | None:
 
 
 def upcoming_traffic_ticks(network: LakeNetwork, end: int | None) -> list[int]:
-    """Return the ticks from now on, below ``end``, that bring traffic; none where there are too many to look for."""
+    """Return the coming ticks with traffic below ``end``; empty if there are too many to search.
+
+    Args:
+        network: the network.
+        end: the end tick, or None.
+
+    Returns:
+        The ticks, ascending.
+    """
     from causeway.scenarios import traffic_sources
 
     traffic = network.deployment.traffic

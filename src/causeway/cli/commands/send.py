@@ -1,4 +1,4 @@
-"""``causeway send``: a signed message from a user to a program on a served lake."""
+"""``causeway send``: a signed message from a user to a program of a served lake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from causeway.service.http.client import ServiceClient
 
 MAX_REQUESTS = 20
-"""Seconds that one request waits for the block at most."""
+"""Maximum seconds of one request that waits for a block."""
 
 
 CONTENT, SENDING = "What is sent", "How it is sent"
@@ -66,7 +66,7 @@ def command(
             client.use_nonce(nonce)
             name, height = await client.send(content, 0)
             if wait and height is None:
-                height = await _waited(client, name, deadline)
+                height = await _wait_for_block(client, name, deadline)
             faults = await client.faults(name) if wait and height is not None else []
             return name, client.nonce, height, faults
 
@@ -75,12 +75,12 @@ def command(
     except ServiceError as error:
         raise InvalidInput(str(error)) from None
     if as_json:
-        told = [fault.model_dump() for fault in faults]
-        print(json.dumps({"hash": name, "nonce": used, "height": height, **({"faults": told} if wait else {})}))
+        answers = [fault.model_dump() for fault in faults]
+        print(json.dumps({"hash": name, "nonce": used, "height": height, **({"faults": answers} if wait else {})}))
     else:
         print(f"{name}  nonce {used}  {'waits for a block' if height is None else f'in block {height}'}")
         for fault in faults:
-            print(shell.to_printable(_in_words(fault)))
+            print(shell.to_printable(_describe_fault(fault)))
     if faults:
         return shell.FAILED
     if wait and height is None:
@@ -99,19 +99,19 @@ def _content(
     count: int,
     chain: str | None,
 ) -> dict[str, Any]:
-    """Return the keys of ``[[traffic.send]]`` that arguments stand for."""
-    asked: dict[str, Any] = {"method": method}
+    """Return the keys of ``[[traffic.send]]`` for the arguments."""
+    request: dict[str, Any] = {"method": method}
     if text is not None:
-        asked["text"] = text
+        request["text"] = text
     if hexadecimal is not None:
-        asked["hex"] = hexadecimal
+        request["hex"] = hexadecimal
     if call is not None:
-        asked["receiver"] = _program(call)
+        request["receiver"] = _program(call)
     if amount is not None:
         if call is None:
             raise InvalidInput("--amount: only a call has one; add --call PROGRAM")
-        asked["amount"] = amount
-    content: dict[str, Any] = {"to": _program(to), **(asked if call is None else {"call": asked})}
+        request["amount"] = amount
+    content: dict[str, Any] = {"to": _program(to), **(request if call is None else {"call": request})}
     if count != 1:
         content["count"] = count
     if chain is not None:
@@ -120,20 +120,20 @@ def _content(
 
 
 def _program(text: str) -> str | int:
-    """Return a program's number where digits stand for one, else its name."""
+    """Return a program's number if the text is decimal, else its name."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else text
 
 
-def _in_words(fault: FaultAnswer) -> str:
-    """Return what a block refused, or a program failed on, as a line."""
+def _describe_fault(fault: FaultAnswer) -> str:
+    """Describe a refusal of a block, or a failure of a program, in one line."""
     times = "" if fault.count == 1 else f", {fault.count} times"
     if fault.what == "failed":
         return f"{fault.program} failed on it{times}: {fault.why}"
     return f"{fault.program}'s call was refused{times}: {fault.why}"
 
 
-async def _waited(client: ServiceClient, name: str, deadline: float) -> int | None:
-    """Return the height of the block that has a message, None if none has in time."""
+async def _wait_for_block(client: ServiceClient, name: str, deadline: float) -> int | None:
+    """Return the height of the block with a message; None after the deadline."""
     end = time.monotonic() + deadline
     while (left := end - time.monotonic()) > 0:
         height = await client.height_of(name, min(MAX_REQUESTS, max(1, int(left))))

@@ -1,4 +1,4 @@
-"""``causeway serve``: a lake behind HTTP, which makes blocks."""
+"""``causeway serve``: serve a lake over HTTP, and create its blocks."""
 
 from __future__ import annotations
 
@@ -144,16 +144,16 @@ def command(
             def started() -> None:
                 nodes = [{"key": one.address.key, "url": one.url(tls)} for one in further]
                 if as_json:
-                    said = {"url": where, "height": node.network.height, **({"nodes": nodes} if nodes else {})}
-                    print(json.dumps(said), flush=True)
+                    content = {"url": where, "height": node.network.height, **({"nodes": nodes} if nodes else {})}
+                    print(json.dumps(content), flush=True)
                 else:
                     shell.print_line(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
                     for one in nodes:
                         shell.print_line(f"{one['key']}: {one['url']}")
-                    drawn = "validators'" if drawn_keys else "chains'" if keys.drawn and nodes else ""
-                    if drawn:
+                    owners = "validators'" if drawn_keys else "chains'" if keys.drawn and nodes else ""
+                    if owners:
                         shell.print_line(
-                            f"{drawn} keys are drawn from the seed: anybody can sign as them, a simulation only"
+                            f"{owners} keys are drawn from the seed: anybody can sign as them, a simulation only"
                         )
                 log.started(where, lake, node.network.height)
 
@@ -184,8 +184,7 @@ def command(
 
 
 def _scenario(lake: str, path: Path | None, programs: Sequence[str], overrides: dict[str, str]) -> Scenario:
-    """Return the scenario of a file, or the one that a lake says it was made by; run in this process unless it says
-    otherwise."""
+    """Return the scenario of a file, or that of an existing lake; in-process by default."""
     from causeway.config.document import quote_toml
     from causeway.scenarios.scenario import load_scenario, recorded_scenario
     from causeway.storage.lake import Lake

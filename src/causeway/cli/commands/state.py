@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ROWS = 20
 MAX_CELL = 48
-"""Characters of a value that a person's table shows."""
+"""Maximum characters of a value in a table."""
 
 
 def command(
@@ -61,18 +61,18 @@ def command(
     from causeway.storage.table_schemas import TableSchemas, chain_position
 
     place = Lake.at(lake).with_identity()
-    about = place.about()  # what is wrong with the lake, and with what is asked of it, is told before Spark starts
-    asked = place.last_manifest() if height is None else place.manifest(height)
-    if freed := place.freed(asked.height):
+    about = place.about()  # validate the lake and the arguments before Spark starts
+    at_height = place.last_manifest() if height is None else place.manifest(height)
+    if freed := place.freed(at_height.height):
         raise freed
     if table is not None:
         TableSchemas.decoded(about["tables"]).state_table(table)
     if chain is not None:
         chain_position(about, chain)
     again = StateReplay(place, partial(recorded_deployment, place, about, program_sources(scenario, programs)))
-    if asked.height < asked.last:
+    if at_height.height < at_height.last:
         with show_spinner("Executing heights again"):
-            again.frames(asked.height)
+            again.frames(at_height.height)
     with show_spinner("Starting Spark"):
         from causeway.dataframes.lake_tables import LakeTables
         from causeway.spark.tasks import convert_spark_errors
@@ -109,7 +109,16 @@ def _limit(limit: int | None, as_json: bool) -> int | None:
 
 
 def state_overview(tables: LakeTables, height: int | None, chain: str | None) -> list[dict[str, Any]]:
-    """Return how many rows each state table has."""
+    """Return the number of rows of each state table.
+
+    Args:
+        tables: the tables of the lake.
+        height: a committed height, or None.
+        chain: a chain, or None.
+
+    Returns:
+        One object a table.
+    """
     from functools import reduce
 
     from pyspark.sql import functions as F
@@ -130,7 +139,16 @@ def _rows(found: DataFrame, order: Sequence[str], limit: int | None) -> list[dic
 
 
 def with_names(lake: Lake, table: StateTable, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with names in place of the numbers of chains and programs; a number without a name stays."""
+    """Replace the numbers of chains and programs by names; unknown numbers stay.
+
+    Args:
+        lake: the lake.
+        table: the state table.
+        rows: its rows.
+
+    Returns:
+        The rows with names.
+    """
     if not rows:
         return []
     programs = lake.topology("programs", ["number", "name"])
@@ -145,16 +163,31 @@ def with_names(lake: Lake, table: StateTable, rows: Sequence[Mapping[str, Any]])
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON has it: whole numbers exact, bytes as hexadecimal digits."""
+    """Convert a value to JSON: exact integers, bytes as hexadecimal digits.
+
+    Args:
+        value: the value.
+
+    Returns:
+        The JSON value.
+    """
     if isinstance(value, bytes | bytearray):
         return value.hex()
     return int(value) if isinstance(value, Decimal) else value
 
 
 def format_cell(column: str, value: Any) -> str:
-    """Return a value as a person reads it, cut to fit a line."""
+    """Format a value for a table, shortened to fit a line.
+
+    Args:
+        column: its column.
+        value: the value.
+
+    Returns:
+        The text.
+    """
     if column == "state" and isinstance(value, bytes | bytearray):
-        text = _decoded(bytes(value))
+        text = _decode(bytes(value))
     elif isinstance(value, bytes | bytearray):
         readable = column != "root" and value.isascii() and bytes(value).decode("ascii", "replace").isprintable()
         text = bytes(value).decode("ascii") if readable else value.hex()
@@ -165,14 +198,14 @@ def format_cell(column: str, value: Any) -> str:
     return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"
 
 
-def _decoded(state: bytes) -> str:
-    """Return the state of a scalar program as it wrote it."""
+def _decode(state: bytes) -> str:
+    """Decode the state of a scalar program."""
     from causeway.programs.state_values import UnreadableState, read_state_value
 
     try:
         content = read_state_value(state)
         return str(content[0] if isinstance(content, list) and content else content)
-    except (UnreadableState, ValueError):  # one of str is about a number with more digits than Python writes
+    except (UnreadableState, ValueError):  # str fails for integers above Python's limit of digits
         return state.hex()
 
 
@@ -180,8 +213,8 @@ def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | Non
     if not rows:
         console.print("  no rows")
         return
-    kept = rows if limit is None else rows[:limit]
-    texts = [{name: format_cell(name, value) for name, value in row.items()} for row in kept]
+    printed = rows if limit is None else rows[:limit]
+    texts = [{name: format_cell(name, value) for name, value in row.items()} for row in printed]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name, value in rows[0].items():
         if isinstance(value, int | Decimal):
@@ -192,5 +225,5 @@ def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | Non
     for row in texts:
         table.add_row(*map(escape, row.values()))
     console.print(table)
-    if len(rows) > len(kept):
+    if len(rows) > len(printed):
         console.print(f"  ... and more: --limit N prints more than {limit}, --json all of them")

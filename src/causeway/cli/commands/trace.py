@@ -1,4 +1,4 @@
-"""``causeway trace``: the life of one message over chains and hops."""
+"""``causeway trace``: the history of one message over chains and hops."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from causeway.ledger.search import MessageKey
 
 SHOWN_STEPS = 60
-"""Steps of one message that are shown; of more the first ones and the last."""
+"""Maximum printed steps of a message; of more the first ones and the last."""
 
 LISTED = 20
-"""Messages that are listed where several are meant."""
+"""Maximum listed messages of an ambiguous name."""
 
 _MAX_INDEX = (1 << 64) - 1
 _COLOURS = {
@@ -59,12 +59,12 @@ def command(
     [bold]Example[/bold]: causeway trace my-ledger channel-141/3951625
     """
     process.skip_jit_import()
-    from causeway.analysis.tracing import NAME_COLUMNS, SeveralMessages, history_to_dict, trace_message
+    from causeway.analysis.tracing import MESSAGE_NAMES, SeveralMessages, history_to_dict, trace_message
     from causeway.ledger.lake.ingest import open_or_derive_ledger
 
     require_place("LAKE", lake)
     if message == "":
-        raise InvalidInput(f"MESSAGE: empty; allowed: {NAME_COLUMNS}")
+        raise InvalidInput(f"MESSAGE: empty; allowed: {MESSAGE_NAMES}")
     compile_before_use()
     try:
         with name_ledger_errors(lake), show_spinner("searching"), open_or_derive_ledger(lake) as ledger:
@@ -72,7 +72,7 @@ def command(
                 ledger, message, lane=lane, source=source, destination=destination, sender=sender, index=index
             )
     except SeveralMessages as error:
-        _several(lake, error.keys, as_json)
+        _list_matches(lake, error.keys, as_json)
         return shell.BAD_INPUT
     if as_json:
         print(json.dumps({"lake": lake, "messages": [history_to_dict(life, found) for life in found.lives]}))
@@ -81,7 +81,7 @@ def command(
     return shell.OK
 
 
-def _several(lake: str, found: Sequence[MessageKey], as_json: bool) -> None:
+def _list_matches(lake: str, found: Sequence[MessageKey], as_json: bool) -> None:
     names = [_name(key.lane, key.index, key.message_id) for key in found]
     if as_json:
         keys = [dict(zip(_KEY, (*key.lane, key.index, key.message_id), strict=True)) for key in found]
@@ -104,8 +104,8 @@ def _name(lane: Sequence[str | None], index: int | None, message_id: str | None)
     return " ".join(part if part is ends else shorten_name(part) for part in parts if part)
 
 
-def _chosen(life: MessageHistory) -> tuple[list[MessageStep], int]:
-    """Return the steps of a life that are shown, and how many are left out before the last of them."""
+def _select_steps(life: MessageHistory) -> tuple[list[MessageStep], int]:
+    """Return the printed steps of a history, and the number of omitted ones before the last."""
     steps = [*life.steps]
     if len(steps) <= SHOWN_STEPS:
         return steps, 0
@@ -118,33 +118,33 @@ def _show(found: MessageTrace) -> None:
     for number, life in enumerate(found.lives):
         if number:
             console.print()
-        _show_life(console, life, found)
+        _show_history(console, life, found)
     if found.more > 0:
         console.print(f"\n{found.more:,} more messages belong to them")
 
 
-def _show_life(console: Console, life: MessageHistory, found: MessageTrace) -> None:
-    took = "" if life.took is None or life.is_open else f" after {format_duration(life.took.total_seconds())}"
-    name = escape(_name(life.lane, life.index, life.message_id))
-    remarks = ", ".join(f"{count:,} {kind}{'s' * (count > 1)}" for kind, count in life.remarks.items())
+def _show_history(console: Console, history: MessageHistory, found: MessageTrace) -> None:
+    took = "" if history.took is None or history.is_open else f" after {format_duration(history.took.total_seconds())}"
+    name = escape(_name(history.lane, history.index, history.message_id))
+    remarks = ", ".join(f"{count:,} {kind}{'s' * (count > 1)}" for kind, count in history.remarks.items())
     noted = f"; [bold red]{remarks}[/]" if remarks else ""
-    console.print(f"[bold]{escape(life.kind)}[/bold] {name}: [bold]{escape(life.outcome)}[/bold]{took}{noted}")
+    console.print(f"[bold]{escape(history.kind)}[/bold] {name}: [bold]{escape(history.outcome)}[/bold]{took}{noted}")
     about = [
         (what, shorten_name(str(value)))
         for what, value in (
-            ("id", life.message_id if life.index is not None else None),
-            ("answers", life.answers),
-            ("journey", life.journey if life.journey != life.message_id else None),
-            ("continues", life.continues),
-            ("from", life.sender),
-            ("to", life.receiver),
-            ("value", None if life.amount is None else f"{int(life.amount):,} {life.asset or ''}".strip()),
+            ("id", history.message_id if history.index is not None else None),
+            ("answers", history.answers),
+            ("journey", history.journey if history.journey != history.message_id else None),
+            ("continues", history.continues),
+            ("from", history.sender),
+            ("to", history.receiver),
+            ("value", None if history.amount is None else f"{int(history.amount):,} {history.asset or ''}".strip()),
         )
         if value is not None
     ]
     if about:
         console.print(escape("  " + ", ".join(f"{what} {value}" for what, value in about)), soft_wrap=True)
-    steps, left_out = _chosen(life)
+    steps, left_out = _select_steps(history)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     columns: list[tuple[str, list[str]]] = [
         ("  time (UTC)", ["  " + _time(step.time) for step in steps]),
@@ -156,13 +156,13 @@ def _show_life(console: Console, life: MessageHistory, found: MessageTrace) -> N
         ("transaction", [escape(shorten_name(step.row["transaction"] or "")) for step in steps]),
         ("because", [_because(step) for step in steps]),
     ]
-    shown = [(title, cells) for title, cells in columns if any(cell.strip() for cell in cells)]
-    for title, _ in shown:
+    printed = [(title, cells) for title, cells in columns if any(cell.strip() for cell in cells)]
+    for title, _ in printed:
         table.add_column(title, justify="right" if title in ("after", "block") else "left", overflow="fold")
     for number in range(len(steps)):
         if left_out and number == len(steps) // 2:
             table.add_row(f"  ... {left_out:,} more")
-        table.add_row(*(cells[number] for _, cells in shown))
+        table.add_row(*(cells[number] for _, cells in printed))
     console.print(table)
 
 
@@ -173,8 +173,8 @@ def _event(step: MessageStep) -> str:
 
 def _because(step: MessageStep) -> str:
     code, detail = step.row["code"], step.row["detail"]
-    said = [shorten_name(detail)] if detail else []
-    return escape(", ".join(said + ([f"code {code}"] if code else [])))
+    reasons = [shorten_name(detail)] if detail else []
+    return escape(", ".join(reasons + ([f"code {code}"] if code else [])))
 
 
 def _time(time: datetime | None) -> str:

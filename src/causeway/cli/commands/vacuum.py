@@ -1,4 +1,4 @@
-"""``causeway vacuum``: free the state of heights that nobody wants any more."""
+"""``causeway vacuum``: delete the state of superseded heights."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def command(
     from causeway.storage.lake import Lake
     from causeway.storage.vacuum import vacuum_lake
 
-    told = "interrupted; what is not freed yet, the next vacuum of this lake frees"
-    with shell.interruptible(told), show_spinner("Freeing state"):
+    message = "interrupted; what is not freed yet, the next vacuum of this lake frees"
+    with shell.interruptible(message), show_spinner("Freeing state"):
         found = vacuum_lake(Lake.at(lake), keep_every, keep_last)
     if as_json:
         print(json.dumps({"last": found.last, "files": found.files, "bytes": found.bytes}))

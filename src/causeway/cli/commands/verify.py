@@ -1,6 +1,6 @@
-"""``causeway verify``: check whether a proof from another system proves what it claims.
+"""``causeway verify``: verify a proof from another system, and draw its path.
 
-The path of a proof, drawn as a ladder: one rung per step, from what is claimed down to what is trusted.
+The path is a ladder with one rung a step, from the claim down to the root of trust.
 """
 
 from __future__ import annotations
@@ -25,16 +25,23 @@ if TYPE_CHECKING:
     from causeway_proofs.steps import Step
 
 MAX_TRACKS = 20
-"""Paths that are drawn; the others of a long batch are only counted."""
+"""Maximum drawn paths of a batch; further ones are counted."""
 
 _OPERATION = 10
 _DETAIL = 64
 
 
 def draw_proof_tree(verdict: DocumentVerdict) -> Iterator[Text]:
-    """Yield the lines of the drawing."""
+    """Draw the path of a proof.
+
+    Args:
+        verdict: the verdict on a document.
+
+    Yields:
+        Lines of text.
+    """
     for track in verdict.tracks[:MAX_TRACKS]:
-        yield from _rungs(verdict, track)
+        yield from _path_lines(verdict, track)
     left = len(verdict.tracks) - MAX_TRACKS
     if left > 0:
         yield Text(f"... and {left} more paths; --json has all of them", style="dim")
@@ -43,10 +50,10 @@ def draw_proof_tree(verdict: DocumentVerdict) -> Iterator[Text]:
         yield Text(f"✗ {where}: {verdict.error.name}", style="bold red")
 
 
-def _rungs(verdict: DocumentVerdict, track: ProofPath) -> Iterator[Text]:
+def _path_lines(verdict: DocumentVerdict, track: ProofPath) -> Iterator[Text]:
     yield Text(f"● {to_one_line(track.title)}", style="bold")
     for step in track.steps:
-        yield _rung(step)
+        yield _step_line(step)
     target = verdict.trust.target if verdict.trust is not None else b""
     reached = track.steps[-1].result if track.steps else b""
     if verdict.error is None:
@@ -59,7 +66,7 @@ def _rungs(verdict: DocumentVerdict, track: ProofPath) -> Iterator[Text]:
         yield Text(f"╰ ? {_trusted(verdict)}", style="red")
 
 
-def _rung(step: Step) -> Text:
+def _step_line(step: Step) -> Text:
     detail = to_one_line(step.detail)
     line = Text()
     line.append("│ ", style="dim")
@@ -82,7 +89,7 @@ STDIN_NAME = "-"
 _STYLES = {"true": "bold green", "false": "bold red", "refused": "bold red", "untrusted": "bold yellow"}
 
 LINES = 8
-"""Claims of a document that are listed; the others are counted."""
+"""Maximum listed claims of a document; further ones are counted."""
 
 
 def command(
@@ -157,8 +164,8 @@ def command(
     options = {
         "kind": kind,
         "spec": spec,
-        "validators": _answers(validators),
-        "trusted_validators": _answers(trusted_validators),
+        "validators": _read_answers(validators),
+        "trusted_validators": _read_answers(trusted_validators),
     }
     given.update({name: value for name, value in options.items() if value is not None})
     name = str(file)
@@ -187,7 +194,13 @@ def command(
 
 
 def show_verdict(name: str, verdict: DocumentVerdict, explain: bool) -> None:
-    """Print the verdict on a proof for a person."""
+    """Print the verdict on a proof.
+
+    Args:
+        name: name of the file.
+        verdict: the verdict.
+        explain: draw the path.
+    """
     console = stdout_console()
     head = Text(f"{to_one_line(name)}: ")
     answer = verdict.answer.value
@@ -216,15 +229,15 @@ def show_verdict(name: str, verdict: DocumentVerdict, explain: bool) -> None:
             console.print(line, soft_wrap=True)
 
 
-def _answers(files: Sequence[Path] | None) -> list[dict[str, Any]] | None:
-    """Return the JSON objects in files, in their order; None where there are no files."""
+def _read_answers(files: Sequence[Path] | None) -> list[dict[str, Any]] | None:
+    """Read JSON objects from files, in order; None without files."""
     from causeway_proofs.documents.validation import parse_object, read_bytes
 
     return [parse_object(read_bytes(file), str(file)) for file in files] if files else None
 
 
 def _reason(error: Exception) -> str:
-    """Return an error's text without its name, where that is in front already."""
+    """Return an error's text without its name."""
     return to_one_line(str(error).removeprefix(f"{type(error).__name__}: "))
 
 

@@ -1,4 +1,4 @@
-"""An audit on a terminal, as JSON and as files."""
+"""The output of an audit: on a terminal, as JSON and as files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ VERDICT_COLORS = {"PASSED": "bold green", "FAILED": "bold red", "INCONCLUSIVE": 
 """The colour of each verdict."""
 
 WIDE_COLUMNS = 120
-"""A terminal this wide has room for examples beside the figures."""
+"""Least terminal width for examples beside the figures."""
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Show how far each step is, on a terminal."""
+    """Show the progress of each step, on a terminal.
+
+    Yields:
+        A function that starts a step, and returns its progress callback.
+    """
     console = stderr_console()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
@@ -37,11 +41,11 @@ def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     def begin(what: str) -> Callable[[int, int], None]:
         task = progress.add_task(what, total=None, visible=False)
 
-        def told(done: int, of: int) -> None:
+        def report(done: int, of: int) -> None:
             progress.start()
             progress.update(task, completed=done, total=of, visible=True)
 
-        return told
+        return report
 
     try:
         yield begin
@@ -51,7 +55,16 @@ def progress_bar() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 
 
 def audit_data(found: AuditResult, checks: list[CheckVerdict], quarantined: Mapping[str, int]) -> dict[str, Any]:
-    """Return an audit as the object that ``--json`` prints."""
+    """Return an audit as the JSON object of ``--json``.
+
+    Args:
+        found: the audit.
+        checks: the selected checks.
+        quarantined: records in quarantine, by reason.
+
+    Returns:
+        The object.
+    """
     from causeway.audit.verdict import combine_verdicts
 
     verdict = combine_verdicts(checks)
@@ -67,16 +80,28 @@ def audit_data(found: AuditResult, checks: list[CheckVerdict], quarantined: Mapp
 
 
 def write_tables(found: AuditResult, folder: Path) -> None:
-    """Write the tables of an audit as Parquet."""
+    """Write the tables of an audit as Parquet.
+
+    Args:
+        found: the audit.
+        folder: the folder.
+    """
     import pyarrow.parquet as pq
 
     for name in ("violations", "completeness", "lanes", "sums", "abroad"):
-        with (folder / f"{name}.parquet").open("wb") as file:  # a path with :// would be taken for a URI
+        with (folder / f"{name}.parquet").open("wb") as file:  # pyarrow treats a path with :// as a URI
             pq.write_table(getattr(found, name), file)
 
 
 def show_audit(lake: str, checks: list[CheckVerdict], found: AuditResult, quarantined: Mapping[str, int]) -> None:
-    """Print an audit: the verdict, the earliest violation of each check, a table of the checks, then the input."""
+    """Print an audit: verdict, earliest violation of each check, table of the checks, input.
+
+    Args:
+        lake: path or URI.
+        checks: the selected checks.
+        found: the audit.
+        quarantined: records in quarantine, by reason.
+    """
     console = stdout_console()
     sentence = found.sentence(*(check.name for check in checks))
     console.print(f"[bold]{escape(to_one_line(lake))}[/bold]: {color_verdict(sentence)}", soft_wrap=True)
@@ -99,8 +124,8 @@ def show_audit(lake: str, checks: list[CheckVerdict], found: AuditResult, quaran
         if each not in applicable:
             others.setdefault(_because(each), []).append(each.name)
     if others:
-        said = "; ".join(f"{', '.join(names)} ({why})" for why, names in others.items())
-        console.print(f"Not applicable: {escape(said)}", soft_wrap=True)
+        skipped = "; ".join(f"{', '.join(names)} ({why})" for why, names in others.items())
+        console.print(f"Not applicable: {escape(skipped)}", soft_wrap=True)
     lanes, one_sided, missing = figures(found).values()
     console.print(
         f"{count_noun(lanes, 'lane')}, {one_sided:,} recorded at one end only; "
@@ -115,19 +140,40 @@ def show_audit(lake: str, checks: list[CheckVerdict], found: AuditResult, quaran
 
 
 def color_verdict(sentence: str) -> str:
-    """Return a sentence that begins with a verdict as markup, the verdict in its colour."""
+    """Return a sentence that begins with a verdict as markup, with the verdict in its colour.
+
+    Args:
+        sentence: the sentence.
+
+    Returns:
+        Rich markup.
+    """
     verdict = next(word for word in VERDICT_COLORS if sentence.startswith(word))
     return f"[{VERDICT_COLORS[verdict]}]{verdict}[/]{escape(sentence.removeprefix(verdict))}"
 
 
 def first_violations(checks: Iterable[CheckVerdict]) -> list[str]:
-    """Return the earliest violation of each check that has any, a line each."""
+    """Return the earliest violation of each violated check, a line each.
+
+    Args:
+        checks: the checks.
+
+    Returns:
+        The lines.
+    """
     found = [(each.name, each.first) for each in checks if each.violated and each.first is not None]
     return [f"  {name}: {escape(describe_earliest(row))}" for name, row in found]
 
 
 def describe_earliest(row: dict[str, Any]) -> str:
-    """Return where the first finding is, and when that was."""
+    """Describe the chain, height and time of a finding.
+
+    Args:
+        row: the finding.
+
+    Returns:
+        The text.
+    """
     lane = " ".join(shorten_name(name) for name in (row["protocol"], row["source"], row["destination"]) if name)
     when = [] if row["time"] is None else [f"at {format_moment(row['time'])} UTC"]
     when += [] if row["height"] is None else [f"in block {row['height']:,} of {shorten_name(row['chain'] or '?')}"]

@@ -1,4 +1,4 @@
-"""A comparison as a person reads it in a terminal: 80 columns have room for four protocols."""
+"""A comparison on a terminal; 80 columns fit four protocols."""
 
 from __future__ import annotations
 
@@ -23,17 +23,22 @@ from causeway.compare.table import (
 from causeway.core.text import to_one_line
 
 STYLES = {"yes": "green", "partly": "yellow", "no": "red", **VERDICT_COLORS}
-"""How words are coloured."""
+"""The styles of words."""
 
 LABEL_WIDTH = 26
-"""The width of what a row is called."""
+"""Width of the labels of rows."""
 
 WIDE_COLUMNS = 150
-"""A terminal this wide shows how something is guaranteed, too."""
+"""Least terminal width for the mechanisms of guarantees."""
 
 
 def show_comparison(found: Mapping[str, Any], console: Console) -> None:
-    """Print a comparison (``Comparison.as_json``)."""
+    """Print a comparison.
+
+    Args:
+        found: JSON of ``Comparison.as_json``.
+        console: the console.
+    """
     traffic = found["traffic"]
     console.print(
         f"[bold]{escape(found['scenario'])}[/bold]: {_messages(traffic)} under "
@@ -122,6 +127,6 @@ def _verdict(found: Mapping[str, Any]) -> str:
     columns = found["columns"]
     failed = [name for name, column in columns.items() if column["failed"] is not None]
     ran = {name: column for name, column in columns.items() if name not in failed}
-    said = [f"[bold red]Failed[/bold red]: {', '.join(failed)}."] if failed else []
-    said += [f"{name}: {color_verdict(one['audit']['sentence'])}" for name, one in ran.items()]
-    return "\n" + "\n".join(said)
+    lines = [f"[bold red]Failed[/bold red]: {', '.join(failed)}."] if failed else []
+    lines += [f"{name}: {color_verdict(one['audit']['sentence'])}" for name, one in ran.items()]
+    return "\n" + "\n".join(lines)

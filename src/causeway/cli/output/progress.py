@@ -18,26 +18,30 @@ if TYPE_CHECKING:
     from causeway.storage.lake import Manifest
 
 PIPE_WIDTH = 200
-"""Width of a table that is written to a pipe or a file."""
+"""Width of a table in a pipe or a file."""
 
 SPAN_SECONDS = 5.0
-"""The rate shown is the mean over this time."""
+"""Seconds of the moving average of the rate."""
 
 
 def stderr_console() -> Console:
-    """Return the console for everything but results: standard error."""
+    """Return the console for everything except results: standard error."""
     return Console(stderr=True, highlight=False, emoji=False)
 
 
 def stdout_console() -> Console:
-    """Return the console for results: standard output, as wide as it needs to be where no terminal limits it."""
+    """Return the console for results: standard output, of unlimited width without a terminal."""
     console = Console(highlight=False, emoji=False)
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=PIPE_WIDTH)
 
 
 @contextmanager
 def show_spinner(text: str) -> Iterator[None]:
-    """Show ``text`` with a spinner while the body runs."""
+    """Show a spinner while the body runs.
+
+    Args:
+        text: the text beside it.
+    """
     console = stderr_console()
     if not console.is_terminal:
         yield
@@ -47,17 +51,23 @@ def show_spinner(text: str) -> Iterator[None]:
 
 
 def bar_is_shown() -> bool:
-    """Return whether there is a terminal for a bar."""
+    """Return True if standard error is a terminal."""
     return stderr_console().is_terminal
 
 
 class RunProgress:
-    """Shows the ticks of a run as they are committed, and counts the messages that they routed.
+    """The progress of a run by committed ticks, with its rate of messages.
 
-    A line has the tick and the time that is left, one below it the height, the messages of this process and how many a
-    second, and how many calls are open. All of it is in the manifest of the commit: what was before costs nothing.
-    ``end``: the tick after the last one with traffic, if known. ``title``: what is running. ``busy``: the ticks with
-    traffic, if known: those between them cost nothing, and are no part of what is left. ``counts``: show the messages.
+    One line has the tick and the remaining time. A line below has height, messages of this process, rate and open
+    calls.
+    All values are in the manifest of the commit.
+
+    Args:
+        title: name of the run.
+        first: the first tick.
+        end: the tick after the last one with traffic, or None.
+        busy: the ticks with traffic, if known; idle ticks do not count as remaining work.
+        counts: show the messages.
     """
 
     def __init__(
@@ -69,12 +79,12 @@ class RunProgress:
         self._first, self._end, self._busy = first, end, busy
         self._past: list[tuple[float, int]] = [(time.monotonic(), 0)]
         console = stderr_console()
-        self._progress = _Below(
+        self._progress = _TwoLineProgress(
             SpinnerColumn("dots"),
             TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
             BarColumn(bar_width=None),
-            _Count("tick", "of"),
-            _Clock(),
+            _TickColumn("tick", "of"),
+            _TimeColumn(),
             console=console,
             disable=not bar_is_shown(),
             transient=True,
@@ -91,7 +101,7 @@ class RunProgress:
         self._progress.stop()
 
     def __call__(self, manifest: Manifest) -> None:
-        """Take notice of a commit."""
+        """Update the progress after a commit."""
         from causeway.tick.deployment import count_open_calls
 
         self.heights += len(manifest.lines)
@@ -109,32 +119,32 @@ class RunProgress:
             if self._end is not None:
                 done = min(done, self._end - self._first)
         height = f"height {manifest.height:,}"
-        said = [height]
+        candidates = [height]
         if self._counts:
             is_open = count_open_calls(manifest.work, manifest.totals)
             calls = [] if is_open is None else [f"{is_open:,}"]
             long = [height, f"{self.messages:,} messages{f', {rate} per second' if rate else ''}"]
-            said = ["; ".join([*long, *(f"{count} calls open" for count in calls)])]
+            candidates = ["; ".join([*long, *(f"{count} calls open" for count in calls)])]
             short = [height, *([f"{rate}/s"] if rate else []), *(f"{count} open" for count in calls)]
-            said += ["; ".join(short[:many]) for many in range(len(short), 0, -1)]
-        self._progress.update(self._task, completed=done, tick=manifest.tick, below=said)
+            candidates += ["; ".join(short[:many]) for many in range(len(short), 0, -1)]
+        self._progress.update(self._task, completed=done, tick=manifest.tick, below=candidates)
 
 
-class _Below(Progress):
-    """A bar with a line below it: of several texts the first that fits."""
+class _TwoLineProgress(Progress):
+    """A bar with a line below it: the first of several texts that fits."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bar, and what its task says below it."""
+        """Yield the bar, and the line below it."""
         yield from super().get_renderables()
         for task in self.tasks:
-            said = [f"  {text}" for text in task.fields.get("below") or ()]
-            if task.visible and said:
-                text = next((text for text in said if cell_len(text) <= self.console.width), said[-1])
+            lines = [f"  {text}" for text in task.fields.get("below") or ()]
+            if task.visible and lines:
+                text = next((text for text in lines if cell_len(text) <= self.console.width), lines[-1])
                 yield Text(text, no_wrap=True, overflow="ellipsis")
 
 
-class _Count(ProgressColumn):
-    """The current tick, and the last one if it is known."""
+class _TickColumn(ProgressColumn):
+    """The current tick, and the last one if known."""
 
     def __init__(self, count: str, of: str) -> None:
         super().__init__(Column(no_wrap=True))
@@ -148,20 +158,20 @@ class _Count(ProgressColumn):
         return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, last answers")
 
 
-class _Clock(ProgressColumn):
-    """The time since the first tick and, where the last one is known and the pace too, the time that is left."""
+class _TimeColumn(ProgressColumn):
+    """The elapsed time and, if known, the remaining time."""
 
     def __init__(self) -> None:
         super().__init__(Column(no_wrap=True))
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
-        said = "" if left is None or task.finished else f", {_minutes(left)} left"
-        return Text(f"{_minutes(task.elapsed or 0.0)}{said}")
+        remaining = "" if left is None or task.finished else f", {_minutes(left)} left"
+        return Text(f"{_minutes(task.elapsed or 0.0)}{remaining}")
 
 
 def _minutes(seconds: float) -> str:
-    """Return a time as a clock has it: 0:07, 12:30, 1:02:03."""
+    """Format a duration like a clock: 0:07, 12:30, 1:02:03."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

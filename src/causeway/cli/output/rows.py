@@ -1,4 +1,4 @@
-"""Rows of a table as a user asked for them: a table that fits the terminal, JSON lines, CSV, or a Parquet file."""
+"""Print rows of a table as a table, JSON lines or CSV, or write a Parquet file."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from causeway.core.text import format_lane, shorten_name
 from causeway.ledger.schema import LANE, LIMBS
 
 DEFAULT_ROWS = 20
-"""Rows of a table that a person sees where no other number is asked for."""
+"""Default number of rows on a terminal."""
 
 MAX_WIDTH = 44
-"""Characters of a value that a table shows at most."""
+"""Maximum characters of a value in a table."""
 
 _FIRST = (
     "why",
@@ -54,26 +54,46 @@ _LAST = ("stated_by", "source_file", "source_row", "position", "payload_hash", "
 _BETWEEN = 2
 _LANE_OF_A_ROW = "lane"
 _NAMES = ("index", "first_index", "last_index", "oldest_pending_index")
-"""Numbers that name something, as a user writes them."""
+"""Columns of numbers that identify something, printed without separators."""
 
 
 def require_one_format(as_json: bool, as_csv: bool, parquet: Path | None) -> None:
-    """Refuse more than one form of output. Raises ``InvalidInput``."""
+    """Reject more than one output format.
+
+    Args:
+        as_json: JSON lines.
+        as_csv: CSV.
+        parquet: a Parquet file.
+
+    Raises:
+        InvalidInput: several are given.
+    """
     given = [name for name, is_given in (("--json", as_json), ("--csv", as_csv), ("--parquet", parquet)) if is_given]
     if len(given) > 1:
         raise InvalidInput(f"{', '.join(given)}: give one of them")
 
 
 def print_json(parts: Iterable[pa.Table]) -> None:
-    """Print a line of JSON a row."""
+    """Print one JSON object a row.
+
+    Args:
+        parts: the rows.
+    """
     for part in parts:
         for row in json_rows(part):
             print(json.dumps(row))
 
 
 def json_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return rows as JSON has them: amounts as whole numbers, times as ISO 8601, bytes as hexadecimal digits."""
-    rows = _shaped(rows)
+    """Convert rows to JSON: integer amounts, ISO 8601 times, bytes as hexadecimal digits.
+
+    Args:
+        rows: the rows.
+
+    Returns:
+        One object a row.
+    """
+    rows = _to_printable(rows)
     whole = {name for name in rows.column_names if name == "amount"}
     found = to_python_rows(rows)
     return [
@@ -90,7 +110,14 @@ def _is_digits(value: Any) -> bool:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Convert a value to JSON.
+
+    Args:
+        value: the value.
+
+    Returns:
+        The JSON value.
+    """
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -111,43 +138,53 @@ def to_json_value(value: Any) -> Any:
 
 
 def print_csv(parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-    """Print rows as CSV, with a header. Texts stand in quotes and null does not; times are ISO 8601.
+    """Print rows as CSV with a header. Texts are quoted, null is not; times are ISO 8601.
 
-    Texts from elsewhere do nothing in a terminal or a spreadsheet (``_inert``).
+    Untrusted texts are neutralized for terminals and spreadsheets (``_neutralize``).
+
+    Args:
+        parts: the rows.
+        schema: their schema.
     """
     from pyarrow.csv import WriteOptions, write_csv
 
     header = True
     for part in (schema.empty_table(), *parts) if schema.names else parts:
         sink = pa.BufferOutputStream()
-        write_csv(_inert(_texts(_shaped(part))), sink, WriteOptions(include_header=header, quoting_style="needed"))
+        write_csv(
+            _neutralize(_texts(_to_printable(part))), sink, WriteOptions(include_header=header, quoting_style="needed")
+        )
         header = False
         sys.stdout.write(sink.getvalue().to_pybytes().decode("utf-8", "replace"))
 
 
 _CONTROLS = ("Cc", "Cf", "Zl", "Zp")
-"""Categories of characters with which a text changes what a terminal shows, or how it is read."""
+"""Categories of characters that affect a terminal or the display of text."""
 
 _CONTROL = "[" + "".join(rf"\p{{{each}}}" for each in _CONTROLS) + "]"
 
 _FORMULA = r"^\s*[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
-"""How a cell begins that a spreadsheet computes; the last four are the wide forms of these characters."""
+"""First characters of spreadsheet formulas; the last four are their fullwidth forms."""
 
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 
 
-def _inert(rows: pa.Table) -> pa.Table:
-    """Return rows whose texts and names of columns are taken for texts: control characters are written as escapes, and
-    a text that a spreadsheet would take for a formula begins with an apostrophe."""
+def _neutralize(rows: pa.Table) -> pa.Table:
+    """Neutralize texts and column names.
+
+    Control characters are escaped, and a possible spreadsheet formula gets an apostrophe in front.
+    """
     for place, field in enumerate(rows.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            rows = rows.set_column(place, field.name, _inert_texts(rows.column(place)))
-    return rows.rename_columns(_inert_texts(pa.chunked_array([pa.array(rows.column_names, pa.string())])).to_pylist())
+            rows = rows.set_column(place, field.name, _neutralize_column(rows.column(place)))
+    return rows.rename_columns(
+        _neutralize_column(pa.chunked_array([pa.array(rows.column_names, pa.string())])).to_pylist()
+    )
 
 
-def _inert_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _neutralize_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pc.any(pc.match_substring_regex(column, _CONTROL)).as_py():
-        column = pa.chunked_array([pa.array(map(_escaped, column.to_pylist()), column.type)])
+        column = pa.chunked_array([pa.array(map(_escape, column.to_pylist()), column.type)])
     formula = pc.and_not(pc.match_substring_regex(column, _FORMULA), pc.match_substring_regex(column, _NUMBER))
     if not pc.any(formula).as_py():
         return column
@@ -155,14 +192,14 @@ def _inert_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(formula, quoted, column)
 
 
-def _escaped(text: str | None) -> str | None:
+def _escape(text: str | None) -> str | None:
     if text is None:
         return None
     return "".join(ascii(each)[1:-1] if unicodedata.category(each) in _CONTROLS else each for each in text)
 
 
 def _texts(rows: pa.Table) -> pa.Table:
-    """Return rows in types that CSV has."""
+    """Convert rows to types of CSV."""
     for place, field in enumerate(rows.schema):
         column = rows.column(place)
         kind = column.type
@@ -178,7 +215,16 @@ def _texts(rows: pa.Table) -> pa.Table:
 
 
 def write_parquet(parts: Iterable[pa.Table], schema: pa.Schema, path: Path) -> int:
-    """Write rows as a Parquet file in the types that they have, which is there when it is whole; return how many."""
+    """Write rows as a Parquet file atomically, in their own types.
+
+    Args:
+        parts: the rows.
+        schema: their schema.
+        path: the file.
+
+    Returns:
+        The number of rows.
+    """
     import pyarrow.parquet as pq
 
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -195,7 +241,16 @@ def write_parquet(parts: Iterable[pa.Table], schema: pa.Schema, path: Path) -> i
 
 
 def require_parquet_target(path: Path, lake: str, *, overwrite: bool) -> None:
-    """Refuse a place where no Parquet file can be written. Raises ``InvalidInput``."""
+    """Reject a path that cannot take a Parquet file.
+
+    Args:
+        path: the file.
+        lake: the lake; its folder is rejected.
+        overwrite: allow to replace a file.
+
+    Raises:
+        InvalidInput: the path is rejected.
+    """
     require_writable("--parquet", path, lake)
     if path.exists() and not path.is_file():
         raise InvalidInput(f"--parquet {path}: is no file")
@@ -204,8 +259,8 @@ def require_parquet_target(path: Path, lake: str, *, overwrite: bool) -> None:
         raise InvalidInput(f"--parquet {path}: {path.parent} is no folder")
 
 
-def _shaped(rows: pa.Table) -> pa.Table:
-    """Return rows with one column for an amount of four limbs, text in place of codes, and digits in place of bytes."""
+def _to_printable(rows: pa.Table) -> pa.Table:
+    """Merge the four limbs of an amount, decode dictionaries, and format bytes as digits."""
     if set(LIMBS) <= set(rows.column_names) and "amount" not in rows.column_names:
         from causeway.ledger.encodings import amount_texts
 
@@ -228,7 +283,14 @@ def _shaped(rows: pa.Table) -> pa.Table:
 
 
 def distinct_names(schema: pa.Schema) -> pa.Schema:
-    """Return a schema in which no two columns have one name: ``count``, ``count_1``."""
+    """Rename equal columns of a schema: ``count``, ``count_1``.
+
+    Args:
+        schema: the schema.
+
+    Returns:
+        A schema with distinct names.
+    """
     seen: set[str] = set()
     names = []
     for name in schema.names:
@@ -243,9 +305,17 @@ def distinct_names(schema: pa.Schema) -> pa.Schema:
 
 @contextmanager
 def limit_rows(parts: Iterable[pa.Table], most: int | None) -> Iterator[Iterator[pa.Table]]:
-    """Give the first rows of some parts."""
+    """Give the first rows of some parts.
 
-    def kept() -> Iterator[pa.Table]:
+    Args:
+        parts: the rows.
+        most: maximum number of rows; None: all.
+
+    Yields:
+        The rows.
+    """
+
+    def first_parts() -> Iterator[pa.Table]:
         left = most
         for part in parts:
             part = part if left is None else part.slice(0, left)
@@ -255,13 +325,19 @@ def limit_rows(parts: Iterable[pa.Table], most: int | None) -> Iterator[Iterator
             if left == 0:
                 return
 
-    yield kept()
+    yield first_parts()
 
 
 def show_rows(console: Console, rows: pa.Table, *, as_stored: bool = False) -> int:
-    """Print rows as a table of those columns that say something and fit; return how many columns are left out.
+    """Print rows as a table of the most informative columns that fit.
 
-    ``as_stored``: the columns in their order, the lane not put together.
+    Args:
+        console: the console.
+        rows: the rows.
+        as_stored: keep the order of columns, and the parts of lanes separate.
+
+    Returns:
+        The number of omitted columns.
     """
     columns = _columns(rows, as_stored)
     if not columns:
@@ -289,8 +365,8 @@ def show_rows(console: Console, rows: pa.Table, *, as_stored: bool = False) -> i
 
 
 def _columns(rows: pa.Table, as_stored: bool) -> dict[str, list[Any]]:
-    """Return the columns that are worth a place, the important ones first."""
-    shaped = _shaped(rows)
+    """Return the informative columns, the important ones first."""
+    shaped = _to_printable(rows)
     plain = to_python_rows(shaped)
     columns = {name: [row[name] for row in plain] for name in shaped.column_names}
     if as_stored:
@@ -300,11 +376,11 @@ def _columns(rows: pa.Table, as_stored: bool) -> dict[str, list[Any]]:
         columns = {name: values for name, values in columns.items() if name not in LANE}
         columns[_LANE_OF_A_ROW] = [format_lane(lane) for lane in lanes]
     if any(value is not None for value in columns.get("tick", [])):
-        columns.pop("time", None)  # of a run it is the tick, as a clock would have it
-    said = {name: values for name, values in columns.items() if any(value is not None for value in values)}
-    first = [name for name in _FIRST if name in said]
-    middle = [name for name in said if name not in (*_FIRST, *_LAST)]
-    return {name: said[name] for name in (*first, *middle, *(name for name in _LAST if name in said))}
+        columns.pop("time", None)  # in a run the time is derived from the tick
+    filled = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    first = [name for name in _FIRST if name in filled]
+    middle = [name for name in filled if name not in (*_FIRST, *_LAST)]
+    return {name: filled[name] for name in (*first, *middle, *(name for name in _LAST if name in filled))}
 
 
 def _is_number(value: Any) -> bool:

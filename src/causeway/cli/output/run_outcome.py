@@ -1,4 +1,4 @@
-"""What came of a run: the object that ``--json`` prints, and the lines that a person reads."""
+"""The result of a run: its JSON object, and its summary on a terminal."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFigures:
-    """A run's figures: ``summary`` is from its ledger, ``seconds``, ``processor_seconds`` (of all its processes) and
-    ``routed`` (messages between chains) from this command alone.
+    """The figures of a run.
 
-    ``whole``: this command ran all of it; ``finished``: nothing more would happen, however long it ran; ``remark``:
-    what the protocol says of the options.
+    ``summary``: from its ledger. ``seconds``, ``processor_seconds`` (of all processes) and ``routed`` (messages between
+    chains): of this command only. ``whole``: this command ran all ticks. ``finished``: nothing is left to do.
+    ``remark``: the
+    protocol's note on the options.
     """
 
     scenario: str
@@ -62,22 +63,22 @@ class RunFigures:
 
     @property
     def stalled(self) -> bool:
-        """Return whether nothing more would happen, and yet messages are on their way."""
+        """Return True if nothing is left to do, but messages are in flight."""
         return self.finished and self.summary.in_flight > 0
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the verdict; a run in which there was nothing to examine is done, too."""
+        """Return the exit code of the verdict; a run without anything to audit succeeds."""
         verdict = self.summary.verdict
         return shell.OK if verdict == "NOT APPLICABLE" else shell.exit_code(verdict)
 
     @property
     def messages_per_second(self) -> float:
-        """Return how many messages a second this command moved between chains."""
+        """Return the rate of messages between chains of this command."""
         return self.routed / self.seconds["run"] if self.seconds["run"] > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
+        """Return the object of ``--json``."""
         return {
             "scenario": self.scenario,
             "protocol": self.protocol,
@@ -112,7 +113,21 @@ def measure_run(
     seconds: Mapping[str, float],
     memory: PeakMemory,
 ) -> RunFigures:
-    """Return the figures of a network that has run."""
+    """Build the figures of a finished network.
+
+    Args:
+        network: the network.
+        scenario: the scenario file.
+        lake: folder or URI of the lake, or None.
+        watch: its progress.
+        summary: the summary of its ledger.
+        root: its root.
+        seconds: durations by step.
+        memory: the sampled memory.
+
+    Returns:
+        The figures.
+    """
     about = network.lake.about()
     return RunFigures(
         scenario=scenario,
@@ -137,7 +152,14 @@ def measure_run(
 
 
 def protocol_remark(about: Mapping[str, Any]) -> str | None:
-    """Return what the protocol of a lake has to say about its options, None for nothing."""
+    """Return the protocol's note on the options of a lake, or None.
+
+    Args:
+        about: the description of the lake.
+
+    Returns:
+        The note, or None.
+    """
     return find_protocol(about["protocol"]).load_semantics().remark(about["scenario"]["options"])
 
 
@@ -161,16 +183,21 @@ COUNTS = {
     "reverted_heights": "heights at which forks took blocks back",
     "reverted_messages": "messages between chains that were taken back with them",
 }
-"""The counts of a summary in the order in which they are shown, and what they mean."""
+"""The counts of a summary in display order, with their meaning."""
 
 ALWAYS_SHOWN = ("sent", "received", "answered", "rejected", "pending", "duplicates", "out_of_order")
-"""Counts that are shown even where they are 0."""
+"""Counts shown even if 0."""
 
 _BAD = ("duplicates", "out_of_order", "contradicted")
 
 
 def show_outcome(outcome: RunFigures, console: Console) -> None:
-    """Print the summary that a person reads."""
+    """Print the summary of a run.
+
+    Args:
+        outcome: the figures.
+        console: the console.
+    """
     console.print(
         f"[bold]{escape(outcome.scenario)}[/bold]: {outcome.chains:,} chains, protocol {outcome.protocol}, "
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
@@ -202,7 +229,14 @@ def show_outcome(outcome: RunFigures, console: Console) -> None:
 
 
 def failure_lines(found: HandlerFailures) -> list[Text]:
-    """Return what is said of handlers that raised; nothing where none did."""
+    """Return the lines about handlers that raised; empty without any.
+
+    Args:
+        found: the failures.
+
+    Returns:
+        The lines.
+    """
     if not found.count:
         return []
     which = "" if found.count == len(found.first) else f"; the first {len(found.first)}"
@@ -220,7 +254,14 @@ def failure_lines(found: HandlerFailures) -> list[Text]:
 
 
 def routed_line(outcome: RunFigures) -> str:
-    """Return how many messages went between chains, and how many of them in this run, which may be a resumed one."""
+    """Return a line with the messages between chains, of all and of this command if resumed.
+
+    Args:
+        outcome: the figures.
+
+    Returns:
+        The line.
+    """
     total = outcome.summary.messages
     if not outcome.routed:
         return f"{total:,} messages between chains, none in this run."
@@ -231,12 +272,26 @@ def routed_line(outcome: RunFigures) -> str:
 
 
 def timing_line(outcome: RunFigures) -> str:
-    """Return how long one waited for the first tick and, after the last, for the counts."""
+    """Return a line with the time before the first tick, and after the last one.
+
+    Args:
+        outcome: the figures.
+
+    Returns:
+        The line.
+    """
     return f"Start {outcome.seconds['setup']:.1f} s, summary {outcome.seconds['summary']:.1f} s."
 
 
 def counts_table(outcome: RunFigures) -> Padding:
-    """Return the counts as a table without lines."""
+    """Return the counts as a table without lines.
+
+    Args:
+        outcome: the figures.
+
+    Returns:
+        The table.
+    """
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
@@ -257,17 +312,38 @@ def counts_table(outcome: RunFigures) -> Padding:
 
 
 def indent_table(table: Table) -> Padding:
-    """Return a table two columns to the right."""
+    """Indent a table by two columns.
+
+    Args:
+        table: the table.
+
+    Returns:
+        The indented table.
+    """
     return Padding.indent(table, 2)
 
 
 def drop_causes(outcome: RunFigures) -> str:
-    """Return the causes of dropped calls, the most frequent first."""
+    """Return the causes of dropped calls, the most frequent first.
+
+    Args:
+        outcome: the figures.
+
+    Returns:
+        One line.
+    """
     return ", ".join(f"{count:,} {escape(cause)}" for cause, count in outcome.summary.dropped_because.items())
 
 
 def verdict_lines(outcome: RunFigures) -> list[str]:
-    """Return the verdict of the audit in lines: its sentence, then the earliest violation of each check."""
+    """Return the verdict of the audit, and the earliest violation of each check.
+
+    Args:
+        outcome: the figures.
+
+    Returns:
+        The lines.
+    """
     from causeway.audit.verdict import count_noun
     from causeway.cli.output.audit import color_verdict, first_violations
 
@@ -281,7 +357,14 @@ def verdict_lines(outcome: RunFigures) -> list[str]:
 
 
 def format_size(count: float) -> str:
-    """Return a number of bytes for people."""
+    """Format a number of bytes.
+
+    Args:
+        count: the number.
+
+    Returns:
+        The text.
+    """
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
             return f"{count:,.0f} {unit}"

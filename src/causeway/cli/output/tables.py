@@ -1,8 +1,7 @@
-"""Tables for people: as wide as they have to be, and where the terminal is narrower a few lines a row. Nothing is cut.
+"""Tables and text plots for terminals and pipes.
 
-Cells are Rich markup.
-
-Plots of characters: what happened over time, and shares of a whole. The same in a pipe, without colour.
+A table is as wide as its content; on a narrow terminal it has several lines a row. Nothing is cut. Cells are Rich
+markup. Plots show values over time, and shares of a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 FOLDED = 16
-"""A column that may be folded has at least so many characters, or all that it needs."""
+"""Least width of a foldable column, unless its content is narrower."""
 
 _BETWEEN = 2
 
@@ -46,10 +45,14 @@ def show_table(
     left: Collection[str],
     folds: Collection[str] = (),
 ) -> None:
-    """Print a table with a line a row, or where that does not fit, a line a cell.
+    """Print a table with a line a row, or, on a narrow terminal, a line a cell.
 
-    ``titles``: of the columns, the first of which names the row; ``left``: columns of text, the others are numbers, on
-    the right; ``folds``: columns that may be broken into lines.
+    Args:
+        console: the console.
+        titles: titles of the columns; the first one names the row.
+        rows: cells.
+        left: left-aligned text columns; the others are numbers.
+        folds: columns that may wrap.
     """
     widths = []
     for place, title in enumerate(titles):
@@ -68,15 +71,20 @@ def show_table(
 
 
 def _show_records(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a line a cell; what is empty is left out."""
+    """Print a line a cell without empty ones."""
     for row in rows:
         console.print(f"[bold]{row[0] or titles[0]}[/bold]")
         show_pairs(console, [(f"  {title}", cell) for title, cell in zip(titles[1:], row[1:], strict=True) if cell])
 
 
 def show_pairs(console: Console, rows: Sequence[tuple[str, str]], *, right: bool = False) -> None:
-    """Print pairs, each a line, or where the second does not fit, several below each other. ``right``: the first ones
-    are numbers."""
+    """Print pairs, a line each; a long second value wraps.
+
+    Args:
+        console: the console.
+        rows: the pairs.
+        right: align the first values to the right.
+    """
     if not console.is_terminal:
         wide = max((_width(first) for first, _ in rows), default=0)
         for first, second in rows:
@@ -99,7 +107,7 @@ HEIGHT = 8
 """Lines of a plot."""
 
 WIDEST = 100
-"""Characters of a plot, labels included, at most."""
+"""Maximum characters of a plot with its labels."""
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _LABEL = 11
@@ -108,10 +116,15 @@ _LABEL = 11
 def plot_over_time(
     console: Console, title: str, values: Sequence[float | None], first: str, last: str, unit: str
 ) -> None:
-    """Print values that follow each other in time as columns.
+    """Print consecutive values as columns.
 
-    ``first``, ``last``: where the time begins and ends; ``unit``: ``count``, ``ticks`` or ``seconds``. Where there are
-    more values than columns, a column is the largest of its values; None: there is none.
+    Args:
+        console: the console.
+        title: the title.
+        values: the values; None: unknown. If there are more than columns, a column has the largest of its values.
+        first: label of the beginning.
+        last: label of the end.
+        unit: ``count``, ``ticks`` or ``seconds``.
     """
     most = max((value for value in values if value is not None), default=0.0)
     highest = format_amount(most, unit)
@@ -127,7 +140,15 @@ def plot_over_time(
 
 
 def fit_columns(values: Sequence[float | None], room: int) -> list[float | None]:
-    """Return one value a column: each several times where there is room, else the largest of several."""
+    """Return one value a column: repeated if there is space, else the largest of several.
+
+    Args:
+        values: the values.
+        room: number of columns.
+
+    Returns:
+        The values of the columns.
+    """
     if not values:
         return []
     if len(values) <= room:
@@ -143,12 +164,20 @@ def _cell(value: float | None, most: float, line: int) -> str:
         return " "
     eighths = round(value / most * HEIGHT * 8) - (line - 1) * 8
     if line == 1:
-        eighths = max(eighths, 1)  # what is there is seen
+        eighths = max(eighths, 1)  # values above 0 stay visible
     return _EIGHTHS[min(max(eighths, 0), 8)]
 
 
 def format_amount(value: float, unit: str) -> str:
-    """Return a value as a label has it."""
+    """Format a value for a label.
+
+    Args:
+        value: the value.
+        unit: ``count``, ``ticks`` or ``seconds``.
+
+    Returns:
+        The text.
+    """
     if unit == "seconds":
         return format_duration(value)
     text = f"{value:,.1f}".removesuffix(".0")
@@ -158,14 +187,31 @@ def format_amount(value: float, unit: str) -> str:
 
 
 def share_bar(count: int, total: int, width: int = 40) -> str:
-    """Return a bar for a share of a whole."""
+    """Return a bar for a share of a whole.
+
+    Args:
+        count: the part.
+        total: the whole.
+        width: maximum characters.
+
+    Returns:
+        The bar.
+    """
     if count <= 0 or total <= 0:
         return ""
     return "█" * max(1, round(width * count / total))
 
 
 def format_percent(count: int, total: int) -> str:
-    """Return a share of a whole; only all of it is 100.0 %, and only none of it 0.0 %."""
+    """Format a share in per cent; only the whole is 100.0 %, only nothing is 0.0 %.
+
+    Args:
+        count: the part.
+        total: the whole.
+
+    Returns:
+        The text.
+    """
     text = f"{100 * count / total:.1f}"
     if text == "100.0" and count < total:
         return ">99.9 %"
@@ -173,7 +219,14 @@ def format_percent(count: int, total: int) -> str:
 
 
 def format_span(bins: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """Return where bins over time begin and end, for people."""
+    """Return labels of the beginning and the end of bins over time.
+
+    Args:
+        bins: the bins.
+
+    Returns:
+        Two texts.
+    """
     begin, end = bins[0], bins[-1]
     if begin["axis"] == "tick":
         return f"tick {begin['tick']:,}", f"{end['tick'] + end['ticks'] - 1:,}"

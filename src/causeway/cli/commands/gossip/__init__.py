@@ -1,4 +1,4 @@
-"""``causeway gossip``: nodes that gossip what chains post for each other."""
+"""``causeway gossip``: nodes that gossip message queues of chains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from causeway.cli.help import add_command
 
 
 def build() -> typer.Typer:
-    """Return the commands, one file each."""
+    """Build the group of commands, one file each."""
     app = typer.Typer(no_args_is_help=True, help="Nodes that gossip the queues which chains post for each other.")
     add_command(app, "simulate", simulate.command, "gossip")
     add_command(app, "incentives", incentives.command, "gossip")

@@ -1,4 +1,7 @@
-"""``causeway gossip incentives``: a simulation with and without tickets, by share of selfish nodes."""
+"""``causeway gossip incentives``: compare gossip with and without tickets.
+
+Simulations run for several shares of selfish nodes.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +48,14 @@ def command(
     shares = _numbers("--selfish", selfish, 0, 99)
     if plot is not None:
         output_paths.require_svg_target("--plot", plot, None)
-    # All are loaded before the first runs: what cannot run is refused at once.
+    # Load all before the first run, to report errors at once.
     runs = [run for count in counts for run in _runs(scenario, overrides, count, shares)]
     try:
-        rows = [_compared(*run) for run in runs]
+        rows = [_simulate(*run) for run in runs]
     except shell.CommandInterrupted as error:
         raise shell.CommandInterrupted("stopped; nothing is kept of simulations that are compared") from error
     if plot is not None:
-        output_paths.write_files({plot: _drawn(rows).encode()}, {plot: "--plot"})
+        output_paths.write_files({plot: _plot(rows).encode()}, {plot: "--plot"})
     if as_json:
         print(json.dumps({"scenario": str(scenario), "runs": rows}))
     else:
@@ -61,7 +64,11 @@ def command(
 
 
 def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
-    """Return the numbers of a list, each once. Raises ``InvalidInput``."""
+    """Parse a list of distinct integers.
+
+    Raises:
+        InvalidInput: a value is not an integer in range.
+    """
     found = []
     for part in text.split(","):
         if not part.strip().isdecimal() or not least <= int(part) <= most:
@@ -75,16 +82,18 @@ def _numbers(option: str, text: str, least: int, most: int) -> list[int]:
 def _runs(
     scenario: Path, overrides: Mapping[str, str], count: int | None, shares: Sequence[int]
 ) -> Iterator[tuple[Scenario, int, bool]]:
-    """Load the simulations of one number of nodes: with each share of selfish ones, without and with tickets.
+    """Load the simulations of one number of nodes.
+
+    There is one for each share of selfish nodes, without and with tickets.
 
     Args:
-        scenario: Scenario file; selfish nodes take the place of its attackers.
-        overrides: Dotted keys to TOML values.
-        count: How many nodes; None for the scenario's.
-        shares: Of selfish nodes, in percent.
+        scenario: scenario file; selfish nodes replace its attackers.
+        overrides: dotted keys to TOML values.
+        count: number of nodes; None: that of the scenario.
+        shares: shares of selfish nodes, in percent.
 
     Raises:
-        InvalidInput: One of them cannot run.
+        InvalidInput: one of them cannot run.
     """
     from causeway.network.simulation import load_simulation
 
@@ -101,30 +110,30 @@ def _runs(
             yield load_simulation(SIMULATION, scenario, {**given, **mode}), share, tickets
 
 
-def _compared(scenario: Scenario, share: int, tickets: bool) -> dict[str, Any]:
+def _simulate(scenario: Scenario, share: int, tickets: bool) -> dict[str, Any]:
     """Run one simulation and return its row."""
     found, about = simulate(scenario, None, False)
-    kept = {name: about[name] for name in ("root", "seconds")}
-    return {**_row(found), "selfish": share / 100, "tickets": tickets, **kept}
+    run_figures = {name: about[name] for name in ("root", "seconds")}
+    return {**_row(found), "selfish": share / 100, "tickets": tickets, **run_figures}
 
 
 def _row(found: SimulationResult) -> dict[str, Any]:
     summary = found.summary
-    kept = ("nodes", "in_time", "in_time_of_needed", "never", "p50_ms", "p99_ms", "p100_ms", "copies_a_body")
-    row = {name: summary[name] for name in (*kept, "sent_bytes_a_node")}
+    names = ("nodes", "in_time", "in_time_of_needed", "never", "p50_ms", "p99_ms", "p100_ms", "copies_a_body")
+    row = {name: summary[name] for name in (*names, "sent_bytes_a_node")}
     coverage = found.tables["coverage"]
     at = coverage["time"].to_pylist().index(summary["interval_ms"])
     return {**row, "in_time_of_all": round(coverage["all"][at].as_py(), 4), "costs": summary.get("tickets")}
 
 
-def _drawn(rows: list[dict[str, Any]]) -> str:
+def _plot(rows: list[dict[str, Any]]) -> str:
     from causeway.protocols.registry import find_protocol
 
     points: dict[tuple[int, bool], list[tuple[float, float]]] = {}
     for row in rows:
         points.setdefault((row["nodes"], row["tickets"]), []).append((row["selfish"], row["in_time_of_needed"] or 0.0))
-    drawn: str = find_protocol(SIMULATION).part("shares_plot")(points)
-    return drawn
+    svg: str = find_protocol(SIMULATION).part("shares_plot")(points)
+    return svg
 
 
 def _show(scenario: Path, rows: list[dict[str, Any]]) -> None:
@@ -134,10 +143,10 @@ def _show(scenario: Path, rows: list[dict[str, Any]]) -> None:
         table.add_column(name, justify="right")
     for row in rows:
         times = (f"{row[name]:,} ms" if row[name] is not None else "-" for name in ("p50_ms", "p99_ms"))
-        shown = (f"{row[name]:.2%}" if row[name] is not None else "-" for name in ("in_time_of_needed", "in_time"))
+        shares = (f"{row[name]:.2%}" if row[name] is not None else "-" for name in ("in_time_of_needed", "in_time"))
         mode = "on" if row["tickets"] else "off"
         table.add_row(
-            f"{row['nodes']:,}", f"{row['selfish']:.0%}", mode, *shown, *times, f"{row['sent_bytes_a_node']:,}"
+            f"{row['nodes']:,}", f"{row['selfish']:.0%}", mode, *shares, *times, f"{row['sent_bytes_a_node']:,}"
         )
     console = stdout_console()
     console.print(f"{scenario.name}: gossip with and without tickets")
@@ -146,7 +155,7 @@ def _show(scenario: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _show_costs(console: Any, costs: list[dict[str, Any]]) -> None:
-    """Print the range of what tickets cost a body."""
+    """Print the range of the cost of tickets for a body."""
     for name, text in (
         ("bytes_a_body", "bytes"),
         ("signatures_checked_a_body", "signatures checked"),

@@ -1,4 +1,4 @@
-"""``causeway gossip simulate``: thousands of nodes, and who got what when."""
+"""``causeway gossip simulate``: coverage and traffic of thousands of nodes over time."""
 
 from __future__ import annotations
 
@@ -63,16 +63,19 @@ def command(
 
 
 def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[SimulationResult, dict[str, Any]]:
-    """Run a simulation and return what it found, and its root, time and memory.
+    """Run a simulation and return its result, root, time and memory.
 
     Args:
-        scenario: The simulation.
-        out: Folder or URI of the lake; None for a temporary one.
-        resume: Continue the simulation in the lake.
+        scenario: the simulation.
+        out: folder or URI of the lake; None: a temporary one.
+        resume: continue the simulation in the lake.
+
+    Returns:
+        The result, and the JSON of root, time and memory.
 
     Raises:
-        InvalidInput: The lake cannot be used.
-        Interrupted: The user stopped it.
+        InvalidInput: the lake cannot be used.
+        Interrupted: the user stopped it.
     """
     from causeway.network.network import LakeNetwork
     from causeway.network.simulation import summarize_simulation
@@ -87,7 +90,7 @@ def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Simulat
                 reached = network
                 interrupts.take()
                 started = time.perf_counter()
-                _ticks(network, Path(scenario.path).name, interrupts)
+                _run_ticks(network, Path(scenario.path).name, interrupts)
                 seconds = time.perf_counter() - started
                 with show_spinner("Counting"):
                     found = summarize_simulation(network)
@@ -103,7 +106,7 @@ def simulate(scenario: Scenario, out: str | None, resume: bool) -> tuple[Simulat
             raise shell.CommandInterrupted(f"stopped at height {reached.height}; {again}") from error
 
 
-def _ticks(network: LakeNetwork, title: str, interrupts: InterruptHandler) -> None:
+def _run_ticks(network: LakeNetwork, title: str, interrupts: InterruptHandler) -> None:
     watch = RunProgress(title, network.tick, None, counts=False)
 
     def committed(manifest: Manifest) -> None:

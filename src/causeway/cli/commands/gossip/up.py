@@ -1,8 +1,7 @@
-"""``causeway gossip up``: a network of node processes on this machine.
+"""``causeway gossip up``, ``relay-chain`` and ``replay``: gossip between processes.
 
-``causeway gossip relay-chain``: the relay chain that a run made, for simulations of gossip.
-
-``causeway gossip replay``: what node processes did, played into the state machine.
+``up`` runs a network of node processes on this machine. ``relay-chain`` exports the relay chain of a run for
+simulations of gossip. ``replay`` plays the trace of node processes into the state machine.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from causeway.cli.scenario_options import (
 if TYPE_CHECKING:
     from causeway.gossip.contract import GossipProcesses, NodeProcesses, RunVerdict
 
-RESTART_GAP = 1
+COLUMN_GAP = 1
 """Blanks between two columns."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -71,7 +70,7 @@ def up(
     keys = dict(parse_setting(text) for text in settings or ())
     wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
     processes = gossip_runner().processes(scenario, wanted)
-    with _shown(processes, as_json):
+    with _live_table(processes, as_json):
         verdict = asyncio.run(_run(processes))
     if verdict.stopped:
         if as_json:
@@ -91,7 +90,7 @@ async def _run(processes: NodeProcesses) -> RunVerdict:
 
 
 def gossip_runner() -> GossipProcesses:
-    """Return what runs nodes that gossip."""
+    """Return the runner of gossip node processes."""
     from causeway.protocols.registry import find_protocol, protocol_names
 
     (name,) = protocol_names("gossip")
@@ -100,7 +99,12 @@ def gossip_runner() -> GossipProcesses:
 
 
 def print_result(verdict: RunVerdict, as_json: bool) -> None:
-    """Print what a run or a replay came to."""
+    """Print the result of a run or a replay.
+
+    Args:
+        verdict: the verdict.
+        as_json: print JSON.
+    """
     if as_json:
         print(json.dumps(verdict.plain))
         return
@@ -110,34 +114,34 @@ def print_result(verdict: RunVerdict, as_json: bool) -> None:
 
 
 @contextmanager
-def _shown(processes: NodeProcesses, as_json: bool) -> Iterator[None]:
+def _live_table(processes: NodeProcesses, as_json: bool) -> Iterator[None]:
     """Show the nodes on a terminal while the body runs."""
     console = stderr_console()
     if as_json or not console.is_terminal:
         yield
         return
 
-    def drawn() -> Group:
+    def render() -> Group:
         return Group(processes.stage(), _table(processes, console.width))
 
-    with Live(get_renderable=drawn, console=console, refresh_per_second=4, transient=True):
+    with Live(get_renderable=render, console=console, refresh_per_second=4, transient=True):
         yield
 
 
 def _table(processes: NodeProcesses, width: int) -> Table:
-    """Return the table of the nodes; where a terminal is too narrow, of the first column and of the last ones."""
+    """Return the table of the nodes; a narrow terminal has the first and the last columns."""
     rows, room = processes.rows(), width
-    shown: list[int] = []
+    visible: list[int] = []
     for column in (0, *range(len(processes.columns) - 1, 0, -1)):
-        room -= max(len(text) for text in (processes.columns[column], *(row[column] for row in rows))) + RESTART_GAP
-        if room < -RESTART_GAP:
+        room -= max(len(text) for text in (processes.columns[column], *(row[column] for row in rows))) + COLUMN_GAP
+        if room < -COLUMN_GAP:
             break
-        shown.append(column)
-    table = Table(box=None, pad_edge=False, padding=(0, RESTART_GAP, 0, 0))
-    for column in sorted(shown):
+        visible.append(column)
+    table = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
+    for column in sorted(visible):
         table.add_column(processes.columns[column], justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(row[column] for column in sorted(shown)))
+        table.add_row(*(row[column] for column in sorted(visible)))
     return table
 
 
