@@ -1,4 +1,4 @@
-"""What is asked of a protocol whose nodes gossip, and run as processes of their own."""
+"""Contract of protocols whose nodes gossip and run as separate processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """What a user says of a network of node processes; None: what the scenario says.
+    """Command-line options of a network of node processes; None keeps the scenario's value.
 
-    ``nodes``: how many processes; ``kill``: how many are killed and started again; ``blocks``, ``seconds``: for how
-    long blocks are made; ``keys``: further keys of the scenario; ``trace``: the folder of traces; ``metrics_port``:
-    where the first node's metrics are, the others at the ports after it; 0: at any that are free.
+    Attributes:
+        nodes: Number of processes.
+        kill: Number of processes that are killed and restarted.
+        blocks: Number of blocks to make.
+        seconds: Duration of block production in seconds.
+        keys: Further keys of the scenario.
+        trace: Folder for traces.
+        metrics_port: Metrics port of the first node, the others follow it; 0 for free ports.
     """
 
     nodes: int | None = None
@@ -32,8 +37,15 @@ class ProcessOptions:
 
 @dataclass(frozen=True)
 class RunVerdict:
-    """What a run or a replay came to: whether it ``holds``, in a sentence, further lines, and as ``--json`` has it.
-    ``stopped``: it was stopped before its end."""
+    """Result of a run or a replay.
+
+    Attributes:
+        holds: True if the guarantee holds.
+        statement: One-sentence summary.
+        more: Further lines.
+        plain: Result for ``--json``.
+        stopped: True if the run was interrupted.
+    """
 
     holds: bool
     statement: str
@@ -43,46 +55,46 @@ class RunVerdict:
 
 
 class NodeProcesses(Protocol):
-    """A network of node processes. ``columns``: of the table that a person reads, numbers but for the first."""
+    """Network of node processes; ``columns`` are the status table's, numeric but for the first."""
 
     columns: Sequence[str]
 
     def rows(self) -> Sequence[Sequence[str]]:
-        """Return the table now, a row a node."""
+        """Return the current status table, one row a node."""
         ...
 
     def stage(self) -> str:
-        """Return in a few words what the network is doing."""
+        """Return a short progress text."""
         ...
 
     async def run(self, stop: asyncio.Event) -> RunVerdict:
-        """Run it to its end, or until ``stop`` is set; no process is left when this returns."""
+        """Run the network to its end, or until ``stop`` is set; no process remains on return."""
         ...
 
 
 class GossipProcesses(Protocol):
-    """Node processes of a protocol. The registry names it; ``causeway gossip`` asks it."""
+    """Node processes of a protocol, named in the registry and used by ``causeway gossip``."""
 
     def processes(self, scenario: Path, wanted: ProcessOptions) -> NodeProcesses:
-        """Return the network of a scenario.
+        """Create the network of a scenario.
 
         Raises:
-            InvalidInput: the scenario, or an option, is not as it must be.
+            InvalidInput: The scenario or an option is invalid.
         """
         ...
 
     def relay_chain(self, lake: str, sources: ModuleSources, out: Path) -> Mapping[str, int]:
-        """Write the chain that a run made to a file, for simulations, and return figures of it: ``interval``, others.
+        """Write the relay chain of a lake to a file for simulations and return its figures.
 
         Raises:
-            InvalidInput: the lake is of no such network, or cannot be read; the file cannot be written.
+            InvalidInput: The lake has no usable relay chain, or the file cannot be written.
         """
         ...
 
     def replayed(self, trace: Path) -> RunVerdict:
-        """Return whether what processes did is what the protocol's state machine does with the same input.
+        """Replay a trace in the protocol's state machine and compare the results.
 
         Raises:
-            InvalidInput: there is no trace, or it is damaged.
+            InvalidInput: There is no valid trace.
         """
         ...

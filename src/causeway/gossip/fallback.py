@@ -1,7 +1,4 @@
-"""What is asked of those who keep a queue where gossip does not bring it (ICMP reference 3.9, 3).
-
-What a collator or validator finds in its pool of what a parachain may consume (ICMP reference 3.9; G2).
-"""
+"""Collator view of the pool, and requests for missing queues (ICMP reference 3.9, 3; G2)."""
 
 from __future__ import annotations
 
@@ -22,13 +19,20 @@ from causeway.protocols.shared.checks import Check, first_refusals
 from causeway.protocols.shared.digests import rows_equal
 
 
-def is_in_pool(state: GossipState, asked: Frame) -> Mask:
-    """Return which queues are in the pools of nodes, asked for by ``node``, ``topic`` and ``root`` (3.9, 1). Raises
-    ``InvalidInput`` for a node that is not there."""
+def is_in_pool(state: GossipState, queries: Frame) -> Mask:
+    """Return a mask of the queues that are in the nodes' pools (3.9, 1).
+
+    Args:
+        state: State of the nodes.
+        queries: Rows of ``node``, ``topic`` and ``root``.
+
+    Raises:
+        InvalidInput: A node is unknown.
+    """
     listed = state.listed
-    at = state.node_rows(asked["node"], "asked")
+    at = state.node_rows(queries["node"], "asked")
     queue = listed.queue_numbers(
-        digest_positions(listed.roots, asked["root"]), digest_positions(listed.topics, asked["topic"])
+        digest_positions(listed.roots, queries["root"]), digest_positions(listed.topics, queries["topic"])
     )
     found = queue >= 0
     found[found] = state.pool[at[found], queue[found]]
@@ -36,18 +40,21 @@ def is_in_pool(state: GossipState, asked: Frame) -> Mask:
 
 
 def complete_prefix(state: GossipState, wanted: Frame) -> Mask:
-    """Return which queues are in the longest run of blocks of which the node has all (3.9, 2).
+    """Return a mask of the queues in each longest complete prefix of blocks (3.9, 2).
 
-    ``wanted``: ingress(B, p) as nodes ask for it, in any order: ``node``, ``para`` (u32), ``number`` (u64, of the relay
-    block, below 2**32), ``topic``, ``root``. Each node's run for a parachain ends before the first block of which a
-    queue is missing.
+    The prefix of a node and parachain ends before the first block with a missing queue.
+
+    Args:
+        state: State of the nodes.
+        wanted: Ingress(B, p) in any order: ``node``, ``para`` (u32), ``number`` (u64, of the relay block,
+            below 2**32), ``topic``, ``root``.
     """
-    there = is_in_pool(state, wanted)
+    present = is_in_pool(state, wanted)
     order = stable_order(wanted["node"], wanted["para"], wanted["number"])
     rows = wanted.select(("node", "para", "number")).take(order)
     runs = group_rows(rows["node"], rows["para"])
     last = np.iinfo(np.uint64).max
-    stop = np.where(there[order], last, rows["number"])
+    stop = np.where(present[order], last, rows["number"])
     first = np.minimum.reduceat(stop, runs.starts) if len(runs) else stop
     found = np.empty(len(wanted), dtype=bool)
     found[order] = rows["number"] < runs.spread(first)
@@ -55,8 +62,14 @@ def complete_prefix(state: GossipState, wanted: Frame) -> Mask:
 
 
 def fallback_requests(state: GossipState, wanted: Frame, waited: U64, options: GossipOptions) -> Mask:
-    """Return for which queues of ingress(B, p) nodes ask validators of the sending chain: those that are missing, and
-    have been waited for (ms) long enough. ``wanted``: ``node``, ``topic``, ``root``."""
+    """Return a mask of the queues of ingress(B, p) to request from the sending chain's validators.
+
+    Args:
+        state: State of the nodes.
+        wanted: Rows of ``node``, ``topic`` and ``root``.
+        waited: Time in ms since each queue is wanted.
+        options: Options of gossip.
+    """
     if options.fallback_request == "off":
         return np.zeros(len(wanted), dtype=bool)
     return ~is_in_pool(state, wanted) & (waited >= np.uint64(options.fallback_after))
@@ -84,11 +97,18 @@ CHECKS: tuple[Check[PeerVerdict, _Answers], ...] = (
 
 
 def on_answers(state: GossipState, answers: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Judge what those who keep queues answered, as if it had been gossiped, but at nobody's cost; what is good goes
-    into the pool, and out to peers.
+    """Process answers to fallback requests: judge them like gossiped queues, but charge no peer.
 
-    ``answers``: ``node``, ``peer`` (who answered; need not be connected), ``topic``, ``root``, ``messages``, ``size``
-    (u64), ``found``, the root of the body. Raises ``InvalidInput`` for a node that is not there.
+    Good bodies enter the pool and are sent to peers.
+
+    Args:
+        state: State of the nodes.
+        answers: Rows of ``node``, ``peer`` (the sender; need not be connected), ``topic``, ``root``,
+            ``messages``, ``size`` (u64) and ``found``, the root of the body.
+        options: Options of gossip.
+
+    Raises:
+        InvalidInput: A node is unknown.
     """
     at, listed = state.node_rows(answers["node"], "answers"), state.listed
     queue = listed.queue_numbers(
@@ -98,7 +118,7 @@ def on_answers(state: GossipState, answers: Frame, options: GossipOptions) -> tu
     expected[expected] = state.expects(at[expected], queue[expected])
     codes = first_refusals(CHECKS, _Answers(answers, expected, options), len(answers), PeerVerdict.OK)
     good = np.flatnonzero(codes == PeerVerdict.OK)
-    # Of each node and queue the first of the rows, in order.
+    # Keep the first answer for each node and queue.
     rows = good[~state.pool[at[good], queue[good]]]
     order = rows[stable_order(at[rows].astype(np.uint64), queue[rows].astype(np.uint64))]
     new = np.sort(order[group_rows(at[order], queue[order]).starts])

@@ -1,10 +1,9 @@
-"""On chain-heads declarations of peers (ICMP reference 3.6).
+"""Chain-heads declarations of peers (ICMP reference 3.6) and topic subscriptions (5.1, 3).
 
-Topics of senders and recipients, to which nodes subscribe (ICMP reference 5.1, 3; ``topology = from_to``).
-
-Each queue is on two topics, T1 = H(block || "from" || x) and T2 = H(block || "to" || y). A node expects what it
-subscribes to, and sends a peer what that peer does; who keeps a queue has it on both. A subscription is a number: the
-parachain's, plus ``TO`` for what goes to it.
+With ``topology = from_to`` each queue has two topics, T1 = H(block || "from" || x) and
+T2 = H(block || "to" || y). A node expects the topics it subscribes to, and sends a peer the topics of
+that peer's subscriptions; a keeper of a queue has it on both. A subscription is a number: the
+parachain's, plus ``TO`` for its incoming queues.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from causeway.protocols.shared.checks import Check, first_refusals
 
 @dataclass(frozen=True)
 class NeighborPackets:
-    """Neighbour packets, and the rows of those who sent them, -1 where these are not connected."""
+    """Neighbour packets and the rows of their senders, -1 for unconnected ones."""
 
     rows: Frame
     peer: Rows
@@ -44,11 +43,13 @@ HEAD_CHECKS: tuple[Check[PeerVerdict, NeighborPackets], ...] = (
 
 
 def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Take declarations of peers, in order, and send what their last one allows.
+    """Process declarations of peers in order, and send the queues that each last one allows.
 
-    ``packets``: ``node``, ``peer``, ``count`` (u64, how many heads are declared), ``heads`` (shape (n,
-    MAX_CHAIN_HEADS, 32), zeros behind the last), ``malformed`` (what cannot be decoded). What a packet declares beyond
-    the shape is never held.
+    Args:
+        state: State of the nodes.
+        packets: Rows of ``node``, ``peer``, ``count`` (u64, number of declared heads), ``heads`` (shape (n,
+            MAX_CHAIN_HEADS, 32), zero-padded) and ``malformed``. Heads beyond the shape are never stored.
+        options: Options of gossip.
     """
     if len(packets) == 0:
         return state, StepOutput()
@@ -60,17 +61,16 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
     good = np.flatnonzero(codes == PeerVerdict.OK)
     order = good[np.argsort(found.peer[good], kind="stable")]
     groups = group_rows(found.peer[order])
-    # The last declaration of each peer is the latest list it sent.
+    # The last declaration of a peer replaces the earlier ones.
     last = order[groups.starts + groups.counts - 1]
     last = last[~np.isin(found.peer[last], charged.gone)]
-    state = _forgiven(charged.state, found.peer[order], groups.starts, packets.take(order), options)
-    state, gone = remove_peers(replace(charged, state=state))
+    state = _reset_fresh_flags(charged.state, found.peer[order], groups.starts, packets.take(order), options)
+    state, disconnected = remove_peers(replace(charged, state=state))
     pairs = packets.take(last)
-    # Take the declarations of peers (rows, each once).
     peers = state.peer_rows(pairs)
     columns = {name: state.peers[name].copy() for name in ("count", "heads")}
     earlier, count = columns["heads"][peers], columns["count"][peers]
-    heads = _cut(pairs)
+    heads = _padded_heads(pairs)
     for name, values in (("count", pairs["count"]), ("heads", heads)):
         columns[name][peers] = values
     state = replace(state, peers=state.peers.with_columns(**columns))
@@ -80,28 +80,43 @@ def on_heads(state: GossipState, packets: Frame, options: GossipOptions) -> tupl
         common = new_blocks(common, before, state.listed.nothing)
     state, out = propagate(state, peers, common, options)
     verdicts = verdict_rows(packets, PACKET, codes, change)
-    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=gone)])
+    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=disconnected)])
 
 
-def _forgiven(state: GossipState, peers: Rows, starts: Rows, packets: Frame, options: GossipOptions) -> GossipState:
-    """Let come again what came from ``peers`` (rows, of each packet, together) that declare others than before: whoever
-    purges has other leaves, and says so before. Each declaration counts, also where a later one is like the first; each
-    queue may come again once between two purges of this node, for peers purge no more often."""
+def _reset_fresh_flags(
+    state: GossipState, peers: Rows, starts: Rows, packets: Frame, options: GossipOptions
+) -> GossipState:
+    """Allow peers that declare new heads to resend queues.
+
+    A peer that purges has other leaves and declares them before. Every change counts, also one that a
+    later declaration reverts. A queue may return once between two purges of this node, since peers purge
+    no more often.
+
+    Args:
+        state: State of the nodes.
+        peers: Row of each packet's sender, grouped.
+        starts: Start of each sender's packets.
+        packets: The packets.
+        options: Options of gossip.
+    """
     if options.seen_until != "purge" or len(peers) == 0:
         return state
-    heads, count = _cut(packets), packets["count"]
-    earlier, counted = np.roll(heads, 1, axis=0), np.roll(count, 1)
-    earlier[starts], counted[starts] = state.peers["heads"][peers[starts]], state.peers["count"][peers[starts]]
-    others = np.unique(peers[(counted != count) | (earlier != heads).any(axis=(1, 2))])
+    heads, count = _padded_heads(packets), packets["count"]
+    previous_heads, previous_count = np.roll(heads, 1, axis=0), np.roll(count, 1)
+    previous_heads[starts], previous_count[starts] = (
+        state.peers["heads"][peers[starts]],
+        state.peers["count"][peers[starts]],
+    )
+    changed = np.unique(peers[(previous_count != count) | (previous_heads != heads).any(axis=(1, 2))])
     seen = state.seen.copy()
-    rows = seen[others]
+    rows = seen[changed]
     allowed = (rows & FRESH > 0) & (rows & EXCUSED == 0)
-    seen[others] = np.where(allowed, (rows & ~FRESH) | EXCUSED, rows)
+    seen[changed] = np.where(allowed, (rows & ~FRESH) | EXCUSED, rows)
     return replace(state, seen=seen)
 
 
-def _cut(packets: Frame) -> Heads:
-    """Return the heads that are declared, zeros behind the last."""
+def _padded_heads(packets: Frame) -> Heads:
+    """Return the declared heads, zero-padded."""
     heads: Heads = packets["heads"].copy()
     heads[np.arange(MAX_CHAIN_HEADS) >= packets["count"][:, None].astype(np.int64)] = 0
     return heads
@@ -114,8 +129,16 @@ SUBSCRIPTION_CHECKS: tuple[Check[PeerVerdict, NeighborPackets], ...] = (
 
 
 def subscribe(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Give nodes the subscriptions of ``rows`` (``node``, ``label``, u64), in place of those they had, and tell their
-    peers. Raises ``InvalidInput`` for a node that is not there, and for more than ``max_subscriptions`` of one."""
+    """Replace the subscriptions of nodes and announce them to their peers.
+
+    Args:
+        state: State of the nodes.
+        rows: Rows of ``node`` and ``label`` (u64).
+        options: Options of gossip.
+
+    Raises:
+        InvalidInput: A node is unknown, or has more than ``max_subscriptions``.
+    """
     at = state.node_rows(rows["node"], "subscriptions")
     order = np.lexsort((rows["label"], at))
     order = order[group_rows(at[order], rows["label"][order]).starts]
@@ -135,15 +158,21 @@ def subscribe(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[
 
 
 def announce_subscriptions(state: GossipState, peers: Rows) -> StepOutput:
-    """Return that peers (rows) are told what their nodes subscribe to."""
+    """Build announcements of the nodes' subscriptions to peers (rows)."""
     interests = state.nodes["interests"][state.node_of[peers]]
     pairs = state.peers.take(peers).select(("node", "peer"))
     return StepOutput(subscriptions=pairs.with_columns(labels=interests))
 
 
 def on_subscriptions(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Take what peers subscribe to, of each the last, and send what it allows: ``node``, ``peer``, ``labels`` (u64,
-    shape (n, max_subscriptions), ``NO_INTEREST`` behind the last), ``malformed``."""
+    """Process subscriptions of peers, the last of each, and send the queues that they allow.
+
+    Args:
+        state: State of the nodes.
+        rows: Rows of ``node``, ``peer``, ``labels`` (u64, shape (n, max_subscriptions), padded with
+            ``NO_INTEREST``) and ``malformed``.
+        options: Options of gossip.
+    """
     found = NeighborPackets(rows, state.peer_rows(rows))
     codes = first_refusals(SUBSCRIPTION_CHECKS, found, len(rows), PeerVerdict.OK)
     change = form_costs(codes)
@@ -153,11 +182,11 @@ def on_subscriptions(state: GossipState, rows: Frame, options: GossipOptions) ->
     order = good[np.argsort(found.peer[good], kind="stable")]
     groups = group_rows(found.peer[order])
     last = order[groups.starts + groups.counts - 1]
-    state, gone = remove_peers(charged)
+    state, disconnected = remove_peers(charged)
     peers = state.peer_rows(rows.take(last))
     interests: U64 = state.peers["interests"].copy()
     interests[peers] = rows["labels"][last]
     state = replace(state, peers=state.peers.with_columns(interests=interests))
     state, out = propagate(state, peers, common_blocks(state, peers), options)
     verdicts = verdict_rows(rows, SUBSCRIPTION, codes, change)
-    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=gone)])
+    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=disconnected)])

@@ -1,4 +1,4 @@
-"""On new leaves (ICMP reference 3.5): leaves, leafTopics and expectedQueues of nodes."""
+"""New leaves (ICMP reference 3.5): leaves, leafTopics and expectedQueues of nodes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,26 @@ from causeway.gossip.step_io import StepOutput, merge_outputs
 def on_leaves(
     state: GossipState, leaves: Frame, blocks: Frame, unrouted: Frame, options: GossipOptions
 ) -> tuple[GossipState, StepOutput]:
-    """Give nodes new leaves, and send these to all their peers (3.5, 1 and 2); with ``propagate_on_leaf`` also what of
-    the pool a block allows that is in common with a peer since then.
+    """Set new leaves of nodes and declare them to all their peers (3.5, 1 and 2).
 
-    ``leaves``: all leaves of each node that has a new block (``node``, ``hash``); the best MAX_CHAIN_HEADS are kept, by
-    number, then by the lower hash (hazard 29). ``blocks``: of these at least the ones that are new (``hash``,
-    ``number``, ``ancestors``: the last a, the nearest first, shape (n, a, 32), zeros for none). ``unrouted``: ingress
-    of these for all parachains (``listed.with_blocks``). Raises ``InvalidInput`` for a leaf that is in neither, and for
-    a node that is not there.
+    With ``propagate_on_leaf``, also send pooled queues that newly common blocks allow.
+
+    Args:
+        state: State of the nodes.
+        leaves: All leaves of each node with a new block (``node``, ``hash``). The best MAX_CHAIN_HEADS are
+            kept, by number, then by lower hash (hazard 29).
+        blocks: At least the new ones of these: ``hash``, ``number``, ``ancestors`` (the nearest first, shape
+            (n, a, 32), zero-padded).
+        unrouted: Ingress of these blocks for all parachains (``listings.add_blocks``).
+        options: Options of gossip.
+
+    Raises:
+        InvalidInput: A leaf's block or a node is unknown.
     """
     if len(leaves) == 0:
         return state, StepOutput()
     at = state.node_rows(leaves["node"], "leaves")
-    state = _with_blocks(state, leaves, blocks, unrouted, options)
+    state = _add_missing_blocks(state, leaves, blocks, unrouted, options)
     listed = state.listed
     nodes, node = np.unique(at, return_inverse=True)
     block = digest_positions(listed.blocks, leaves["hash"])
@@ -45,23 +52,23 @@ def on_leaves(
     leaf = state.leaf.copy()
     leaf[nodes] = listed.nothing
     leaf[at[order], rank] = block[order]
-    kept = state.own.blocks[nodes]
-    mine = np.zeros_like(kept)
-    mine[node[order], block[order]] = True
-    # Of ancestors the state is known only if they were leaves: those that were kept until now.
+    known_blocks = state.own.blocks[nodes]
+    own_blocks = np.zeros_like(known_blocks)
+    own_blocks[node[order], block[order]] = True
+    # An ancestor's state is known only if it was a leaf, i.e. if its topics are kept.
     older = listed.path_blocks[leaf[nodes]].reshape(len(nodes), MAX_CHAIN_HEADS * listed.paths.shape[1])
     row = np.repeat(np.arange(len(nodes)), older.shape[1])
-    stays = kept[row, older.reshape(-1)]
-    mine[row[stays], older.reshape(-1)[stays]] = True
+    stays = known_blocks[row, older.reshape(-1)]
+    own_blocks[row[stays], older.reshape(-1)[stays]] = True
     own = state.own.blocks.copy()
-    own[nodes] = mine
+    own[nodes] = own_blocks
     before, state = state, replace(state, leaf=leaf, own=OwnTopics(own, listed))
-    # The leaves of nodes (rows) as packets to all of their peers.
+    # Declare the leaves to all peers.
     begins = state.peer_begins
     row, peer = expand_ranges(begins[nodes], begins[nodes + 1])
     count, heads = declared_heads(state, nodes)
-    told = state.peers.take(peer).select(("node", "peer"))
-    out = StepOutput(heads=told.with_columns(count=count[row], heads=heads[row]))
+    pairs = state.peers.take(peer).select(("node", "peer"))
+    out = StepOutput(heads=pairs.with_columns(count=count[row], heads=heads[row]))
     if options.propagate_on_leaf == "off":
         return state, out
     _, peers = expand_ranges(state.peer_begins[nodes], state.peer_begins[nodes + 1])
@@ -70,19 +77,19 @@ def on_leaves(
     return state, merge_outputs([out, sent])
 
 
-def _with_blocks(
+def _add_missing_blocks(
     state: GossipState, leaves: Frame, blocks: Frame, unrouted: Frame, options: GossipOptions
 ) -> GossipState:
-    """Return the state that knows the blocks that ``leaves`` name."""
-    named = merge_digests(leaves["hash"])
-    wanted = named[digest_positions(state.listed.blocks, named) < 0]
-    if len(wanted) == 0:
+    """Add the blocks that ``leaves`` name."""
+    hashes = merge_digests(leaves["hash"])
+    missing = hashes[digest_positions(state.listed.blocks, hashes) < 0]
+    if len(missing) == 0:
         return state
     _, first = np.unique(digest_column(blocks["hash"]), return_index=True)
     blocks = blocks.take(first)
-    found = digest_positions(blocks["hash"], wanted)
+    found = digest_positions(blocks["hash"], missing)
     if (found < 0).any():
-        raise InvalidInput(f"leaves: block {wanted[found < 0][0].tobytes().hex()} is not known; give it in blocks")
+        raise InvalidInput(f"leaves: block {missing[found < 0][0].tobytes().hex()} is not known; give it in blocks")
     if blocks["ancestors"].shape[1:] != (options.ancestors, 32):
         shape = blocks["ancestors"].shape[1:]
         raise InvalidInput(f"blocks: ancestors have the shape {shape} a block; allowed: ({options.ancestors}, 32)")
@@ -90,8 +97,15 @@ def _with_blocks(
 
 
 def on_own_queues(state: GossipState, kept: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Put queues that nodes keep of their own (``node``, ``root``, ``size`` in bytes, u64) into their pools, under each
-    topic that expects the root and does not have it yet (3.5, 3: what of egress(B, p) is known and not propagated)."""
+    """Add the nodes' own egress queues to their pools under each topic that expects the root.
+
+    These are the known, not yet propagated queues of egress(B, p) (3.5, 3).
+
+    Args:
+        state: State of the nodes.
+        kept: Rows of ``node``, ``root`` and ``size`` (bytes, u64).
+        options: Options of gossip.
+    """
     if len(kept) == 0:
         return state, StepOutput()
     at = state.node_rows(kept["node"], "kept")

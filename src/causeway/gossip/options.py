@@ -1,4 +1,4 @@
-"""The options of gossip: names, values and defaults of the reference, 4.1, and the limits that bound a node."""
+"""Options of gossip: names, values and defaults of the reference, 4.1, and resource limits."""
 
 from __future__ import annotations
 
@@ -11,29 +11,45 @@ from pydantic import Field
 from causeway.config.section import ScenarioSection
 
 MOST_ANCESTORS = 16
-"""Ancestors of a leaf of which the topics are kept, at most."""
+"""Maximum number of ancestors of a leaf whose topics are kept."""
 
 MOST_STRINGS = 1 << 16
-"""Messages of one queue that the decoder of gossip reads."""
+"""Maximum number of messages of a queue that the decoder reads."""
 
 
 class GossipOptions(ScenarioSection):
     """Options of gossip. Times are in milliseconds; reputation is in the units of X-1.
 
-    ``ancestors``: a of 5.1, 1. Three are places where the reference's own rule does not bring every queue to everybody
-    (L1): ``propagate_on_leaf``, whether a new leaf sends what it allows, as a declaration does (3.5: off);
-    ``allowed_by``, what of a queue a common block must list (3.8, D-5: topic); ``seen_until``, how long what was seen
-    of a queue is remembered (G8: disconnect, with which memory grows as long as a connection lives).
-
-    ``fallback_after``: how long a queue is missing before it is asked for (3.9, 3).
-    ``impolite_limit``: a peer is disconnected at so many impolite messages, and where its reputation has fallen to
-    ``least_reputation``, and for ``ban_time`` not connected again (0: at once); ``most_reputation``, the most that good
-    queues earn: what a peer may waste does not grow with the age of its connection. Limits are per node: ``max_peers``;
-    ``max_banned``, who is remembered; ``max_subscriptions``, own ones and of each peer; ``max_leaf_queues``, entries
-    that one leaf lists; ``max_pool_bytes``. Of one queue: ``max_queue_messages``, ``max_queue_bytes``. Of what one peer
-    sends in one step: ``max_step_packets``, ``max_step_bytes`` (``waiting.admitted``). Decoding a sketch takes a time
-    that grows with the square of its capacity (0.1 s for 64): ``max_sketch_capacity``, and of a node
-    ``max_step_sketches``; beyond both, queues are pushed.
+    Attributes:
+        topic_mode: Hash that determines a queue's topic.
+        heads_diff: Scope of the queues sent after a declaration.
+        ancestors: a of 5.1, 1.
+        topology: Topics of a queue.
+        reconciliation: Reconciliation of pools by sketches.
+        mistrust_unimplied: Penalty for queues that no leaf of the peer implies.
+        fallback_request: Requests to keepers of missing queues.
+        fallback_after: Age of a missing queue before it is requested (3.9, 3).
+        propagate_on_leaf: Send newly allowed queues after a new leaf, as after a declaration (3.5: off).
+        allowed_by: Part of a queue that a common block must list (3.8, D-5: topic).
+        seen_until: Lifetime of the flags of a queue (G8: disconnect, where memory grows with the age of a
+            connection). With the reference's value of this option or the previous two, some queues do not
+            reach every node (L1).
+        purge_interval: Interval between purges of the pool.
+        impolite_limit: Number of impolite messages at which a peer is disconnected.
+        least_reputation: Reputation at which a peer is disconnected.
+        most_reputation: Upper bound of a peer's reputation, so that its credit does not grow with age.
+        ban_time: Duration of a ban after a disconnection; 0 for none.
+        max_banned: Banned peers a node remembers.
+        max_peers: Peers of a node.
+        max_leaf_queues: Entries of a leaf's listing.
+        max_pool_bytes: Size of a node's pool.
+        max_queue_messages: Messages of a queue.
+        max_queue_bytes: Size of a queue.
+        max_step_packets: Packets accepted from a peer in a step.
+        max_step_bytes: Bytes accepted from a peer in a step (``step_io.admit_packets``).
+        max_subscriptions: Subscriptions of a node and of each peer.
+        max_step_sketches: Sketches decoded by a node in a step; beyond it, queues are pushed.
+        max_sketch_capacity: Capacity of a sketch; decoding takes quadratic time (0.1 s for 64).
     """
 
     topic_mode: Literal["block", "root"] = "block"

@@ -1,9 +1,7 @@
-"""The propagation pool (ICMP reference 3.8): ``put`` and ``purge``.
+"""Propagation pool (ICMP reference 3.8): ``put``, ``purge``, ``allowed``, and queues to send.
 
-What goes out to peers (ICMP reference 3.8): ``allowed``, and the queues that are sent.
-
-A queue is allowed for a peer if it was neither received from the peer nor sent to it, and a block that both have lists
-it (``allowed_by = root``), or has its topic for whatever queue (``topic``).
+A queue is allowed for a peer if it was neither received from the peer nor sent to it, and a common
+block lists it (``allowed_by = root``) or lists its topic for any queue (``topic``).
 """
 
 from __future__ import annotations
@@ -22,14 +20,21 @@ from causeway.gossip.state import EXCUSED, SENT, GossipState, compact, find_decl
 from causeway.gossip.step_io import StepOutput
 
 PIECE = 1 << 21
-"""Entries of the tables that are looked at in one piece."""
+"""Maximum number of table entries processed at a time."""
 
 
 def common_blocks(state: GossipState, peers: Rows, heads: Rows | None = None) -> Rows:
-    """Return the blocks that nodes have in common with peers (rows), ``nothing`` for fewer, shape (n, 5 (1 + a)).
+    """Return the common blocks of nodes and peers, padded with ``nothing``.
 
-    ``heads``: what the peers declare, as ``declared`` gives it; None: what they have declared. Of a leaf and its last a
-    ancestors all are common from the first on that the peer declares (5.1, 1), as far as the node keeps their topics.
+    The shape is (n, 5 (1 + a)).
+
+    Of a leaf and its last a ancestors, all from the first that the peer declares are common (5.1, 1), as
+    far as the node keeps their topics.
+
+    Args:
+        state: State of the nodes.
+        peers: Rows of the peers.
+        heads: Heads of the peers, as from ``find_declared_heads``; None for their last declarations.
     """
     if heads is None:
         heads = find_declared_heads(state, state.peers["heads"][peers], state.peers["count"][peers])
@@ -42,7 +47,7 @@ def common_blocks(state: GossipState, peers: Rows, heads: Rows | None = None) ->
 
 
 def new_blocks(common: Rows, before: Rows, nothing: int) -> Rows:
-    """Return the ``common`` blocks of each row that are not among those of ``before``."""
+    """Return the ``common`` blocks of each row that are not in ``before``."""
     known = (common[:, :, None] == before[:, None, :]).any(axis=2)
     return np.where(known, nothing, common)
 
@@ -50,23 +55,42 @@ def new_blocks(common: Rows, before: Rows, nothing: int) -> Rows:
 def is_implied(
     listed: LeafListings, common: Rows, which: Rows, topic: Rows, queue: Rows, options: GossipOptions
 ) -> Mask:
-    """Return of each queue (number) on a topic (number; -1: not known) whether one of the blocks in row ``which`` of
-    ``common`` allows it."""
+    """Return a mask of the queues that a common block allows.
+
+    Args:
+        listed: The listings.
+        common: Common blocks by peer.
+        which: Row in ``common`` of each queue.
+        topic: Topic number of each queue, -1 if unknown.
+        queue: Number of each queue, -1 if unknown.
+        options: Options of gossip.
+    """
     table, column = (listed.lists, queue) if options.allowed_by == "root" else (listed.leaf_topics, topic)
     found = np.zeros(len(column), dtype=bool)
-    for blocks in _used(listed, common) if table.shape[1] else ():
+    for blocks in _block_columns(listed, common) if table.shape[1] else ():
         found |= table[blocks[which], column]
     return found & (column >= 0)
 
 
-def _used(listed: LeafListings, common: Rows) -> Rows:
-    """Return the columns of common blocks that have some."""
+def _block_columns(listed: LeafListings, common: Rows) -> Rows:
+    """Return the non-empty columns of common blocks."""
     return np.asarray(common.T[(common != listed.nothing).any(axis=0)])
 
 
 def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
-    """Send to peers (rows, ascending, each once) all of the pool that is allowed by some of their ``common`` blocks:
-    propagateTopic for each topic of each. Return the state and what is sent (``QUEUES_SCHEMA``)."""
+    """Send peers all pooled queues that some of their ``common`` blocks allow.
+
+    This is propagateTopic for each topic of each block.
+
+    Args:
+        state: State of the nodes.
+        peers: Rows of the peers, ascending and distinct.
+        common: Blocks of each peer.
+        options: Options of gossip.
+
+    Returns:
+        The state and the sent queues (``QUEUES_SCHEMA``).
+    """
     listed = state.listed
     some = (common != listed.nothing).any(axis=1)
     peers, common = peers[some], common[some]
@@ -76,39 +100,48 @@ def send_pool(state: GossipState, peers: Rows, common: Rows, options: GossipOpti
     found: list[tuple[Rows, Rows]] = []
     for begin in range(0, len(peers), size):
         piece = peers[begin : begin + size]
-        goes = state.pool[state.node_of[piece]] & allowed[set_of.reshape(-1)[begin : begin + size]]
-        goes &= state.seen[piece] == 0
-        row, queue = goes.nonzero()
+        sendable = state.pool[state.node_of[piece]] & allowed[set_of.reshape(-1)[begin : begin + size]]
+        sendable &= state.seen[piece] == 0
+        row, queue = sendable.nonzero()
         wanted = state.wants(piece[row], queue)
         found.append((piece[row[wanted]], queue[wanted]))
     return record_sent(state, found)
 
 
 def _allowed(listed: LeafListings, sets: Rows, options: GossipOptions) -> Mask:
-    """Return which queues each set of common blocks allows, shape (sets, queues)."""
+    """Return a mask of the queues that each set of common blocks allows, shape (sets, queues)."""
     table = listed.lists if options.allowed_by == "root" else listed.leaf_topics
     found = np.zeros((len(sets), table.shape[1]), dtype=bool)
-    for blocks in _used(listed, sets):
+    for blocks in _block_columns(listed, sets):
         found |= table[blocks]
     return found if options.allowed_by == "root" else found[:, listed.topic_of]
 
 
 def send_new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[GossipState, Frame]:
-    """Send queues (numbers) that are new in the pools of ``nodes`` (rows) to all peers for which they are allowed.
+    """Send queues that are new in the pools of nodes to all peers for which they are allowed.
 
-    The pairs ascend. Return the state and what is sent (``QUEUES_SCHEMA``).
+    Args:
+        state: State of the nodes.
+        nodes: Rows of the nodes; the pairs ascend.
+        queues: Numbers of the queues.
+        options: Options of gossip.
+
+    Returns:
+        The state and the sent queues (``QUEUES_SCHEMA``).
     """
     groups = group_rows(nodes)
     degrees = np.diff(state.peer_begins)[nodes[groups.starts]]
     piece_of = np.cumsum(degrees * groups.counts) // PIECE
     cuts = np.append(groups.starts[group_rows(piece_of).starts], len(nodes))
-    # A node is never cut: the order of what it sends must not depend on the others.
+    # A node's rows stay in one piece, so its output order does not depend on other nodes.
     pieces = itertools.pairwise(cuts.tolist())
-    return record_sent(state, [_new(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces])
+    return record_sent(
+        state, [_recipients(state, nodes[begin:end], queues[begin:end], options) for begin, end in pieces]
+    )
 
 
-def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[Rows, Rows]:
-    """Return to which peers (rows) which of the queues go, ascending by both."""
+def _recipients(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) -> tuple[Rows, Rows]:
+    """Return the peers (rows) and queues to send, ascending by both."""
     begins = state.peer_begins
     row, peer = expand_ranges(begins[nodes], begins[nodes + 1])
     queue = queues[row]
@@ -116,18 +149,26 @@ def _new(state: GossipState, nodes: Rows, queues: Rows, options: GossipOptions) 
     peer, queue = peer[unseen], queue[unseen]
     wanted = state.wants(peer, queue)
     peer, queue = peer[wanted], queue[wanted]
-    asked = distinct(peer)
-    common, which = common_blocks(state, asked), asked.searchsorted(peer)
+    receivers = distinct(peer)
+    common, which = common_blocks(state, receivers), receivers.searchsorted(peer)
     good = is_implied(state.listed, common, which, state.listed.topic_of[queue], queue, options)
     peer, queue = peer[good], queue[good]
     order = stable_order(peer.astype(np.uint64), queue.astype(np.uint64))
     return peer[order], queue[order]
 
 
-def record_sent(state: GossipState, found: list[tuple[Rows, Rows]]) -> tuple[GossipState, Frame]:
-    """Note queues (numbers) as sent to peers (rows); pairs ascend. Return the state and what is sent."""
+def record_sent(state: GossipState, pieces: list[tuple[Rows, Rows]]) -> tuple[GossipState, Frame]:
+    """Mark queues as sent to peers; pairs ascend.
+
+    Args:
+        state: State of the nodes.
+        pieces: Rows of peers and numbers of queues, in pieces.
+
+    Returns:
+        The state and the sent queues (``QUEUES_SCHEMA``).
+    """
     none = np.empty(0, dtype=np.int64)
-    peers, queues = (np.concatenate(parts) for parts in zip((none, none), *found, strict=True))
+    peers, queues = (np.concatenate(parts) for parts in zip((none, none), *pieces, strict=True))
     listed = state.listed
     columns = {
         "node": state.peers["node"][peers],
@@ -143,8 +184,16 @@ def record_sent(state: GossipState, found: list[tuple[Rows, Rows]]) -> tuple[Gos
 
 
 def fits_in_pool(state: GossipState, at: Rows, sizes: U64, options: GossipOptions) -> Mask:
-    """Return which of the bodies, in the order in which they came to nodes (rows), the pools have room for: of each
-    node those before the first that no longer fits."""
+    """Return a mask of the bodies that fit into the pools.
+
+    Of each node these are the bodies before the first that exceeds ``max_pool_bytes``.
+
+    Args:
+        state: State of the nodes.
+        at: Row of the node of each body, in order of arrival.
+        sizes: Size in bytes of each body.
+        options: Options of gossip.
+    """
     order = stable_order(at.astype(np.uint64))
     groups = group_rows(at[order])
     total = np.cumsum(sizes[order])
@@ -158,8 +207,15 @@ def fits_in_pool(state: GossipState, at: Rows, sizes: U64, options: GossipOption
 def put(
     state: GossipState, at: Rows, queue: Rows, sizes: U64, options: GossipOptions
 ) -> tuple[GossipState, StepOutput]:
-    """Put queues (numbers) with bodies of these sizes into the pools of nodes (rows), where they are not yet and for
-    which there is room; each pair once. Send them to all peers for which they are allowed."""
+    """Add queues to the pools of nodes, and send them to all peers for which they are allowed.
+
+    Args:
+        state: State of the nodes.
+        at: Rows of the nodes; each pair is distinct, not yet pooled, and fits.
+        queue: Numbers of the queues.
+        sizes: Sizes in bytes of the bodies.
+        options: Options of gossip.
+    """
     if len(at) == 0:
         return state, StepOutput()
     order = stable_order(at.astype(np.uint64), queue.astype(np.uint64))
@@ -181,21 +237,29 @@ def put(
 
 
 def purge(state: GossipState, time: int, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Purge the pools of the nodes whose interval is over at ``time`` (ms): topics without an entry in expectedQueues
-    go (D-9), and with ``seen_until = purge`` what was seen of them; of the others peers may excuse themselves anew."""
+    """Purge the pools of the nodes whose interval has elapsed.
+
+    Topics without an entry in expectedQueues are removed (D-9). With ``seen_until = purge`` their flags
+    are removed too, and peers may excuse resends of the other topics again.
+
+    Args:
+        state: State of the nodes.
+        time: Time in ms.
+        options: Options of gossip.
+    """
     due = np.flatnonzero(state.nodes["purge"] <= np.uint64(time))
     if len(due) == 0:
         return state, StepOutput()
     listed = state.listed
     pool, seen, used = state.pool.copy(), state.seen.copy(), state.nodes["bytes"].copy()
     live = state.own.live[:, listed.topic_of]
-    gone: list[tuple[Rows, Rows]] = []
+    removed: list[tuple[Rows, Rows]] = []
     size = max(1, PIECE // max(1, len(listed.root_of)))
     for begin in range(0, len(due), size):
         piece = due[begin : begin + size]
         row, queue = (pool[piece] & ~live[state.own.set_of[piece]]).nonzero()
-        gone.append((piece[row], queue))
-    at, queue = (np.concatenate(parts) for parts in zip(*gone, strict=True))
+        removed.append((piece[row], queue))
+    at, queue = (np.concatenate(parts) for parts in zip(*removed, strict=True))
     pool[at, queue] = False
     np.subtract.at(used, at, state.sizes[listed.root_of[queue]])
     if options.seen_until == "purge":
@@ -205,9 +269,9 @@ def purge(state: GossipState, time: int, options: GossipOptions) -> tuple[Gossip
         for begin in range(0, len(peers), size):
             some = peers[begin : begin + size]
             seen[some] = (seen[some] & ~EXCUSED) * live[state.own.set_of[state.node_of[some]]]
-    following = state.nodes["purge"].copy()
-    following[due] = np.uint64(time + options.purge_interval)
-    nodes = state.nodes.with_columns(purge=following, bytes=used)
+    next_purge = state.nodes["purge"].copy()
+    next_purge[due] = np.uint64(time + options.purge_interval)
+    nodes = state.nodes.with_columns(purge=next_purge, bytes=used)
     columns = {
         "node": nodes["node"][at],
         "root": listed.roots[listed.root_of[queue]],

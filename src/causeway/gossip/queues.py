@@ -1,7 +1,7 @@
-"""On queues from peers (ICMP reference 3.7): what each is worth, and what goes into the pool.
+"""Queues from peers (ICMP reference 3.7): verdicts, costs, and additions to the pool.
 
-Whether a root is expected is asked before anything is hashed: ``to_hash`` says of which queues the caller computes the
-root, in bulk, from the bodies that it then keeps; ``on_queues`` judges all.
+The expectation check precedes hashing: ``needs_hashing`` selects the queues whose roots the caller
+computes in bulk from their bodies; ``on_queues`` judges all queues.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ from causeway.protocols.shared.digests import rows_equal
 
 @dataclass(frozen=True)
 class QueueArrivals:
-    """Queues that came to nodes, and what they are judged by: row by row.
+    """Arrived queues with the columns that decide their verdicts.
 
-    ``rows``: ``node``, ``peer``, ``topic``, ``root``, ``messages`` and ``size`` (u64: how many, and their bytes),
-    ``malformed`` (what cannot be decoded), and for ``on_queues`` ``found``, the root of the body.
+    Attributes:
+        state: State of the nodes.
+        rows: ``node``, ``peer``, ``topic``, ``root``, ``messages`` and ``size`` (u64; count and bytes),
+            ``malformed`` (undecodable), and for ``on_queues`` also ``found``, the root of the body.
+        options: Options of gossip.
     """
 
     state: GossipState
@@ -47,46 +50,46 @@ class QueueArrivals:
 
     @cached_property
     def peer(self) -> Rows:
-        """Return the row of who sent each queue, -1 where nobody is connected."""
+        """Row of each sender, -1 if it is not connected."""
         return self.state.peer_rows(self.rows)
 
     @cached_property
     def at(self) -> Rows:
-        """Return the row of each node; of who is not connected, any."""
+        """Row of each node; arbitrary if the sender is not connected."""
         return self.state.node_of[self.peer] if len(self.state.peers) else np.zeros(len(self.rows), dtype=np.int64)
 
     @cached_property
     def root(self) -> Rows:
-        """Return the number of each root, -1 where it is not listed."""
+        """Number of each root, -1 if it is not listed."""
         return digest_positions(self.state.listed.roots, self.rows["root"])
 
     @cached_property
     def topic(self) -> Rows:
-        """Return the number of each topic, -1 where it is not listed."""
+        """Number of each topic, -1 if it is not listed."""
         return digest_positions(self.state.listed.topics, self.rows["topic"])
 
     @cached_property
     def queue(self) -> Rows:
-        """Return the number of each queue, -1 where it is not listed."""
+        """Number of each queue, -1 if it is not listed."""
         return self.state.listed.queue_numbers(self.root, self.topic)
 
     @cached_property
     def well_formed(self) -> Mask:
-        """Return what could be decoded, and is not longer than a queue may be."""
+        """Mask of the decodable queues within the limits."""
         short = self.rows["messages"] <= np.uint64(self.options.max_queue_messages)
         short &= self.rows["size"] <= np.uint64(self.options.max_queue_bytes)
         return np.asarray(short & ~self.rows["malformed"])
 
     @cached_property
     def expected(self) -> Mask:
-        """Return what the nodes expect."""
+        """Mask of the queues that the nodes expect."""
         found = (self.peer >= 0) & (self.queue >= 0)
         found[found] = self.state.expects(self.at[found], self.queue[found])
         return found
 
     @cached_property
     def flags(self) -> Flags:
-        """Return what had been seen of each queue with its peer before this call."""
+        """Flags of each queue with its peer before this call."""
         found = np.zeros(len(self.rows), dtype=np.uint8)
         known = (self.peer >= 0) & (self.queue >= 0)
         found[known] = self.state.seen[self.peer[known], self.queue[known]]
@@ -94,26 +97,26 @@ class QueueArrivals:
 
     @cached_property
     def fresh(self) -> Mask:
-        """Return what may not come again: what it was before, and what an earlier row of this call makes so."""
+        """Mask of queues that must not arrive again, by earlier calls or earlier rows."""
         found = self.flags & FRESH > 0
-        taken = self.flags > 0
-        taken |= self.expected & self.matching
-        noted = ~found & self.well_formed & taken
-        asked = np.flatnonzero((self.peer >= 0) & (self.queue >= 0))
-        peer, queue = (column[asked].astype(np.uint64) for column in (self.peer, self.queue))
+        accepted = self.flags > 0
+        accepted |= self.expected & self.matching
+        noted = ~found & self.well_formed & accepted
+        known = np.flatnonzero((self.peer >= 0) & (self.queue >= 0))
+        peer, queue = (column[known].astype(np.uint64) for column in (self.peer, self.queue))
         order = stable_order(peer, queue)
         groups = group_rows(peer[order], queue[order])
-        if len(groups) == len(asked):
+        if len(groups) == len(known):
             return found
-        earlier = noted[asked[order]].astype(np.int64)
+        earlier = noted[known[order]].astype(np.int64)
         before = np.cumsum(earlier) - earlier
         before -= groups.spread(before[groups.starts])
-        found[asked[order]] |= before > 0
+        found[known[order]] |= before > 0
         return found
 
     @cached_property
     def matching(self) -> Mask:
-        """Return which bodies have the root that is said."""
+        """Mask of the bodies with the declared root."""
         return rows_equal(self.rows["found"], self.rows["root"])
 
 
@@ -127,26 +130,38 @@ CHECKS: tuple[Check[PeerVerdict, QueueArrivals], ...] = (
 )
 
 _JUDGED = (PeerVerdict.OK, PeerVerdict.UnexpectedQueue, PeerVerdict.RootMismatch)
-"""Verdicts on queues that had not been seen (3.7, 2)."""
+"""Verdicts on unseen queues (3.7, 2)."""
 
 
 def needs_hashing(state: GossipState, arrivals: Frame, options: GossipOptions) -> Mask:
-    """Return of which queues the root must be computed: the others are refused whatever their bodies are."""
+    """Return a mask of the queues whose root must be computed.
+
+    The others are refused without it.
+
+    Args:
+        state: State of the nodes.
+        arrivals: Rows of ``QueueArrivals`` without ``found``.
+        options: Options of gossip.
+    """
     found = QueueArrivals(state, arrivals, options)
     return np.asarray(found.well_formed & found.expected & (found.flags == 0))
 
 
 def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Judge queues from peers, in order, and put the good ones into the pools (3.7).
+    """Judge queues from peers in order, and add the good ones to the pools (3.7).
 
-    ``arrivals``: see ``Arrivals``; of rows that ``to_hash`` leaves out ``found`` is any. What is put goes out after all
-    of the call was judged.
+    Sending starts after all queues of the call are judged.
+
+    Args:
+        state: State of the nodes.
+        arrivals: Rows of ``QueueArrivals``; ``found`` is arbitrary for rows outside ``needs_hashing``.
+        options: Options of gossip.
     """
     if len(arrivals) == 0:
         return state, StepOutput()
     found = QueueArrivals(state, arrivals, options)
     codes = first_refusals(CHECKS, found, len(arrivals), PeerVerdict.OK)
-    # What each queue changes in the reputation of who sent it (X-1).
+    # Change of the sender's reputation by each queue (X-1).
     change = form_costs(codes)
     change[codes == PeerVerdict.OK] = BENEFICIAL
     change[codes == PeerVerdict.UnexpectedQueue] = UNEXPECTED
@@ -161,21 +176,21 @@ def on_queues(state: GossipState, arrivals: Frame, options: GossipOptions) -> tu
     charged = charge(state, found.peer, codes, change, options)
     codes[charged.after], change[charged.after] = PeerVerdict.NotConnected, 0
     seen = state.seen.copy()
-    good, again = np.flatnonzero(codes == PeerVerdict.OK), codes == PeerVerdict.Duplicate
+    good, duplicate = np.flatnonzero(codes == PeerVerdict.OK), codes == PeerVerdict.Duplicate
     seen[found.peer[good], found.queue[good]] = RECEIVED | FRESH
-    seen[found.peer[again], found.queue[again]] |= FRESH
-    new = _new(found, good)
+    seen[found.peer[duplicate], found.queue[duplicate]] |= FRESH
+    new = _first_new(found, good)
     new = new[fits_in_pool(state, found.at[new], arrivals["size"][new], options)]
-    thanked = arrivals.take(good).select(("node", "peer", "topic", "root", "size"))
-    state, gone = remove_peers(replace(charged, state=replace(charged.state, seen=seen)))
+    beneficial = arrivals.take(good).select(("node", "peer", "topic", "root", "size"))
+    state, disconnected = remove_peers(replace(charged, state=replace(charged.state, seen=seen)))
     state, out = put(state, found.at[new], found.queue[new], arrivals["size"][new], options)
     codes[good[~state.pool[found.at[good], found.queue[good]]]] = PeerVerdict.PoolFull
     verdicts = verdict_rows(arrivals, QUEUE, codes, change)
-    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=gone, beneficial=thanked)])
+    return state, merge_outputs([out, StepOutput(verdicts=verdicts, disconnected=disconnected, beneficial=beneficial)])
 
 
-def _new(found: QueueArrivals, good: Rows) -> Rows:
-    """Return of the ``good`` rows the first of each queue that a node's pool does not have yet, in order."""
+def _first_new(found: QueueArrivals, good: Rows) -> Rows:
+    """Return the first of the ``good`` rows for each queue that is not pooled yet, in order."""
     good = good[~found.state.pool[found.at[good], found.queue[good]]]
     order = good[stable_order(found.at[good].astype(np.uint64), found.queue[good].astype(np.uint64))]
     return np.sort(order[group_rows(found.at[order], found.queue[order]).starts])

@@ -1,9 +1,9 @@
 """Reconciliation of pools with sketches (ICMP reference 5.1, 4).
 
-Where a declaration or a new leaf would push what it allows, a sketch goes out of what the pool has on common blocks, of
-whatever was sent or received: the peer has that, too. Who receives a sketch adds its own set, decodes the difference
-and asks for what it lacks; if that fails, it asks for a sketch of twice the capacity, and beyond the largest for
-everything. What comes is judged as any queue is.
+Instead of pushing the queues that a declaration or a new leaf allows, a node sends a sketch of its pool
+on the common blocks, regardless of sent and received flags. The receiver adds its own set, decodes the
+difference and requests the missing queues. If decoding fails, it requests a sketch of twice the
+capacity, and beyond the largest everything. Received queues are judged as usual.
 """
 
 from __future__ import annotations
@@ -28,26 +28,35 @@ from causeway.gossip.step_io import ASKS_SCHEMA, SKETCH, SKETCHES_SCHEMA, StepOu
 from causeway.protocols.relay_chain.errors import PeerVerdict
 
 BITS = 32
-"""Of a short id."""
+"""Bits of a short id."""
 
 FIRST_CAPACITY = 4
-"""Of the sketch that goes out first."""
+"""Capacity of the first sketch."""
 
 CHECK = 1
-"""Sums of a sketch beyond its capacity. Without them a difference that is too large for a capacity c decodes to another
-set with a chance of 1 in c!, and what the peer lacks is never asked for; with one, of 1 in 2^32."""
+"""Redundant sums of a sketch beyond its capacity.
+
+Without one, a difference too large for capacity c decodes to a wrong set with probability 1 / c!, and
+the missing queues are never requested; with one, the probability is 2^-32.
+"""
 
 
 _FIELD = Field(BITS)
 
 _PIECE = 1 << 24
-"""Peers times queues that are looked at in one go."""
+"""Maximum product of peers and queues processed at a time."""
 
 
 @dataclass(frozen=True)
 class SharedBlocks:
-    """What pools have on the blocks that are common with peers: ``which`` peer's (a place among those asked for), the
-    short ids, ascending for each, and their queues. ``sizes``: how many of each peer."""
+    """Pooled queues on the blocks in common with peers.
+
+    Attributes:
+        which: Position of the peer of each queue.
+        ids: Short ids, ascending for each peer.
+        queues: Numbers of the queues.
+        sizes: Number of queues of each peer.
+    """
 
     which: Rows
     ids: U64
@@ -56,25 +65,36 @@ class SharedBlocks:
 
     @property
     def peer_body_ids(self) -> Frame:
-        """Return ``peer`` (a place) and ``id``, ascending by both, no pair twice."""
+        """Distinct rows of ``peer`` (position) and ``id``, ascending by both."""
         return Frame({"peer": self.which.astype(np.uint64), "id": self.ids}, len(self.ids))
 
 
 def propagate(state: GossipState, peers: Rows, common: Rows, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Tell peers (rows, ascending, each once) what some of the ``common`` blocks of theirs allow: push it
-    (``send_pool``), or send a sketch to who has such a block at all."""
+    """Push the queues that ``common`` blocks allow, or send sketches with reconciliation.
+
+    Args:
+        state: State of the nodes.
+        peers: Rows of the peers, ascending and distinct.
+        common: Blocks of each peer.
+        options: Options of gossip.
+    """
     if options.reconciliation == "off":
         state, queues = send_pool(state, peers, common, options)
         return state, StepOutput(queues=queues)
     some = peers[(common != state.listed.nothing).any(axis=1)]
-    return state, StepOutput(sketches=_sketches(state, some, np.full(len(some), FIRST_CAPACITY, np.uint64)))
+    return state, StepOutput(sketches=_build_sketches(state, some, np.full(len(some), FIRST_CAPACITY, np.uint64)))
 
 
 def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Take sketches of peers, of each the last: ``node``, ``peer``, ``capacity`` (u64), ``sketch`` (bytes).
+    """Decode the last sketch of each peer; request missing queues, or a larger sketch.
 
-    Ask for what is lacking, or for a larger sketch. Of a node the first ``max_step_sketches`` are decoded; who sent the
-    others is asked for everything. What is no sketch of up to ``max_sketch_capacity`` costs what is ``Malformed``.
+    A node decodes the first ``max_step_sketches``; from other senders it requests everything. An invalid
+    sketch, or one above ``max_sketch_capacity``, is charged as ``Malformed``.
+
+    Args:
+        state: State of the nodes.
+        rows: Rows of ``node``, ``peer``, ``capacity`` (u64) and ``sketch`` (bytes).
+        options: Options of gossip.
     """
     if len(rows) == 0:
         return state, StepOutput()
@@ -93,28 +113,37 @@ def on_sketches(state: GossipState, rows: Frame, options: GossipOptions) -> tupl
     order = good[np.argsort(peer[good], kind="stable")]
     groups = group_rows(peer[order])
     last = order[groups.starts + groups.counts - 1]
-    state, gone = remove_peers(charged)
+    state, disconnected = remove_peers(charged)
     peers = state.peer_rows(rows.take(last))
     rank = group_rows(state.node_of[peers]).ranks()
     late = rank >= options.max_step_sketches
     on_time = peers[~late]
-    lacking, sizes = _lacking(rows.take(last[~late]), _shared(state, on_time, own=True))
-    asks = state.peers.take(on_time.repeat(np.maximum(sizes, 0))).select(("node", "peer")).with_columns(id=lacking)
-    # Who was not decoded is asked for twice the capacity, whose sketch was not looked at for everything.
+    missing, sizes = _missing_ids(rows.take(last[~late]), _shared_queues(state, on_time, own=True))
+    asks = state.peers.take(on_time.repeat(np.maximum(sizes, 0))).select(("node", "peer")).with_columns(id=missing)
+    # Request twice the capacity after a failure, and everything for an undecoded sketch.
     wanted = np.where(late, np.uint64(options.max_sketch_capacity + 1), np.uint64(2) * capacity[last])
     failed = late.copy()
     failed[~late] = sizes < 0
     more = state.peers.take(peers[failed]).select(("node", "peer")).with_columns(capacity=wanted[failed])
-    return state, StepOutput(verdicts=verdicts, disconnected=gone, asks=asks.select(ASKS_SCHEMA.names), more=more)
+    return state, StepOutput(
+        verdicts=verdicts, disconnected=disconnected, asks=asks.select(ASKS_SCHEMA.names), more=more
+    )
 
 
 def on_larger_sketch_requests(
     state: GossipState, rows: Frame, options: GossipOptions
 ) -> tuple[GossipState, StepOutput]:
-    """Send larger sketches to peers that could not decode one (``node``, ``peer``, ``capacity``), of each for the last
-    time that it asked; to who asks for more than ``max_sketch_capacity``, all that is allowed, and to who comes after
-    the first ``max_step_sketches`` of a node."""
-    # The peers (rows, ascending, each once) that sent something, and which row of each was the last.
+    """Send larger sketches to peers that failed to decode one.
+
+    The last request of each peer counts. A peer that requests more than ``max_sketch_capacity``, or comes
+    after a node's first ``max_step_sketches``, is sent all allowed queues.
+
+    Args:
+        state: State of the nodes.
+        rows: Rows of ``node``, ``peer`` and ``capacity``.
+        options: Options of gossip.
+    """
+    # The last request of each connected peer.
     peer = state.peer_rows(rows)
     good = np.flatnonzero(peer >= 0)
     order = good[np.argsort(peer[good], kind="stable")]
@@ -127,20 +156,26 @@ def on_larger_sketch_requests(
     over[small] = group_rows(state.node_of[peers[small]]).ranks() >= options.max_step_sketches
     pushed = peers[over]
     state, queues = send_pool(state, pushed, common_blocks(state, pushed), options)
-    sketches = _sketches(state, peers[~over], capacity[~over])
+    sketches = _build_sketches(state, peers[~over], capacity[~over])
     return state, merge_outputs([StepOutput(queues=queues), StepOutput(sketches=sketches)])
 
 
 def on_body_requests(state: GossipState, rows: Frame, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Send peers what they ask for by short ids (``node``, ``peer``, ``id``, u64), of what is there and allowed."""
+    """Send the pooled, allowed queues that peers request by short ids.
+
+    Args:
+        state: State of the nodes.
+        rows: Rows of ``node``, ``peer`` and ``id`` (u64).
+        options: Options of gossip.
+    """
     peer = state.peer_rows(rows)
     rows, peer = rows.filter(peer >= 0), peer[peer >= 0]
     peers = distinct(peer)
-    shared = _shared(state, peers)
-    asked = Frame({"peer": peers.searchsorted(peer).astype(np.uint64), "id": rows["id"]}, len(peer))
-    named = lookup_rows(shared.peer_body_ids, asked, ("peer", "id"))
-    named = distinct(named[named >= 0])
-    which, queues = shared.which[named], shared.queues[named]
+    shared = _shared_queues(state, peers)
+    requests = Frame({"peer": peers.searchsorted(peer).astype(np.uint64), "id": rows["id"]}, len(peer))
+    positions = lookup_rows(shared.peer_body_ids, requests, ("peer", "id"))
+    positions = distinct(positions[positions >= 0])
+    which, queues = shared.which[positions], shared.queues[positions]
     order = np.lexsort((queues, which))
     which, queues = which[order], queues[order]
     common, topics = common_blocks(state, peers), state.listed.topic_of[queues]
@@ -150,9 +185,11 @@ def on_body_requests(state: GossipState, rows: Frame, options: GossipOptions) ->
     return state, StepOutput(queues=sent)
 
 
-def _shared(state: GossipState, peers: Rows, own: bool = False) -> SharedBlocks:
-    """Return what nodes share with peers (rows): what their pools have on topics of common blocks, of what the peers
-    subscribe to; ``own``: of what the nodes themselves subscribe to, as the peers' sketches have it."""
+def _shared_queues(state: GossipState, peers: Rows, own: bool = False) -> SharedBlocks:
+    """Return pooled queues on topics of common blocks within the peers' subscriptions.
+
+    With ``own``, the nodes' subscriptions apply instead, as in the peers' sketches.
+    """
     listed = state.listed
     found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
     piece = max(1, _PIECE // max(1, len(listed.topic_of)))
@@ -168,7 +205,7 @@ def _shared(state: GossipState, peers: Rows, own: bool = False) -> SharedBlocks:
     which, queues = which[wanted], queues[wanted]
     parts = (listed.topics[listed.topic_of[queues]], listed.roots[listed.root_of[queues]])
     digests = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([state.peers["salt"][peers[which]], *parts], axis=1))
-    # 0 is no element. Of two queues with one id the later counts.
+    # 0 is no element of the field. On a collision of ids the later queue counts.
     ids = np.ascontiguousarray(digests[:, : BITS // 8]).view("<u4").reshape(-1).astype(np.uint64)
     ids = np.maximum(ids, np.uint64(1))
     order = stable_order(which.astype(np.uint64), ids)
@@ -177,18 +214,20 @@ def _shared(state: GossipState, peers: Rows, own: bool = False) -> SharedBlocks:
     return SharedBlocks(which[order], ids[order], queues[order], np.bincount(which[order], minlength=len(peers)))
 
 
-def _sketches(state: GossipState, peers: Rows, capacity: U64) -> Frame:
+def _build_sketches(state: GossipState, peers: Rows, capacity: U64) -> Frame:
     if len(peers) == 0:
         return empty_frame(SKETCHES_SCHEMA)
-    shared, counts = _shared(state, peers), capacity.astype(np.int64) + CHECK
+    shared, counts = _shared_queues(state, peers), capacity.astype(np.int64) + CHECK
     content, ends = pack_sketches(_FIELD, power_sums(_FIELD, shared.ids, shared.sizes, counts), counts)
     pairs = state.peers.take(peers).select(("node", "peer"))
     return pairs.with_columns(capacity=capacity, sketch=column_from_buffers(content, ends))
 
 
-def _lacking(rows: Frame, own: SharedBlocks) -> tuple[U64, Rows]:
-    """Return the short ids, ascending, that are in each sketch and not among one's own, and how many each has; below 0
-    where the difference is too large."""
+def _missing_ids(rows: Frame, own: SharedBlocks) -> tuple[U64, Rows]:
+    """Return the short ids in each sketch that are not own ones, ascending, and their numbers.
+
+    The number is negative if the difference is too large.
+    """
     if len(rows) == 0:
         return np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
     capacity, data = rows["capacity"].astype(np.int64), rows["sketch"].cast(pa.large_binary())

@@ -1,11 +1,10 @@
-"""The state of any set of nodes (ICMP reference 2.5): leaves, pool, peers and what went between them.
+"""State of any set of nodes (ICMP reference 2.5), and its conversion to tables.
 
-What nodes know of queues is a matrix: a row a node, or a peer of a node, a column a queue that is listed now. So one
-question is one table access, and memory is bounded by what own leaves list, whatever peers send.
+Knowledge about queues is a matrix with a row a node, or a peer of a node, and a column a listed queue.
+Each query is one table access, and memory is bounded by the listings of own leaves, not by peers.
 
-The state of nodes as tables, digests for numbers, and back: to keep it, to compare it, to cut and to join it.
-
-Tables with a column ``node`` are of nodes; ``blocks``, ``listed`` and ``roots`` are the same for all that have them.
+Tables store digests for numbers, to save, compare, split and merge states. Tables with a column
+``node`` belong to nodes; ``blocks``, ``listed`` and ``roots`` are shared.
 """
 
 from __future__ import annotations
@@ -36,50 +35,53 @@ from causeway.gossip.listings import (
 from causeway.gossip.options import GossipOptions
 
 RECEIVED, SENT, FRESH, EXCUSED = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
-"""What is seen of a queue with a peer: it came from the peer, it went to the peer, it may not come again (3.7, 1), and
-since the last purge a declaration of the peer allowed that it comes again."""
+"""Flags of a queue with a peer.
+
+Received from the peer; sent to the peer; must not arrive again (3.7, 1); excused since the last purge by
+a declaration of the peer.
+"""
 
 Flags = npt.NDArray[np.uint8]
 
 Heads = npt.NDArray[np.uint8]
-"""Declared chain heads, shape (n, MAX_CHAIN_HEADS, 32), zeros behind the last."""
+"""Declared chain heads, shape (n, MAX_CHAIN_HEADS, 32), zero-padded."""
 
 
 @dataclass(frozen=True)
 class OwnTopics:
-    """Which blocks' topics nodes keep, leaves and ancestors: shape (nodes, blocks + 1), and what these list."""
+    """Blocks whose topics nodes keep, shape (nodes, blocks + 1), and their listings."""
 
     blocks: Mask
     listed: LeafListings
 
     @cached_property
     def _sets(self) -> tuple[Mask, Rows]:
-        """Return the different sets of blocks that nodes have, and which one each node has."""
+        """Return the distinct sets of blocks and the index of each node's set."""
         sets, which = np.unique(self.blocks, axis=0, return_inverse=True)
         return sets, which.reshape(-1)
 
     @property
     def set_of(self) -> Rows:
-        """The row in ``expected`` and ``live`` of each node: nodes with the same blocks have one."""
+        """Row of each node in ``expected`` and ``live``; nodes with the same blocks share one."""
         return self._sets[1]
 
     @cached_property
     def expected(self) -> Mask:
-        """Which queues are expected (expectedQueues), shape (sets, queues)."""
-        return _joined(self._sets[0], self.listed.lists)
+        """Mask of expectedQueues, shape (sets, queues)."""
+        return _union_rows(self._sets[0], self.listed.lists)
 
     @cached_property
     def live(self) -> Mask:
-        """Which topics have an entry in expectedQueues, shape (sets, topics)."""
-        return _joined(self._sets[0], self.listed.leaf_topics)
+        """Mask of the topics with an entry in expectedQueues, shape (sets, topics)."""
+        return _union_rows(self._sets[0], self.listed.leaf_topics)
 
     def expects(self, nodes: Rows, queues: Rows) -> Mask:
-        """Return of each row whether the node (row) expects the queue (number)."""
+        """Return a mask of pairs of node (row) and queue (number) in expectedQueues."""
         return np.asarray(self.expected[self.set_of[nodes], queues])
 
 
 NO_INTEREST = np.uint64(2**64 - 1)
-"""In place of a subscription: none."""
+"""Padding of subscriptions."""
 
 NOBODY_BANNED = Frame(
     {
@@ -92,14 +94,19 @@ NOBODY_BANNED = Frame(
 
 @dataclass(frozen=True)
 class GossipState:
-    """The state of nodes.
+    """State of nodes.
 
-    ``nodes``: ``node`` (u32, ascending), ``purge`` (when its pool is purged next, ms), ``bytes`` (of its pool).
-    ``leaf``: numbers of each node's leaves, best first, shape (nodes, MAX_CHAIN_HEADS). ``pool``: shape (nodes,
-    queues). ``sizes``: bytes of each root's body, 0 while nobody has had it. ``peers``: ``node``, ``peer`` (u32,
-    ascending by both), ``reputation``, ``impolite`` (i64), ``count`` (u64), ``heads``, and with sketches the ``salt``
-    of the connection. With ``from_to``, nodes and peers have ``interests`` (``subscriptions``). ``seen``: flags, shape
-    (peers, queues). ``banned``: ``node``, ``peer``, ``until`` (u64, ms), ascending by the first two.
+    Attributes:
+        own: Blocks whose topics the nodes keep.
+        nodes: ``node`` (u32, ascending), ``purge`` (time of the next purge, ms), ``bytes`` (pool size); with
+            ``from_to`` also ``interests`` (subscriptions).
+        leaf: Block numbers of each node's leaves, the best first, shape (nodes, MAX_CHAIN_HEADS).
+        pool: Mask of pooled queues, shape (nodes, queues).
+        sizes: Size in bytes of each root's body, 0 until a node has had it.
+        peers: ``node``, ``peer`` (u32, ascending by both), ``reputation``, ``impolite`` (i64), ``count``
+            (u64), ``heads``; with sketches also ``salt``, with ``from_to`` also ``interests``.
+        seen: Flags, shape (peers, queues).
+        banned: ``node``, ``peer``, ``until`` (u64, ms), ascending by the first two.
     """
 
     own: OwnTopics
@@ -113,59 +120,69 @@ class GossipState:
 
     @property
     def listed(self) -> LeafListings:
-        """What the blocks list."""
+        """Listings of the blocks."""
         return self.own.listed
 
     def expects(self, nodes: Rows, queues: Rows) -> Mask:
-        """Return of each row whether the node (row) expects the queue (number): a block of its own lists it, and it
-        subscribes to the topic."""
+        """Return a mask of pairs of node (row) and queue that the node expects.
+
+        An own block lists the queue, and its topic is subscribed.
+        """
         return self.own.expects(nodes, queues) & self.subscribes(nodes, queues)
 
     def subscribes(self, nodes: Rows, queues: Rows) -> Mask:
-        """Return of each row whether the node (row) subscribes to the topic of the queue (number)."""
-        return self._interested(self.nodes, nodes, queues)
+        """Return a mask of pairs of node (row) and queue whose topic the node subscribes to."""
+        return self._is_subscribed(self.nodes, nodes, queues)
 
     def wants(self, peers: Rows, queues: Rows) -> Mask:
-        """Return of each row whether the peer (row) subscribes to the topic of the queue (number)."""
-        return self._interested(self.peers, peers, queues)
+        """Return a mask of pairs of peer (row) and queue whose topic the peer subscribes to."""
+        return self._is_subscribed(self.peers, peers, queues)
 
-    def _interested(self, who: Frame, rows: Rows, queues: Rows) -> Mask:
-        if "interests" not in who:
+    def _is_subscribed(self, subscribers: Frame, rows: Rows, queues: Rows) -> Mask:
+        if "interests" not in subscribers:
             return np.ones(len(rows), dtype=bool)
         labels = self.listed.labels[self.listed.topic_of[queues]]
-        return np.asarray((who["interests"][rows] == labels[:, None]).any(axis=1))
+        return np.asarray((subscribers["interests"][rows] == labels[:, None]).any(axis=1))
 
     @cached_property
     def node_of(self) -> Rows:
-        """Return the row of each peer's node."""
+        """Row of each peer's node."""
         rows: Rows = self.nodes["node"].searchsorted(self.peers["node"])
         return rows
 
     @cached_property
     def peer_begins(self) -> Rows:
-        """Return where the peers of each node begin, and at last where they end, shape (nodes + 1)."""
+        """Offsets of each node's peers, shape (nodes + 1)."""
         return np.append(self.peers["node"].searchsorted(self.nodes["node"]), len(self.peers))
 
-    def node_rows(self, nodes: npt.NDArray[np.uint32], what: str) -> Rows:
-        """Return the row of each node. Raises ``InvalidInput`` for one that is not there; ``what`` names the input."""
+    def node_rows(self, nodes: npt.NDArray[np.uint32], input_name: str) -> Rows:
+        """Return the row of each node.
+
+        Args:
+            nodes: Numbers of the nodes.
+            input_name: Name of the input, for the error.
+
+        Raises:
+            InvalidInput: A node is unknown.
+        """
         rows = lookup_rows(self.nodes, Frame({"node": nodes}, len(nodes)), ("node",))
         if (rows < 0).any():
-            raise InvalidInput(f"{what}: node {nodes[rows < 0][0]} is not among the nodes of the state")
+            raise InvalidInput(f"{input_name}: node {nodes[rows < 0][0]} is not among the nodes of the state")
         return rows
 
-    def peer_rows(self, asked: Frame) -> Rows:
-        """Return the row of each (``node``, ``peer``), -1 where they are not connected."""
-        return lookup_rows(self.peers, asked, ("node", "peer"))
+    def peer_rows(self, pairs: Frame) -> Rows:
+        """Return the row of each pair (``node``, ``peer``), or -1 if it is not connected."""
+        return lookup_rows(self.peers, pairs, ("node", "peer"))
 
     def drop_peers(self, gone: Mask) -> GossipState:
-        """Return the state without some peers, and without what was seen of them."""
+        """Remove peers and their flags."""
         if not gone.any():
             return self
         return replace(self, peers=self.peers.filter(~gone), seen=self.seen[~gone])
 
 
-def _joined(sets: Mask, tables: Mask) -> Mask:
-    """Return for each set of blocks the union of their rows in ``tables``."""
+def _union_rows(sets: Mask, tables: Mask) -> Mask:
+    """Return the union of the ``tables`` rows of each set of blocks."""
     found = np.zeros((len(sets), tables.shape[1]), dtype=bool)
     for block in np.flatnonzero(sets.any(axis=0)).tolist():
         found[sets[:, block]] |= tables[block]
@@ -173,7 +190,12 @@ def _joined(sets: Mask, tables: Mask) -> Mask:
 
 
 def start_nodes(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> GossipState:
-    """Return the state of nodes (each once) that have no leaves and no peers."""
+    """Create the state of nodes without leaves and peers.
+
+    Args:
+        nodes: Numbers of the nodes, distinct.
+        options: Options of gossip.
+    """
     nodes = np.unique(nodes)
     count = len(nodes)
     zeros = np.zeros(count, dtype=np.uint64)
@@ -193,7 +215,7 @@ def start_nodes(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> Gossip
     if options.topology == "from_to":
         columns["interests"] = np.full((count, options.max_subscriptions), NO_INTEREST)
         peers["interests"] = np.empty((0, options.max_subscriptions), dtype=np.uint64)
-    # What no block lists; `depth`: the ancestors that are kept of each.
+    # Empty listings.
     nowhere = np.empty(0, dtype=np.int64)
     ancestors = np.empty((0, options.ancestors, 32), dtype=np.uint8)
     lists = np.zeros((1, 0), dtype=bool)
@@ -214,7 +236,7 @@ def start_nodes(nodes: npt.NDArray[np.uint32], options: GossipOptions) -> Gossip
 
 
 def renumber(state: GossipState, listed: LeafListings) -> GossipState:
-    """Return the state with ``listed``, which has more than it has."""
+    """Convert the state to extended listings."""
     before = state.listed
     block = np.append(digest_positions(listed.blocks, before.blocks), listed.nothing)
     root, topic = digest_positions(listed.roots, before.roots), digest_positions(listed.topics, before.topics)
@@ -231,7 +253,7 @@ def renumber(state: GossipState, listed: LeafListings) -> GossipState:
 
 
 def compact(state: GossipState) -> GossipState:
-    """Return the state without blocks, queues and roots that no node has any more."""
+    """Remove blocks, queues and roots that no node refers to."""
     blocks: Mask = np.logical_or.reduce(state.own.blocks[:, :-1], axis=0)
     queues: Mask = np.logical_or.reduce(state.pool, axis=0)
     queues |= np.logical_or.reduce(state.listed.lists[:-1][blocks], axis=0)
@@ -252,29 +274,30 @@ def compact(state: GossipState) -> GossipState:
 
 
 def declared_heads(state: GossipState, nodes: Rows) -> tuple[npt.NDArray[np.uint64], Heads]:
-    """Return how many leaves nodes (rows) have, and their hashes as they are declared."""
+    """Return the number of leaves of nodes (rows) and their hashes for a declaration."""
     leaf = state.leaf[nodes]
-    there = leaf != state.listed.nothing
+    present = leaf != state.listed.nothing
     hashes = np.concatenate([state.listed.blocks, np.zeros((1, 32), dtype=np.uint8)])
-    return there.sum(axis=1).astype(np.uint64), hashes[leaf]
+    return present.sum(axis=1).astype(np.uint64), hashes[leaf]
 
 
 def find_declared_heads(state: GossipState, heads: Heads, count: npt.NDArray[np.uint64]) -> Rows:
-    """Return the numbers of declared heads among the headers, shape (n, MAX_CHAIN_HEADS), -2 for those not known."""
+    """Return the positions of declared heads in the headers, shape (n, MAX_CHAIN_HEADS), or -2."""
     found = digest_positions(state.listed.headers, heads).reshape(len(heads), MAX_CHAIN_HEADS)
     given = np.arange(MAX_CHAIN_HEADS) < count[:, None].astype(np.int64)
     return np.where(given & (found >= 0), found, -2)
 
 
 def state_to_tables(state: GossipState) -> dict[str, Frame]:
-    """Return the state as tables (2.5), each in the order of its columns.
+    """Convert the state to tables (2.5), sorted by their columns.
 
-    Of nodes: ``nodes``, ``peers`` and ``banned`` as in the state, ``leaves`` (``node``, ``place``, ``hash``), ``own``
-    (``node``, ``hash``: blocks of which it keeps the topics), ``pool`` (``node``, ``root``, ``topic``), ``seen``
-    (``node``, ``peer``, ``root``, ``topic``, ``flags``); what follows from these: ``topics`` (``node``, ``topic``) and
-    ``expected`` (``node``, ``root``, ``topic``). Of all: ``blocks`` (``hash``, ``number``, ``ancestors``), ``listed``
-    (``block``, ``root``, ``topic``), ``labels`` (``topic``, ``label``: with ``from_to``), ``roots``
-    (``root``, ``size``: of bodies in pools).
+    Returns:
+        Tables by name. Of nodes: ``nodes``, ``peers`` and ``banned`` as in the state, ``leaves`` (``node``,
+        ``place``, ``hash``), ``own`` (``node``, ``hash``: blocks with kept topics), ``pool`` (``node``,
+        ``root``, ``topic``), ``seen`` (``node``, ``peer``, ``root``, ``topic``, ``flags``). Derived:
+        ``topics`` (``node``, ``topic``), ``expected`` (``node``, ``root``, ``topic``). Shared: ``blocks``
+        (``hash``, ``number``, ``ancestors``), ``listed`` (``block``, ``root``, ``topic``), ``labels``
+        (``topic``, ``label``; with ``from_to``), ``roots`` (``root``, ``size``: of bodies in pools).
     """
     state = compact(state)
     listed, own, node = state.listed, state.own, state.nodes["node"]
@@ -288,8 +311,8 @@ def state_to_tables(state: GossipState) -> dict[str, Frame]:
     for name, mask in (("expected", own.expected[own.set_of]), ("pool", state.pool)):
         row, queue = mask.nonzero()
         if name == "expected":
-            mine = state.expects(row, queue)
-            row, queue = row[mine], queue[mine]
+            expected = state.expects(row, queue)
+            row, queue = row[expected], queue[expected]
         found[name] = _frame(node=node[row], **_queues(listed, queue))
     row, queue = state.seen.nonzero()
     peers = {name: state.peers[name][row] for name in ("node", "peer")}
@@ -312,7 +335,7 @@ def _queues(listed: LeafListings, queue: Rows) -> dict[str, Digests]:
 
 
 def state_from_tables(frames: Mapping[str, Frame]) -> GossipState:
-    """Return the state that has these ``tables``; rows of nodes in any order, those of all any number of times."""
+    """Build the state from ``state_to_tables``; rows in any order, shared rows may repeat."""
     nodes = frames["nodes"].take(np.argsort(frames["nodes"]["node"], kind="stable"))
     peers, banned = (
         rows.take(np.lexsort((rows["peer"], rows["node"]))) for rows in (frames["peers"], frames["banned"])
@@ -344,21 +367,23 @@ def _numbers(listed: LeafListings, queues: Frame) -> Rows:
 
 
 def listings_from_tables(frames: Mapping[str, Frame]) -> LeafListings:
-    """Return what the ``blocks`` of the tables list, with the queues of ``pool`` and the roots of ``seen``."""
+    """Build listings from ``blocks`` and ``listed``, with the queues of ``pool`` and ``seen``."""
     _, first = np.unique(digest_column(frames["blocks"]["hash"]), return_index=True)
     blocks = frames["blocks"].take(first)
     rows = frames["listed"]
     queues = [frames[name] for name in ("listed", "pool", "seen")]
     roots, topics = (merge_digests(*(some[name] for some in queues)) for name in ("root", "topic"))
     width = max(len(roots), 1)
-    named = [digest_positions(topics, some["topic"]) * width + digest_positions(roots, some["root"]) for some in queues]
-    codes = distinct(np.concatenate(named))
+    codes_by_table = [
+        digest_positions(topics, some["topic"]) * width + digest_positions(roots, some["root"]) for some in queues
+    ]
+    codes = distinct(np.concatenate(codes_by_table))
     lists = np.zeros((len(blocks) + 1, len(codes)), dtype=bool)
-    lists[digest_positions(blocks["hash"], rows["block"]), codes.searchsorted(named[0])] = True
+    lists[digest_positions(blocks["hash"], rows["block"]), codes.searchsorted(codes_by_table[0])] = True
     numbers = {"root_of": codes % width, "topic_of": codes // width}
-    labels, told = NO_LABELS, frames.get("labels")
-    if told is not None and len(told):
+    labels, label_rows = NO_LABELS, frames.get("labels")
+    if label_rows is not None and len(label_rows):
         labels = np.empty(len(topics), dtype=np.uint64)
-        labels[digest_positions(topics, told["topic"])] = told["label"]
+        labels[digest_positions(topics, label_rows["topic"])] = label_rows["label"]
     columns = {"roots": roots, "topics": topics, "lists": lists, "labels": labels, **numbers}
     return LeafListings(blocks["hash"], blocks["number"], blocks["ancestors"], **columns)

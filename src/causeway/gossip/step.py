@@ -1,4 +1,4 @@
-"""One step of nodes: all that came to them since the last one, in a fixed order."""
+"""One step of nodes: all input since the last one, in a fixed order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from causeway.protocols.relay_chain.errors import PeerVerdict
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What came to nodes: each as the function says that takes it in; None: nothing."""
+    """Input of a step, one field for each handler; None for no input."""
 
     disconnect: Frame | None = None
     connect: Frame | None = None
@@ -37,7 +37,7 @@ class StepInputs:
     asks: Frame | None = None
     answers: Frame | None = None
     subscribe: Frame | None = None
-    """What nodes subscribe to, and below what their peers do (``subscriptions``)."""
+    """Subscriptions of nodes; ``subscriptions`` holds those of peers."""
     subscriptions: Frame | None = None
 
 
@@ -45,14 +45,24 @@ _RECONCILING = (on_sketches, on_larger_sketch_requests, on_body_requests)
 
 
 def step(state: GossipState, inputs: StepInputs, time: int, options: GossipOptions) -> tuple[GossipState, StepOutput]:
-    """Return the state after a step at ``time`` (ms), and what goes out, in the order in which it was made.
+    """Run a step of nodes.
 
-    The order is: peers that left, peers that came, new leaves, own queues, subscriptions, declarations, queues,
-    sketches and what is asked for, answers of those who keep queues, the purge. So what a peer declares counts for the
-    queues that came with it, and each input meets what the ones before it made. Raises ``InvalidInput`` for sketches
-    where ``reconciliation`` is off, and for subscriptions where ``topology`` is flat.
+    The order is: disconnections, connections, new leaves, own queues, subscriptions, declarations, queues,
+    sketches and requests, answers of keepers, purge. A declaration thus applies to the queues that came
+    with it, and each input sees the effects of the earlier ones. Peers disconnected for misbehaviour are
+    banned.
 
-    Who is disconnected for what it sent is banned for a while (``banning``).
+    Args:
+        state: State of the nodes.
+        inputs: Input since the last step.
+        time: Time in ms.
+        options: Options of gossip.
+
+    Returns:
+        The new state and the output in order of creation.
+
+    Raises:
+        InvalidInput: There are sketches with ``reconciliation`` off, or subscriptions with a flat topology.
     """
     outputs = []
     if inputs.disconnect is not None:
@@ -60,10 +70,10 @@ def step(state: GossipState, inputs: StepInputs, time: int, options: GossipOptio
     if inputs.connect is not None:
         state, free = lift_bans(state, inputs.connect, time)
         state, out = connect(state, inputs.connect.filter(free), options)
-        # That banned peers are not connected.
+        # Banned peers are refused.
         pairs = inputs.connect.filter(~free)
-        gone = pairs.with_columns(code=np.uint8(PeerVerdict.Banned))
-        outputs += [out, StepOutput(disconnected=gone.select(("node", "peer", "code")))]
+        refused = pairs.with_columns(code=np.uint8(PeerVerdict.Banned))
+        outputs += [out, StepOutput(disconnected=refused.select(("node", "peer", "code")))]
         if options.topology == "from_to":
             peers = state.peer_rows(inputs.connect)
             outputs.append(announce_subscriptions(state, np.unique(peers[peers >= 0])))

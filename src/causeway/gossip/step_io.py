@@ -1,6 +1,6 @@
-"""What a step returns beside the state: what goes out, what it says of what came in, what pools took and gave up.
+"""Output of a step (packets to send, verdicts, changes of pools), and admission of input.
 
-What is taken from peers in one step: the rest waits where it is, so that a peer that floods slows itself down.
+A step admits a bounded input from each peer; the rest waits, so a flooding peer slows only itself.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ VERDICTS_SCHEMA = pa.schema(
         _field("change", pa.int64()),
     ]
 )
-"""One row a packet or queue that came, in the order of the input (``row``): its code (``Verdict``), and the change of
-the peer's reputation. ``kind``: ``PACKET``, ``QUEUE``, ``SKETCH``, ``ANSWER`` or
-``SUBSCRIPTION``."""
+"""One row an input packet or queue, in input order (``row``).
+
+``code``: its ``PeerVerdict``; ``change``: change of the peer's reputation; ``kind``: ``PACKET``,
+``QUEUE``, ``SKETCH``, ``ANSWER`` or ``SUBSCRIPTION``.
+"""
 
 PEERS_SCHEMA = pa.schema([_NODE, _PEER, _field("code", pa.uint8())])
 
@@ -49,7 +51,7 @@ POOL_SCHEMA = pa.schema([_NODE, _field("root", _DIGEST), _field("topic", _DIGEST
 BENEFICIAL_SCHEMA = pa.schema(
     [_NODE, _PEER, _field("topic", _DIGEST), _field("root", _DIGEST), _field("size", pa.uint64())]
 )
-"""One row a good queue, with the bytes of its messages: ``on_beneficial`` (5.1, 5)."""
+"""One row a good queue, with the size of its messages in bytes: ``on_beneficial`` (5.1, 5)."""
 
 _CAPACITY = _field("capacity", pa.uint64())
 
@@ -58,7 +60,7 @@ SKETCHES_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY, _field("sketch", pa.large_
 MORE_SCHEMA = pa.schema([_NODE, _PEER, _CAPACITY])
 
 ASKS_SCHEMA = pa.schema([_NODE, _PEER, _field("id", pa.uint64())])
-"""One row a short id that ``node`` asks ``peer`` for."""
+"""One row a short id that ``node`` requests from ``peer``."""
 
 PACKET, QUEUE, SKETCH, ANSWER, SUBSCRIPTION = (np.uint8(kind) for kind in range(5))
 
@@ -84,13 +86,20 @@ _NO_HEADS = Frame(
 
 @dataclass(frozen=True)
 class StepOutput:
-    """Rows that a step makes.
+    """Output of a step.
 
-    ``heads``: neighbour packets to send (``node``, ``peer``, ``count``, ``heads``). ``queues``: queues to send.
-    ``verdicts``: on what came. ``disconnected``: peers to disconnect, and for what. ``got``: queues that are new in
-    a node's pool. ``purged``: queues that a pool gave up. ``beneficial``: what peers earned.
-    ``sketches``, ``more``, ``asks``: what goes out instead of queues where pools are reconciled (``reconcile``).
-    ``subscriptions``: what peers are told that nodes subscribe to (``node``, ``peer``, ``labels``).
+    Attributes:
+        heads: Neighbour packets to send (``node``, ``peer``, ``count``, ``heads``).
+        queues: Queues to send.
+        verdicts: Verdicts on the input.
+        disconnected: Peers to disconnect, with the reason.
+        got: New queues in a node's pool.
+        purged: Queues removed from a pool.
+        beneficial: Good queues of peers.
+        sketches: Sketches to send (``reconcile``).
+        more: Requests for larger sketches.
+        asks: Requests for queues by short ids.
+        subscriptions: Announcements of nodes' subscriptions (``node``, ``peer``, ``labels``).
     """
 
     heads: Frame = _NO_HEADS
@@ -107,22 +116,28 @@ class StepOutput:
 
 
 def merge_outputs(outputs: Sequence[StepOutput]) -> StepOutput:
-    """Return the rows of several outputs, one after the other."""
+    """Concatenate outputs."""
     return StepOutput(*(concat([getattr(output, item.name) for output in outputs]) for item in fields(StepOutput)))
 
 
 def admit_packets(waiting: Frame, options: GossipOptions) -> Mask:
-    """Return which of the packets or queues that wait (``node``, ``peer``, ``size`` in bytes, u64), in the order in
-    which they came, a step takes: of each peer the first ``max_step_packets``, as long as they have at most
-    ``max_step_bytes`` together. The first one is always taken."""
+    """Return a mask of the pending packets and queues that a step accepts.
+
+    Of each peer these are the first ``max_step_packets`` with at most ``max_step_bytes`` together; the
+    first one is always accepted.
+
+    Args:
+        waiting: Rows of ``node``, ``peer`` and ``size`` (bytes, u64), in order of arrival.
+        options: Options of gossip.
+    """
     order = stable_order(waiting["node"], waiting["peer"])
     groups = group_rows(waiting["node"][order], waiting["peer"][order])
-    # No packet counts for more than a step takes: sums cannot overflow, whatever sizes are said.
+    # Sizes are clipped to the limit, so declared sizes cannot overflow the sums.
     size = np.minimum(waiting["size"][order], np.uint64(options.max_step_bytes + 1)).astype(np.int64)
     total = np.cumsum(size)
     total -= groups.spread(total[groups.starts] - size[groups.starts])
     rank = groups.ranks()
-    taken = (rank < options.max_step_packets) & ((total <= options.max_step_bytes) | (rank == 0))
+    admitted = (rank < options.max_step_packets) & ((total <= options.max_step_bytes) | (rank == 0))
     found = np.empty(len(waiting), dtype=bool)
-    found[order] = taken
+    found[order] = admitted
     return found

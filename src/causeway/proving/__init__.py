@@ -1,1 +1,1 @@
-"""Proofs out of a lake: what a chain has committed to, proved to whoever trusts its header."""
+"""Proofs from a lake: a chain's committed state, for verifiers that trust its header."""

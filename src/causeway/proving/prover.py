@@ -1,6 +1,7 @@
-"""What is asked of a protocol whose lakes proofs can be taken out of.
+"""Contract of provers, and proofs of a message by offer.
 
-What can be proved of one message of a lake, as its prover offers it, and the proof of an offer.
+A prover extracts proofs from lakes of one protocol. For a message it offers the provable facts;
+``prove_offer`` builds the proof of one.
 """
 
 from __future__ import annotations
@@ -30,19 +31,21 @@ __all__ = [
 ]
 
 Document = dict[str, Any]
-"""A proof, or what is trusted, as the JSON object that ``causeway verify`` reads."""
+"""Proof or trust document: the JSON object that ``causeway verify`` reads."""
 
 
 class NotAtHeight(InvalidInput):
-    """What is asked for is not there after the height that is asked for; after others it may be."""
+    """Missing at the requested height, but possibly present at others."""
 
 
 @dataclass(frozen=True)
 class ProofResult:
-    """A proof that was asked for.
+    """Result of a prover.
 
-    ``document``: the proof. ``lines``: what a person reads of it, its first line what is proved. ``beside``: further
-    documents, or bytes as they are, by the name of the option (``Prover.files``) that asked for them.
+    Attributes:
+        document: The proof.
+        lines: Readable summary; the first line states the proven fact.
+        beside: Further documents or bytes by option name (``Prover.files``).
     """
 
     document: Document
@@ -52,10 +55,14 @@ class ProofResult:
 
 @dataclass(frozen=True)
 class ProvableMessage:
-    """A message as a ledger has it, of which something may be proved.
+    """Message of a ledger.
 
-    ``source``, ``destination``: chains; ``substream``: of the lane between them; ``index``: its number there;
-    ``heights``: by event, at which heights of the lake it happened, ascending.
+    Attributes:
+        source: Name of the sender.
+        destination: Name of the recipient.
+        substream: Substream of the lane.
+        index: Number in the lane.
+        heights: Heights of the lake by event, ascending.
     """
 
     source: str
@@ -65,7 +72,15 @@ class ProvableMessage:
     heights: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def during(self, begins: Sequence[str], ends: Sequence[str]) -> list[int]:
-        """Return the heights from the first of some events on, until before the first one after it of others."""
+        """Return the heights between two events of the message.
+
+        Args:
+            begins: Events that start the period; the first one counts.
+            ends: Events that end it; the first one after the start counts.
+
+        Returns:
+            At most ``MOST_HEIGHTS`` heights, without the end.
+        """
         began = [height for event in begins for height in self.heights.get(event, ())]
         if not began:
             return []
@@ -75,13 +90,18 @@ class ProvableMessage:
 
 
 MOST_HEIGHTS = 8
-"""Heights of a message that are offered to be tried."""
+"""Maximum number of heights offered for a message."""
 
 
 @dataclass(frozen=True)
 class ProofOffer:
-    """Something that may be proved of a message. ``what``: in words; ``given``: as of ``Prover.prove``; ``heights``:
-    after which it may be there, in the order in which they are tried, None: the prover's own choice."""
+    """Provable fact of a message.
+
+    Attributes:
+        what: Description.
+        given: Values of the prover's options (``Prover.prove``).
+        heights: Candidate heights in order of preference; None for the prover's choice.
+    """
 
     what: str
     given: Mapping[str, Any]
@@ -89,10 +109,12 @@ class ProofOffer:
 
 
 class Prover(Protocol):
-    """Takes proofs out of lakes of one protocol. The registry names it; ``causeway prove`` asks it.
+    """Prover of one protocol, named in the registry and used by ``causeway prove``.
 
-    ``about``: what the command says of itself in its help. ``options``: those that name what is proved. ``files``:
-    those that name files for what goes with a proof.
+    Attributes:
+        about: Part of the command's help.
+        options: Options that select the fact.
+        files: Options for additional output files.
     """
 
     about: str
@@ -100,44 +122,56 @@ class Prover(Protocol):
     files: tuple[FileOption, ...]
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof out of a lake at a committed height, by default the last.
+        """Build a proof from a lake.
 
-        ``given``: the values of ``options`` and ``files`` by name, None for what was not given.
+        Args:
+            opened: The lake.
+            height: A committed height, by default the last.
+            given: Values of ``options`` and ``files`` by name, None if not given.
 
         Raises:
-            InvalidInput: what is asked for is not there (``NotAtHeight``: after that height), or not all of it is named
-                (``LakeError``: no such height).
+            NotAtHeight: The fact does not hold at that height.
+            InvalidInput: There is no such fact, or a required option is missing.
+            LakeError: The height is not committed.
         """
         ...
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
-        """Return what may be proved of a message between two chains of a lake."""
+        """Return the provable facts of a message between two chains of a lake."""
         ...
 
 
 def create_prover(opened: OpenedLake) -> Prover:
-    """Return what takes proofs out of a lake.
+    """Create the prover for a lake.
+
+    Args:
+        opened: The lake.
 
     Raises:
-        InvalidInput: its protocol has nothing of that kind.
+        InvalidInput: The lake's protocol has no prover.
     """
     found: Prover | None = find_protocol(opened.protocol).part("prover")
     if found is None:
-        where, known = opened.lake.storage.uri, ", ".join(protocol_names("prover"))
+        uri, supported = opened.lake.storage.uri, ", ".join(protocol_names("prover"))
         raise InvalidInput(
-            f"lake: {where} is of the protocol {opened.protocol}; proofs can be taken only from lakes of {known}"
+            f"lake: {uri} is of the protocol {opened.protocol}; proofs can be taken only from lakes of {supported}"
         )
     return found
 
 
 TRIED = 12
-"""Heights of one offer that are tried at most."""
+"""Maximum number of heights tried for an offer."""
 
 
 @dataclass(frozen=True)
 class OfferProof:
-    """The proof of an offer. ``height``: after which it was taken, None: the prover chose one; ``trust``: what is to be
-    trusted, as the JSON object that ``causeway verify --trust`` reads."""
+    """Proof of an offer.
+
+    Attributes:
+        proved: The proof.
+        height: Height of the proof; None if the prover selected it.
+        trust: Trust document, as read by ``causeway verify --trust``.
+    """
 
     proved: ProofResult
     height: int | None
@@ -145,7 +179,12 @@ class OfferProof:
 
 
 def find_offers(opened: OpenedLake, message: ProvableMessage) -> tuple[ProofOffer, ...]:
-    """Return what a lake may prove of a message, none where its protocol has no proofs of messages."""
+    """Return the provable facts of a message; none if the protocol has no prover.
+
+    Args:
+        opened: The lake.
+        message: The message.
+    """
     known = {*opened.names}
     if message.source not in known or message.destination not in known or message.source == message.destination:
         return ()
@@ -156,16 +195,20 @@ def find_offers(opened: OpenedLake, message: ProvableMessage) -> tuple[ProofOffe
 
 
 def prove_offer(opened: OpenedLake, offer: ProofOffer) -> OfferProof:
-    """Return the proof of an offer, after the first of its heights after which there is one.
+    """Prove an offer at the first possible of its heights.
+
+    Args:
+        opened: The lake.
+        offer: The offer.
 
     Raises:
-        InvalidInput: there is none after any of them; the text is that of the first.
+        InvalidInput: No height has a proof; the text is that of the first one.
     """
     prover = create_prover(opened)
     names = [option.name for option in (*prover.options, *prover.files)]
     given = {**dict.fromkeys(names), **offer.given, TRUST: True}
     first: InvalidInput | LakeError | None = None
-    for height in _heights(opened, offer.heights):
+    for height in _candidate_heights(opened, offer.heights):
         try:
             proved = prover.prove(opened, height, given)
         except (InvalidInput, LakeError) as error:
@@ -176,10 +219,10 @@ def prove_offer(opened: OpenedLake, offer: ProofOffer) -> OfferProof:
 
 
 TRUST = "trust_out"
-"""The name of the option with which all provers give what is to be trusted (``options.TRUST_OUT``)."""
+"""Name of the option for trust documents, shared by all provers (``options.TRUST_OUT``)."""
 
 
-def _heights(opened: OpenedLake, wanted: Sequence[int | None]) -> Iterator[int | None]:
+def _candidate_heights(opened: OpenedLake, wanted: Sequence[int | None]) -> Iterator[int | None]:
     last = opened.last_height()
     found = [height for height in wanted if height is None or 0 <= height <= last]
     yield from dict.fromkeys(found[:TRIED])

@@ -1,1 +1,1 @@
-"""A lake behind HTTP, and the processes that carry messages between lakes."""
+"""A lake behind HTTP, and the processes that relay messages between lakes."""

@@ -1,7 +1,7 @@
-"""What Prometheus is told by an audit that follows a ledger: what is wrong, what waits, and how far the input goes.
+"""Prometheus metrics of an audit that follows a ledger: findings, backlog, coverage.
 
-All of it is of the events of the ledger, so it is right whoever delivers the messages. Names come from outside: they
-are cut, and only so many lanes and chains have metrics of their own; the others are one sum.
+All metrics derive from ledger events, so they hold for any delivery process. Names are untrusted: they are
+truncated, and only a bounded number of lanes and chains have metrics of their own; the rest is summed.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from causeway.core.text import escape_controls
 
 MOST_LANES = 100
 MOST_CHAINS = 100
-"""So many lanes and chains have metrics of their own: those with the most that waits, and then the largest."""
+"""Maximum number of lanes and chains with metrics of their own: the largest backlog, then the largest."""
 
 MOST_LATE = MOST_LANES // 2
-"""So many of these lanes are those whose oldest message is the most overdue."""
+"""Lanes among them that are selected by the most overdue message."""
 
 MOST_CHARACTERS = 128
-"""Names are cut to so many characters."""
+"""Maximum length of a name."""
 
 OTHERS = "(others)"
-"""What lanes and chains are called that have no metrics of their own."""
+"""Label of the summed lanes and chains."""
 
 PREFIX = "causeway_audit_"
 
@@ -74,11 +74,22 @@ CHAIN_GAUGES = (
 
 @dataclass(frozen=True)
 class AuditSnapshot:
-    """What is told: the last look that showed something.
+    """Exported figures of the last pass with new data.
 
-    ``rows``: of the ledger; ``findings``: by check, verdict and reason; ``examined``: by check; ``lanes``: as
-    ``in_order``; ``chains``: largest first; ``seen``: how many lanes; ``one_sided``: lanes of which only one end was
-    recorded; ``totals``: by check and verdict.
+    Attributes:
+        commit: Commit of the ledger.
+        height: Height of the lake, if any.
+        rows: Rows of the ledger.
+        findings: Findings by check, verdict and reason.
+        examined: Examined items by check.
+        lanes: Lanes in the order of ``order_lanes``.
+        chains: Chains, the largest first.
+        seen: Number of lanes.
+        one_sided: Lanes with only one recorded end.
+        unread: Unreadable buckets.
+        behind: Buckets audited with windows of an earlier commit.
+        quarantined: Unreadable records of the input.
+        totals: Findings by check and verdict.
     """
 
     commit: int
@@ -97,7 +108,12 @@ class AuditSnapshot:
 
 
 def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapshot:
-    """Return what is told of a look. ``checks``: the names of those that are asked for."""
+    """Build a snapshot of a pass.
+
+    Args:
+        watched: Result of the pass.
+        checks: Names of the exported checks.
+    """
     audit = watched.audit
     chains = chain_coverage(audit, watched.observed)
     lanes = lane_backlogs(audit, chains, watched.promises)
@@ -116,109 +132,111 @@ def take_snapshot(watched: WatchResult, checks: Collection[str]) -> AuditSnapsho
 
 
 def order_lanes(lanes: Collection[LaneBacklog]) -> list[LaneBacklog]:
-    """Return lanes as they are shown: some whose oldest message is the most overdue, then those with the most that
-    waits."""
-    late = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
-    known = {lane.lane for lane in late}
+    """Order lanes for export: some with the most overdue message, then by backlog."""
+    overdue = sorted((lane for lane in lanes if lane.overdue), key=lambda lane: -(lane.overdue or 0.0))[:MOST_LATE]
+    known = {lane.lane for lane in overdue}
     others = (lane for lane in lanes if lane.lane not in known)
-    return late + sorted(others, key=lambda lane: (-lane.open, -lane.unacknowledged, -lane.messages))
+    return overdue + sorted(others, key=lambda lane: (-lane.open, -lane.unacknowledged, -lane.messages))
 
 
 class AuditCollector(Collector):
-    """The metrics of an audit that follows a ledger. Whatever thread asks gets those of the last look. ``now``: the
-    clock, in seconds of the Unix epoch."""
+    """Metrics of an audit that follows a ledger; any thread gets those of the last pass.
+
+    Args:
+        now: Source of the current time, in seconds of the Unix epoch.
+    """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._told: tuple[AuditSnapshot, list[Metric]] | None = None
-        self._up, self._looks, self._failures = 0, 0, 0
+        self._exported: tuple[AuditSnapshot, list[Metric]] | None = None
+        self._up, self._passes, self._failures = 0, 0, 0
         self._last = 0.0
 
-    def show(self, shown: AuditSnapshot | None) -> None:
-        """Take what a look showed; None: nothing was new."""
-        self._looks, self._up, self._last = self._looks + 1, 1, self._now()
-        if shown is not None:
-            # Reasons that were there once are told as 0, so that what is gone is seen to go.
-            known = {} if self._told is None else dict.fromkeys(self._told[0].findings, 0)
-            shown = replace(shown, findings={**known, **shown.findings})
-            self._told = shown, [*_of_look(shown)]
+    def show(self, snapshot: AuditSnapshot | None) -> None:
+        """Store the figures of a pass; None if nothing was new."""
+        self._passes, self._up, self._last = self._passes + 1, 1, self._now()
+        if snapshot is not None:
+            # Vanished reasons are exported as 0, so that alerts resolve.
+            known = {} if self._exported is None else dict.fromkeys(self._exported[0].findings, 0)
+            snapshot = replace(snapshot, findings={**known, **snapshot.findings})
+            self._exported = snapshot, [*_snapshot_metrics(snapshot)]
 
     def failed(self) -> None:
-        """Take notice that a look failed."""
-        self._looks, self._failures, self._up = self._looks + 1, self._failures + 1, 0
+        """Count a failed pass."""
+        self._passes, self._failures, self._up = self._passes + 1, self._failures + 1, 0
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
         yield _gauge("up", "Whether the last look could read the ledger.", self._up)
-        yield CounterMetricFamily(f"{PREFIX}looks", "Looks whether there is something new.", self._looks)
+        yield CounterMetricFamily(f"{PREFIX}looks", "Looks whether there is something new.", self._passes)
         yield CounterMetricFamily(f"{PREFIX}failures", "Looks that could not read the ledger.", self._failures)
         yield _gauge("last_look_time_seconds", "When the ledger was last read, of the Unix epoch.", self._last)
-        if self._told is not None:
-            shown, metrics = self._told
+        if self._exported is not None:
+            snapshot, metrics = self._exported
             yield from metrics
-            yield from self._chains(shown.chains)
+            yield from self._chains(snapshot.chains)
 
     def _chains(self, chains: Sequence[ChainCoverage]) -> Iterable[Metric]:
         keys: list[Key] = [(_label(chain.chain),) for chain in chains[:MOST_CHAINS]]
         keys += [(OTHERS,)] * (len(chains) - len(keys))
         now = self._now()
         for name, text, of, together in CHAIN_GAUGES:
-            values = [_of_chain(chain, of, now) for chain in chains]
-            yield _labelled(name, text, ["chain"], _together(keys, values, together))
+            values = [_chain_value(chain, of, now) for chain in chains]
+            yield _labelled(name, text, ["chain"], _aggregate(keys, values, together))
 
 
-def _of_look(shown: AuditSnapshot) -> Iterable[Metric]:
-    """Yield what is the same until the next look."""
-    yield _gauge("commit", "The last commit of the ledger that was read.", shown.commit)
-    if shown.height is not None:
-        yield _gauge("height", "The last height of the lake that was read.", shown.height)
-    yield _gauge("rows", "Rows of the ledger.", shown.rows)
-    yield _gauge("quarantined_records", "Records of the input that could not be read.", shown.quarantined)
-    yield _gauge("unread_buckets", "Buckets that cannot be read: they count as they were last read.", shown.unread)
-    yield _gauge("behind_buckets", "Buckets judged by windows of an earlier commit.", shown.behind)
-    yield _gauge("lanes", "Lanes that were seen.", shown.seen)
-    yield _gauge("one_sided_lanes", "Lanes of which only one end was recorded.", shown.one_sided)
-    yield _labelled("examined", "What a check looked at.", ["check"], {(k,): v for k, v in shown.examined.items()})
+def _snapshot_metrics(snapshot: AuditSnapshot) -> Iterable[Metric]:
+    """Yield the metrics that are constant between passes."""
+    yield _gauge("commit", "The last commit of the ledger that was read.", snapshot.commit)
+    if snapshot.height is not None:
+        yield _gauge("height", "The last height of the lake that was read.", snapshot.height)
+    yield _gauge("rows", "Rows of the ledger.", snapshot.rows)
+    yield _gauge("quarantined_records", "Records of the input that could not be read.", snapshot.quarantined)
+    yield _gauge("unread_buckets", "Buckets that cannot be read: they count as they were last read.", snapshot.unread)
+    yield _gauge("behind_buckets", "Buckets judged by windows of an earlier commit.", snapshot.behind)
+    yield _gauge("lanes", "Lanes that were seen.", snapshot.seen)
+    yield _gauge("one_sided_lanes", "Lanes of which only one end was recorded.", snapshot.one_sided)
+    yield _labelled("examined", "What a check looked at.", ["check"], {(k,): v for k, v in snapshot.examined.items()})
     for verdict in VERDICTS:
-        of = {(check,): count for (check, each), count in shown.totals.items() if each == verdict}
+        of = {(check,): count for (check, each), count in snapshot.totals.items() if each == verdict}
         yield _labelled(verdict, f"Findings of a check that are {verdict}.", ["check"], of)
     labels = ["check", "verdict", "reason"]
-    yield _labelled("findings", "Findings by check, verdict and reason.", labels, shown.findings)
-    for name, what in (("open", "came or will not come"), ("unacknowledged", "their source is done with them")):
-        values = [getattr(lane, name) for lane in shown.lanes]
-        ages = [age for lane in shown.lanes if (age := getattr(lane, f"{name}_age")) is not None]
-        yield _gauge(f"{name}_messages", f"Messages of all lanes, sent, and nothing says that {what}.", sum(values))
+    yield _labelled("findings", "Findings by check, verdict and reason.", labels, snapshot.findings)
+    for name, outcome in (("open", "came or will not come"), ("unacknowledged", "their source is done with them")):
+        values = [getattr(lane, name) for lane in snapshot.lanes]
+        ages = [age for lane in snapshot.lanes if (age := getattr(lane, f"{name}_age")) is not None]
+        yield _gauge(f"{name}_messages", f"Messages of all lanes, sent, and nothing says that {outcome}.", sum(values))
         yield _gauge(f"{name}_oldest_seconds", "Since the oldest of them was sent.", max(ages, default=0.0))
-    overdue = [lane.overdue for lane in shown.lanes if lane.overdue is not None]
+    overdue = [lane.overdue for lane in snapshot.lanes if lane.overdue is not None]
     text = "Since the oldest open message could have come: it was final, and its destination went on."
     yield _gauge("overdue_seconds", text, max(overdue, default=0.0))
-    yield from _of_lanes(shown.lanes)
+    yield from _lane_metrics(snapshot.lanes)
 
 
-def _of_lanes(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
+def _lane_metrics(lanes: Sequence[LaneBacklog]) -> Iterable[Metric]:
     keys = [tuple(_label(name) for name in lane.lane) for lane in lanes[:MOST_LANES]]
     keys += [("", "", "", OTHERS)] * (len(lanes) - len(keys))
     for name, text, of, together in LANE_GAUGES:
         values = [getattr(lane, of) for lane in lanes]
-        if together is max:  # none that waits is 0 seconds old
+        if together is max:  # no open message counts as age 0
             values = [0.0 if value is None else value for value in values]
-        yield _labelled(name, text, LANE_LABELS, _together(keys, values, together))
+        yield _labelled(name, text, LANE_LABELS, _aggregate(keys, values, together))
 
 
-def _of_chain(chain: ChainCoverage, of: str, now: float) -> float | None:
+def _chain_value(chain: ChainCoverage, field: str, now: float) -> float | None:
     at = None if chain.last_time is None else _seconds(chain.last_time)
-    if of == "at":
+    if field == "at":
         return at
-    if of == "lag":
+    if field == "lag":
         return None if at is None else max(now - at, 0.0)
-    found: float | None = getattr(chain, of)
+    found: float | None = getattr(chain, field)
     return found
 
 
-def _together(
+def _aggregate(
     keys: Sequence[Key], values: Sequence[float | None], together: Callable[[list[float]], float]
 ) -> dict[Key, float]:
-    """Return the values of each key as one: names that are alike once they are cut have one metric."""
+    """Aggregate values by key; names that are equal after truncation share a metric."""
     found: dict[Key, list[float]] = {}
     for key, value in zip(keys, values, strict=True):
         if value is not None:

@@ -1,9 +1,9 @@
-"""What a server or relay process says of itself: one line an event, on standard error.
+"""Log of a server or relay process: one line an event, on standard error.
 
     2026-11-22T07:20:01.204Z info  relay lost direction=left>right why="http://127.0.0.1:8421/v1/status: refused"
 
-Time (UTC), level, who, event, then members as ``name=value``. A value with anything but letters, digits and the usual
-marks is written as a JSON text, cut to ``MAX_VALUE_CHARACTERS``: whatever a stranger answers stays on one line.
+A line has time (UTC), level, command, event, and members as ``name=value``. A value with unusual
+characters is written as JSON, truncated to ``MAX_VALUE_CHARACTERS``: untrusted text stays on one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from causeway_proofs.errors import InvalidInput
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-"""Names of levels, and what they are to ``logging``; ``none`` says nothing at all."""
+"""Levels by name, as in ``logging``; ``none`` disables the log."""
 
 NONE = "none"
 AUTOMATIC = "auto"
@@ -28,46 +28,50 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class Journal(Protocol):
-    """Takes what happened: a word, and members."""
+    """Sink for events: a word, and members."""
 
     def debug(self, event: str, **members: Any) -> None:
-        """Note what only a developer wants to know."""
+        """Log a detail for developers."""
         ...
 
     def info(self, event: str, **members: Any) -> None:
-        """Note what is as it should be."""
+        """Log normal operation."""
         ...
 
     def warning(self, event: str, **members: Any) -> None:
-        """Note what is not, and may pass."""
+        """Log a problem that may pass."""
         ...
 
     def error(self, event: str, **members: Any) -> None:
-        """Note what somebody must look at."""
+        """Log a problem that needs an operator."""
         ...
 
 
 class LineJournal:
-    """A journal that writes lines to standard error as it is then. ``who``: the command; ``level``: see
-    ``level_of``."""
+    """Journal on standard error.
+
+    Args:
+        who: Name of the command.
+        level: Minimum level (``parse_level``).
+    """
 
     def __init__(self, who: str, level: int) -> None:
         self._who, self._level = who, level
 
     def debug(self, event: str, **members: Any) -> None:
-        """Note what only a developer wants to know."""
+        """Log a detail for developers."""
         self._write("debug", event, members)
 
     def info(self, event: str, **members: Any) -> None:
-        """Note what is as it should be."""
+        """Log normal operation."""
         self._write("info", event, members)
 
     def warning(self, event: str, **members: Any) -> None:
-        """Note what is not, and may pass."""
+        """Log a problem that may pass."""
         self._write("warning", event, members)
 
     def error(self, event: str, **members: Any) -> None:
-        """Note what somebody must look at."""
+        """Log a problem that needs an operator."""
         self._write("error", event, members)
 
     def _write(self, level: str, event: str, members: dict[str, Any]) -> None:
@@ -80,19 +84,25 @@ class LineJournal:
             sys.stderr.write(f"{stamp} {level:<7} {self._who} {event}{pairs}\n")
             sys.stderr.flush()
         except (OSError, ValueError):
-            self._level = logging.CRITICAL + 1  # nobody reads any more: carrying messages goes on
+            self._level = logging.CRITICAL + 1  # standard error is closed: continue without a log
 
 
 SILENT = LineJournal("", logging.CRITICAL + 1)
-"""A journal that nobody reads."""
+"""Disabled journal."""
 
 
 def parse_level(name: str, *, terminal: bool) -> int:
-    """Return the least level that is written. ``terminal``: whether a person watches, who is shown progress otherwise:
-    ``auto`` then leaves warnings and errors, else all but ``debug``.
+    """Parse a log level.
+
+    Args:
+        name: Name of the level; ``auto`` means warnings on a terminal, else all but ``debug``.
+        terminal: True if standard error is a terminal, which shows progress instead.
+
+    Returns:
+        The minimum level.
 
     Raises:
-        InvalidInput: there is no such level.
+        InvalidInput: There is no such level.
     """
     if name == NONE:
         return logging.CRITICAL + 1
@@ -104,7 +114,7 @@ def parse_level(name: str, *, terminal: bool) -> int:
 
 
 def format_value(value: Any) -> str:
-    """Return how a line shows a value."""
+    """Format a value for a log line."""
     text = str(value)
     if len(text) > MAX_VALUE_CHARACTERS:
         text = text[:MAX_VALUE_CHARACTERS] + "..."

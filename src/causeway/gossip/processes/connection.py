@@ -1,21 +1,20 @@
-"""A connection to a peer: frames in and out, each bounded, each wait with a deadline.
+"""Connections of gossip nodes: wire format, queues, deadlines (ICMP reference 2.5, X-3).
 
-What came waits in ``inbox`` until a step takes it; where that is full, nothing more is read, so that a peer that floods
-slows itself down. What goes out waits in a bounded queue; a peer that does not read is disconnected, and nobody else
-waits for it.
+Messages from a peer wait in ``inbox`` until a step takes them. A full inbox stops reading, so a
+flooding peer slows down only itself. Outgoing frames wait in a bounded queue: a peer that does not
+read is disconnected, and no other peer waits for it. A ``RateBudget`` limits keep-alives and
+declarations per connection, independent of its age.
 
-What a peer may do in a time, however long it is there: so much at once, and then as often as a rate says.
-
-Bytes between two nodes: frames, the first of which says who speaks (ICMP reference 2.5, X-3).
+Wire format:
 
 ```
-frame      length (u32, little-endian), body; of length 0: the sender is still there
+frame      length (u32, little-endian), body; length 0 is a keep-alive
 hello      "cwgossip" version (u16) network (32 bytes) node (u32) peer (u32) nonce (32 bytes)
 proof      32 bytes (``handshake``)
 message    "dot1" topic (32 bytes) packet        packet: 01 01 Vec<Hash>, topic zeros; 03 root Vec<Vec<u8>>
 ```
 
-A queue's topic travels beside its bytes: in the topic mode ``block`` nobody could tell it from the root.
+A queue's topic travels beside its bytes: in the topic mode ``block`` it does not follow from the root.
 """
 
 from __future__ import annotations
@@ -34,8 +33,10 @@ from causeway.gossip.options import GossipOptions
 
 
 class RateBudget:
-    """``spare`` things at once, and ``rate`` a second. Who was slow for a while finds the spare ones again, and no
-    more: what is allowed does not grow with time."""
+    """Token bucket of ``spare`` tokens, refilled at ``rate`` tokens a second.
+
+    Unused tokens do not accumulate beyond ``spare``, so the allowance does not grow with time.
+    """
 
     def __init__(self, spare: int, rate: float) -> None:
         self._step = 1 / rate
@@ -43,7 +44,14 @@ class RateBudget:
         self._next = float("-inf")
 
     def wait(self, now: float) -> float:
-        """Take one at ``now`` (seconds, which never fall); return in how many seconds it is within the budget."""
+        """Consume one token and return the delay until it is within the budget.
+
+        Args:
+            now: Monotonic time in seconds.
+
+        Returns:
+            Seconds to wait; 0 if a token was available.
+        """
         due = max(self._next, now - self._spare)
         self._next = due + self._step
         return max(0.0, self._next - now)
@@ -62,7 +70,7 @@ _HELLO = struct.Struct(f"<8sH32sII{NONCE_BYTES}s")
 _MAGIC = b"cwgossip"
 
 HELLO_BYTES = _HELLO.size
-"""Bytes of the body of the first frame; nothing longer is read before it."""
+"""Size of a hello frame's body; a longer first frame is rejected unread."""
 
 _ENGINE = b"dot1"
 _TOPIC = slice(len(_ENGINE), len(_ENGINE) + 32)
@@ -71,14 +79,14 @@ HEADER_BYTES = len(_ENGINE) + 32
 _NEIGHBOUR = b"\x01"
 
 NO_TOPIC = bytes(32)
-"""The topic of what has none: neighbour packets."""
+"""Topic of neighbour packets."""
 
 _ROOT_AND_LENGTHS = 64
-"""More than what a queue's kind, root and count of messages take."""
+"""Upper bound in bytes for a queue's kind, root and message count."""
 
 
 class WireError(InvalidInput):
-    """What came is no message of this protocol; ``reason`` names why in a word."""
+    """Violation of the wire protocol; ``reason`` is its short code."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -87,7 +95,7 @@ class WireError(InvalidInput):
 
 @dataclass(frozen=True)
 class Hello:
-    """Who speaks, to whom: ``network`` (hash of genesis), ``node``, ``peer``; ``nonce``: drawn for this connection."""
+    """First frame of each end: genesis hash, sender, recipient and a fresh nonce."""
 
     network: bytes
     node: int
@@ -95,12 +103,20 @@ class Hello:
     nonce: bytes
 
     def encode(self) -> bytes:
-        """Return the body of the frame."""
+        """Encode the frame's body."""
         return _HELLO.pack(_MAGIC, VERSION, self.network, self.node, self.peer, self.nonce)
 
 
 def decode_hello(body: bytes, network: bytes) -> Hello:
-    """Return who speaks. Raises ``WireError``: it is no hello, of another version, or of another network."""
+    """Decode a hello frame.
+
+    Args:
+        body: The frame's body.
+        network: The genesis hash of this node's network.
+
+    Raises:
+        WireError: The body is no hello, or of another version or network.
+    """
     if len(body) != HELLO_BYTES:
         raise WireError("no-hello", f"a hello has {HELLO_BYTES} bytes, this has {len(body)}")
     magic, version, of, node, peer, nonce = _HELLO.unpack(body)
@@ -114,53 +130,64 @@ def decode_hello(body: bytes, network: bytes) -> Hello:
 
 
 def encode_frame(body: bytes) -> bytes:
-    """Return the bytes of a frame."""
+    """Prefix a body with its length."""
     return LENGTH.pack(len(body)) + body
 
 
 ALIVE = encode_frame(b"")
-"""What a node says that has nothing to say."""
+"""Keep-alive frame."""
 
 
 def message_limit(options: GossipOptions) -> int:
-    """Return the most bytes that the body of a message has: of the longest queue of the most messages."""
+    """Return the maximum size in bytes of a message body under these options."""
     lengths = 4 * options.max_queue_messages
     return HEADER_BYTES + _ROOT_AND_LENGTHS + lengths + options.max_queue_bytes
 
 
 def encode_message(topic: bytes, packet: bytes) -> bytes:
-    """Return the body of a message."""
+    """Encode the body of a message."""
     return _ENGINE + topic + packet
 
 
 def decode_message(body: bytes) -> tuple[bytes, bytes]:
-    """Return topic and packet. Raises ``WireError``: the body is no message."""
+    """Split the body of a message into topic and packet.
+
+    Raises:
+        WireError: The body is no message.
+    """
     if len(body) <= HEADER_BYTES or body[: len(_ENGINE)] != _ENGINE:
         raise WireError("no-message", f"a message begins with {_ENGINE!r} and a topic, this with {body[:4]!r}")
     return body[_TOPIC], body[HEADER_BYTES:]
 
 
 def is_declaration(body: bytes) -> bool:
-    """Return whether the body of a message is a neighbour packet, or begins as one."""
+    """Return True if a message body starts like a neighbour packet."""
     return body[HEADER_BYTES : HEADER_BYTES + 1] == _NEIGHBOUR
 
 
 SPARE_SIGNS = 8
-"""Signs of life that a peer may send at once beyond two where one is asked for."""
+"""Keep-alives a peer may send at once beyond twice the expected number."""
 
 Waiting = tuple[int, bytes]
-"""A body, and its place in the order in which all of a node's peers were heard."""
+"""Arrival number (over all peers of a node) and body of a pending message."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one connection may cost, and how long it may take. Times in seconds, sizes in bytes.
+    """Resource limits of one connection; times in seconds, sizes in bytes.
 
-    ``hello``: until the other has said who it is. ``idle``: without a sign of life; ``alive``: between two of ours;
-    ``begun``: from the first byte of a frame to its last, and for a frame to go out. ``inbox``, ``inbox_bytes``: bodies
-    that wait for a step, beyond which nothing is read; ``outbox``, ``outbox_bytes``: frames that wait to go out, beyond
-    which the peer is disconnected. ``declared``, ``declared_spare``: declarations of leaves that are taken a second,
-    and at once; what comes behind them waits. A relay chain with a block every 50 ms, and a fork, makes no more.
+    Attributes:
+        hello: Deadline of the handshake.
+        idle: Maximum silence of the peer.
+        alive: Interval between our keep-alives.
+        begun: Deadline from a frame's first to its last byte, and for writing a frame.
+        inbox: Pending incoming bodies; reading stops above it.
+        inbox_bytes: Size of the pending incoming bodies; reading stops above it.
+        outbox: Pending outgoing frames; the peer is disconnected above it.
+        outbox_bytes: Size of the pending outgoing frames; the peer is disconnected above it.
+        declared: Declarations of leaves accepted a second; later bodies wait. A relay chain with a
+            block every 50 ms and a fork stays below it.
+        declared_spare: Declarations of leaves accepted at once.
     """
 
     hello: float = 5.0
@@ -176,23 +203,34 @@ class Bounds:
 
     @classmethod
     def for_pool(cls, most: int) -> Bounds:
-        """Return the bounds of a node whose pool has so many bytes at most: who joins is sent all of it at once."""
+        """Create bounds for a node's pool size; a new peer receives the whole pool at once.
+
+        Args:
+            most: Maximum pool size in bytes.
+        """
         return cls(outbox_bytes=cls.outbox_bytes + most)
 
     def signs(self) -> RateBudget:
-        """Return the budget of signs of life, twice as many as are asked for. Who was not read for a while (this
-        process was stopped, say) has sent no more than until it took this one for dead."""
+        """Create the budget for keep-alives: twice the expected rate.
+
+        A stopped process may find all keep-alives that a peer sent until its idle deadline.
+        """
         unread = 2 * (self.idle + self.begun) / self.alive
         return RateBudget(SPARE_SIGNS + int(unread), 2 / self.alive)
 
 
 async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float | None) -> bytes:
-    """Return the body of the next frame; waits for its first byte as long as it takes, for the rest ``begun`` seconds,
-    as long as it takes without.
+    """Read the next frame's body; the wait for its first byte is unbounded.
+
+    Args:
+        reader: The stream.
+        limit: Maximum length in bytes.
+        begun: Deadline in seconds from the first to the last byte; None for no deadline.
 
     Raises:
-        WireError: it is longer than ``limit`` (the bytes are not read), or takes too long.
-        EOFError, OSError: the connection has ended.
+        WireError: The frame is too long (its body is not read) or too slow.
+        EOFError: The stream ended.
+        OSError: The connection failed.
     """
     first = await reader.readexactly(1)
     try:
@@ -206,21 +244,32 @@ async def read_frame(reader: asyncio.StreamReader, limit: int, begun: float | No
 
 
 def create_watched_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start a task that nobody waits for; what it fails with goes to the loop's exception handler at once."""
+    """Start a task without an awaiter; report its failure to the loop's exception handler."""
     task = asyncio.create_task(work)
 
-    def ended(task: asyncio.Task[None]) -> None:
+    def report_failure(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             task.get_loop().call_exception_handler({"message": "a task failed", "exception": error})
 
-    task.add_done_callback(ended)
+    task.add_done_callback(report_failure)
     return task
 
 
 class PeerConnection:
-    """A connection whose two ends know each other. ``limit``: bytes of a body; ``heard``: is called where something
-    came; ``number``: gives the next place in the order of what came; ``ended``: is called once, with why."""
+    """Authenticated connection to a peer.
+
+    Args:
+        reader: The incoming stream.
+        writer: The outgoing stream.
+        peer: Number of the peer.
+        session: Identifier of the connection, equal at both ends.
+        limit: Maximum size of a body in bytes.
+        bounds: Resource limits.
+        heard: Callback for each arrival.
+        number: Source of arrival numbers.
+        ended: Callback for the end of the connection, with its reason; called once.
+    """
 
     def __init__(
         self,
@@ -239,37 +288,37 @@ class PeerConnection:
         self._reader, self._writer, self._limit, self._bounds = reader, writer, limit, bounds
         self._heard, self._number, self._ended = heard, number, ended
         self._inbox_bytes = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
-        self._waits = asyncio.Event()
-        self._over = False
-        self._tasks = [create_watched_task(self._guarded(work)) for work in (self._read, self._write)]
+        self._has_output = asyncio.Event()
+        self._closed = False
+        self._tasks = [create_watched_task(self._run_guarded(work)) for work in (self._read, self._write)]
 
     def taken(self, count: int) -> list[Waiting]:
-        """Return the first bodies of the inbox, and take them out."""
+        """Pop the first ``count`` bodies of the inbox."""
         found = [self.inbox.popleft() for _ in range(count)]
         self._inbox_bytes -= sum(len(body) for _, body in found)
-        self._note_room()
+        self._update_read_gate()
         return found
 
     def send(self, body: bytes) -> None:
-        """Put a body behind what waits to go out; a peer for whom too much waits is disconnected."""
-        if self._over:
+        """Queue a body for sending; disconnect a peer whose queue is full."""
+        if self._closed:
             return
         self._outbox.append(body)
         self._outbox_bytes += len(body)
         if len(self._outbox) > self._bounds.outbox or self._outbox_bytes > self._bounds.outbox_bytes:
             self.end("does-not-read")
             return
-        self._waits.set()
+        self._has_output.set()
 
     def end(self, why: str) -> None:
-        """End the connection now; what waits in either direction is dropped."""
-        if self._over:
+        """Abort the connection and drop all pending messages."""
+        if self._closed:
             return
-        self._over = True
+        self._closed = True
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -278,7 +327,7 @@ class PeerConnection:
         self._writer.transport.abort()
         self._ended(self, why)
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _run_guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
         except WireError as error:
@@ -292,33 +341,33 @@ class PeerConnection:
         loop = asyncio.get_running_loop()
         signs, declarations = self._bounds.signs(), RateBudget(self._bounds.declared_spare, self._bounds.declared)
         while True:
-            await self._room.wait()
+            await self._may_read.wait()
             async with asyncio.timeout(self._bounds.idle + self._bounds.begun):
                 body = await read_frame(self._reader, self._limit, self._bounds.begun)
             if not body:
-                # One that says only that it is there, again and again, costs time for nothing.
+                # Frequent keep-alives cost time without work: disconnect the peer.
                 if signs.wait(loop.time()):
                     raise WireError("chatter", "signs of life come faster than they are asked for")
                 continue
             if is_declaration(body):
-                # Each has the node look through its pool, and costs its sender nothing: it waits, unpunished.
+                # A declaration makes the node scan its pool at no cost to the sender: delay it, without a penalty.
                 await asyncio.sleep(declarations.wait(loop.time()))
             self.inbox.append((self._number(), body))
             self._inbox_bytes += len(body)
-            self._note_room()
+            self._update_read_gate()
             self._heard()
 
-    def _note_room(self) -> None:
+    def _update_read_gate(self) -> None:
         full = len(self.inbox) >= self._bounds.inbox or self._inbox_bytes >= self._bounds.inbox_bytes
-        (self._room.clear if full else self._room.set)()
+        (self._may_read.clear if full else self._may_read.set)()
 
     async def _write(self) -> None:
         while True:
             if not self._outbox:
-                self._waits.clear()
+                self._has_output.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._bounds.alive):
-                        await self._waits.wait()
+                        await self._has_output.wait()
             if self._outbox:
                 body = self._outbox.popleft()
                 self._outbox_bytes -= len(body)

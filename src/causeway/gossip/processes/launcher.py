@@ -1,6 +1,6 @@
-"""What ``causeway gossip`` asks of nodes that gossip egress queues (``service.gossip``).
+"""Implementation of ``causeway gossip``: process networks, trace replay, relay chain export.
 
-The relay chain that a run of parachains made, out of its lake: what a simulation of gossip then carries.
+The export reads the relay chain of a recorded lake and writes it as input for a gossip simulation.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from causeway.storage.lake import LakeError
 __all__ = ["read_recorded_chain", "write_relay_table"]
 
 WASTEFUL = ("UnexpectedQueue", "RootMismatch", "Malformed", "Impolite")
-"""Verdicts on what should not have been sent."""
+"""Verdicts on packets that an honest peer does not send."""
 
 
 class EgressProcesses:
-    """A network of node processes, as a person sees it."""
+    """Network of node processes with the status table of the command line."""
 
     columns = ("node", "pid", "life", "leaves", "peers", "pool", "got", "sent", "wasteful", "coverage")
 
@@ -49,17 +49,17 @@ class EgressProcesses:
         self._network = network
 
     def rows(self) -> Sequence[Sequence[str]]:
-        """Return a row a node."""
+        """Return one table row a node."""
         return [_row(node) for node in self._network.nodes]
 
     def stage(self) -> str:
-        """Return how far the network is."""
+        """Return a one-line progress summary."""
         ready = sum(node.alive for node in self._network.nodes)
         outcome = self._network.outcome
         return f"{ready} of {len(self._network.nodes)} nodes, {outcome.blocks} blocks, {outcome.posted} queues"
 
     async def run(self, stop: asyncio.Event) -> RunVerdict:
-        """Run it to its end, or until ``stop`` is set."""
+        """Run the network to its end, or until ``stop`` is set."""
         return _verdict(await self._network.run(stop))
 
 
@@ -73,39 +73,41 @@ def _row(node: NodeHandle) -> Sequence[str]:
 
 
 def coverage(standing: Mapping[str, int]) -> float:
-    """Return the share of queues that a node has of those that its leaves list."""
+    """Return the share of the queues listed by its leaves that a node holds."""
     expected = standing.get("expected", 0)
     return standing.get("there", 0) / expected if expected else 1.0
 
 
 def _verdict(outcome: NetworkOutcome) -> RunVerdict:
-    many = len(outcome.nodes)
-    made = (
-        f"{many} nodes, {outcome.posted} queues in {outcome.blocks} blocks ({outcome.forks} on forks),"
+    count = len(outcome.nodes)
+    summary = (
+        f"{count} nodes, {outcome.posted} queues in {outcome.blocks} blocks ({outcome.forks} on forks),"
         f" {outcome.killed} killed and started again"
     )
     if outcome.stopped:
-        statement = f"stopped before its end: {made}"
+        statement = f"stopped before its end: {summary}"
     elif outcome.holds:
-        statement = f"every queue reached every node that needs it: {made}"
+        statement = f"every queue reached every node that needs it: {summary}"
     else:
-        statement = f"not every queue reached every node that needs it: {made}"
-    more = [*outcome.died]
+        statement = f"not every queue reached every node that needs it: {summary}"
+    details = [*outcome.died]
     for node in outcome.nodes:
-        more += [f"node {node.number} put out node {peer} ({why}, {times}x)" for peer, why, times in _put_out(node)]
+        details += [
+            f"node {node.number} put out node {peer} ({why}, {times}x)" for peer, why, times in _excluded_peers(node)
+        ]
     if outcome.short:
-        more.append(f"{outcome.short} queues are missing at nodes whose leaves list them")
+        details.append(f"{outcome.short} queues are missing at nodes whose leaves list them")
     if outcome.left:
-        more.append(f"{outcome.left} queues are left that their parachains never found")
-    return RunVerdict(outcome.holds, statement, more, _plain(outcome), outcome.stopped)
+        details.append(f"{outcome.left} queues are left that their parachains never found")
+    return RunVerdict(outcome.holds, statement, details, _outcome_json(outcome), outcome.stopped)
 
 
-def _put_out(node: NodeHandle) -> Sequence[tuple[int, str, int]]:
-    """Return whom a node put out for what it sent: their numbers, why, and how often."""
+def _excluded_peers(node: NodeHandle) -> Sequence[tuple[int, str, int]]:
+    """Return the excluded peers of a node: number, reason, count."""
     return [(peer, why, times) for peer, why, times in node.status.get("put_out", [])]
 
 
-def _plain(outcome: NetworkOutcome) -> dict[str, Any]:
+def _outcome_json(outcome: NetworkOutcome) -> dict[str, Any]:
     figures = ("blocks", "forks", "posted", "listed", "killed", "settled", "short", "left", "stopped", "died")
     return {
         "holds": outcome.holds,
@@ -120,7 +122,7 @@ def _plain(outcome: NetworkOutcome) -> dict[str, Any]:
                 "coverage": coverage(node.standing),
                 **node.standing,
                 "connections_ended": dict(node.status.get("refused", {})),
-                "put_out": [dict(zip(("node", "why", "times"), one, strict=True)) for one in _put_out(node)],
+                "put_out": [dict(zip(("node", "why", "times"), one, strict=True)) for one in _excluded_peers(node)],
             }
             for node in outcome.nodes
         ],
@@ -131,7 +133,15 @@ class EgressGossip:
     """Node processes that gossip egress queues."""
 
     def processes(self, scenario: Path, wanted: ProcessOptions) -> EgressProcesses:
-        """Return the network of a scenario. Raises ``InvalidInput``."""
+        """Create the network of a scenario.
+
+        Args:
+            scenario: Path of the scenario's TOML file.
+            wanted: Options of the command line; they override the file.
+
+        Raises:
+            InvalidInput: The scenario or an option is invalid.
+        """
         if wanted.blocks is not None and wanted.seconds is not None:
             raise InvalidInput("--blocks and --seconds: give one of them")
         keys = dict(wanted.keys)
@@ -149,29 +159,36 @@ class EgressGossip:
         return EgressProcesses(ProcessNetwork(loaded, wanted.trace, wanted.metrics_port))
 
     def relay_chain(self, lake: str, sources: ModuleSources, out: Path) -> Mapping[str, int]:
-        """Write the relay chain of a lake to a file, and return figures of it. Raises ``InvalidInput``."""
+        """Write the relay chain of a lake to a file and return its figures.
 
+        Raises:
+            InvalidInput: The lake has no usable relay chain, or the file cannot be written.
+        """
         return write_relay_table(lake, sources, out)
 
     def replayed(self, trace: Path) -> RunVerdict:
-        """Return whether a trace comes out as it was recorded. Raises ``InvalidInput``."""
-        return _of_replay(replay_trace(open_trace(trace)))
+        """Replay a trace and compare it with its record.
+
+        Raises:
+            InvalidInput: The trace is invalid.
+        """
+        return _replay_verdict(replay_trace(open_trace(trace)))
 
 
-def _of_replay(found: ReplayResult) -> RunVerdict:
-    made = (
-        f"{found.steps} steps in {found.lives} lives, {found.got} queues got, {found.received} packets received,"
-        f" {found.hashed} bodies hashed"
+def _replay_verdict(result: ReplayResult) -> RunVerdict:
+    summary = (
+        f"{result.steps} steps in {result.lives} lives, {result.got} queues got, {result.received} packets received,"
+        f" {result.hashed} bodies hashed"
     )
-    holds = found.different == 0
-    said = "the state machine gets what the processes got" if holds else f"{found.different} differences"
-    left = found.different - len(found.differences)
-    more = [*found.differences, *([f"... and {left} more"] if left else [])]
-    if not found.closed:
-        more.append("the trace was never closed: nothing says that its files are as the processes left them")
+    holds = result.different == 0
+    verdict = "the state machine gets what the processes got" if holds else f"{result.different} differences"
+    unlisted = result.different - len(result.differences)
+    details = [*result.differences, *([f"... and {unlisted} more"] if unlisted else [])]
+    if not result.closed:
+        details.append("the trace was never closed: nothing says that its files are as the processes left them")
     figures = ("steps", "lives", "got", "received", "hashed", "different", "differences", "closed")
     return RunVerdict(
-        holds, f"{said}: {made}", more, {"holds": holds, **{name: getattr(found, name) for name in figures}}
+        holds, f"{verdict}: {summary}", details, {"holds": holds, **{name: getattr(result, name) for name in figures}}
     )
 
 
@@ -179,12 +196,25 @@ GOSSIP = EgressGossip()
 
 
 NANOSECONDS = 1_000_000
-"""Of a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 def write_relay_table(uri: str, sources: ModuleSources, out: Path) -> dict[str, int]:
-    """Write the relay chain of a lake to a file, and return how many blocks it has, on how many numbers, with how many
-    queues of how many bytes, and the ``interval`` (ms). Raises ``InvalidInput``, ``LakeError``."""
+    """Write the relay chain of a lake to a Parquet file.
+
+    Args:
+        uri: Location of the lake.
+        sources: Modules of user programs.
+        out: Path of the Parquet file.
+
+    Returns:
+        Figures by name: ``blocks``, ``numbers`` (heights), ``parachains``, ``queues``, ``bytes`` and
+        ``interval`` (ms).
+
+    Raises:
+        InvalidInput: The lake has no usable relay chain, or the file cannot be written.
+        LakeError: The lake is corrupted.
+    """
     table = read_recorded_chain(uri, sources)
     try:
         with out.open("wb") as file:
@@ -203,12 +233,18 @@ def write_relay_table(uri: str, sources: ModuleSources, out: Path) -> dict[str, 
 
 
 def read_recorded_chain(uri: str, sources: ModuleSources = NOWHERE) -> pa.Table:
-    """Return the relay chain of a lake as a table (``RELAY_TABLE_SCHEMA``): the blocks of all leaves, the queues that
-    they posted with the sizes of their bodies, and what was unrouted at each.
+    """Read the relay chain of a lake as a table (``RELAY_TABLE_SCHEMA``).
 
-    ``sources``: where programs of one's own come from: states that are in no file are
-    made by executing heights again. A block is ``tick + 1`` ticks after genesis. Raises ``InvalidInput``,
-    ``LakeError``.
+    The table holds all blocks of all leaves, the queues that they post with the sizes of their bodies,
+    and the unrouted queues at each block. A block's time is ``tick + 1`` ticks after genesis.
+
+    Args:
+        uri: Location of the lake.
+        sources: Modules of user programs; unsaved states are computed by executing heights again.
+
+    Raises:
+        InvalidInput: The lake has no relay chain, or its tick is not whole milliseconds.
+        LakeError: The lake is corrupted.
     """
     opened = open_lake(uri, sources)
     relay_leaves(opened)
@@ -241,7 +277,7 @@ def _block(
     interval: int,
     inclusive: bool,
 ) -> dict[str, Any]:
-    """Return a relay block (one row) that is not known yet, and note it and what it posted."""
+    """Build the row of a new relay block and register the block and its queues."""
     name, number = block["hash"][0].tobytes(), int(block["number"][0])
     parent = numbers.get(block["parent"][0].tobytes(), -1)
     if (parent < 0) != (number == 0):
@@ -254,7 +290,7 @@ def _block(
         key = (at, int(rows["source"][row]), int(rows["to"][row]))
         root = rows["root"][row].tobytes()
         if root not in sizes:
-            # A root that was posted for nothing: nobody has such a body.
+            # The root of an empty posting: no such body exists.
             continue
         if at == name:
             entries[key] = len(entries)
@@ -268,7 +304,7 @@ def _block(
 
 
 def _sizes(opened: OpenedLake) -> dict[bytes, tuple[int, int]]:
-    """Return the bytes and the number of the messages of every queue that parachains sent, by its root."""
+    """Return size and message count of every queue that parachains sent, by its root."""
     found: dict[bytes, tuple[int, int]] = {}
     names = [*OUTBOUND_SCHEMA.names, "height"]
     for path, seal in opened.lake.log_files("outbound").items():
@@ -276,7 +312,7 @@ def _sizes(opened: OpenedLake) -> dict[bytes, tuple[int, int]]:
         rows = rows.filter(rows["source"] != rows["destination"])
         if len(rows) == 0:
             continue
-        # What one block of a chain sends another chain is one queue, and a chain makes one block a height.
+        # A chain makes one block a height, and a block sends each other chain one queue.
         rows = rows.take(stable_order(*(rows[name] for name in (*LANE, "height", "index"))))
         rows = rows.with_columns(first=rows["height"])
         roots, starts = queue_roots(rows)

@@ -1,10 +1,10 @@
-"""A network of node processes on this machine: it starts them, plays the relay chain to them, kills some and starts
-them again, and says at the end whether every queue reached every node that needs it.
+"""Network of node processes on one machine: start, relay chain, kills, final verdict.
 
-A block routes what a collator of its parachain, by turns, says that it has found of the ingress at the block's parent
-(3.4, 3.9): whatever no gossip brings to it stays unrouted, and is waited for.
+The verdict is that every queue reached every node that needs it. A block routes the ingress that a
+collator of the parachain (in rotation) reports as found at the block's parent (3.4, 3.9). A queue
+that gossip does not deliver therefore stays unrouted, and the run waits for it.
 
-A node process as the process that started it has it: its lives, what it is told, what it says.
+``NodeHandle`` is the parent's view of one node: its processes, the messages to it, its reports.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from causeway.gossip.processes.scenario import GossipScenario
 from causeway.gossip.processes.trace import close_trace, create_trace
 
 START = 120.0
-"""Seconds that a process has to say that it is ready."""
+"""Seconds until a started process must report ready."""
 
 END = 5.0
-"""Seconds that it has to end when it is told to."""
+"""Seconds until a process must end after its control channel closed."""
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -44,11 +44,18 @@ _MODULE = "causeway.gossip.processes.node_process"
 
 
 class NodeDied(Exception):
-    """A node process ended though nobody killed it; the message says which, and what it said last."""
+    """Unexpected end of a node process; the message names the node and its last output."""
 
 
 class NodeHandle:
-    """Node ``number``, collator of ``paras``. ``changed`` is called where it says something."""
+    """Parent's handle of a node.
+
+    Args:
+        number: Number of the node.
+        paras: Parachains that it collates.
+        client: Its relay chain client.
+        changed: Callback for each report of the node.
+    """
 
     def __init__(
         self, number: int, paras: tuple[int, ...], client: RelayChainClient, changed: Callable[[], None]
@@ -56,7 +63,7 @@ class NodeHandle:
         self.number, self.paras, self.client = number, paras, client
         self.life = 0
         self.port: int | None = None
-        """Where it listens; None while it is not ready."""
+        """Listening port; None while the process is not ready."""
         self.metrics: int | None = None
         self.status: Mapping[str, Any] = {}
         self.pid: int | None = None
@@ -65,33 +72,40 @@ class NodeHandle:
         self._control: Control | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._outbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._told: set[bytes] = set()
-        self._given: set[bytes] = set()
+        self._sent_leaves: set[bytes] = set()
+        self._sent_blocks: set[bytes] = set()
         self._last_words: deque[str] = deque(maxlen=20)
         self.died: str | None = None
-        """What there is to say of a life that ended though nobody ended it."""
+        """Message of an unexpected end."""
         self.failed: str | None = None
-        """Why it ended, where that is not its own fault: it cannot have what it was told to take."""
+        """Error reported by the process for an unusable trace folder or port."""
 
     @property
     def alive(self) -> bool:
-        """Return whether the process is ready, and was not ended."""
+        """True while the process is ready and was not ended."""
         return self.port is not None
 
     @property
     def standing(self) -> Mapping[str, int]:
-        """Return what it last said of itself, by name."""
+        """Figures of the last report, by name."""
         found: Mapping[str, int] = self.status.get("standing", {})
         return found
 
     async def start(self, settings: Mapping[str, Any]) -> None:
-        """Start the process, and return when it is ready. Raises ``NodeDied``: it is not, in time;
-        ``InvalidInput``: it cannot have what it was told to take."""
+        """Start the process and wait until it is ready.
+
+        Args:
+            settings: First message on the control channel.
+
+        Raises:
+            NodeDied: The process did not start in time.
+            InvalidInput: The process rejected its settings.
+        """
         self.life += 1
-        self.status, self._told, self._given, self._outbox = {}, set(), set(), asyncio.Queue()
+        self.status, self._sent_leaves, self._sent_blocks, self._outbox = {}, set(), set(), asyncio.Queue()
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as stack:
-            stack.enter_context(ours)  # where this is cut short the process sees that nobody is there
+            stack.enter_context(ours)  # on cancellation the process sees a closed channel
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -101,7 +115,7 @@ class NodeHandle:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for this process alone, which ends them
+                start_new_session=True,  # Ctrl-C reaches only this process, which ends the others
                 env={**os.environ, **_ONE_THREAD},
             )
             stack.pop_all()
@@ -126,7 +140,7 @@ class NodeHandle:
                 message = await self._control.heard()
                 self.failed = message.get("failed")
                 self.status = message.get("status", self.status)
-                if "late" in message:  # it has heard all that it was told when it hears this
+                if "late" in message:  # messages are ordered: the node has applied all earlier ones
                     self.tell({"now": message["late"]})
                 self._changed()
         if self.alive:
@@ -136,7 +150,7 @@ class NodeHandle:
 
     async def _speak(self) -> None:
         assert self._control is not None
-        with contextlib.suppress(OSError):  # it has ended, which ``_hear`` says; who does not read is stopped
+        with contextlib.suppress(OSError):  # ``_hear`` reports the end of the process
             while True:
                 await self._control.say(await self._outbox.get())
 
@@ -145,51 +159,51 @@ class NodeHandle:
         while line := await process.stderr.read(4_096):
             self._last_words.extend(line.decode(errors="replace").splitlines())
 
-    async def _obituary(self, what: str) -> str:
+    async def _obituary(self, event: str) -> str:
         assert self._process is not None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END):
                 await self._process.wait()
         await asyncio.sleep(0)
         last = self._last_words[-1] if self._last_words else "it said nothing"
-        return f"node {self.number}, life {self.life}, {what} of itself (code {self._process.returncode}): {last}"
+        return f"node {self.number}, life {self.life}, {event} of itself (code {self._process.returncode}): {last}"
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Tell it something, after what it was told before."""
+        """Queue a message to the process."""
         if self.alive:
             self._outbox.put_nowait(message)
 
     def send_leaves(self, chain: GeneratedRelayChain, ancestors: int) -> None:
-        """Tell it the leaves of its relay chain client, and what it does not know of them yet."""
+        """Send the current leaves and the blocks and queues that the node does not have yet."""
         if not self.alive:
             return
         leaves = self.client.leaves()
-        new = [block for block in leaves if block.hash not in self._told]
-        kept = {
+        new = [block for block in leaves if block.hash not in self._sent_leaves]
+        own_queues = {
             entry.root: block.posted[entry.source, entry.destination]
             for block in self.client.blocks()
-            if block.hash not in self._given
+            if block.hash not in self._sent_blocks
             for entry in block.own
             if entry.source in self.paras
         }
-        self._told = {block.hash for block in leaves}
-        self._given = {block.hash for block in self.client.blocks()}
-        told = LeavesUpdate(
+        self._sent_leaves = {block.hash for block in leaves}
+        self._sent_blocks = {block.hash for block in self.client.blocks()}
+        update = LeavesUpdate(
             tuple(block.hash for block in leaves),
             tuple(chain.block(block, ancestors) for block in new),
-            kept,
+            own_queues,
             {block.hash: chain.wanted(block, self.paras) for block in new},
         )
-        self.tell({"told": encode_leaves(told)})
+        self.tell({"told": encode_leaves(update)})
 
     def kill(self) -> None:
-        """Kill the process, as nobody can prepare for."""
+        """Kill the process without warning."""
         self.port = None
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def end(self) -> None:
-        """Let the process end, kill it if it does not, and wait until it is gone."""
+        """Close the channel, wait for the process, and kill it after ``END`` seconds."""
         self.port = None
         if self._control is not None:
             self._control.close()
@@ -206,22 +220,34 @@ class NodeHandle:
 
 
 SETTLING = 60.0
-"""Seconds within which all that is unrouted must be where it is needed, once no further block comes."""
+"""Seconds without a new block within which all unrouted queues must arrive."""
 
 LAST_BLOCKS = 16
-"""Blocks without queues at the end, in which parachains consume what is left."""
+"""Final blocks without queues, for parachains to consume the rest."""
 
 MAX_PORT = 2**16 - 1
 
 STARTING_TOGETHER = 4
-"""Processes that start at a time."""
+"""Maximum number of processes that start concurrently."""
 
 
 @dataclass
 class NetworkOutcome:
-    """What came of it. ``short``: queues that nodes lack of those that their leaves list, when nothing more comes;
-    ``left``: queues that are unrouted after the last blocks; ``died``: what processes said that ended of themselves.
-    ``listed``: queues that the leaves list in the end, before the last blocks."""
+    """Result of a run.
+
+    Attributes:
+        nodes: The nodes.
+        blocks: Relay blocks.
+        forks: Relay blocks on forks.
+        posted: Posted queues.
+        listed: Queues listed by the leaves before the last blocks.
+        short: Queues listed by a node's leaves that the node lacks in the end, summed over nodes.
+        left: Unrouted queues after the last blocks.
+        killed: Killed processes.
+        settled: Seconds until all queues had arrived.
+        stopped: True if the run was interrupted.
+        died: Messages of processes that ended unexpectedly.
+    """
 
     nodes: Sequence[NodeHandle]
     blocks: int = 0
@@ -237,13 +263,19 @@ class NetworkOutcome:
 
     @property
     def holds(self) -> bool:
-        """Return whether every queue reached every node that needs it."""
+        """True if every queue reached every node that needs it."""
         return not (self.short or self.left or self.died or self.stopped)
 
 
 class ProcessNetwork:
-    """The network of a scenario. ``trace``: a folder for traces; ``metrics``: the port of the first node's metrics, 0
-    for any that are free, None for none; ``settling``: seconds."""
+    """Network of a scenario.
+
+    Args:
+        scenario: The scenario.
+        trace: Folder for traces, if any.
+        metrics: Metrics port of the first node; 0 for any free port, None for no metrics.
+        settling: Seconds to wait for missing queues.
+    """
 
     def __init__(
         self,
@@ -272,7 +304,7 @@ class ProcessNetwork:
         self._secrets = {
             pair: os.urandom(SECRET_BYTES) for pair in draw_links(nodes.count, scenario.topology.degree, Random(seed))
         }
-        # Who is killed when, and which node has which block how late: of seeds of their own.
+        # Kills and delays have their own seeds, so neither shifts the other.
         self._kills, self._delays = Random(f"causeway/kills/{seed}"), Random(f"causeway/delays/{seed}")
         self._due = [0.0] * nodes.count
         self._under_way = 0
@@ -282,10 +314,10 @@ class ProcessNetwork:
         self.outcome = NetworkOutcome(self.nodes)
 
     async def run(self, stop: asyncio.Event) -> NetworkOutcome:
-        """Run the scenario, or until ``stop`` is set; all processes have ended when this returns.
+        """Run the scenario to its end, or until ``stop`` is set; end all processes.
 
         Raises:
-            InvalidInput: the trace's folder is not empty, or it or a port cannot be had, or no more can be written.
+            InvalidInput: The trace folder or a port is unusable, or writing the trace failed.
         """
         if self._trace is not None:
             numbers = [node.number for node in self.nodes]
@@ -316,11 +348,11 @@ class ProcessNetwork:
             if failure is not None:
                 raise failure
         relay, outcome = self._scenario.relay, self.outcome
-        plan = self._plan()
+        plan = self._plan_kills()
         for height in range(1, relay.blocks + 1):
             for node in plan.get(height, ()):
-                self._later(self._kill(node))
-            self._make(posting=True)
+                self._spawn(self._kill(node))
+            self._make_blocks(posting=True)
             await asyncio.sleep(relay.interval / 1_000)
             self._require_alive()
         while self._tasks:
@@ -332,24 +364,22 @@ class ProcessNetwork:
         for _ in range(LAST_BLOCKS):
             if outcome.short or not self.chain.best.unrouted:
                 break
-            self._make(posting=False)
+            self._make_blocks(posting=False)
             await asyncio.sleep(relay.interval / 1_000)
             while self._tasks:
                 await asyncio.wait(self._tasks)
             outcome.short = await self._settle()
         outcome.left = len(self.chain.best.unrouted)
 
-    # processes
-
     async def _start(self, node: NodeHandle, gate: asyncio.Semaphore | None = None) -> None:
-        """Start a node, and let it and its peers know of each other."""
+        """Start a node and exchange addresses with its peers."""
         pairs = {pair: secret for pair, secret in self._secrets.items() if node.number in pair}
         metrics = self._metrics + node.number if self._metrics else self._metrics
         settings: dict[str, Any] = {
             "network": self.chain.genesis.hash,
             "options": self._scenario.gossip.model_dump(),
             "epoch": self._epoch,
-            # Of a link the end with the lower number dials.
+            # The end with the lower number dials.
             "links": [(sum(pair) - node.number, secret, node.number == min(pair)) for pair, secret in pairs.items()],
             "trace": None if self._trace is None else str(self._trace),
             "metrics": metrics,
@@ -362,8 +392,8 @@ class ProcessNetwork:
                 dialler.tell({"peer": (listener.number, listener.port)})
         node.send_leaves(self.chain, self._scenario.gossip.ancestors)
 
-    def _plan(self) -> dict[int, list[NodeHandle]]:
-        """Return who is killed at which height: each once, in the middle of the run."""
+    def _plan_kills(self) -> dict[int, list[NodeHandle]]:
+        """Draw the victims by height: each dies once, in the middle of the run."""
         blocks = self._scenario.relay.blocks
         first, last = 1 + blocks // 5, max(1 + blocks // 5, blocks - blocks // 5)
         plan: dict[int, list[NodeHandle]] = {}
@@ -379,7 +409,7 @@ class ProcessNetwork:
         await asyncio.sleep(self._kills.random() * self._scenario.nodes.away / 1_000)
         await self._start(node)
 
-    def _later(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -398,18 +428,16 @@ class ProcessNetwork:
             if node.died is not None:
                 raise NodeDied(node.died)
 
-    # the relay chain
-
     def _prefix(self, leaf: bytes, para: int) -> int | None:
-        """Return what this block's collator of a parachain found: they take turns, and one that is dead makes none."""
-        able = [node for node in self.nodes if para in node.paras]
-        node = able[self.chain.best.number % len(able)]
+        """Return the prefix reported by this block's collator of a parachain; collators rotate."""
+        collators = [node for node in self.nodes if para in node.paras]
+        node = collators[self.chain.best.number % len(collators)]
         if not node.alive:
             return None
         found: int | None = node.status.get("prefixes", {}).get(leaf, {}).get(para)
         return found
 
-    def _make(self, posting: bool) -> None:
+    def _make_blocks(self, posting: bool) -> None:
         blocks = self.chain.made(posting)
         self.outcome.blocks += len(blocks)
         self.outcome.forks += len(blocks) - 1
@@ -419,7 +447,7 @@ class ProcessNetwork:
                 now = time.monotonic()
                 late = self._delays.random() * self._scenario.relay.propagation / 1_000
                 due = self._due[node.number] = max(self._due[node.number], now + late)
-                self._later(self._import(node, block, due - now))
+                self._spawn(self._import(node, block, due - now))
 
     async def _import(self, node: NodeHandle, block: RelayBlock, late: float) -> None:
         await asyncio.sleep(late)
@@ -430,7 +458,7 @@ class ProcessNetwork:
         return self.nodes[0].client.leaves()[:MAX_CHAIN_HEADS]
 
     async def _settle(self) -> int:
-        """Wait until every node has all leaves and all queues that these list; return how many they lack in the end."""
+        """Wait until all nodes hold all listed queues; return the number that is missing."""
         leaves = [block.hash for block in self._leaves()]
         deadline = time.monotonic() + self._settling
         while True:
@@ -447,15 +475,23 @@ class ProcessNetwork:
 
 
 def missing_queues(node: NodeHandle, leaves: Sequence[bytes]) -> int:
-    """Return how many queues a node lacks of those that its leaves list; one that has other leaves lacks one more."""
+    """Count the queues that a node lacks of its leaves' listing, plus one if its leaves differ."""
     standing = node.standing
     behind = [*node.status.get("leaves", ())] != [*leaves]
     return standing.get("expected", 0) - standing.get("there", 0) + behind
 
 
 def draw_links(count: int, degree: int, random: Random) -> list[tuple[int, int]]:
-    """Return who is connected with whom, the lower number first: the union of random cycles through all nodes, so that
-    the network is connected."""
+    """Draw a connected graph of links as the union of random cycles through all nodes.
+
+    Args:
+        count: Number of nodes.
+        degree: Peers a node, even.
+        random: Source of randomness.
+
+    Returns:
+        Pairs of nodes, the lower number first, ascending.
+    """
     found: set[tuple[int, int]] = set()
     for _ in range(degree // 2):
         order = random.sample(range(count), count)

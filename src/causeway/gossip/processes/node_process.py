@@ -1,11 +1,9 @@
-"""One node as a process: ``python -m causeway.service.icmp.node_process FD``.
+"""One gossip node as a process: ``python -m causeway.gossip.processes.node_process FD``.
 
-It is started by a network of them (``network.py``), which holds the other end of the socket pair ``FD``: from there
-come what it is, its peers' addresses and its relay chain client's news. When that end closes, the process ends.
-
-What Prometheus is told by a node process.
-
-Whether this process stood still: stopped by a signal, or given no processor, while its peers went on.
+The parent (``network.py``) holds the other end of the socket pair ``FD``. It sends the settings,
+the addresses of peers and the relay chain client's updates. The process ends when that end closes.
+The module also exports the node's Prometheus metrics and detects stalls of the process (stopped by
+a signal, or starved of processor time) during which its peers went on.
 """
 
 from __future__ import annotations
@@ -55,8 +53,12 @@ COUNTERS = {
 
 
 class NodeCollector(Collector):
-    """The metrics of a node. ``standing``: gives what it last said of itself, by name; verdicts stand under their
-    names, and under ``refused`` how often connections were refused or ended, by why."""
+    """Prometheus metrics of a node.
+
+    Args:
+        standing: Source of the figures by name, verdicts among them.
+        refused: Source of the counts of refused or ended connections, by reason.
+    """
 
     def __init__(self, standing: Callable[[], Mapping[str, int]], refused: Callable[[], Mapping[str, int]]) -> None:
         self._standing, self._refused = standing, refused
@@ -79,13 +81,18 @@ class NodeCollector(Collector):
 
 
 LATE = 5.0
-"""Seconds of standing still after which nothing is judged that came meanwhile."""
+"""Seconds of a stall after which pending packets are dropped unjudged."""
 
 
 class StallClock:
-    """``most``: seconds; ``clock`` and ``worked``: seconds that passed, and that this process has worked.
+    """Detector of stalls: wall time minus processor time.
 
-    Time that it works does not count: who keeps a node busy must not have it drop its connections.
+    Processor time does not count, so a peer that keeps a node busy cannot make it drop connections.
+
+    Args:
+        most: Longest gap in seconds that is no stall.
+        clock: Source of wall time in seconds.
+        worked: Source of processor time in seconds.
     """
 
     def __init__(
@@ -98,28 +105,35 @@ class StallClock:
         self._idle = clock() - worked()
 
     def detect_stall(self) -> bool:
-        """Return whether it stood still for more than ``most`` since the call before; that must not be longer ago
-        where it only waits."""
+        """Return True if the process stalled for more than ``most`` seconds since the last call.
+
+        An idle process must call it at least as often.
+        """
         before, self._idle = self._idle, self._clock() - self._worked()
         return self._idle - before > self._most
 
 
 TOGETHER = 0.004
-"""Seconds after the first thing that came in which more is waited for, to be taken in the same step."""
+"""Seconds after the first arrival in which further arrivals join the same step."""
 
 BEAT = LATE / 10
-"""Seconds after which a node that waits looks whether it stood still."""
+"""Interval in seconds at which an idle node checks for a stall."""
 
 REFUSED = (PeerVerdict.TooManyPeers.name, PeerVerdict.Banned.name)
-"""Why a peer is disconnected that has done nothing since it came."""
+"""Verdicts that disconnect a peer without its fault."""
 
 STATUS = 0.1
 """Seconds between two reports."""
 
 
 class NodeProcess:
-    """A node with its sockets. ``settings``: the first message of the process that started it; ``standstill``: says
-    whether this process stood still."""
+    """Node with its sockets.
+
+    Args:
+        control: Channel to the parent.
+        settings: First message of the parent.
+        standstill: Detector of stalls; None for the default.
+    """
 
     def __init__(self, control: Control, settings: Mapping[str, Any], standstill: StallClock | None = None) -> None:
         self._control, self._standstill = control, standstill or StallClock()
@@ -130,7 +144,7 @@ class NodeProcess:
         now = self._now()
         life = ProcessRun(settings["node"], settings["life"], now)
         self._trace = None if settings["trace"] is None else TraceWriter(Path(settings["trace"]), life)
-        record = self._trace.step if self._trace is not None else lambda taken, got, bodies: None
+        record = self._trace.step if self._trace is not None else lambda inputs, got, bodies: None
         self._node = GossipNode(life.node, options, now, record)
         self._work = asyncio.Event()
         self._links = PeerLinks(
@@ -159,11 +173,11 @@ class NodeProcess:
         self._work.set()
 
     async def run(self) -> None:
-        """Run until the process that started this one is gone, or says that it is enough."""
+        """Run until the parent ends or asks to stop."""
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def fail(_loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-            # What the system refuses for a while, as one more connection, is tried again; all else is a mistake here.
+            # OS errors, e.g. a refused connection, are transient and retried; any other error is a bug.
             if not failed.done() and not isinstance(context.get("exception"), OSError):
                 failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
 
@@ -206,48 +220,51 @@ class NodeProcess:
                     await self._work.wait()
             await asyncio.sleep(TOGETHER)
             if self._standstill.detect_stall():
-                await self._begin_anew()
+                await self._recover_from_stall()
             if self._work.is_set() or self._node.purge_due <= self._now():
                 self._work.clear()
                 self._step()
 
-    async def _begin_anew(self) -> None:
-        """Drop what peers sent while this process stood still, under leaves that are long gone: it would count against
-        them. They are taken again, and send what is listed now, as soon as this node knows the leaves of today."""
+    async def _recover_from_stall(self) -> None:
+        """Drop packets that arrived during a stall and disconnect all peers.
+
+        Judged under stale leaves, those packets would count against their senders. Peers reconnect and
+        resend the listed queues once this node knows the current leaves.
+        """
         self._stops += 1
         self._links.pause("late")
         await self._control.say({"late": self._stops})
 
     def _step(self) -> None:
-        """Take what came, as much of it as a step takes; what is left is taken in the next one."""
+        """Run a step with the admitted messages; the rest waits for the next step."""
         connections = self._links.connections
         waiting = sorted((order, peer, len(body)) for peer, one in connections.items() for order, body in one.inbox)
-        taken = [
+        admitted = [
             row for row, good in zip(waiting, self._node.admits([row[1:] for row in waiting]), strict=True) if good
         ]
         counts: dict[int, int] = {}
-        for _, peer, _ in taken:
+        for _, peer, _ in admitted:
             counts[peer] = counts.get(peer, 0) + 1
-        if len(taken) < len(waiting):
+        if len(admitted) < len(waiting):
             self._work.set()
         heard = sorted(
             (order, peer, body) for peer, count in counts.items() for order, body in connections[peer].taken(count)
         )
-        made = self._node.step(self._now(), [(peer, body) for _, peer, body in heard])
+        frames = self._node.step(self._now(), [(peer, body) for _, peer, body in heard])
         self._steps += 1
-        for peer, body in made.sends:
+        for peer, body in frames.sends:
             if peer in connections:
                 connections[peer].send(body)
-        for peer, why in made.disconnected:
+        for peer, why in frames.disconnected:
             (self._links.end if why in REFUSED else self._links.exclude_peer)(peer, why)
 
     async def _report(self) -> None:
-        said = -1
+        reported_steps = -1
         while True:
-            if said == self._steps:
+            if reported_steps == self._steps:
                 await asyncio.sleep(STATUS)
                 continue
-            said = self._steps
+            reported_steps = self._steps
             self._standing = {
                 **self._node.counts,
                 **self._node.standing(),

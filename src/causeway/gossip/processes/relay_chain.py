@@ -1,8 +1,7 @@
-"""The relay chain that a network of processes stands on: blocks with forks, the queues that they post, and what each
-lists as unrouted (ICMP reference 3.1 to 3.3).
+"""Generated relay chain of a process network (ICMP reference 3.1 to 3.3).
 
-It is made as it goes: which queues a block routes is what a collator says that it has found (3.4), so that a queue that
-nobody brings to its parachain stays unrouted. What is posted, and where the chain forks, follows from the seed.
+The chain grows with the run: a block routes the queues that a collator reports as found (3.4), so an
+undelivered queue stays unrouted. Posted queues and forks follow from the seed.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from causeway.gossip.processes.scenario import ProcessRelaySection
 from causeway.gossip.processes.step_trace import ImportedBlock
 
 REMEMBERED = 64
-"""Blocks so many numbers below the best one are forgotten."""
+"""Depth below the best block at which blocks are dropped."""
 
 FORK_GOES_ON, FORK_WINS = 0.5, 0.3
-"""How likely a fork has one more block, and how likely the next block stands on it: then the other side is left."""
+"""Probabilities that a fork grows, and that the next block extends it and orphans the main branch."""
 
 Queue = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class PostedQueue:
-    """A queue that a block posted: ``number`` and ``issued`` (hash) of the block, sender, recipient, root."""
+    """Queue posted by a block: block ``number`` and hash (``issued``), sender, recipient, root."""
 
     number: int
     issued: bytes
@@ -40,8 +39,16 @@ class PostedQueue:
 
 @dataclass(frozen=True)
 class RelayBlock:
-    """A block: ``watermarks`` (numbers) after it, ``unrouted`` after it, in the runtime's order; ``posted``: the
-    messages of its own queues by (source, destination)."""
+    """Relay block with its state.
+
+    Attributes:
+        hash: Hash of the block.
+        number: Number of the block.
+        parent: Hash of the parent.
+        watermarks: Last routed block number by parachain, after this block.
+        unrouted: Unrouted queues after this block, in the runtime's order.
+        posted: Messages of the block's own queues, by (source, destination).
+    """
 
     hash: bytes
     number: int
@@ -52,18 +59,24 @@ class RelayBlock:
 
     @property
     def listed(self) -> tuple[PostedQueue, ...]:
-        """ingress(B, p) of all p: what was posted before this block and is not routed (3.2; D-2: exclusive)."""
+        """Ingress(B, p) of all p: unrouted queues posted before this block (3.2; D-2: exclusive)."""
         return tuple(entry for entry in self.unrouted if entry.number < self.number)
 
     @property
     def own(self) -> tuple[PostedQueue, ...]:
-        """The queues that this block posted."""
+        """Queues posted by this block."""
         return tuple(entry for entry in self.unrouted if entry.number == self.number)
 
 
 class GeneratedRelayChain:
-    """Blocks of a seed. ``prefix`` says, of a block's hash and a parachain, up to which number a collator has found
-    all that the parachain may consume there; None: nobody says anything."""
+    """Relay chain generated from a seed.
+
+    Args:
+        seed: The seed.
+        parachains: Number of parachains.
+        section: Options of the relay chain.
+        prefix: Reported prefix of a block's hash and a parachain, or None without a report.
+    """
 
     def __init__(
         self, seed: int, parachains: int, section: ProcessRelaySection, prefix: Callable[[bytes, int], int | None]
@@ -72,15 +85,21 @@ class GeneratedRelayChain:
         self.blocks = {self.genesis.hash: self.genesis}
         self.best = self.genesis
         self.posted = 0
-        """Queues on the blocks of all forks."""
+        """Number of queues on the blocks of all forks."""
         self._paras = range(1, parachains + 1)
         self._section, self._prefix = section, prefix
         self._side: RelayBlock | None = None
         self._random = Random(f"causeway/gossip/{seed}")
 
     def made(self, posting: bool = True) -> list[RelayBlock]:
-        """Make the next block, and by chance one more at the same height, on a fork that begins or goes on; return
-        both. ``posting``: whether they post queues, and forks begin."""
+        """Generate the next block, and by chance a sibling on a new or existing fork.
+
+        Args:
+            posting: If False, blocks post no queues and no forks start.
+
+        Returns:
+            One or two new blocks.
+        """
         draw = self._random.random
         blocks = [self._block(self.best, 0, posting)]
         if self._side is not None:
@@ -102,12 +121,12 @@ class GeneratedRelayChain:
         for para in self._paras:
             found = self._prefix(parent.hash, para)
             if found is not None:
-                # It cannot be above the parent: the list ends there.
+                # The parent bounds the watermark: the listing ends there.
                 watermarks[para] = max(watermarks.get(para, 0), min(found, parent.number))
         posted = self._queues() if posting else {}
         new = [PostedQueue(number, name, *pair, egress_root(queue)) for pair, queue in sorted(posted.items())]
-        kept = (entry for entry in parent.unrouted if entry.number > watermarks.get(entry.destination, 0))
-        unrouted = sorted((*kept, *new), key=lambda entry: (entry.destination, entry.number, entry.source))
+        still_unrouted = (entry for entry in parent.unrouted if entry.number > watermarks.get(entry.destination, 0))
+        unrouted = sorted((*still_unrouted, *new), key=lambda entry: (entry.destination, entry.number, entry.source))
         block = RelayBlock(name, number, parent.hash, watermarks, tuple(unrouted), posted)
         self.blocks[name] = block
         self.posted += len(posted)
@@ -123,7 +142,7 @@ class GeneratedRelayChain:
         }
 
     def block(self, found: RelayBlock, ancestors: int) -> ImportedBlock:
-        """Return a block as nodes are told it, with so many ancestors."""
+        """Convert a block to a node's view of it, with the given number of ancestors."""
         older: list[bytes] = []
         parent = found.parent
         while len(older) < ancestors and parent in self.blocks:
@@ -135,7 +154,7 @@ class GeneratedRelayChain:
 
     @staticmethod
     def wanted(found: RelayBlock, paras: Iterable[int]) -> tuple[Wanted, ...]:
-        """Return ingress(B, p) of some parachains."""
+        """Return ingress(B, p) of the given parachains."""
         mine = {*paras}
         return tuple(
             (entry.destination, entry.number, entry.issued, entry.root)
@@ -145,25 +164,25 @@ class GeneratedRelayChain:
 
 
 class RelayChainClient:
-    """What one node's relay chain client has imported: the leaves of that, without those that finality left behind."""
+    """Relay chain client of one node: imported blocks, and leaves within the finality depth."""
 
     def __init__(self, chain: GeneratedRelayChain, finality: int) -> None:
         self._chain, self._finality = chain, finality
-        self._has = {chain.genesis.hash: chain.genesis}
+        self._imported = {chain.genesis.hash: chain.genesis}
 
     def imports(self, block: RelayBlock) -> None:
-        """Take a block; its parent came before."""
-        self._has[block.hash] = block
+        """Import a block after its parent."""
+        self._imported[block.hash] = block
         lowest = self._chain.best.number - REMEMBERED
-        self._has = {name: known for name, known in self._has.items() if known.number >= lowest}
+        self._imported = {name: known for name, known in self._imported.items() if known.number >= lowest}
 
     def blocks(self) -> list[RelayBlock]:
-        """Return the blocks, in the order in which they came."""
-        return [*self._has.values()]
+        """Return the blocks in import order."""
+        return [*self._imported.values()]
 
     def leaves(self) -> list[RelayBlock]:
-        """Return the leaves, the best first: the highest, of equal numbers the lower hash."""
-        parents = {block.parent for block in self._has.values()}
-        tips = [block for name, block in self._has.items() if name not in parents]
+        """Return the leaves, the best first: by number, then by lower hash."""
+        parents = {block.parent for block in self._imported.values()}
+        tips = [block for name, block in self._imported.items() if name not in parents]
         lowest = max(block.number for block in tips) - self._finality
         return sorted((one for one in tips if one.number >= lowest), key=lambda one: (-one.number, one.hash))

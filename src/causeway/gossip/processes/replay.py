@@ -1,9 +1,9 @@
-"""Traces of node processes, played into the state machine of all nodes at once.
+"""Replay of node process traces in the state machine of all nodes at once.
 
-Every node's steps are taken in the order of their times; a step of several nodes at one time is one call. Three things
-must come out as the processes had them: what each life of each node got, step by step; that each packet that a node
-received is the next that the state machine of the sender sends on that connection; that each body that was to be hashed
-has its root. What a record must be like at all is looked at where it is read (``trace_rules``).
+Steps run in order of time; steps of several nodes at one time are one call. The replay checks three
+properties: each step yields the recorded queues; each received packet is the next one that the
+sender's state machine sends on that connection; each hashed body has its root. The form of single
+records is validated on reading (``trace``).
 """
 
 from __future__ import annotations
@@ -38,17 +38,26 @@ from causeway.gossip.step_io import merge_outputs
 from causeway.protocols.shared.digests import list_digests
 
 MOST_TOLD = 10
-"""Differences that are listed; all are counted."""
+"""Maximum number of listed differences; all are counted."""
 
 Link = tuple[int, int, bytes]
-"""Who sends, to whom, in which session."""
+"""Sender, recipient and session."""
 
 
 @dataclass
 class ReplayResult:
-    """What a replay came to. ``got``: queues that nodes got, in all lives; ``received``: packets that came from nodes
-    of the trace; ``differences``: what did not come out as the processes had it, the first ones as text; ``closed``:
-    whether the files are those that were there when all processes had ended."""
+    """Result of a replay.
+
+    Attributes:
+        closed: True if the files are unchanged since all processes ended.
+        lives: Process runs.
+        steps: Steps.
+        got: Queues that nodes got, in all process runs.
+        received: Packets received from nodes of the trace.
+        hashed: Hashed bodies.
+        different: Number of differences.
+        differences: Text of the first differences.
+    """
 
     closed: bool = False
     lives: int = 0
@@ -60,7 +69,7 @@ class ReplayResult:
     differences: list[str] = field(default_factory=list)
 
     def differs(self, text: str) -> None:
-        """Note a difference."""
+        """Count a difference."""
         self.different += 1
         if len(self.differences) < MOST_TOLD:
             self.differences.append(text)
@@ -68,7 +77,10 @@ class ReplayResult:
 
 @dataclass(order=True)
 class _Event:
-    """A step of a life, or with ``step`` None its begin: in the order of time, node, life, place."""
+    """Step of a process run, or its start (``step`` is None).
+
+    Events are ordered by time, node, run, position.
+    """
 
     time: int
     node: int
@@ -78,7 +90,7 @@ class _Event:
 
 
 class Replay:
-    """Plays a trace."""
+    """Replay of one trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._options = trace, trace.options
@@ -91,15 +103,19 @@ class Replay:
         self.result = ReplayResult(trace.closed)
 
     def run(self) -> ReplayResult:
-        """Play all of it, and return what it came to. Raises ``InvalidInput``: a file is no trace."""
+        """Replay the whole trace.
+
+        Raises:
+            InvalidInput: A file is no valid trace.
+        """
         waiting: list[_Event] = []
         time = 0
         for event in heapq.merge(*(self._events(life, steps) for life, steps in self._trace.lives())):
             if event.time != time:
-                self._at(time, waiting)
+                self._run_rounds(time, waiting)
                 time, waiting = event.time, []
             waiting.append(event)
-        self._at(time, waiting)
+        self._run_rounds(time, waiting)
         for link in sorted(self._came):
             self._compare(link)
         return self.result
@@ -110,15 +126,15 @@ class Replay:
         for place, recorded in enumerate(steps, 1):
             yield _Event(recorded.taken.time, life.node, life.life, place, recorded)
 
-    def _at(self, time: int, events: Sequence[_Event]) -> None:
-        """Play what happened at one time: of each node one step after the other, of different nodes together."""
+    def _run_rounds(self, time: int, events: Sequence[_Event]) -> None:
+        """Replay the events of one time: sequentially a node, in parallel across nodes."""
         rounds: list[dict[int, _Event]] = []
-        of_node: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for event in events:
-            if of_node[event.node] == len(rounds):
+            if counts[event.node] == len(rounds):
                 rounds.append({})
-            rounds[of_node[event.node]][event.node] = event
-            of_node[event.node] += 1
+            rounds[counts[event.node]][event.node] = event
+            counts[event.node] += 1
         for some in rounds:
             begins = [event for event in some.values() if event.step is None]
             if begins:
@@ -140,20 +156,20 @@ class Replay:
             if self._life[node] != event.life:
                 with RecordErrors(self._trace.folder / ProcessRun(node, event.life, 0).file, event.place):
                     raise InvalidRecord(f"time: {time} ms, when life {self._life[node]} had begun")
-        taken = [(node, recorded.taken) for node, recorded in steps.items()]
-        for node, one in taken:
+        inputs = [(node, recorded.taken) for node, recorded in steps.items()]
+        for node, one in inputs:
             for peer in one.left:
                 self._session.pop((node, peer), None)
             self._session |= {(node, peer): session for peer, session in one.came}
             self._note(time, node, one)
-        # As a node does: what is to be hashed follows from all that comes before queues.
+        # As in a node: the input before the queues decides which bodies are hashed.
         self._state, out = step(
             self._state,
-            step_inputs([(node, replace(one, arrived=())) for node, one in taken], self._options),
+            step_inputs([(node, replace(one, arrived=())) for node, one in inputs], self._options),
             time,
             self._options,
         )
-        rows = [(node, row) for node, one in taken for row in one.arrived]
+        rows = [(node, row) for node, one in inputs for row in one.arrived]
         columns = queue_arrivals(rows)
         if columns is not None:
             for (node, row), hashed in zip(
@@ -179,11 +195,11 @@ class Replay:
             if got[node] != [*recorded.got]:
                 self._differs_in_got(time, node, {*recorded.got}, {*got[node]})
 
-    def _note(self, time: int, node: int, taken: StepTrace) -> None:
-        """Note what came from nodes of the trace: of a connection, declarations and queues each in their order."""
-        for row in taken.declared:
+    def _note(self, time: int, node: int, inputs: StepTrace) -> None:
+        """Record the packets that a step received from nodes of the trace."""
+        for row in inputs.declared:
             self._received(time, node, row.peer, row.heads)
-        for queue in taken.arrived:
+        for queue in inputs.arrived:
             self._received(time, node, queue.peer, (QUEUE, queue.topic, queue.root))
 
     def _received(self, time: int, node: int, peer: int, packet: Packet) -> None:
@@ -191,23 +207,26 @@ class Replay:
         self._came[peer, node, self._session[node, peer]].append((time, packet))
 
     def _compare(self, link: Link) -> None:
-        """Hold what came over a connection against what its sender sends: of each kind, the first of those, in order,
-        none before it was sent. (A step takes declarations before queues, whichever came first.)"""
+        """Compare the packets received over a connection with the sender's output.
+
+        Of each kind they must be a prefix of the sent packets, none earlier than its sending. A step
+        processes declarations before queues, so the two kinds are compared separately.
+        """
         source, destination, _ = link
         for queues in (False, True):
             came = [(time, packet) for time, packet in self._came[link] if (packet[:1] == (QUEUE,)) == queues]
             sent = [(time, packet) for time, packet in self._sent[link] if (packet[:1] == (QUEUE,)) == queues]
             for place, (time, packet) in enumerate(came):
                 if place >= len(sent) or sent[place][1] != packet or sent[place][0] > time:
-                    what = "queue" if queues else "declaration"
+                    kind = "queue" if queues else "declaration"
                     self.result.differs(
-                        f"{time} ms: node {destination} received as {what} {place} of node {source} what that did not"
+                        f"{time} ms: node {destination} received as {kind} {place} of node {source} what that did not"
                         f" send: {packet[-1].hex() if packet else 'no heads'}"
                     )
                     break
 
     def _hash(self, node: int, recorded: RecordedStep) -> None:
-        """Compute the roots of the bodies that a step put into the pool."""
+        """Verify the roots of the bodies that a step added to the pool."""
         limit = message_limit(self._options)
         for root, packet in recorded.bodies.items():
             self.result.hashed += 1
@@ -218,34 +237,44 @@ class Replay:
                 )
 
     def _differs_in_got(self, time: int, node: int, theirs: set[Got], ours: set[Got]) -> None:
-        for who, queues in (("its process alone", theirs - ours), ("the state machine alone", ours - theirs)):
+        for side, queues in (("its process alone", theirs - ours), ("the state machine alone", ours - theirs)):
             for _, root in sorted(queues):
                 life = self._life.get(node, 0)
-                self.result.differs(f"{time} ms: node {node}, life {life}: {root.hex()} was got by {who}")
+                self.result.differs(f"{time} ms: node {node}, life {life}: {root.hex()} was got by {side}")
         if theirs == ours:
             self.result.differs(f"{time} ms: node {node} got queues twice, or in another order")
 
 
 def start_replayed_nodes(state: GossipState, nodes: Sequence[int], purge: int, options: GossipOptions) -> GossipState:
-    """Return the state with these nodes as at their begin: without leaves, peers and pool; their next purge is at
-    ``purge`` (ms)."""
+    """Reset nodes to their start: no leaves, peers or pool.
+
+    Args:
+        state: State of all nodes.
+        nodes: Numbers of the nodes.
+        purge: Time of their next purge in ms.
+        options: Options of gossip.
+    """
     old, new = state_to_tables(state), state_to_tables(start_nodes(np.array(nodes, dtype=np.uint32), options))
     new["nodes"] = new["nodes"].with_columns(purge=np.full(len(nodes), purge, dtype=np.uint64))
-    kept = {
+    other_rows = {
         name: frame.filter(~np.isin(frame["node"], nodes)) if "node" in frame else frame for name, frame in old.items()
     }
     return state_from_tables(
-        {name: concat([kept[name], new[name]]) if "node" in new[name] else kept[name] for name in new}
+        {name: concat([other_rows[name], new[name]]) if "node" in new[name] else other_rows[name] for name in new}
     )
 
 
 def replay_trace(trace: Trace) -> ReplayResult:
-    """Return what a trace comes to when it is played. Raises ``InvalidInput``: a file is no trace."""
+    """Replay a trace.
+
+    Raises:
+        InvalidInput: A file is no valid trace.
+    """
     return Replay(trace).run()
 
 
 def _wrong_body(node: int, row: ArrivedQueue, hashed: bool) -> str:
-    """Return what is wrong with the digest of a body that came; ``hashed``: it is one that is to be hashed."""
+    """Describe a wrong digest of an arrived body; ``hashed``: it had to be hashed."""
     if not hashed:
         return f"node {node} hashed what node {row.peer} sent as {row.root.hex()}, which nobody need hash"
     if row.found == NO_DIGEST:

@@ -1,4 +1,7 @@
-"""The scenario of a network of processes: one TOML file. Times are in milliseconds, sizes in bytes."""
+"""Scenario of a network of node processes: one TOML file.
+
+Times are in milliseconds, sizes in bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from causeway.gossip.options import GossipOptions
 from causeway.protocols.shared.option_values import option_error
 
 PLAIN = {"reconciliation": "off", "topology": "flat", "fallback_request": "off"}
-"""Options of gossip whose other values have no bytes on the wire: X-3 gives them for declarations and queues."""
+"""Options of gossip with a single value on the wire: X-3 covers only declarations and queues."""
 
 MOST_NODES = 256
-"""Processes of one network, on one machine."""
+"""Maximum number of processes in a network."""
 
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -30,7 +33,7 @@ class SeedSection(ScenarioSection):
 
 
 class ProcessNodesSection(ScenarioSection):
-    """``[nodes]``: how many there are. Each is a collator of one parachain, in turn."""
+    """``[nodes]``: number of nodes; each collates one parachain, in rotation."""
 
     count: int = Field(16, ge=2, le=MOST_NODES, description="How many nodes there are.")
     parachains: int = Field(4, ge=2, le=1_000, description="How many parachains there are.")
@@ -39,7 +42,7 @@ class ProcessNodesSection(ScenarioSection):
 
 
 class ProcessTopologySection(ScenarioSection):
-    """``[topology]``: who is connected."""
+    """``[topology]``: links between nodes."""
 
     degree: int = Field(4, ge=2, le=50, description="Peers a node, even; links that coincide count once.")
 
@@ -51,7 +54,7 @@ class ProcessTopologySection(ScenarioSection):
 
 
 class ProcessRelaySection(ScenarioSection):
-    """``[relay]``: what the relay chain does."""
+    """``[relay]``: the relay chain."""
 
     interval: int = Field(1_000, ge=50, le=3_600_000, description="Time between two blocks.")
     blocks: int = Field(20, ge=1, le=1_000_000, description="Blocks that post queues.")
@@ -64,12 +67,12 @@ class ProcessRelaySection(ScenarioSection):
 
     @property
     def most_message(self) -> int:
-        """The most bytes of a message; they have from 1 to so many."""
+        """Maximum size of a message in bytes; sizes are uniform from 1."""
         return 2 * max(1, self.bytes // self.messages) - 1
 
 
 class GossipScenario(ScenarioSection):
-    """The whole file."""
+    """Scenario of a process network."""
 
     network: SeedSection = Field(default_factory=lambda: SeedSection.model_validate({}))
     nodes: ProcessNodesSection = Field(default_factory=lambda: ProcessNodesSection.model_validate({}))
@@ -91,7 +94,7 @@ class GossipScenario(ScenarioSection):
         if self.topology.degree > self.gossip.max_peers:
             raise option_error("topology", f"degree must not be above gossip.max_peers = {self.gossip.max_peers}")
         relay, gossip = self.relay, self.gossip
-        # Peers would take for hostile who sends what is longer than they take.
+        # Peers would treat the sender of a longer queue as hostile.
         longest = relay.messages * relay.most_message
         if longest > gossip.max_queue_bytes:
             raise option_error(
@@ -105,10 +108,14 @@ class GossipScenario(ScenarioSection):
 
 
 def load_gossip_scenario(path: Path, overrides: dict[str, Any]) -> GossipScenario:
-    """Return the scenario of a TOML file. ``overrides``: dotted keys to TOML values, as given on a command line.
+    """Load the scenario of a TOML file.
+
+    Args:
+        path: The file.
+        overrides: TOML values by dotted key, from the command line.
 
     Raises:
-        InvalidInput: the file cannot be read, or a key is unknown or its value is not allowed.
+        InvalidInput: The file cannot be read, or a key or value is invalid.
     """
     document = read_document(path)
     for key, text in overrides.items():

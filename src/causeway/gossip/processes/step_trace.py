@@ -1,5 +1,7 @@
-"""What a step of a node takes, as plain values: made of what came, written to traces, and put into columns for the
-state machine, of one node as of many."""
+"""Input of a node's step as plain values.
+
+Processes trace it, and the state machine processes it as columns.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ from causeway.protocols.shared.digests import digests, list_digests
 
 NO_DIGEST = bytes(32)
 
+TOO_MANY_HEADS = MAX_CHAIN_HEADS + 1
+"""Head count recorded for a packet that declares more heads than allowed."""
+
 
 @dataclass(frozen=True, slots=True)
 class ImportedBlock:
-    """A relay block as a node's relay chain client gives it: ``unrouted``, for all parachains, in the runtime's order,
-    are the block in which a queue was issued, and its root. ``ancestors``: the nearest first."""
+    """Relay block from a node's relay chain client.
+
+    ``unrouted`` holds the issuing block and the root of each unrouted queue of all parachains, in the
+    runtime's order. ``ancestors`` starts with the nearest.
+    """
 
     hash: bytes
     number: int
@@ -31,7 +39,7 @@ class ImportedBlock:
 
 @dataclass(frozen=True, slots=True)
 class NeighborDeclaration:
-    """A neighbour packet: ``heads``, the first five; ``count``: how many it declares."""
+    """Neighbour packet: the first five ``heads`` and the declared ``count``."""
 
     peer: int
     heads: tuple[bytes, ...]
@@ -41,7 +49,7 @@ class NeighborDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class ArrivedQueue:
-    """A queue: ``found`` is the root of its body, zeros where that was not computed."""
+    """Queue from a peer; ``found`` is the computed root of its body, zeros if not computed."""
 
     peer: int
     topic: bytes
@@ -54,8 +62,18 @@ class ArrivedQueue:
 
 @dataclass(frozen=True, slots=True)
 class StepTrace:
-    """All of one step: peers that left, peers that came (and the session of each), leaves (None: as they were) with
-    their blocks, own queues (root, bytes), packets, queues."""
+    """Input of one step.
+
+    Attributes:
+        time: Time in ms.
+        left: Disconnected peers.
+        came: New peers with their sessions.
+        leaves: Hashes of the leaves; None if unchanged.
+        blocks: The leaves' blocks.
+        kept: Root and size in bytes of the node's own queues.
+        declared: Neighbour packets.
+        arrived: Queues from peers.
+    """
 
     time: int
     left: tuple[int, ...] = ()
@@ -68,24 +86,24 @@ class StepTrace:
 
 
 Got = tuple[bytes, bytes]
-"""A queue that is new in a node's pool: topic and root."""
+"""New queue in a node's pool: topic and root."""
 
 Packet = tuple[bytes, ...]
-"""What goes from one node to another: the heads that it declares, or a queue's topic and root behind ``QUEUE``."""
+"""Packet between nodes: the declared heads, or ``QUEUE`` with a queue's topic and root."""
 
 QUEUE = b"queue"
 
 
-def step_inputs(taken: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> StepInputs:
-    """Return what nodes take, each once, as the state machine has it."""
-    some = [(node, one) for node, one in taken if one.leaves is not None]
+def step_inputs(steps: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> StepInputs:
+    """Convert the input of nodes, one step each, to columns."""
+    some = [(node, one) for node, one in steps if one.leaves is not None]
     return StepInputs(
-        disconnect=_pairs([(node, peer) for node, one in taken for peer in one.left]),
-        connect=_pairs([(node, peer) for node, one in taken for peer, _ in one.came]),
+        disconnect=_pairs([(node, peer) for node, one in steps for peer in one.left]),
+        connect=_pairs([(node, peer) for node, one in steps for peer, _ in one.came]),
         leaves=_leaves(some, options) if some else None,
-        kept=_kept([(node, root, size) for node, one in taken for root, size in one.kept]),
-        heads=_heads([(node, row) for node, one in taken for row in one.declared]),
-        queues=queue_arrivals([(node, row) for node, one in taken for row in one.arrived]),
+        kept=_kept([(node, root, size) for node, one in steps for root, size in one.kept]),
+        heads=_heads([(node, row) for node, one in steps for row in one.declared]),
+        queues=queue_arrivals([(node, row) for node, one in steps for row in one.arrived]),
     )
 
 
@@ -96,10 +114,10 @@ def _pairs(rows: Sequence[tuple[int, int]]) -> Frame | None:
     return Frame({"node": node, "peer": peer}, len(rows))
 
 
-def _leaves(taken: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> tuple[Frame, Frame, Frame]:
-    rows = [(node, leaf) for node, one in taken for leaf in one.leaves or ()]
+def _leaves(steps: Sequence[tuple[int, StepTrace]], options: GossipOptions) -> tuple[Frame, Frame, Frame]:
+    rows = [(node, leaf) for node, one in steps for leaf in one.leaves or ()]
     node = np.array([node for node, _ in rows], dtype=np.uint32)
-    blocks = [*{block.hash: block for _, one in taken for block in one.blocks}.values()]
+    blocks = [*{block.hash: block for _, one in steps for block in one.blocks}.values()]
     older = np.zeros((len(blocks), options.ancestors, 32), dtype=np.uint8)
     for row, block in enumerate(blocks):
         for place, ancestor in enumerate(block.ancestors[: options.ancestors]):
@@ -147,7 +165,7 @@ def _heads(rows: Sequence[tuple[int, NeighborDeclaration]]) -> Frame | None:
 
 
 def queue_arrivals(rows: Sequence[tuple[int, ArrivedQueue]]) -> Frame | None:
-    """Return queues that came to nodes, as the state machine has them; None: none."""
+    """Convert arrived queues to columns; None for no rows."""
     found = _pairs([(node, row.peer) for node, row in rows])
     if found is None:
         return None
@@ -162,7 +180,10 @@ def queue_arrivals(rows: Sequence[tuple[int, ArrivedQueue]]) -> Frame | None:
 
 
 def outgoing_packets(out: StepOutput) -> Iterator[tuple[int, int, Packet]]:
-    """Yield what nodes send, to whom: declarations first, so that a peer judges queues by them, then queues."""
+    """Yield node, peer and packet of a step's output.
+
+    Declarations come first, so a peer judges the queues by them.
+    """
     rows = out.heads
     for at, (node, peer, count) in enumerate(_listed(rows, "node", "peer", "count")):
         yield node, peer, tuple(list_digests(rows["heads"][at, :count]))

@@ -1,23 +1,16 @@
-"""Traces of node processes: what each took in each step, and what it got by that, in files that a killed process leaves
-whole but for its last record.
+"""Traces of node processes: each step's input and new queues, in files that survive a kill.
 
 ```
-trace.json                     the protocol, the options of gossip, the nodes; when all has ended, the files' digests
-node-003-life-2.trace          records in CBOR, each behind its length (u32, little-endian): first the life, then steps
+trace.json                     protocol, options of gossip, nodes; after the run, the files' digests
+node-003-life-2.trace          CBOR records with a length prefix (u32, little-endian): run, then steps
 ```
 
-A step is recorded before anything of it goes out: what a peer received is in the trace of who sent it.
+A step is written before its output leaves the node, so each received packet is in its sender's trace.
+A kill truncates at most the last record.
 
-Records of a trace: how a life and its steps are written, and what is read of bytes that anybody may have altered.
-
-Whatever is none of a record is refused in one line that names the file, the record and the field.
-
-What the records of a trace must keep to, whatever they say: the rules by which a node process writes them, and what
-several of them say of one thing.
-
-Whoever can write files can alter what a trace says, and its digests with it. So a record is believed only as far as
-others, or the bytes beside it, bear it out: a step is refused that no process would have written, and one that says of
-a block, a queue or a connection something else than a record before it.
+Traces are untrusted: an attacker may alter a file together with its digest. ``RunRules`` therefore
+rejects each step that no node process writes, and each record that contradicts an earlier one about
+a block, a queue or a connection. An invalid record is one error line with file, record and field.
 """
 
 from __future__ import annotations
@@ -46,6 +39,7 @@ from causeway.gossip.processes.connection import LENGTH, SESSION_BYTES, message_
 from causeway.gossip.processes.scenario import MOST_NODES, PLAIN
 from causeway.gossip.processes.step_trace import (
     NO_DIGEST,
+    TOO_MANY_HEADS,
     ArrivedQueue,
     Got,
     ImportedBlock,
@@ -54,24 +48,26 @@ from causeway.gossip.processes.step_trace import (
 )
 
 MOST_RECORD = 256 << 20
-"""Bytes of one record."""
+"""Maximum size of a record in bytes."""
 
 _LONGER = 24
-"""From here on the first byte of an item says how long its number is (RFC 8949 3)."""
+"""First additional-information value with an explicit length (RFC 8949 3)."""
 
 _STRINGS = (2, 3)
-"""The kinds of items whose number is that of the bytes behind it."""
+"""Major types whose argument is a byte count."""
 
 MOST_ITEMS = 1_000_000
-"""Items of one record: numbers, byte strings, and the lists that they are in. An empty list has one byte, and takes
-dozens in memory."""
+"""Maximum number of CBOR items in a record.
+
+An empty list is one byte on disk and dozens in memory.
+"""
 
 Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
 class ProcessRun:
-    """A process from its start (``time``, ms) to its end; ``life`` counts those of the node."""
+    """Run of a node's process: start ``time`` in ms; ``life`` numbers the runs of the node."""
 
     node: int
     life: int
@@ -79,13 +75,13 @@ class ProcessRun:
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """Name of the trace file."""
         return f"node-{self.node:03}-life-{self.life}.trace"
 
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """A step: what was taken, the queues that the node got by it, and of those that came from peers the packets."""
+    """Step of a trace: its input, the new queues, and the packets of those from peers, by root."""
 
     taken: StepTrace
     got: tuple[Got, ...]
@@ -93,11 +89,11 @@ class RecordedStep:
 
 
 class InvalidRecord(InvalidInput):
-    """What stands in a record is none; the text begins with the field."""
+    """Invalid record; the text starts with the field."""
 
 
 class RecordErrors:
-    """Whatever says that a record is none, as one line that names file and record."""
+    """Context manager that adds file and position to the errors of one record."""
 
     def __init__(self, path: Path | str, place: int) -> None:
         self._path, self._place = path, place
@@ -112,30 +108,34 @@ class RecordErrors:
 
 
 def encode_record(record: list[Any]) -> bytes:
-    """Return the bytes of a record, with its length."""
+    """Encode a record with its length prefix."""
     data = cbor2.dumps(record)
     return LENGTH.pack(len(data)) + data
 
 
 def encode_run(life: ProcessRun) -> list[Any]:
-    """Return the record of a life."""
+    """Convert a process run to a record."""
     return [life.node, life.life, life.time]
 
 
 def encode_step(recorded: RecordedStep) -> list[Any]:
-    """Return the record of a step."""
-    taken = recorded.taken
-    blocks = [[block.hash, block.number, block.ancestors, block.unrouted] for block in taken.blocks]
-    declared = [[row.peer, row.heads, row.count, row.malformed] for row in taken.declared]
+    """Convert a step to a record."""
+    inputs = recorded.taken
+    blocks = [[block.hash, block.number, block.ancestors, block.unrouted] for block in inputs.blocks]
+    declared = [[row.peer, row.heads, row.count, row.malformed] for row in inputs.declared]
     arrived = [
-        [row.peer, row.topic, row.root, row.messages, row.size, row.found, row.malformed] for row in taken.arrived
+        [row.peer, row.topic, row.root, row.messages, row.size, row.found, row.malformed] for row in inputs.arrived
     ]
-    steps = [taken.time, taken.left, taken.came, taken.leaves, blocks, taken.kept, declared, arrived]
+    steps = [inputs.time, inputs.left, inputs.came, inputs.leaves, blocks, inputs.kept, declared, arrived]
     return [*steps, [*recorded.got], dict(recorded.bodies)]
 
 
 def read_records(path: Path) -> Iterator[Any]:
-    """Yield the records of a file; the last may be cut off, as a killed process leaves it. Raises ``InvalidInput``."""
+    """Yield the records of a file; a truncated last record is ignored.
+
+    Raises:
+        InvalidInput: A record is too long or no canonical CBOR.
+    """
     with path.open("rb") as file:
         for place in range(1 << 62):
             head = file.read(LENGTH.size)
@@ -156,8 +156,13 @@ def read_records(path: Path) -> Iterator[Any]:
 
 
 def _require_few_items(data: bytes) -> None:
-    """Refuse a record of more than ``MOST_ITEMS`` items before it is taken apart; what is no CBOR is not judged here.
-    Raises ``NoRecord``."""
+    """Reject a record with too many items before decoding it.
+
+    Invalid CBOR is left to the decoder.
+
+    Raises:
+        InvalidRecord: The record has more than ``MOST_ITEMS`` items.
+    """
     at = items = 0
     while at < len(data):
         kind, value = data[at] >> 5, data[at] & 31
@@ -174,13 +179,21 @@ def _require_few_items(data: bytes) -> None:
 
 
 def decode_run(record: Any) -> ProcessRun:
-    """Return the life of a record. Raises ``NoRecord``."""
+    """Convert a record to a process run.
+
+    Raises:
+        InvalidRecord: The record is invalid.
+    """
     return ProcessRun(*_columns(record, node=_node, life=_number, time=_number))
 
 
 def decode_step(record: Any) -> RecordedStep:
-    """Return the step of a record. Raises ``NoRecord``."""
-    *taken, got, bodies = _columns(
+    """Convert a record to a step.
+
+    Raises:
+        InvalidRecord: The record is invalid.
+    """
+    *inputs, got, bodies = _columns(
         record,
         time=_number,
         left=partial(_each, _node),
@@ -193,22 +206,22 @@ def decode_step(record: Any) -> RecordedStep:
         got=partial(_each, lambda row: _columns(row, topic=_bytes, root=_bytes)),
         bodies=_bodies,
     )
-    return RecordedStep(StepTrace(*taken), got, bodies)
+    return RecordedStep(StepTrace(*inputs), got, bodies)
 
 
 def _columns(record: Any, **fields: Callable[[Any], Any]) -> tuple[Any, ...]:
     if not isinstance(record, list) or len(record) != len(fields):
-        raise InvalidRecord(f"{_shown(record)} where a list of {', '.join(fields)} stands")
-    return tuple(_named(name, read, item) for (name, read), item in zip(fields.items(), record, strict=True))
+        raise InvalidRecord(f"{_abbreviate(record)} where a list of {', '.join(fields)} stands")
+    return tuple(_decode_field(name, read, item) for (name, read), item in zip(fields.items(), record, strict=True))
 
 
 def _each(read: Callable[[Any], Read], items: Any) -> tuple[Read, ...]:
     if not isinstance(items, list):
-        raise InvalidRecord(f"{_shown(items)} where a list stands")
-    return tuple(_named(str(at), read, item) for at, item in enumerate(items))
+        raise InvalidRecord(f"{_abbreviate(items)} where a list stands")
+    return tuple(_decode_field(str(at), read, item) for at, item in enumerate(items))
 
 
-def _named(name: str, read: Callable[[Any], Read], item: Any) -> Read:
+def _decode_field(name: str, read: Callable[[Any], Read], item: Any) -> Read:
     try:
         return read(item)
     except InvalidRecord as error:
@@ -235,13 +248,13 @@ def _arrived(row: Any) -> ArrivedQueue:
 
 def _bodies(item: Any) -> Mapping[bytes, bytes]:
     if not isinstance(item, dict) or not all(isinstance(packet, bytes) for packet in item.values()):
-        raise InvalidRecord(f"{_shown(item)} where bodies stand, by root")
+        raise InvalidRecord(f"{_abbreviate(item)} where bodies stand, by root")
     return {_bytes(root): packet for root, packet in item.items()}
 
 
 def _number(item: Any, most: int = 2**63 - 1) -> int:
     if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item <= most:
-        raise InvalidRecord(f"{_shown(item)} where a number up to {most} stands")
+        raise InvalidRecord(f"{_abbreviate(item)} where a number up to {most} stands")
     return item
 
 
@@ -252,27 +265,30 @@ _size = partial(_number, most=MOST_RECORD)
 
 def _flag(item: Any) -> bool:
     if not isinstance(item, bool):
-        raise InvalidRecord(f"{_shown(item)} where true or false stands")
+        raise InvalidRecord(f"{_abbreviate(item)} where true or false stands")
     return item
 
 
 def _bytes(item: Any, size: int = 32) -> bytes:
     if not isinstance(item, bytes) or len(item) != size:
-        raise InvalidRecord(f"{_shown(item)} where {size} bytes stand")
+        raise InvalidRecord(f"{_abbreviate(item)} where {size} bytes stand")
     return item
 
 
-def _shown(item: Any) -> str:
+def _abbreviate(item: Any) -> str:
     return f"{item!r:.40}" if not isinstance(item, list | dict) else f"{type(item).__name__} of {len(item)}"
-
-
-TOO_MANY_HEADS = MAX_CHAIN_HEADS + 1
 
 
 @dataclass
 class TraceHistory:
-    """What all lives of a trace have said so far: of blocks, by hash; of queues, by root, how many messages and bytes;
-    of connections, by session, which nodes."""
+    """Facts of all records read so far, for the detection of contradictions.
+
+    Attributes:
+        blocks: Digest of each block's content, by hash.
+        messages: Number of messages of each queue, by root.
+        sizes: Size in bytes of each queue, by root.
+        sessions: Pair of nodes of each connection, by session.
+    """
 
     blocks: dict[bytes, bytes] = field(default_factory=dict)
     messages: dict[bytes, int] = field(default_factory=dict)
@@ -281,83 +297,87 @@ class TraceHistory:
 
 
 class RunRules:
-    """The rules that the steps of one life keep to, one after the other."""
+    """Validation of the steps of one process run, in order."""
 
-    def __init__(self, life: ProcessRun, nodes: frozenset[int], options: GossipOptions, said: TraceHistory) -> None:
-        self._life, self._options, self._said = life, options, said
+    def __init__(self, life: ProcessRun, nodes: frozenset[int], options: GossipOptions, history: TraceHistory) -> None:
+        self._life, self._options, self._history = life, options, history
         self._others = nodes - {life.node}
         self._time = life.time
         self._purge = life.time - life.time % options.purge_interval + options.purge_interval
-        self._there: set[int] = set()
+        self._connected: set[int] = set()
         self._sessions: set[bytes] = set()
 
     def step(self, recorded: RecordedStep) -> None:
-        """Take the next step. Raises ``NoRecord``: a process does not write it, or another record says otherwise."""
-        taken = recorded.taken
-        self._time_of(taken)
-        self._peers(taken)
-        self._chain(taken)
-        for at, row in enumerate(taken.declared):
-            _require_declared(f"declared: {at}", row)
-        for at, queue in enumerate(taken.arrived):
-            self._require_arrived(f"arrived: {at}", queue)
-        self._bodies(recorded)
+        """Validate the next step.
 
-    def _time_of(self, taken: StepTrace) -> None:
-        if taken.time < self._time:
-            raise InvalidRecord(f"time: {taken.time} ms, after one at {self._time} ms")
-        self._time = taken.time
-        if taken.time < self._purge:
+        Raises:
+            InvalidRecord: No process writes such a step, or it contradicts another record.
+        """
+        inputs = recorded.taken
+        self._require_time(inputs)
+        self._require_peers(inputs)
+        self._require_chain(inputs)
+        for at, row in enumerate(inputs.declared):
+            _require_declared(f"declared: {at}", row)
+        for at, queue in enumerate(inputs.arrived):
+            self._require_arrived(f"arrived: {at}", queue)
+        self._require_bodies(recorded)
+
+    def _require_time(self, inputs: StepTrace) -> None:
+        if inputs.time < self._time:
+            raise InvalidRecord(f"time: {inputs.time} ms, after one at {self._time} ms")
+        self._time = inputs.time
+        if inputs.time < self._purge:
             return
-        if taken != StepTrace(self._purge):
+        if inputs != StepTrace(self._purge):
             raise InvalidRecord(
-                f"time: {taken.time} ms, without the purge at {self._purge} ms, which takes nothing else"
+                f"time: {inputs.time} ms, without the purge at {self._purge} ms, which takes nothing else"
             )
         self._purge += self._options.purge_interval
 
-    def _peers(self, taken: StepTrace) -> None:
-        came = [peer for peer, _ in taken.came]
-        senders = [*(row.peer for row in taken.declared), *(row.peer for row in taken.arrived)]
-        for name, peers in (("left", taken.left), ("came", came), ("declared, arrived", senders)):
+    def _require_peers(self, inputs: StepTrace) -> None:
+        came = [peer for peer, _ in inputs.came]
+        senders = [*(row.peer for row in inputs.declared), *(row.peer for row in inputs.arrived)]
+        for name, peers in (("left", inputs.left), ("came", came), ("declared, arrived", senders)):
             for peer in peers:
                 if peer not in self._others:
                     raise InvalidRecord(f"{name}: peer {peer} is none of the other nodes of the trace")
-        self._there -= {*taken.left}
-        for peer, session in taken.came:
-            if peer in self._there:
+        self._connected -= {*inputs.left}
+        for peer, session in inputs.came:
+            if peer in self._connected:
                 raise InvalidRecord(f"came: peer {peer} was there")
-            self._there.add(peer)
+            self._connected.add(peer)
             pair = min(peer, self._life.node), max(peer, self._life.node)
-            if self._said.sessions.setdefault(session, pair) != pair or session in self._sessions:
+            if self._history.sessions.setdefault(session, pair) != pair or session in self._sessions:
                 raise InvalidRecord(f"came: session {session.hex()} is that of another connection")
             self._sessions.add(session)
         for peer, count in Counter(senders).items():
-            if peer not in self._there:
+            if peer not in self._connected:
                 raise InvalidRecord(f"declared, arrived: peer {peer} is not there")
             if count > self._options.max_step_packets:
                 raise InvalidRecord(f"declared, arrived: {count} packets of peer {peer}, which a step does not take")
 
-    def _chain(self, taken: StepTrace) -> None:
-        if taken.leaves is None:
-            if taken.blocks or taken.kept:
+    def _require_chain(self, inputs: StepTrace) -> None:
+        if inputs.leaves is None:
+            if inputs.blocks or inputs.kept:
                 raise InvalidRecord("leaves: none, where there are blocks or queues that are kept")
             return
-        if not taken.leaves or len({*taken.leaves}) != len(taken.leaves):
+        if not inputs.leaves or len({*inputs.leaves}) != len(inputs.leaves):
             raise InvalidRecord("leaves: none at all, or one is there twice")
-        if [block.hash for block in taken.blocks] != [*taken.leaves]:
+        if [block.hash for block in inputs.blocks] != [*inputs.leaves]:
             raise InvalidRecord("blocks: others than the leaves")
-        for at, block in enumerate(taken.blocks):
+        for at, block in enumerate(inputs.blocks):
             self._require_block(f"blocks: {at}", block)
-        if len({root for root, _ in taken.kept}) != len(taken.kept):
+        if len({root for root, _ in inputs.kept}) != len(inputs.kept):
             raise InvalidRecord("kept: one is there twice")
-        for at, (root, size) in enumerate(taken.kept):
-            _agree(self._said.sizes, root, size, f"kept: {at}: size")
+        for at, (root, size) in enumerate(inputs.kept):
+            _require_consistent(self._history.sizes, root, size, f"kept: {at}: size")
 
     def _require_block(self, name: str, block: ImportedBlock) -> None:
         if len(block.ancestors) > self._options.ancestors:
             raise InvalidRecord(f"{name}: ancestors: {len(block.ancestors)}; at most {self._options.ancestors}")
-        said = blake2_256(repr((block.number, block.ancestors, block.unrouted)).encode())
-        if self._said.blocks.setdefault(block.hash, said) != said:
+        digest = blake2_256(repr((block.number, block.ancestors, block.unrouted)).encode())
+        if self._history.blocks.setdefault(block.hash, digest) != digest:
             raise InvalidRecord(f"{name}: {block.hash.hex()} is said to be another block elsewhere")
 
     def _require_arrived(self, name: str, row: ArrivedQueue) -> None:
@@ -365,11 +385,11 @@ class RunRules:
             if (row.topic, row.root, row.messages, row.found) != (NO_DIGEST, NO_DIGEST, 0, NO_DIGEST):
                 raise InvalidRecord(f"{name}: malformed: true, of a queue that could be read")
             return
-        _agree(self._said.messages, row.root, row.messages, f"{name}: messages")
-        _agree(self._said.sizes, row.root, row.size, f"{name}: size")
+        _require_consistent(self._history.messages, row.root, row.messages, f"{name}: messages")
+        _require_consistent(self._history.sizes, row.root, row.size, f"{name}: size")
 
-    def _bodies(self, recorded: RecordedStep) -> None:
-        """The bodies of a step are those of the queues that were got of peers, each with its own root."""
+    def _require_bodies(self, recorded: RecordedStep) -> None:
+        """Require exactly the bodies of the queues that peers delivered, each with its own root."""
         came = {row.root for row in recorded.taken.arrived if row.found == row.root}
         new = {root for _, root in recorded.got} & came
         if recorded.bodies.keys() != new:
@@ -383,8 +403,8 @@ class RunRules:
                 raise InvalidRecord(f"{name}: {error}") from None
             if not isinstance(queue, GossipedQueue) or queue.root != root:
                 raise InvalidRecord(f"{name}: a packet of something else")
-            _agree(self._said.messages, root, len(queue.messages), f"{name}: messages")
-            _agree(self._said.sizes, root, sum(map(len, queue.messages)), f"{name}: size")
+            _require_consistent(self._history.messages, root, len(queue.messages), f"{name}: messages")
+            _require_consistent(self._history.sizes, root, sum(map(len, queue.messages)), f"{name}: size")
 
 
 def _require_declared(name: str, row: NeighborDeclaration) -> None:
@@ -396,7 +416,7 @@ def _require_declared(name: str, row: NeighborDeclaration) -> None:
         raise InvalidRecord(f"{name}: count: {row.count}, malformed: {row.malformed}, with {len(row.heads)} heads")
 
 
-def _agree(known: dict[bytes, int], root: bytes, value: int, name: str) -> None:
+def _require_consistent(known: dict[bytes, int], root: bytes, value: int, name: str) -> None:
     if known.setdefault(root, value) != value:
         raise InvalidRecord(f"{name}: {value}, where another record has {known[root]} for {root.hex()}")
 
@@ -408,35 +428,38 @@ PROTOCOL = "icmp"
 MANIFEST = "trace.json"
 
 MOST_MANIFEST = 1 << 20
-"""Bytes of the manifest that are read."""
+"""Maximum size of the manifest in bytes."""
 
 MOST_LIVES = 2 * MOST_NODES
-"""Of a network each node is killed once at most. All are read at a time."""
+"""Maximum number of process runs; a node is killed at most once. All files are open at a time."""
 
 _NAME = re.compile(r"node-(\d{3,5})-life-(\d{1,5})\.trace")
 
 
 class TraceWriter:
-    """Writes the trace of one life. All raise ``InvalidInput`` where that cannot be done (a full disk, say)."""
+    """Writer of the trace of one process run.
+
+    All methods raise ``InvalidInput`` on OS errors such as a full disk.
+    """
 
     def __init__(self, folder: Path, life: ProcessRun) -> None:
         self._path = folder / life.file
-        with self._said():
+        with self._convert_errors():
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         self._write(encode_run(life))
 
-    def step(self, taken: StepTrace, got: Sequence[Got], bodies: Mapping[bytes, bytes]) -> None:
-        """Write a step; it is with the system when this returns."""
-        self._write(encode_step(RecordedStep(taken, tuple(got), bodies)))
+    def step(self, inputs: StepTrace, got: Sequence[Got], bodies: Mapping[bytes, bytes]) -> None:
+        """Write a step through to the operating system."""
+        self._write(encode_step(RecordedStep(inputs, tuple(got), bodies)))
 
     def _write(self, record: list[Any]) -> None:
-        left = memoryview(encode_record(record))
-        with self._said():
-            while left:
-                left = left[os.write(self._file, left) :]
+        pending = memoryview(encode_record(record))
+        with self._convert_errors():
+            while pending:
+                pending = pending[os.write(self._file, pending) :]
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -449,43 +472,51 @@ class TraceWriter:
 
 @dataclass(frozen=True)
 class Trace:
-    """A folder of traces. ``closed``: whether its files have the digests that were noted when all had ended."""
+    """Folder of traces; ``closed`` is True if its files match the digests of the finished run."""
 
     folder: Path
     options: GossipOptions
     nodes: tuple[int, ...]
     closed: bool = False
-    _said: TraceHistory = field(default_factory=TraceHistory)
+    _history: TraceHistory = field(default_factory=TraceHistory)
 
     def lives(self) -> Iterator[tuple[ProcessRun, Iterator[RecordedStep]]]:
-        """Yield each life with its steps, to be read in turn. Raises ``InvalidInput``: a file is no trace."""
-        before = 0, 0
-        for node, life, path in _files(self.folder):
-            if node not in self.nodes or life != (before[1] + 1 if node == before[0] else 1):
+        """Yield each process run with its steps, to be read interleaved.
+
+        Raises:
+            InvalidInput: A file is no valid trace.
+        """
+        previous = 0, 0
+        for node, life, path in _trace_files(self.folder):
+            if node not in self.nodes or life != (previous[1] + 1 if node == previous[0] else 1):
                 raise InvalidInput(f"{path}: life {life} of node {node}: there is no such node, or no life before")
-            before = node, life
-            read = read_records(path)
-            first = next(read, None)
+            previous = node, life
+            records = read_records(path)
+            first = next(records, None)
             if first is None:
-                continue  # killed before it had written whose life it is
+                continue  # killed before its first record
             with RecordErrors(path, 0):
                 found = decode_run(first)
                 if (found.node, found.life) != (node, life):
                     raise InvalidRecord(f"node, life: {found.node}, {found.life}")
-            rules = RunRules(found, frozenset(self.nodes), self.options, self._said)
-            yield found, self._steps(path, rules, read)
+            rules = RunRules(found, frozenset(self.nodes), self.options, self._history)
+            yield found, self._steps(path, rules, records)
 
     @staticmethod
-    def _steps(path: Path, rules: RunRules, read: Iterator[Any]) -> Iterator[RecordedStep]:
-        for place, record in enumerate(read, 1):
+    def _steps(path: Path, rules: RunRules, records: Iterator[Any]) -> Iterator[RecordedStep]:
+        for place, record in enumerate(records, 1):
             with RecordErrors(path, place):
                 step = decode_step(record)
                 rules.step(step)
             yield step
 
 
-def _files(folder: Path) -> list[tuple[int, int, Path]]:
-    """Return the files of lives: node, life, path. Raises ``InvalidInput``: one is none, or there are too many."""
+def _trace_files(folder: Path) -> list[tuple[int, int, Path]]:
+    """List the trace files: node, life, path.
+
+    Raises:
+        InvalidInput: A name is invalid, or there are too many files.
+    """
     found = []
     for path in sorted(folder.glob("node-*")):
         name = _NAME.fullmatch(path.name)
@@ -498,7 +529,16 @@ def _files(folder: Path) -> list[tuple[int, int, Path]]:
 
 
 def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> None:
-    """Begin a trace in a folder, which is new or empty. Raises ``InvalidInput``: it is not, or cannot be had."""
+    """Create a trace in a new or empty folder.
+
+    Args:
+        folder: The folder.
+        options: Options of gossip.
+        nodes: Numbers of the nodes.
+
+    Raises:
+        InvalidInput: The folder is not empty or not writable.
+    """
     try:
         if folder.exists() and not folder.is_dir():
             raise InvalidInput(f"--trace {folder}: is no folder; a trace begins in a new or empty one")
@@ -512,13 +552,17 @@ def create_trace(folder: Path, options: GossipOptions, nodes: Sequence[int]) -> 
 
 
 def close_trace(folder: Path) -> None:
-    """Note the digests of all files, when nobody writes them any more. Raises ``InvalidInput``: that cannot be done."""
+    """Record the digests of all files once no process writes them.
+
+    Raises:
+        InvalidInput: The manifest cannot be read or written.
+    """
     path = folder / MANIFEST
     new = path.with_suffix(".new")
     try:
-        content = _manifest(folder)
-        content["files"] = {one.name: _digest(one) for _, _, one in _files(folder)}
-        content["digest"] = _own_digest(content)
+        content = _read_manifest(folder)
+        content["files"] = {one.name: _file_digest(one) for _, _, one in _trace_files(folder)}
+        content["digest"] = _manifest_digest(content)
         new.write_text(json.dumps(content, indent=1) + "\n")
         new.replace(path)
     except OSError as error:
@@ -528,10 +572,14 @@ def close_trace(folder: Path) -> None:
 
 
 def open_trace(folder: Path) -> Trace:
-    """Return the trace in a folder. Raises ``InvalidInput``: there is none, or of another format, or it was altered."""
+    """Open the trace in a folder.
+
+    Raises:
+        InvalidInput: There is no trace, its format is unknown, or it was altered.
+    """
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder}: is no folder; a trace is the folder that was named when it was recorded")
-    content = _manifest(folder)
+    content = _read_manifest(folder)
     path = folder / MANIFEST
     if unknown := content.keys() - {"format", "protocol", "options", "nodes", "files", "digest"}:
         raise InvalidInput(f"{path}: {min(unknown)!r:.40}: no such key")
@@ -549,31 +597,35 @@ def open_trace(folder: Path) -> Trace:
 
 
 def _require_files(folder: Path, content: Mapping[str, Any]) -> None:
-    """Refuse files that are not as they were when the trace was closed. Raises ``InvalidInput``."""
+    """Verify the files against the digests of the closed trace.
+
+    Raises:
+        InvalidInput: A file was altered, added or removed.
+    """
     path = folder / MANIFEST
     if "files" not in content and "digest" not in content:
-        return  # what started the processes was killed
-    if content.get("digest") != _own_digest(content):
+        return  # the parent was killed before it closed the trace
+    if content.get("digest") != _manifest_digest(content):
         raise InvalidInput(f"{path}: digest: not that of its content: it was altered")
-    files, there = content.get("files"), {one.name: one for _, _, one in _files(folder)}
-    if not isinstance(files, dict) or files.keys() != there.keys():
+    files, present = content.get("files"), {one.name: one for _, _, one in _trace_files(folder)}
+    if not isinstance(files, dict) or files.keys() != present.keys():
         raise InvalidInput(f"{path}: files: others than the files of lives that are there")
-    for name, one in there.items():
-        if files[name] != _digest(one):
+    for name, one in present.items():
+        if files[name] != _file_digest(one):
             raise InvalidInput(f"{one}: does not have the digest that {MANIFEST} says: it was altered")
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
 
 
-def _own_digest(content: Mapping[str, Any]) -> str:
+def _manifest_digest(content: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in content.items() if key != "digest"}
     return hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=32).hexdigest()
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         if path.exists() and not path.is_file():

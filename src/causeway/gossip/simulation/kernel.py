@@ -1,9 +1,7 @@
-"""Gossip nodes behind the kernel contract: a slice of time of any set of nodes as a pure function.
+"""Kernel of gossiping nodes: one slice of time of any set of nodes as a pure function.
 
-A slice of time of nodes: what came, who came and went, new leaves, one ``gossip.step``, and what goes out.
-
-It is the same for all nodes; those that do not follow the rules (``world.behaviour``) run the same step, and send
-something else than it says.
+A slice consists of arrived mail, churn, new leaves, one ``gossip.step``, and outgoing mail. Nodes
+that break the rules (``world.behaviour``) run the same step but alter its output.
 """
 
 from __future__ import annotations
@@ -86,14 +84,14 @@ from causeway.protocols.shared.random_numbers import SimulationDraw, words
 from causeway.protocols.shared.state_tables import Hosting, StaticHosting
 
 ITSELF = 2**32 - 1
-"""The peer of whom a node got a body that it kept."""
+"""Peer number for a body of the node's own queue."""
 
 _AT = {name: row for row, name in enumerate(COUNTERS)}
 
 
 @dataclass(frozen=True)
 class TimeSlice:
-    """Nodes (ascending) and a tick."""
+    """Nodes, in ascending order, at a tick."""
 
     world: SimulationWorld
     nodes: npt.NDArray[np.uint32]
@@ -101,52 +99,61 @@ class TimeSlice:
 
     @cached_property
     def time(self) -> int:
-        """The time (ms)."""
+        """Time in ms."""
         return self.tick * self.world.options.slice
 
     @cached_property
     def before(self) -> int:
-        """The time of the slice before."""
+        """Time of the previous slice in ms."""
         return self.time - self.world.options.slice
 
     @cached_property
     def there(self) -> Mask:
-        """Which of the nodes are there."""
+        """Mask of the nodes that are present."""
         return self.world.there(self.nodes.astype(np.int64), self.time)
 
     @cached_property
     def left(self) -> Mask:
-        """Which of the nodes have gone since the slice before."""
+        """Mask of the nodes that left since the previous slice."""
         return np.asarray(~self.there & self.world.there(self.nodes.astype(np.int64), self.before))
 
     @cached_property
     def new(self) -> Mask:
-        """Which of the nodes have come since the slice before."""
+        """Mask of the nodes that joined since the previous slice."""
         return np.asarray(self.there & ~self.world.there(self.nodes.astype(np.int64), self.before))
 
 
 def run_slice(now: TimeSlice, state: State, under_way: Mapping[str, Frame]) -> tuple[State, dict[str, Frame]]:
-    """Return the state after a slice, and the rows of log tables. ``under_way``: by table what goes to the nodes."""
+    """Run a slice.
+
+    Args:
+        now: The nodes and the tick.
+        state: State before the slice.
+        under_way: Rows in flight to the nodes, by table.
+
+    Returns:
+        The state after the slice and the rows of log tables by name.
+    """
     world, options = now.world, now.world.gossip
     mail = receive_mail(under_way, now.time, now.nodes[now.there], world)
-    state = _moved(_emptied(state, now.left), LiveWindow.at(world, now.time))
+    state = _shift_window(_clear_absent(state, now.left), LiveWindow.at(world, now.time))
     closed, subscribed = mail.packets["kind"] == CLOSED, mail.packets["kind"] == SUBSCRIBED
-    ended = _ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
-    leaves, blocks = _leaves(now)
+    ended = _add_ended(state.rows["ended"], mail.packets.filter(closed), "destination", "source")
+    leaves, blocks = _new_leaves(now)
     came, answered = queues_input(world, mail.bodies), answers_input(world, mail.sketches)
     # Neighbour packets as `step` takes them.
     packets = mail.packets.filter(~closed & ~subscribed)
-    ends = {"node": packets["destination"], "peer": packets["source"], "count": packets["count"]}
+    packet_columns = {"node": packets["destination"], "peer": packets["source"], "count": packets["count"]}
     heads = heads_hashes(world.relay, packets["heads"])
-    # What collators among the nodes with new leaves keep of what these list.
+    # Queues of new leaves that collators keep.
     para = world.keeps[leaves["node"].astype(np.int64)]
     mine = para != NO_PARA
     inputs = StepInputs(
-        disconnect=_gone(now, state.gossip, ended),
-        connect=_connected(now, ended),
+        disconnect=_disconnections(now, state.gossip, ended),
+        connect=_new_connections(now, ended),
         leaves=None if len(leaves) == 0 else (leaves, *world.relay.context(np.unique(blocks))),
         kept=world.relay.kept(leaves["node"][mine], para[mine], blocks[mine]) if mine.any() else None,
-        heads=Frame({**ends, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets)),
+        heads=Frame({**packet_columns, "heads": heads, "malformed": packets["kind"] == MALFORMED}, len(packets)),
         subscriptions=subscriptions_input(world, mail.packets.filter(subscribed)) if subscribed.any() else None,
         queues=came,
         answers=answered,
@@ -154,25 +161,27 @@ def run_slice(now: TimeSlice, state: State, under_way: Mapping[str, Frame]) -> t
     )
     before = state.gossip
     gossip, out = step(before, inputs, now.time, options)
-    hops, logs = _hops(now, state, out, mail)
-    ended = _ended(ended, out.disconnected, "node", "peer")
-    # Over how many links each body that goes out will have come.
+    hops, logs = _update_hops(now, state, out, mail)
+    ended = _add_ended(ended, out.disconnected, "node", "peer")
+    # The number of links passed by each outgoing body.
     root = now.world.relay.root_numbers(out.queues["root"]) - state.window.first_root
-    said = collect_outgoing(world, out, np.asarray(hops[now.nodes.searchsorted(out.queues["node"]), root]))
+    outgoing = collect_outgoing(world, out, np.asarray(hops[now.nodes.searchsorted(out.queues["node"]), root]))
     traded: Mapping[str, Frame] = {}
     if world.options.tickets.mode == "on":
-        said, traded, sold = trade_bodies(Trading(world, now.nodes, now.time, state, gossip, hops), out, mail, said)
-        logs |= sold
-    sent = _misbehaved(now, gossip, said, leaves, blocks)
-    asked = [
+        outgoing, traded, trade_logs = trade_bodies(
+            Trading(world, now.nodes, now.time, state, gossip, hops), out, mail, outgoing
+        )
+        logs |= trade_logs
+    sent = _apply_misbehaviour(now, gossip, outgoing, leaves, blocks)
+    requests = [
         answer_requests(world, mail.sketches, now.time),
         fallback_bodies_requested(world, gossip, now.nodes[now.there], now.time),
     ]
-    sent = replace(sent, sketches=concat([sent.sketches, *asked]))
-    counters = _counted(now, state, gossip, out, sent, came, logs)
+    sent = replace(sent, sketches=concat([sent.sketches, *requests]))
+    counters = _update_counters(now, state, gossip, out, sent, came, logs)
     rows = {"ended": ended, **traded, **post_mail(world, sent, now.time, now.tick), **mail.waiting}
     state = replace(state, gossip=gossip, hops=hops, counters=counters, rows=rows)
-    logs["disconnected"] = _renamed(out.disconnected, ("peer", "code"))
+    logs["disconnected"] = _log_rows(out.disconnected, ("peer", "code"))
     if now.time % world.options.sample == 0:
         gossip = state.gossip
         columns = {
@@ -184,17 +193,17 @@ def run_slice(now: TimeSlice, state: State, under_way: Mapping[str, Frame]) -> t
         logs["samples"] = Frame(columns, len(gossip.nodes))
         if "purses" in traded:
             purses = traded["purses"]
-            logs["purse_samples"] = _renamed(purses, PURSE_COUNTERS)
+            logs["purse_samples"] = _log_rows(purses, PURSE_COUNTERS)
     if world.options.events == "all":
-        logs |= _trace(world, out, sent, came, mail.bodies, leaves, blocks)
+        logs |= _event_logs(world, out, sent, came, mail.bodies, leaves, blocks)
     return state, logs
 
 
-# ---- who is there
+# ---- churn
 
 
-def _emptied(state: State, away: Mask) -> State:
-    """Return the state in which nodes that are away have nothing."""
+def _clear_absent(state: State, away: Mask) -> State:
+    """Clear the state of absent nodes."""
     gossip = state.gossip
     if not away.any():
         return state
@@ -209,8 +218,8 @@ def _emptied(state: State, away: Mask) -> State:
     return replace(state, gossip=gossip, hops=hops)
 
 
-def _moved(state: State, window: LiveWindow) -> State:
-    """Return the state with the window of another time."""
+def _shift_window(state: State, window: LiveWindow) -> State:
+    """Shift the state to another window."""
     if window == state.window:
         return state
     hops = np.zeros((len(state.hops), window.roots), dtype=np.uint8)
@@ -221,8 +230,8 @@ def _moved(state: State, window: LiveWindow) -> State:
     return replace(state, window=window, hops=hops)
 
 
-def _ended(ended: Frame, rows: Frame, node: str, peer: str) -> Frame:
-    """Return ``ended`` with further pairs."""
+def _add_ended(ended: Frame, rows: Frame, node: str, peer: str) -> Frame:
+    """Add pairs to the ended connections."""
     if len(rows) == 0:
         return ended
     pairs = [np.concatenate([ended["chain"], rows[node]]), np.concatenate([ended["peer"], rows[peer]])]
@@ -230,21 +239,21 @@ def _ended(ended: Frame, rows: Frame, node: str, peer: str) -> Frame:
     return Frame({"chain": known[:, 0].copy(), "peer": known[:, 1].copy()}, len(known))
 
 
-def _gone(now: TimeSlice, gossip: GossipState, ended: Frame) -> Frame | None:
-    """Return the peers that are away now, and those that ended the connection."""
+def _disconnections(now: TimeSlice, gossip: GossipState, ended: Frame) -> Frame | None:
+    """Return the peers that are absent or ended the connection."""
     peers = gossip.peers
     if len(peers) == 0:
         return None
-    gone = (
+    mask = (
         lookup_rows(ended, Frame({"chain": peers["node"], "peer": peers["peer"]}, len(peers)), ("chain", "peer")) >= 0
     )
     if now.world.options.churn.share:
-        gone |= ~now.world.there(peers["peer"].astype(np.int64), now.time)
-    return peers.select(("node", "peer")).filter(gone) if gone.any() else None
+        mask |= ~now.world.there(peers["peer"].astype(np.int64), now.time)
+    return peers.select(("node", "peer")).filter(mask) if mask.any() else None
 
 
-def _connected(now: TimeSlice, ended: Frame) -> Frame | None:
-    """Return the links that are there since this slice: both ends are, and none has ended it."""
+def _new_connections(now: TimeSlice, ended: Frame) -> Frame | None:
+    """Return the links that become active: both ends are present, neither ended it before."""
     churn = now.world.options.churn.share > 0
     if now.tick and not churn:
         return None
@@ -256,20 +265,22 @@ def _connected(now: TimeSlice, ended: Frame) -> Frame | None:
     rows = np.flatnonzero(both & ~earlier)
     pairs = Frame({"node": now.nodes[row[rows]], "peer": peer[rows].astype(np.uint32)}, len(rows))
     if world.options.gossip.reconciliation != "off":
-        # The salts of connections, the same at both ends.
+        # The salt of a connection is the same at both ends.
         node = nodes[row[rows]]
         low, high = np.minimum(node, peer[rows])[:, None], np.maximum(node, peer[rows])[:, None]
-        drawn = words(now.world.seed, SimulationDraw.SALT, low, high, now.tick, np.arange(SALT_BYTES // 8)[None, :])
-        pairs = pairs.with_columns(salt=np.ascontiguousarray(drawn).astype("<u8").view(np.uint8))
-    again = lookup_rows(ended, Frame({"chain": pairs["node"], "peer": pairs["peer"]}, len(pairs)), ("chain", "peer"))
-    return pairs.filter(again < 0)
+        salts = words(now.world.seed, SimulationDraw.SALT, low, high, now.tick, np.arange(SALT_BYTES // 8)[None, :])
+        pairs = pairs.with_columns(salt=np.ascontiguousarray(salts).astype("<u8").view(np.uint8))
+    ended_row = lookup_rows(
+        ended, Frame({"chain": pairs["node"], "peer": pairs["peer"]}, len(pairs)), ("chain", "peer")
+    )
+    return pairs.filter(ended_row < 0)
 
 
 # ---- leaves
 
 
-def _leaves(now: TimeSlice) -> tuple[Frame, Rows]:
-    """Return the leaves of the nodes that have new ones (``node``, ``hash``), and their numbers."""
+def _new_leaves(now: TimeSlice) -> tuple[Frame, Rows]:
+    """Return the leaves of nodes with new leaves (``node``, ``hash``) and their block numbers."""
     world, nodes = now.world, now.nodes.astype(np.int64)
     changed = now.there & (world.came(nodes, now.before, now.time) | now.new)
     some = np.flatnonzero(changed)
@@ -279,41 +290,43 @@ def _leaves(now: TimeSlice) -> tuple[Frame, Rows]:
     return Frame({"node": now.nodes[some[row]], "hash": world.relay.hashes[block]}, len(row)), block
 
 
-# ---- what goes out
+# ---- outgoing mail
 
 
-def _misbehaved(now: TimeSlice, gossip: GossipState, sent: OutgoingMail, leaves: Frame, blocks: Rows) -> OutgoingMail:
-    """Return what nodes send that do as they like instead of what the step said for them."""
+def _apply_misbehaviour(
+    now: TimeSlice, gossip: GossipState, sent: OutgoingMail, leaves: Frame, blocks: Rows
+) -> OutgoingMail:
+    """Replace the output of nodes that break the rules."""
     behaviour = now.world.behaviour
     if not behaviour[now.nodes.astype(np.int64)].any():
         return sent
-    of, mute = sent.bodies["source"].astype(np.int64), now.world.mute
-    altered = np.where(behaviour[of] == LIE, np.uint8(1), sent.bodies["altered"])
-    bodies = sent.bodies.with_columns(altered=altered).filter(~mute[of])
+    sender, mute = sent.bodies["source"].astype(np.int64), now.world.mute
+    altered = np.where(behaviour[sender] == LIE, np.uint8(1), sent.bodies["altered"])
+    bodies = sent.bodies.with_columns(altered=altered).filter(~mute[sender])
     sketches = sent.sketches.filter(~mute[sent.sketches["source"].astype(np.int64)])
     sent = replace(sent, bodies=bodies, sketches=sketches)
-    begins = gossip.peer_begins
+    begin = gossip.peer_begins
     liars = behaviour[leaves["node"].astype(np.int64)] == LIE
     for node, block in zip(leaves["node"][liars].tolist(), blocks[liars].tolist(), strict=True):
         row = int(gossip.nodes["node"].searchsorted(node))
-        peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64)
+        peers = gossip.peers["peer"][begin[row] : begin[row + 1]].astype(np.int64)
         queue = now.world.relay.queues_of(now.world.relay.unrouted[block]).astype(np.uint64)
         sent = sent.with_bodies(
             np.full(len(peers) * len(queue), node), peers.repeat(len(queue)), np.tile(queue, len(peers))
         )
     for node in now.nodes[behaviour[now.nodes.astype(np.int64)] == SPAM].tolist():
         row = int(gossip.nodes["node"].searchsorted(node))
-        peers = gossip.peers["peer"][begins[row] : begins[row + 1]].astype(np.int64).repeat(now.world.rate[node])
+        peers = gossip.peers["peer"][begin[row] : begin[row + 1]].astype(np.int64).repeat(now.world.rate[node])
         source = np.full(len(peers), node)
         sent = sent.with_bodies(source, peers, junk_queues(now.tick, source, np.arange(len(peers))))
     return sent
 
 
-# ---- what is noted
+# ---- logs and counters
 
 
-def _good(world: SimulationWorld, out: StepOutput, mail: ArrivedMail) -> Frame:
-    """Return the good bodies that came (``node``, ``root``, ``peer``, ``hops``): gossiped ones, and answers."""
+def _valid_bodies(world: SimulationWorld, out: StepOutput, mail: ArrivedMail) -> Frame:
+    """Return the valid gossiped and answered bodies (``node``, ``root``, ``peer``, ``hops``)."""
     relay, right = world.relay, out.verdicts["code"] == PeerVerdict.OK
     rows = out.verdicts["row"]
     gossiped = mail.bodies.take(rows[right & (out.verdicts["kind"] == QUEUE)])
@@ -329,44 +342,48 @@ def _good(world: SimulationWorld, out: StepOutput, mail: ArrivedMail) -> Frame:
     return Frame({**columns, "root": np.concatenate(root).astype(np.uint64), "hops": hops}, len(hops))
 
 
-def _hops(
+def _update_hops(
     now: TimeSlice, state: State, out: StepOutput, mail: ArrivedMail
 ) -> tuple[npt.NDArray[np.uint8], dict[str, Frame]]:
-    """Return over how many links the bodies in pools came (plus one), and the new ones as rows of ``got``."""
+    """Update the hop counts (plus one) of pooled bodies.
+
+    Returns:
+        The hop counts, shape (nodes, roots of the window), and the new bodies as rows of ``got``.
+    """
     relay = now.world.relay
     got = out.got.select(("node", "root"))
     if len(got) == 0:
         return state.hops, {}
     root = relay.root_numbers(got["root"])
-    # Under however many topics it is new: it is one body.
-    _, once = np.unique(got["node"].astype(np.int64) * len(relay.roots) + root, return_index=True)
-    got, root = got.take(once), root[once]
-    good = _good(now.world, out, mail)
-    asked = Frame({"node": got["node"], "root": root.astype(np.uint64)}, len(got))
-    own, wanted = encode_keys(("node", "root"), good, asked)
+    # A body is counted once, under any number of topics.
+    _, first_topic = np.unique(got["node"].astype(np.int64) * len(relay.roots) + root, return_index=True)
+    got, root = got.take(first_topic), root[first_topic]
+    valid = _valid_bodies(now.world, out, mail)
+    wanted_rows = Frame({"node": got["node"], "root": root.astype(np.uint64)}, len(got))
+    own, wanted = encode_keys(("node", "root"), valid, wanted_rows)
     order = np.argsort(own, kind="stable")
     first = order[group_rows(own[order]).starts]
     at = lookup_rows(Frame({"code": own[first]}, len(first)), Frame({"code": wanted}, len(wanted)), ("code",))
-    there = at >= 0
-    from_peer = first[at[there]]
+    found = at >= 0
+    from_peer = first[at[found]]
     links, peer = np.zeros(len(got), dtype=np.uint8), np.full(len(got), ITSELF, dtype=np.uint32)
-    links[there], peer[there] = good["hops"][from_peer], good["peer"][from_peer]
+    links[found], peer[found] = valid["hops"][from_peer], valid["peer"][from_peer]
     hops = state.hops.copy()
     hops[now.nodes.searchsorted(got["node"]), root - state.window.first_root] = np.minimum(links, 254) + 1
     columns = {"chain": got["node"], "root": root.astype(np.uint32), "peer": peer, "hops": links}
     return hops, {"got": Frame(columns, len(got))}
 
 
-def _counted(
+def _update_counters(
     now: TimeSlice,
     state: State,
     gossip: GossipState,
     out: StepOutput,
     sent: OutgoingMail,
-    came: Frame,
+    arrived: Frame,
     logs: dict[str, Frame],
 ) -> npt.NDArray[np.uint64]:
-    """Return what nodes have done since the beginning."""
+    """Update the cumulative counters of the nodes."""
     counters, world = state.counters.copy(), now.world
 
     def add(name: str, nodes: npt.NDArray[np.uint32], amounts: npt.NDArray[np.uint64] | None = None) -> None:
@@ -389,26 +406,28 @@ def _counted(
         kind = sent.sketches["kind"]
         add("sent_sketches", sent.sketches["source"][kind < REQUEST])
         add("requests", sent.sketches["source"][kind == REQUEST])
-        # How many bytes each sketch, wish, short id, request or answer has.
+        # Sizes in bytes of sketches, requests for larger ones, short ids, requests and answers.
         kind, relay = sent.sketches["kind"], world.relay
-        found = np.full(len(kind), 4, dtype=np.uint64)
-        found[kind == SKETCH] = np.asarray(pc.binary_length(sent.sketches["data"]), dtype=np.uint64)[kind == SKETCH]
-        found[kind == REQUEST] = 32
-        found[kind == REPLY] = relay.sizes[relay.root[sent.sketches["value"][kind == REPLY].astype(np.int64)]]
-        add("sent_bytes", sent.sketches["source"], found)
+        sketch_bytes = np.full(len(kind), 4, dtype=np.uint64)
+        sketch_bytes[kind == SKETCH] = np.asarray(pc.binary_length(sent.sketches["data"]), dtype=np.uint64)[
+            kind == SKETCH
+        ]
+        sketch_bytes[kind == REQUEST] = 32
+        sketch_bytes[kind == REPLY] = relay.sizes[relay.root[sent.sketches["value"][kind == REPLY].astype(np.int64)]]
+        add("sent_bytes", sent.sketches["source"], sketch_bytes)
     if sent.trades is not None:
         for rows in sent.trades:
             add("sent_bytes", rows["source"], trade_bytes(rows))
     add("answered", out.verdicts["node"][(out.verdicts["kind"] == ANSWER) & (out.verdicts["code"] == PeerVerdict.OK)])
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
     verdicts = verdicts.filter(verdicts["code"] != PeerVerdict.NotConnected)
-    size, code = came["size"][verdicts["row"]], verdicts["code"]
+    size, code = arrived["size"][verdicts["row"]], verdicts["code"]
     add("got_queues", verdicts["node"])
     add("got_bytes", verdicts["node"], size)
-    fine = (code == PeerVerdict.OK) | (code == PeerVerdict.Duplicate)
-    add("wasted", verdicts["node"][~fine])
-    add("wasted_bytes", verdicts["node"][~fine], size[~fine])
-    add("repeated", verdicts["node"][fine])
+    accepted = (code == PeerVerdict.OK) | (code == PeerVerdict.Duplicate)
+    add("wasted", verdicts["node"][~accepted])
+    add("wasted_bytes", verdicts["node"][~accepted], size[~accepted])
+    add("repeated", verdicts["node"][accepted])
     if "got" in logs:
         add("new", logs["got"]["chain"][logs["got"]["peer"] != ITSELF])
     most = _AT["most_pool_bytes"]
@@ -416,35 +435,37 @@ def _counted(
     return counters
 
 
-def _renamed(rows: Frame, names: tuple[str, ...]) -> Frame:
+def _log_rows(rows: Frame, names: tuple[str, ...]) -> Frame:
     return Frame({"chain": rows["node"], **{name: rows[name] for name in names}}, len(rows))
 
 
-def _trace(
+def _event_logs(
     world: SimulationWorld, out: StepOutput, sent: OutgoingMail, came: Frame, bodies: Frame, leaves: Frame, blocks: Rows
 ) -> dict[str, Frame]:
-    """Return all that happened: what was sent, what was judged, new leaves, what pools gave up."""
+    """Build the full event log: sent and judged queues, new leaves, changes of pools."""
     relay, sends = world.relay, sent.bodies
     verdicts = out.verdicts.filter(out.verdicts["kind"] == QUEUE)
-    judged = {"chain": verdicts["node"], "peer": verdicts["peer"], "queue": bodies["queue"][verdicts["row"]]}
-    went = {
+    received = {"chain": verdicts["node"], "peer": verdicts["peer"], "queue": bodies["queue"][verdicts["row"]]}
+    sent_columns = {
         "chain": sends["source"],
         "peer": sends["destination"],
         "queue": sends["queue"],
         "altered": sends["altered"],
     }
-    put, gone = (relay.queue_numbers(some["root"], some["topic"]).astype(np.uint32) for some in (out.got, out.purged))
+    added, removed = (
+        relay.queue_numbers(some["root"], some["topic"]).astype(np.uint32) for some in (out.got, out.purged)
+    )
     return {
-        "trace_sent": Frame(went, len(sends)),
-        "trace_got": Frame({**judged, "code": verdicts["code"], "change": verdicts["change"]}, len(verdicts)),
+        "trace_sent": Frame(sent_columns, len(sends)),
+        "trace_got": Frame({**received, "code": verdicts["code"], "change": verdicts["change"]}, len(verdicts)),
         "trace_leaves": Frame({"chain": leaves["node"], "block": blocks.astype(np.uint32)}, len(leaves)),
-        "trace_put": Frame({"chain": out.got["node"], "queue": put}, len(put)),
-        "trace_purged": Frame({"chain": out.purged["node"], "queue": gone}, len(gone)),
+        "trace_put": Frame({"chain": out.got["node"], "queue": added}, len(added)),
+        "trace_purged": Frame({"chain": out.purged["node"], "queue": removed}, len(removed)),
     }
 
 
 class Nodes(Hosting):
-    """The nodes, by their numbers; there are no programs."""
+    """Hosting of the nodes, by number; there are no programs."""
 
     def _rank(self, name: str, number: int) -> int:
         return number
@@ -452,7 +473,17 @@ class Nodes(Hosting):
 
 @dataclass(frozen=True)
 class GossipKernel(StaticHosting):
-    """Nodes that gossip egress queues. ``given``: what a test gives instead of what is drawn (``World``)."""
+    """Kernel of gossiping nodes.
+
+    Attributes:
+        topology: The nodes.
+        programs: Unused; part of the kernel contract.
+        options: Options of the simulation.
+        seed: Seed of all random inputs.
+        tick_ns: Length of a tick in ns.
+        faults: Injected faults.
+        given: Fixed inputs that replace random ones, for tests.
+    """
 
     topology: Topology
     programs: ProgramRunner
@@ -472,28 +503,28 @@ class GossipKernel(StaticHosting):
 
     @cached_property
     def world(self) -> SimulationWorld:
-        """Return the scenario made ready."""
+        """Fixed parts of the simulation."""
         return SimulationWorld(self.options, self.seed, self.given)
 
     def __getstate__(self) -> dict[str, object]:
-        # What follows from the rest is made again where it is needed.
+        # Derived values are recomputed after unpickling.
         return {name: value for name, value in self.__dict__.items() if name not in ("world", "hosting")}
 
     @cached_property
     def hosting(self) -> Nodes:
-        """Return the nodes."""
+        """Hosting of the nodes."""
         return Nodes(self.topology)
 
     def tables(self) -> Mapping[str, StateTable]:
-        """Return every table that a state has by name."""
+        """Return the state tables by name."""
         return state_tables(self.options.tickets)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
-        """Return the state that has these tables; one that is absent is empty."""
+        """Build the state from its tables; missing tables are empty."""
         return unpack_state(self.world, frames)
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
-        """Return nodes that know nothing and nobody; the first tick connects them."""
+        """Create nodes without leaves and peers; the first tick connects them."""
         window = LiveWindow.at(self.world, 0)
         counters = np.zeros((len(COUNTERS), len(chains)), dtype=np.uint64)
         rows = {name: empty_frame(table.schema) for name, table in self.tables().items()}
@@ -510,11 +541,11 @@ class GossipKernel(StaticHosting):
         return RoundResult(state, empty_frame(OUTBOUND), {}, headers, 0)
 
     def committed(self, state: State) -> Frame:
-        """Return no entries: the state holds all that its root is made of."""
+        """Return no entries: the state holds the whole content of its root."""
         return empty_frame(RANGES_SCHEMA)
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
-        """Return a digest of each node's rows of all tables (``chain``, ``root``)."""
+        """Compute a digest of each node's rows of all tables (``chain``, ``root``)."""
         frames = state.frames()
         sections = [
             section_digests(frames[name], frames[name][table.owner], chains) for name, table in self.tables().items()
@@ -526,19 +557,19 @@ class GossipKernel(StaticHosting):
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[View]:
-        """Take what is under way to the nodes: nothing else has to be read."""
+        """Plan no reads: all input is in flight to the nodes."""
         return Plan(Reads(), view, EventLog().logs()["events"])
 
     def round(
         self, state: State, chains: Chains, plan: Plan[View], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run a slice of time of ``chains``."""
+        """Run a slice of ``chains``."""
         tables = plan.content.tables
-        came = {
+        in_flight = {
             name: concat([state.rows["waiting_" + name], tables[name]])
             for name in in_flight_tables(self.options.tickets)
         }
-        state, logs = run_slice(TimeSlice(self.world, chains, tick.tick), state, came)
+        state, logs = run_slice(TimeSlice(self.world, chains, tick.tick), state, in_flight)
         last = tick.tick >= self.options.end
         headers = empty_frame(HEADERS_SCHEMA)
         if last or tick.tick * self.options.slice % self.options.relay.interval == 0:
@@ -546,9 +577,9 @@ class GossipKernel(StaticHosting):
         return RoundResult(state, empty_frame(OUTBOUND), logs, headers, None if last else tick.tick + 1)
 
     def _headers(self, state: State, chains: Chains, height: int) -> Frame:
-        """Return a header of each node: they are made with every relay block, and at the end."""
+        """Build a header of each node, with every relay block and at the end."""
         roots = self.roots(state, chains, Tick(height, 0), empty_frame(RANGES_SCHEMA))
-        nothing = pa.array([b""] * len(chains), pa.binary())
+        empty = pa.array([b""] * len(chains), pa.binary())
         number = np.full(len(chains), height, dtype=np.uint64)
-        columns = {"chain": chains, "number": number, "hash": nothing, "parent": nothing, "root": roots["root"]}
-        return Frame({**columns, "certification": nothing}, len(chains))
+        columns = {"chain": chains, "number": number, "hash": empty, "parent": empty, "root": roots["root"]}
+        return Frame({**columns, "certification": empty}, len(chains))

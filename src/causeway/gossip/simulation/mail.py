@@ -1,10 +1,9 @@
-"""What goes from node to node: rows that are under way, what of it is there, and what nodes send in a slice.
+"""Mail between simulated nodes: arrival, conversion to step inputs, and dispatch.
 
-Asking those who keep a queue where gossip does not bring it (ICMP reference 3.9, 3; ``fallback_request``).
-
-The validators of a queue's recipient, or where it has none its collators, ask a collator of the parachain that sent it,
-drawn for each request, over a connection of its own: so no link is needed. They ask ``fallback_after`` after they had
-the first block that lists the queue, and again after as long, as long as it is missing.
+It also implements fallback requests (ICMP reference 3.9, 3; ``fallback_request``). The validators of
+a queue's recipient, or its collators if it has no validators, request a missing queue from a random
+collator of the sending parachain over a separate connection, so no link is needed. They request it
+``fallback_after`` after the first block that lists it, and repeat at that interval.
 """
 
 from __future__ import annotations
@@ -46,41 +45,50 @@ from causeway.gossip.step_io import StepOutput, admit_packets
 from causeway.protocols.shared.random_numbers import SimulationDraw, uniforms, words
 
 SAID = tuple(name for name in SKETCHES.names if name not in ("order", "at"))
-"""The columns of what is said, before it is under way."""
+"""Columns of sketches before dispatch."""
 
 
 def fallback_bodies_requested(
     world: SimulationWorld, gossip: GossipState, there: npt.NDArray[np.uint32], time: int
 ) -> Frame:
-    """Return what nodes that are ``there`` ask for in the slice that ends at ``time`` (ms): rows of ``SKETCHES``."""
+    """Build the fallback requests of one slice.
+
+    Args:
+        world: The simulation.
+        gossip: State of the nodes.
+        there: Numbers of the present nodes.
+        time: End of the slice in ms.
+
+    Returns:
+        Rows of ``SKETCHES`` before dispatch.
+    """
     none = empty_frame(SKETCHES).select(SAID)
     if world.options.gossip.fallback_request == "off":
         return none
-    node, entry = _wanted(world, gossip, there)
+    node, entry = _needed_entries(world, gossip, there)
     after = max(world.options.gossip.fallback_after, world.options.slice)
-    waited = time - world.arrivals[world.relay.first_listing_block[entry], node]
-    turn = waited // after
-    due = (waited >= after) & (turn > (waited - world.options.slice) // after)
-    node, entry, waited, turn = node[due], entry[due], waited[due], turn[due]
+    waiting_time = time - world.arrivals[world.relay.first_listing_block[entry], node]
+    turn = waiting_time // after
+    due = (waiting_time >= after) & (turn > (waiting_time - world.options.slice) // after)
+    node, entry, waiting_time, turn = node[due], entry[due], waiting_time[due], turn[due]
     queue = world.relay.requested_queue(entry)
-    asked = {"topic": world.relay.queue_topic[queue], "root": world.relay.roots[world.relay.root[entry]]}
-    rows = Frame({"node": node.astype(np.uint32), **asked}, len(node))
-    missing = fallback_requests(gossip, rows, waited.astype(np.uint64), world.options.gossip)
+    identity = {"topic": world.relay.queue_topic[queue], "root": world.relay.roots[world.relay.root[entry]]}
+    rows = Frame({"node": node.astype(np.uint32), **identity}, len(node))
+    missing = fallback_requests(gossip, rows, waiting_time.astype(np.uint64), world.options.gossip)
     node, entry, turn = node[missing], entry[missing], turn[missing]
     keepers, begins = world.keepers
     sender = world.relay.sources[entry]
     count = begins[sender + 1] - begins[sender]
-    drawn = words(world.seed, SimulationDraw.HOLDER, node, entry, turn) % count.astype(np.uint64)
-    holder = keepers[begins[sender] + drawn.astype(np.int64)]
-    return _said(node, holder, REQUEST, entry) if len(node) else none
+    chosen = words(world.seed, SimulationDraw.HOLDER, node, entry, turn) % count.astype(np.uint64)
+    holder = keepers[begins[sender] + chosen.astype(np.int64)]
+    return _sketch_rows(node, holder, REQUEST, entry) if len(node) else none
 
 
-def _wanted(world: SimulationWorld, gossip: GossipState, there: npt.NDArray[np.uint32]) -> tuple[Rows, Rows]:
-    """Return the nodes that ask, and the entries that are unrouted at their leaves and addressed to their parachain,
-    each pair once."""
+def _needed_entries(world: SimulationWorld, gossip: GossipState, present: npt.NDArray[np.uint32]) -> tuple[Rows, Rows]:
+    """Return requesting nodes and the unrouted entries at their leaves for their parachain."""
     node = gossip.nodes["node"].astype(np.int64)
-    asks = np.isin(gossip.nodes["node"], there) & world.asks[node]
-    row, place = ((gossip.leaf != gossip.listed.nothing) & asks[:, None]).nonzero()
+    requesting = np.isin(gossip.nodes["node"], present) & world.asks[node]
+    row, place = ((gossip.leaf != gossip.listed.nothing) & requesting[:, None]).nonzero()
     block = world.relay.block_numbers(gossip.listed.blocks)[gossip.leaf[row, place]]
     nodes, entries = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for one in distinct(block).tolist():
@@ -88,24 +96,33 @@ def _wanted(world: SimulationWorld, gossip: GossipState, there: npt.NDArray[np.u
         listed = world.relay.unrouted[one]
         listed = listed[np.argsort(world.relay.destinations[listed], kind="stable")]
         to, para = world.relay.destinations[listed], world.needs[mine]
-        of, at = expand_ranges(to.searchsorted(para), to.searchsorted(para, side="right"))
-        nodes.append(mine[of])
+        index, at = expand_ranges(to.searchsorted(para), to.searchsorted(para, side="right"))
+        nodes.append(mine[index])
         entries.append(listed[at])
     pairs = np.unique(np.stack([np.concatenate(nodes), np.concatenate(entries)], axis=1), axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
 def answer_requests(world: SimulationWorld, rows: Frame, time: int) -> Frame:
-    """Return what those answer who are asked: they do who keep the queue and have the block that posted it."""
+    """Build the answers of keepers that have the queue and the block that posted it.
+
+    Args:
+        world: The simulation.
+        rows: Arrived sketches and requests.
+        time: Time in ms.
+
+    Returns:
+        Rows of ``SKETCHES`` before dispatch.
+    """
     some = rows.filter(rows["kind"] == REQUEST)
     entry, keeper = some["value"].astype(np.int64), some["destination"].astype(np.int64)
     has = world.keeps[keeper] == world.relay.sources[entry]
     has &= world.arrivals[world.relay.issued[entry], keeper] <= time
-    return _said(keeper[has], some["source"][has], REPLY, entry[has])
+    return _sketch_rows(keeper[has], some["source"][has], REPLY, entry[has])
 
 
 def answers_input(world: SimulationWorld, rows: Frame) -> Frame | None:
-    """Return answers as ``step`` takes them."""
+    """Convert answers to an input of ``step``."""
     some = rows.filter(rows["kind"] == REPLY)
     if len(some) == 0:
         return None
@@ -120,7 +137,9 @@ def answers_input(world: SimulationWorld, rows: Frame) -> Frame | None:
     return Frame({**columns, "messages": relay.messages[root], "size": relay.sizes[root]}, len(some))
 
 
-def _said(source: npt.NDArray[np.generic], destination: npt.NDArray[np.generic], kind: int, entry: Rows) -> Frame:
+def _sketch_rows(
+    source: npt.NDArray[np.generic], destination: npt.NDArray[np.generic], kind: int, entry: Rows
+) -> Frame:
     ends = {"source": source.astype(np.uint32), "destination": destination.astype(np.uint32)}
     kinds, nothing = np.full(len(source), kind, dtype=np.uint8), repeat_bytes(b"", len(source))
     return Frame({**ends, "kind": kinds, "value": entry.astype(np.uint64), "data": nothing}, len(source))
@@ -132,8 +151,10 @@ _TICKS, _EACH = 24, 16
 
 @dataclass(frozen=True)
 class ArrivedMail:
-    """What is there for nodes at a time, in the order in which it came, and what ``waits``. ``trades``: offers and
-    payments, with tickets (``TRADED_UNDER_WAY``)."""
+    """Mail that arrived at the nodes, in order of arrival, and rows still ``waiting``, by table.
+
+    ``trades`` holds offers and payments (``TRADED_UNDER_WAY``) if tickets are on.
+    """
 
     packets: Frame
     bodies: Frame
@@ -145,27 +166,35 @@ class ArrivedMail:
 def receive_mail(
     rows: Mapping[str, Frame], time: int, there: npt.NDArray[np.uint32], world: SimulationWorld
 ) -> ArrivedMail:
-    """Return what of ``rows`` (of the tables ``UNDER_WAY``) is there at a ``time``; for who is not ``there`` it is
-    lost. Of bodies a step takes as many from each peer as it may: the rest waits."""
-    due = {name: _due(some, time, there) for name, some in rows.items()}
+    """Deliver the mail that is due; mail to absent nodes is lost.
+
+    A step accepts a limited number of bodies from each peer; the rest waits.
+
+    Args:
+        rows: Rows in flight, by table (``UNDER_WAY``).
+        time: Time in ms.
+        there: Numbers of the present nodes.
+        world: The simulation.
+    """
+    due = {name: _split_due(some, time, there) for name, some in rows.items()}
     waiting = {"waiting_" + name: later for name, (_, later) in due.items()}
     bodies, waiting_bodies = due["bodies"]
     if len(bodies):
         _, size = describe_bodies(world, bodies["queue"])
-        asked = Frame({"node": bodies["destination"], "peer": bodies["source"], "size": size}, len(bodies))
-        taken = admit_packets(asked, world.options.gossip)
-        if not taken.all():
-            waiting["waiting_bodies"] = _ordered(concat([bodies.filter(~taken), waiting_bodies]))
-            bodies = bodies.filter(taken)
+        pending = Frame({"node": bodies["destination"], "peer": bodies["source"], "size": size}, len(bodies))
+        admitted = admit_packets(pending, world.options.gossip)
+        if not admitted.all():
+            waiting["waiting_bodies"] = _ordered(concat([bodies.filter(~admitted), waiting_bodies]))
+            bodies = bodies.filter(admitted)
     trades = tuple(due[name][0] for name in TRADED_UNDER_WAY if name in due)
     return ArrivedMail(due["packets"][0], bodies, due["sketches"][0], waiting, trades)
 
 
-def _due(rows: Frame, time: int, there: npt.NDArray[np.uint32]) -> tuple[Frame, Frame]:
-    """Return the rows that are there and those that are not yet, in the order of ``waiting``."""
+def _split_due(rows: Frame, time: int, present: npt.NDArray[np.uint32]) -> tuple[Frame, Frame]:
+    """Split rows into due ones at present nodes and later ones, each in ``waiting`` order."""
     now = rows["at"] <= np.uint64(time)
     due = rows.filter(now)
-    return _ordered(due.filter(np.isin(due["destination"], there))), _ordered(rows.filter(~now))
+    return _ordered(due.filter(np.isin(due["destination"], present))), _ordered(rows.filter(~now))
 
 
 def _ordered(rows: Frame) -> Frame:
@@ -173,7 +202,7 @@ def _ordered(rows: Frame) -> Frame:
 
 
 def describe_bodies(world: SimulationWorld, queues: U64) -> tuple[U64, U64]:
-    """Return how many messages bodies have, and their sizes."""
+    """Return the message counts and the sizes in bytes of bodies."""
     relay, posted = world.relay, queues < np.uint64(JUNK)
     messages = np.ones(len(queues), dtype=np.uint64)
     size = np.full(len(queues), world.options.relay.bytes, dtype=np.uint64)
@@ -183,14 +212,14 @@ def describe_bodies(world: SimulationWorld, queues: U64) -> tuple[U64, U64]:
 
 
 def subscriptions_input(world: SimulationWorld, packets: Frame) -> Frame:
-    """Return what peers subscribe to as ``step`` takes it: no node ever changes that."""
+    """Convert subscriptions to an input of ``step``; a node's subscriptions never change."""
     ends = {"node": packets["destination"], "peer": packets["source"]}
     labels = world.interests[packets["source"].astype(np.int64)]
     return Frame({**ends, "labels": labels, "malformed": np.zeros(len(packets), dtype=bool)}, len(packets))
 
 
 def queues_input(world: SimulationWorld, bodies: Frame) -> Frame:
-    """Return bodies as ``step`` takes them, with the roots that they have."""
+    """Convert bodies to an input of ``step``, with their actual roots."""
     relay, queue = world.relay, bodies["queue"]
     messages, size = describe_bodies(world, queue)
     root, topic = _junk(world, queue)
@@ -211,7 +240,10 @@ def queues_input(world: SimulationWorld, bodies: Frame) -> Frame:
 
 
 def _junk(world: SimulationWorld, queue: U64) -> tuple[Digests, Digests]:
-    """Return root and topic of queues that nobody posted: every other one has the topic of the newest queue."""
+    """Return root and topic of unposted queues.
+
+    Every other one has the topic of the newest queue.
+    """
     relay = world.relay
     root, topic = (np.zeros((len(queue), 32), dtype=np.uint8) for _ in range(2))
     rows = np.flatnonzero(queue >= np.uint64(JUNK))
@@ -219,12 +251,12 @@ def _junk(world: SimulationWorld, queue: U64) -> tuple[Digests, Digests]:
         return root, topic
     number = queue[rows] - np.uint64(JUNK)
     low, high = number & np.uint64(2**32 - 1), number >> np.uint64(32)
-    drawn = words(world.seed, SimulationDraw.JUNK, low[:, None], high[:, None], np.arange(8)[None, :])
-    drawn = np.ascontiguousarray(drawn).astype("<u8")
-    root[rows], topic[rows] = drawn[:, :4].copy().view(np.uint8), drawn[:, 4:].copy().view(np.uint8)
+    random_words = words(world.seed, SimulationDraw.JUNK, low[:, None], high[:, None], np.arange(8)[None, :])
+    random_words = np.ascontiguousarray(random_words).astype("<u8")
+    root[rows], topic[rows] = random_words[:, :4].copy().view(np.uint8), random_words[:, 4:].copy().view(np.uint8)
     time = ((number >> np.uint64(_EACH)) & np.uint64(2**_TICKS - 1)).astype(np.int64) * world.options.slice
-    made = relay.times.searchsorted(time, side="right")
-    newest = relay.queue_issued.searchsorted(made) - 1
+    block_count = relay.times.searchsorted(time, side="right")
+    newest = relay.queue_issued.searchsorted(block_count) - 1
     some = (number % np.uint64(2) == 0) & (newest >= 0)
     topic[rows[some]] = relay.queue_topic[newest[some]]
     return root, topic
@@ -232,8 +264,14 @@ def _junk(world: SimulationWorld, queue: U64) -> tuple[Digests, Digests]:
 
 @dataclass(frozen=True)
 class OutgoingMail:
-    """What nodes send in a slice, in the order in which they say it: ``PACKETS``, ``BODIES`` and ``SKETCHES`` without
-    ``order`` and ``at``. ``trades``: so are ``TENDERS`` and ``PAYMENTS``, with tickets."""
+    """Mail that nodes send in a slice, in order: rows without ``order`` and ``at``.
+
+    Attributes:
+        packets: Rows of ``PACKETS``.
+        bodies: Rows of ``BODIES``.
+        sketches: Rows of ``SKETCHES``.
+        trades: Rows of ``TENDERS`` and ``PAYMENTS`` if tickets are on.
+    """
 
     packets: Frame
     bodies: Frame
@@ -241,28 +279,52 @@ class OutgoingMail:
     trades: tuple[Frame, Frame] | None = None
 
     def with_bodies(self, source: Rows, destination: Rows, queue: U64) -> OutgoingMail:
-        """Return it with altered bodies besides, as if the sender had the queues of itself."""
+        """Add altered bodies, as if the sender had the queues.
+
+        Args:
+            source: Senders.
+            destination: Recipients.
+            queue: Numbers of the queues.
+        """
         more = body_rows(source.astype(np.uint32), destination.astype(np.uint32), queue, 1, np.uint8(1))
         return replace(self, bodies=concat([self.bodies, more]))
 
 
 def collect_outgoing(world: SimulationWorld, out: StepOutput, hops: npt.NDArray[np.uint8]) -> OutgoingMail:
-    """Return what a step's output sends. ``hops``: of each queue that goes out."""
+    """Convert the output of a step to outgoing mail.
+
+    Args:
+        world: The simulation.
+        out: Output of the step.
+        hops: Hop count of each outgoing queue.
+    """
     relay = world.relay
     packets = [
         _packets(
             out.heads["node"], out.heads["peer"], DECLARED, out.heads["count"], heads_bytes(relay, out.heads["heads"])
         )
     ]
-    gone = out.disconnected
-    nothing = np.full((len(gone), 20), 255, dtype=np.uint8)
-    packets.append(_packets(gone["node"], gone["peer"], CLOSED, np.zeros(len(gone), dtype=np.uint64), nothing))
-    told = out.subscriptions
-    nothing = np.full((len(told), 20), 255, dtype=np.uint8)
-    packets.append(_packets(told["node"], told["peer"], SUBSCRIBED, np.zeros(len(told), dtype=np.uint64), nothing))
+    disconnected = out.disconnected
+    nothing = np.full((len(disconnected), 20), 255, dtype=np.uint8)
+    packets.append(
+        _packets(
+            disconnected["node"], disconnected["peer"], CLOSED, np.zeros(len(disconnected), dtype=np.uint64), nothing
+        )
+    )
+    subscriptions = out.subscriptions
+    nothing = np.full((len(subscriptions), 20), 255, dtype=np.uint8)
+    packets.append(
+        _packets(
+            subscriptions["node"],
+            subscriptions["peer"],
+            SUBSCRIBED,
+            np.zeros(len(subscriptions), dtype=np.uint64),
+            nothing,
+        )
+    )
     queue = relay.queue_numbers(out.queues["root"], out.queues["topic"]).astype(np.uint64)
     bodies = body_rows(out.queues["node"], out.queues["peer"], queue, 0, hops)
-    # What a step sends of sketches.
+    # Sketches, requests for larger ones, short ids.
     found = [empty_frame(SKETCHES).select(SAID)]
     for kind, rows, column in ((SKETCH, out.sketches, "capacity"), (MORE, out.more, "capacity"), (ASK, out.asks, "id")):
         if len(rows):
@@ -292,21 +354,31 @@ def body_rows(
     altered: int,
     hops: npt.NDArray[np.uint8] | np.uint8,
 ) -> Frame:
-    """Return bodies that nodes send."""
+    """Build rows of outgoing bodies."""
     rows = Frame({"source": source, "destination": destination, "queue": queue}, len(source))
     return rows.with_columns(
         altered=np.full(len(source), altered, dtype=np.uint8), hops=np.broadcast_to(hops, (len(source),))
     )
 
 
-def junk_queues(tick: int, source: Rows, which: Rows) -> U64:
-    """Return numbers of queues that nobody posted, one for each of what a spammer sends in a tick."""
-    number = (source << (_TICKS + _EACH)) | (tick << _EACH) | which
+def junk_queues(tick: int, source: Rows, index: Rows) -> U64:
+    """Return numbers for the unposted queues of a spammer, one for each recipient of a tick."""
+    number = (source << (_TICKS + _EACH)) | (tick << _EACH) | index
     return number.astype(np.uint64) + np.uint64(JUNK)
 
 
 def post_mail(world: SimulationWorld, rows: OutgoingMail, time: int, tick: int) -> dict[str, Frame]:
-    """Return what was sent as rows of the tables ``UNDER_WAY``: without what is lost."""
+    """Dispatch outgoing mail: assign order and arrival times, and drop lost rows.
+
+    Args:
+        world: The simulation.
+        rows: Outgoing mail.
+        time: Time in ms.
+        tick: The tick.
+
+    Returns:
+        Rows in flight, by table.
+    """
     found = {}
     kinds = (("packets", rows.packets, PACKETS), ("bodies", rows.bodies, BODIES), ("sketches", rows.sketches, SKETCHES))
     traded = zip(TRADED_UNDER_WAY, rows.trades or (), (TENDERS, PAYMENTS), strict=False)
@@ -322,20 +394,20 @@ def post_mail(world: SimulationWorld, rows: OutgoingMail, time: int, tick: int) 
         sent = sent.with_columns(order=rank.astype(np.uint32), at=at).select(schema.names)
         if world.options.links.loss:
             chance = uniforms(world.seed, SimulationDraw.LOST, source, destination, tick, len(kinds) * rank + part)
-            sent = sent.filter((chance >= world.options.links.loss) | _lasting(sent))
+            sent = sent.filter((chance >= world.options.links.loss) | _is_reliable(sent))
         found[name] = sent
     return found
 
 
-def _lasting(sent: Frame) -> Mask:
-    """Return which rows are never lost: that a connection ended is noticed at last."""
+def _is_reliable(sent: Frame) -> Mask:
+    """Return a mask of rows that are never lost: both ends notice a closed connection."""
     if "heads" not in sent:
         return np.zeros(len(sent), dtype=bool)
     return np.asarray(sent["kind"] == CLOSED)
 
 
 def sketches_input(sketches: Frame) -> dict[str, Frame]:
-    """Return sketches, wishes for larger ones and short ids that are asked for, as ``step`` takes them."""
+    """Convert sketches, requests for larger sketches, and short ids to inputs of ``step``."""
     found = {}
     for kind, name, column in ((SKETCH, "sketches", "capacity"), (MORE, "more", "capacity"), (ASK, "asks", "id")):
         some = sketches.filter(sketches["kind"] == kind)

@@ -1,4 +1,7 @@
-"""What a simulation of gossip is given: the sections of its scenario. Times are in milliseconds, sizes in bytes."""
+"""Options of a gossip simulation: the sections of its scenario.
+
+Times are in milliseconds, sizes in bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,15 @@ Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
 
 MOST_NODES = 65_535
 MOST_QUEUES = 1 << 18
-"""Queues of a whole run."""
+"""Maximum number of queues in a run."""
 
 
 class NodesSection(ScenarioSection):
-    """``[nodes]``: how many there are, and what they are of parachains. The first ones are the collators, of one
-    parachain after the other, then the validators; the rest have no parachain. Attackers are the last nodes."""
+    """``[nodes]``: number of nodes and their roles.
+
+    The first nodes are collators, one parachain after the other, then validators; the rest have no
+    parachain. Attackers are the last nodes.
+    """
 
     count: int = Field(100, ge=2, le=MOST_NODES, description="How many nodes there are, attackers among them.")
     parachains: int = Field(10, ge=2, le=10_000, description="How many parachains there are.")
@@ -42,7 +48,7 @@ class NodesSection(ScenarioSection):
 
 
 class TopologySection(ScenarioSection):
-    """``[topology]``: who is connected."""
+    """``[topology]``: links between nodes."""
 
     kind: Literal["regular", "small_world", "ring"] = Field(
         "regular",
@@ -67,7 +73,7 @@ class TopologySection(ScenarioSection):
 
 
 class LinksSection(ScenarioSection):
-    """``[links]``: a latency that is drawn for each link, the same both ways, and loss."""
+    """``[links]``: latency, drawn for each link and equal both ways, and loss."""
 
     distribution: Literal["constant", "uniform", "exponential"] = Field(
         "constant", description="How latencies are spread between `least` and `most`; `constant`: all are `most`."
@@ -79,7 +85,7 @@ class LinksSection(ScenarioSection):
 
 
 class RelaySection(ScenarioSection):
-    """``[relay]``: what the relay chain does."""
+    """``[relay]``: the relay chain."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -106,7 +112,7 @@ class RelaySection(ScenarioSection):
 
     @model_validator(mode="after")
     def _of_the_table(self) -> Self:
-        """Refuse what is drawn beside a relay chain that is given."""
+        """Reject generator options next to a recorded relay chain."""
         if self.table is None:
             return self
         for key in ("blocks", "queues", "bytes", "messages", "listed", "forks", "bodies"):
@@ -120,14 +126,14 @@ class RelaySection(ScenarioSection):
 
 
 class ChurnSection(ScenarioSection):
-    """``[churn]``: nodes that go and come back with nothing."""
+    """``[churn]``: nodes that leave and return with empty state."""
 
     share: Share = Field(0.0, description="The share of nodes that are away in any period after their first.")
     period: int = Field(10_000, ge=100, le=3_600_000, description="How long a node is away or there, at least.")
 
 
 class AttackersSection(ScenarioSection):
-    """``[[attackers]]``: nodes that do not follow the rules."""
+    """``[[attackers]]``: nodes that break the rules."""
 
     kind: Literal["silent", "lie", "spam", "eclipse", "selfish", "withhold"] = Field(
         ...,
@@ -142,7 +148,7 @@ class AttackersSection(ScenarioSection):
 
 
 class SimulationOptions(ScenarioSection):
-    """The whole of a simulation but for where it runs and its seed (``[network]``)."""
+    """Options of a simulation without ``[network]``."""
 
     slice: int = Field(100, ge=1, le=60_000, description="A slice of time, one tick; no longer than the least latency.")
     tail: int = Field(2, ge=0, le=1_000, description="Intervals that are simulated after the last block with queues.")
@@ -208,7 +214,7 @@ class SimulationOptions(ScenarioSection):
             raise option_error("topology", f"{text} = {gossip.max_peers}")
 
     def _fits_tickets(self) -> None:
-        """Refuse what trading does not have: transports resend what is lost, and nodes keep their keys."""
+        """Reject options that trading excludes: loss, churn, other topologies, sketches."""
         for section, key, value, allowed in (
             ("links", "loss", self.links.loss, 0.0),
             ("churn", "share", self.churn.share, 0.0),
@@ -223,6 +229,6 @@ class SimulationOptions(ScenarioSection):
 
     @property
     def end(self) -> int:
-        """The last tick."""
+        """Last tick."""
         last = self.relay.blocks if self.relay.table is None else int(self.relay.table.times[-1]) // self.relay.interval
         return math.ceil((last + 1 + self.tail) * self.relay.interval / self.slice)

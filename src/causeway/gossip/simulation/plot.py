@@ -1,5 +1,4 @@
-"""Plots of simulations, as SVG: which share of bodies is there how long after its queue was listed, and which share is
-in time with how many selfish nodes."""
+"""SVG plots of simulations: coverage over time, and timely bodies by selfish nodes."""
 
 from __future__ import annotations
 
@@ -14,14 +13,23 @@ _LINES = (("needed", "#0b5394", "nodes that need the queue"), ("all", "#b45f06",
 
 
 def curve(coverage: pa.Table, interval: int, title: str) -> str:
-    """Return the plot of a table of coverage; ``interval``: between two blocks (ms), marked."""
+    """Plot the share of delivered bodies over the time since their listing.
+
+    Args:
+        coverage: Table of coverage (``COVERAGE_SCHEMA``).
+        interval: Interval between two blocks in ms, marked in the plot.
+        title: Title of the plot.
+
+    Returns:
+        The plot as SVG.
+    """
     times = coverage["time"].to_pylist()
     end = max(times[-1], 1)
 
     def x(time: float) -> float:
         return float(round(LEFT + (WIDTH - LEFT - RIGHT) * time / end, 1))
 
-    parts = _ground(f"{title}: bodies that have arrived")
+    parts = _plot_frame(f"{title}: bodies that have arrived")
     for part in range(5):
         time = end * part / 4
         parts.append(f'<text x="{x(time)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{time / 1000:g} s</text>')
@@ -47,10 +55,10 @@ _DASHES = ("", "8 4", "2 4", "8 4 2 4")
 
 
 def selfish_curves(shares: Mapping[tuple[int, bool], Sequence[tuple[float, float]]]) -> str:
-    """Draw the share of bodies in time by the share of selfish nodes.
+    """Plot the share of bodies in time by the share of selfish nodes.
 
     Args:
-        shares: By number of nodes, and whether there are tickets: points, both shares from 0 to 1.
+        shares: Points, both shares from 0 to 1, by number of nodes and use of tickets.
 
     Returns:
         The plot as SVG.
@@ -60,14 +68,14 @@ def selfish_curves(shares: Mapping[tuple[int, bool], Sequence[tuple[float, float
     def x(share: float) -> float:
         return round(LEFT + (WIDTH - LEFT - RIGHT) * share / end, 1)
 
-    parts = _ground("Bodies in time, with and without tickets")
+    parts = _plot_frame("Bodies in time, with and without tickets")
     for part in range(6):
         share = end * part / 5
         parts.append(f'<text x="{x(share)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{share:.0%}</text>')
     sizes = sorted({count for count, _ in shares})
     for row, ((count, tickets), points) in enumerate(shares.items()):
         style = f'stroke="{_COLOURS[tickets]}" stroke-dasharray="{_DASHES[sizes.index(count) % len(_DASHES)]}"'
-        line = " ".join(f"{x(share)},{_y(found)}" for share, found in points)
+        line = " ".join(f"{x(share)},{_y(timely)}" for share, timely in points)
         parts.append(f'<polyline points="{line}" fill="none" {style} stroke-width="2"/>')
         at = _y(0.08) - 18 * (len(shares) - 1 - row)
         parts.append(f'<line x1="{LEFT + 16}" y1="{at - 4}" x2="{LEFT + 56}" y2="{at - 4}" {style} stroke-width="2"/>')
@@ -82,8 +90,8 @@ def _y(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share, 1)
 
 
-def _ground(title: str) -> list[str]:
-    """Return the beginning of a plot: its title, and an axis of shares."""
+def _plot_frame(title: str) -> list[str]:
+    """Start a plot: title and axis of shares."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="sans-serif" font-size="13">',

@@ -1,14 +1,12 @@
-"""What a simulation found: who got what when, over how many links, for how many bytes, and what attackers cost.
+"""Report of a simulation: delivery, hops, bytes, attackers' effects, settled tickets.
 
-A queue is *listed* from the moment on that the first block above the one that posted it is made: before that no node
-expects it (ICMP reference 3.2, exclusive). Times of bodies are counted from there; that a queue is *in time* means that
-all who need it had it before one more block was made. Who is away at that moment is not counted for that queue.
+A queue is *listed* once the first block above its posting block exists; before that no node expects
+it (ICMP reference 3.2, exclusive). Delivery times count from there. A queue is *in time* if all nodes
+that need it have it before the next block. A node absent at that moment does not count for the queue.
 
-Settlement of a simulation's tickets: every claim on the relay chain, and what a body cost.
-
-Accounts are opened before the first block. A claim is in the next relay block of the longest chain. The relay chain
-verifies the signature of every claim; payers sign here what no payee checked (``tickets.checked``): a signature is a
-function of key and ticket.
+Settlement: accounts are opened before the first block, and a claim enters the next relay block of
+the longest chain. The relay chain verifies the signature of every claim. Payers sign here the tickets
+that no payee checked (``tickets.checked``): a signature is a function of key and ticket.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ def settle_claims(world: SimulationWorld, claims: pa.Table) -> tuple[Settlement,
     """Settle the claims of a simulation in order.
 
     Args:
-        world: The scenario.
+        world: The simulation.
         claims: Rows of the log table ``claims``, with ``tick``.
 
     Returns:
-        The state of the relay chain afterwards, and how many claims had each verdict.
+        The final state of the settlement, and the number of claims by verdict.
     """
     options, relay = world.options.tickets, world.relay
     settlement = Settlement(relay.hashes[0].tobytes(), options)
@@ -55,8 +53,8 @@ def settle_claims(world: SimulationWorld, claims: pa.Table) -> tuple[Settlement,
     serial = rows["serial"].to_numpy().astype(np.uint64)
     secrets = derive_secrets(world.secret_keys[payee], world.public_keys[payer], serial)
     commitments = commit(secrets)
-    made = relay.times.searchsorted(rows["tick"].to_numpy() * world.options.slice, side="right")
-    numbers = relay.heights[made - 1].tolist()
+    block_counts = relay.times.searchsorted(rows["tick"].to_numpy() * world.options.slice, side="right")
+    numbers = relay.heights[block_counts - 1].tolist()
     verdicts: Counter[str] = Counter()
     for row, (number, root, block, nonce) in enumerate(
         zip(numbers, *(rows[name].to_pylist() for name in ("root", "block", "nonce")), strict=True)
@@ -81,17 +79,17 @@ def settle_claims(world: SimulationWorld, claims: pa.Table) -> tuple[Settlement,
 
 
 def summarize_tickets(world: SimulationWorld, purses: pa.Table, claims: pa.Table, got: pa.Table) -> dict[str, Any]:
-    """Return what tickets cost and paid.
+    """Summarize the costs and payments of tickets.
 
     Args:
-        world: The scenario.
-        purses: Rows of the log table ``purse_samples``, with ``tick``: counters at several times, of which the last
-            counts.
+        world: The simulation.
+        purses: Rows of the log table ``purse_samples``, with ``tick``: cumulative counters, of which the
+            last sample counts.
         claims: Rows of the log table ``claims``, with ``tick``.
-        got: Rows of the log table ``got``: who got which body.
+        got: Rows of the log table ``got``.
 
     Returns:
-        Counts of all nodes; bytes, signatures and units of payment a delivered body; bodies and income by behaviour.
+        Counts of all nodes; bytes, signatures and payment a delivered body; bodies and income by behaviour.
     """
     settlement, verdicts = settle_claims(world, claims)
     last = purses.filter(pa.compute.equal(purses["tick"], pa.compute.max(purses["tick"])))
@@ -115,21 +113,21 @@ def summarize_tickets(world: SimulationWorld, purses: pa.Table, claims: pa.Table
 
 
 def _by_behaviour(world: SimulationWorld, settlement: Settlement, got: pa.Table) -> dict[str, dict[str, float]]:
-    """Return bodies that nodes got of peers, and units that they earned and paid, on average."""
+    """Return the mean number of bodies from peers, income and expense of a node, by behaviour."""
     found: dict[str, dict[str, float]] = {}
     node, peer = (got[name].to_numpy().astype(np.int64) for name in ("chain", "peer"))
-    came = np.bincount(node[peer < world.options.nodes.count], minlength=world.options.nodes.count)
+    received = np.bincount(node[peer < world.options.nodes.count], minlength=world.options.nodes.count)
     earned: defaultdict[bytes, int] = settlement.earned
     for behaviour, name in KINDS.items():
         nodes = np.flatnonzero(world.behaviour == behaviour)
         if len(nodes):
             keys = [world.public_keys[one].tobytes() for one in nodes.tolist()]
-            left = sum(settlement.accounts[key].deposit for key in keys if key in settlement.accounts)
+            remaining = sum(settlement.accounts[key].deposit for key in keys if key in settlement.accounts)
             found[name] = {
                 "nodes": len(nodes),
-                "bodies_a_node": round(float(came[nodes].mean()), 1),
+                "bodies_a_node": round(float(received[nodes].mean()), 1),
                 "earned_a_node": round(sum(earned[key] for key in keys) / len(nodes), 1),
-                "paid_a_node": round(world.options.tickets.deposit - left / len(nodes), 1),
+                "paid_a_node": round(world.options.tickets.deposit - remaining / len(nodes), 1),
             }
     return found
 
@@ -143,8 +141,11 @@ _ATTACKS = {1: "silent", 2: "lying", 3: "spamming"}
 COVERAGE_SCHEMA = pa.schema(
     [("time", pa.int64()), ("needed", pa.float64()), ("all", pa.float64())],
 )
-"""Which share of the bodies was there so long after its queue was listed (ms): of pairs of a queue and a node that
-needs it, and of pairs of a queue and any honest node; null where there are no such pairs."""
+"""Share of delivered bodies by the time since their queue was listed (ms).
+
+``needed`` counts pairs of a queue and a node that needs it, ``all`` pairs of a queue and any honest
+node; null if there are no pairs.
+"""
 
 WORK_SCHEMA = pa.schema(
     [
@@ -155,12 +156,19 @@ WORK_SCHEMA = pa.schema(
     ]
     + [(name, pa.uint64()) for name in COUNTERS]
 )
-"""Pools of honest nodes at a time of the run (ms), and what these have done up to then, all together."""
+"""Pools of honest nodes by time of the run (ms), and their summed counters up to then."""
 
 
 @dataclass(frozen=True)
 class SimulationResults:
-    """``summary``: one JSON object. ``lines``: the same for a person. ``tables``: by name. ``plot``: an SVG."""
+    """Results of a simulation.
+
+    Attributes:
+        summary: Figures, as a JSON object.
+        lines: Label and text of each line of the readable summary.
+        tables: Tables by name.
+        plot: Coverage plot as SVG.
+    """
 
     summary: Mapping[str, Any]
     lines: list[tuple[str, str]]
@@ -169,57 +177,61 @@ class SimulationResults:
 
     @property
     def holds(self) -> bool:
-        """Return whether every pool kept its bound, and all that was needed, which must be something, arrived."""
+        """True if every pool kept its bound and all needed bodies, at least one, arrived."""
         return bool(self.summary["holds"])
 
 
 def build_results(kernel: GossipKernel, logs: Mapping[str, pa.Table]) -> SimulationResults:
-    """Return what was found. ``logs``: the rows of ``got``, ``samples`` and ``disconnected``, with ``tick``, and with
-    tickets those of ``purses`` and ``claims``."""
+    """Build the results of a simulation.
+
+    Args:
+        kernel: The simulated kernel.
+        logs: Rows of ``got``, ``samples`` and ``disconnected``, with ``tick``; with tickets also
+            ``purse_samples`` and ``claims``.
+    """
     world = kernel.world
-    # When each root was in the pool of each node first (ms), shape (roots, nodes), and over how many links bodies
-    # came that honest nodes were sent.
+    # First arrival of each root at each node (ms), shape (roots, nodes), and hop counts at honest nodes.
     arrival = np.full((len(world.relay.roots), world.options.nodes.count), NEVER, dtype=np.int64)
     root, node, tick = (logs["got"][name].to_numpy() for name in ("root", "chain", "tick"))
     np.minimum.at(arrival, (root.astype(np.int64), node.astype(np.int64)), tick * world.options.slice)
     sent = (logs["got"]["peer"].to_numpy() != ITSELF) & (world.behaviour[node.astype(np.int64)] == HONEST)
-    links = logs["got"]["hops"].to_numpy()[sent].astype(np.int64)
-    # The entry that posted each root first, where some block lists it.
+    hops = logs["got"]["hops"].to_numpy()[sent].astype(np.int64)
+    # The first entry of each root that a block lists.
     _, first = np.unique(world.relay.root, return_index=True)
     roots = first[world.relay.first_listed_time[first] >= 0]
-    # Which node needs which queue, and how long after it was listed each had it: shape (queues, nodes).
+    # Needs and delays since listing, shape (queues, nodes).
     relay = world.relay
     listed = relay.first_listed_time[roots]
-    had = arrival[relay.root[roots]]
-    late = np.where(had == NEVER, NEVER, had - listed[:, None])
+    arrived = arrival[relay.root[roots]]
+    delay = np.where(arrived == NEVER, NEVER, arrived - listed[:, None])
     nodes = np.arange(world.options.nodes.count)
     needed = world.needs[None, :] == relay.destinations[roots][:, None]
     needed &= (world.behaviour == HONEST)[None, :]
     for time in np.unique(listed).tolist():
-        there = world.there(nodes, int(time) + world.options.relay.interval)
-        needed[listed == time] &= there[None, :]
-    everybody = late[:, world.behaviour == HONEST].reshape(-1)
-    pairs = late[needed]
+        present = world.there(nodes, int(time) + world.options.relay.interval)
+        needed[listed == time] &= present[None, :]
+    honest_delays = delay[:, world.behaviour == HONEST].reshape(-1)
+    needed_delays = delay[needed]
     times = np.arange(0, 2 * world.options.relay.interval + 1, world.options.slice)
     shares = [
         [float((found <= time).mean()) if found.size else None for time in times.tolist()]
-        for found in (pairs, everybody)
+        for found in (needed_delays, honest_delays)
     ]
     coverage = pa.table([times, *shares], schema=COVERAGE_SCHEMA)
     work = _work(world, logs["samples"])
     summary = {
         **_figures(world),
-        **_delivered(world, needed, late),
-        "hops_mean": round(float(links.mean()), 2) if len(links) else 0.0,
-        "hops_most": int(links.max(initial=0)),
+        **_delivered(world, needed, delay),
+        "hops_mean": round(float(hops.mean()), 2) if len(hops) else 0.0,
+        "hops_most": int(hops.max(initial=0)),
         **_costs(world, work),
         "attackers": _attackers(world, logs["disconnected"]),
     }
     if world.options.tickets.mode == "on":
         summary["tickets"] = summarize_tickets(world, logs["purse_samples"], logs["claims"], logs["got"])
-    within = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
-    # Where nobody needed anything, nothing was shown.
-    summary["holds"] = summary["never"] == 0 and within if summary["needed"] or not within else None
+    bounded = summary["pool_bytes_most"] <= world.options.gossip.max_pool_bytes
+    # Without any need the result is undecided.
+    summary["holds"] = summary["never"] == 0 and bounded if summary["needed"] or not bounded else None
     tables = {"coverage": coverage, "bodies": _bodies(world, arrival), "work": work}
     title = f"{world.options.nodes.count:,} nodes, {len(roots):,} queues"
     return SimulationResults(summary, _lines(summary), tables, curve(coverage, world.options.relay.interval, title))
@@ -261,14 +273,14 @@ def _figures(world: SimulationWorld) -> dict[str, Any]:
 
 
 def _work(world: SimulationWorld, samples: pa.Table) -> pa.Table:
-    """Return what honest nodes have done, a row a sample."""
+    """Sum the work of honest nodes, a row a sample."""
     honest = world.behaviour[samples["chain"].to_numpy().astype(np.int64)] == HONEST
     samples = samples.filter(pa.array(honest))
     tick = samples["tick"].to_numpy()
     ticks, row = np.unique(tick, return_inverse=True)
     count = np.maximum(np.bincount(row, minlength=len(ticks)), 1)
 
-    def summed(name: str) -> npt.NDArray[np.float64]:
+    def total(name: str) -> npt.NDArray[np.float64]:
         weights = samples[name].to_numpy().astype(np.float64)
         return np.bincount(row, weights=weights, minlength=len(ticks)).astype(np.float64)
 
@@ -277,10 +289,10 @@ def _work(world: SimulationWorld, samples: pa.Table) -> pa.Table:
         np.maximum.at(found, row, samples[name].to_numpy().astype(np.uint64))
     columns = {
         "time": ticks * world.options.slice,
-        "pool_bytes_mean": summed("pool_bytes") / count,
+        "pool_bytes_mean": total("pool_bytes") / count,
         "pool_bytes_most": most["pool_bytes"],
-        "pool_queues_mean": summed("pool_queues") / count,
-        **{name: summed(name).astype(np.uint64) for name in COUNTERS},
+        "pool_queues_mean": total("pool_queues") / count,
+        **{name: total(name).astype(np.uint64) for name in COUNTERS},
         "most_pool_bytes": most["most_pool_bytes"],
     }
     return pa.table([pa.array(columns[name]) for name in WORK_SCHEMA.names], schema=WORK_SCHEMA)
@@ -306,7 +318,7 @@ def _costs(world: SimulationWorld, work: pa.Table) -> dict[str, Any]:
 
 
 def _attackers(world: SimulationWorld, disconnected: pa.Table) -> dict[str, Any]:
-    """Return of each kind of attackers how many links they had to honest nodes, and how many these have ended."""
+    """Count the links of each kind of attacker to honest nodes, and the ended ones."""
     graph, behaviour = world.graph, world.behaviour
     honest = behaviour[graph.node] == HONEST
     node, peer = (disconnected[name].to_numpy().astype(np.int64) for name in ("chain", "peer"))
@@ -324,16 +336,18 @@ def _attackers(world: SimulationWorld, disconnected: pa.Table) -> dict[str, Any]
 
 
 def _bodies(world: SimulationWorld, arrival: npt.NDArray[np.int64]) -> pa.Table:
-    """Return when all collators of the recipient of each queue had its body: what the runtime takes with
-    ``bodies = "simulated"``. Of two forks that post a queue between the same parachains at the same number, the later.
+    """Return the delay until all collators of a queue's recipient have its body.
 
-    A body that was there before its queue is posted again has no delay."""
+    This is the input of the runtime option ``bodies = "simulated"``. If two forks post a queue between
+    the same parachains at the same number, the later one counts. A body that arrived before its queue is
+    posted again has no delay.
+    """
     relay = world.relay
     entries = np.flatnonzero(relay.first_listed_time >= 0)
     collators = (world.keeps[None, :] == relay.destinations[entries][:, None]) & (world.behaviour == HONEST)[None, :]
-    had = np.where(collators, arrival[relay.root[entries]], -1).max(axis=1)
-    made = relay.times[relay.issued[entries]]
-    delay = np.where((had == NEVER) | (had < 0), NEVER, np.maximum(had - made, 0))
+    arrived = np.where(collators, arrival[relay.root[entries]], -1).max(axis=1)
+    posted = relay.times[relay.issued[entries]]
+    delay = np.where((arrived == NEVER) | (arrived < 0), NEVER, np.maximum(arrived - posted, 0))
     ends = relay.heights[relay.issued[entries]], relay.sources[entries], relay.destinations[entries]
     order = np.lexsort((-delay, *reversed(ends)))
     order = order[group_rows(*(end[order] for end in ends)).starts]
@@ -350,7 +364,7 @@ def _bodies(world: SimulationWorld, arrival: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the summary as a person reads it."""
+    """Format the summary as labelled lines."""
     interval = summary["interval_ms"]
     times = ", ".join(
         f"{name.split('_')[0]} {summary[name]:,} ms"
@@ -369,9 +383,9 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     else:
         text = "nothing was to be shown: no node that was there one block after a queue was listed needed it"
         in_time = [("in time", text)]
-    asked = []
+    requests = []
     if summary["requests"]:
-        asked = [("asked", f"who keeps a queue {summary['requests']:,} times; {summary['answered']:,} good answers")]
+        requests = [("asked", f"who keeps a queue {summary['requests']:,} times; {summary['answered']:,} good answers")]
     lines = [
         ("nodes", f"{summary['nodes']:,}, of these {summary['honest']:,} follow the rules"),
         ("links", f"{summary['links']:,}, {summary['latency_mean_ms']:,} ms on average"),
@@ -383,17 +397,18 @@ def _lines(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
             "copies",
             f"{summary['copies_a_body']} of each body that was new; {summary['sent_bytes_a_node']:,} bytes sent a node",
         ),
-        *asked,
+        *requests,
         ("wasted", f"{summary['wasted_queues']:,} queues, {summary['wasted_bytes']:,} bytes"),
         ("largest pool", f"{summary['pool_bytes_most']:,} bytes; allowed: {summary['pool_bytes_bound']:,}"),
     ]
     if "tickets" in summary:
-        paid = summary["tickets"]
+        tickets = summary["tickets"]
         text = (
-            f"{paid['tickets']:,} for {paid['deliveries']:,} bodies; {paid['won']:,} won, {paid['claims_paid']:,} paid"
+            f"{tickets['tickets']:,} for {tickets['deliveries']:,} bodies; {tickets['won']:,} won,"
+            f" {tickets['claims_paid']:,} paid"
         )
-        costs = f"{paid['bytes_a_body']} bytes, {paid['paid_a_body']} units (price {paid['price']})"
-        lines += [("tickets", text), ("", f"a body costs {costs}, {paid['signatures_checked_a_body']} checks")]
+        costs = f"{tickets['bytes_a_body']} bytes, {tickets['paid_a_body']} units (price {tickets['price']})"
+        lines += [("tickets", text), ("", f"a body costs {costs}, {tickets['signatures_checked_a_body']} checks")]
     for name, found in summary["attackers"].items():
         if isinstance(found, dict):
             lines.append((name, f"{found['ended']:,} of {found['links']:,} links to honest nodes ended"))

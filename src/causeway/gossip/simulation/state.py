@@ -1,9 +1,7 @@
-"""The state of simulated nodes: what ``gossip.step`` keeps of them, and the tables that it is stored as.
+"""State of simulated nodes: tables, rows in flight, conversion to ``gossip.step``'s state.
 
-The state tables of a simulated node, its log tables, and what is under way between nodes.
-
-Numbers of queues, roots and blocks are those of the run (``relay.RelayChain``). What a node has or has seen of many
-queues is one row of bits or bytes, from the first queue or root on that may still be live at that time.
+Queues, roots and blocks are numbered for the whole run (``SimulatedRelayChain``). Per-queue flags of a
+node are one row of bits or bytes, which starts at the first queue or root that may still be live.
 """
 
 from __future__ import annotations
@@ -41,21 +39,23 @@ from causeway.protocols.shared.events import LEDGER_LOGS
 from causeway.protocols.shared.messages import LANE_FIELDS
 
 HEADS_BYTES = 20
-"""Five numbers of blocks, each as 32 bits, little-endian; ``NO_NUMBER`` for none or one that is not known."""
+"""Size of five block numbers of 32 bits, little-endian; ``NO_NUMBER`` for none or an unknown block."""
 
 NO_NUMBER = 2**32 - 1
 
 SALT_BYTES = 32
 
 JUNK = 1 << 63
-"""A queue that nobody posted has a number from here on."""
+"""First number of unposted queues."""
 
 DECLARED, CLOSED, MALFORMED, SUBSCRIBED = range(4)
-"""Kinds of packets: chain heads, the end of the connection, what cannot be decoded, what its source subscribes to."""
+"""Kinds of packets: chain heads, closed connection, undecodable packet, subscriptions."""
 
 SKETCH, MORE, ASK, REQUEST, REPLY = range(5)
-"""Kinds of what goes out where pools are reconciled: a sketch, one of a larger capacity is wanted, a queue is. And a
-queue that who keeps it is asked for, and the answer."""
+"""Kinds of reconciliation and fallback rows.
+
+A sketch, a request for a larger sketch, a request by short id; a fallback request and its answer.
+"""
 
 
 def _schema(*fields: tuple[str, pa.DataType]) -> pa.Schema:
@@ -79,10 +79,12 @@ COUNTERS = (
     "wasted_bytes",
     "most_pool_bytes",
 )
-"""What a node did since the beginning: queues, their bytes (with those of sketches), declarations and sketches that it
-sent, and how often it asked who keeps a queue for it; queues that it got, and their bytes; of these the new ones, those
-that it had; the answers that were good; queues that were wasteful or impolite; the most bytes of its pool after any
-step."""
+"""Cumulative counters of a node.
+
+Sent queues, bytes (with sketches), declarations and sketches; fallback requests; received queues and
+their bytes; of these new and known ones; good answers; wasteful or impolite queues and their bytes;
+maximum pool size in bytes after any step.
+"""
 
 NODES = _schema(
     ("chain", _U32),
@@ -96,11 +98,13 @@ NODES = _schema(
     ("hops", pa.binary()),
     *((name, _U64) for name in COUNTERS),
 )
-"""One row a node. ``pool``: a bit a queue up to ``end_queue``; ``hops``: a byte a root, over how many links its body
-came, plus one."""
+"""One row a node.
+
+``pool``: one bit a queue up to ``end_queue``; ``hops``: one byte a root, the hop count plus one.
+"""
 
 OWN = _schema(("chain", _U32), ("block", _U32))
-"""Blocks of which a node keeps the topics."""
+"""Blocks whose topics a node keeps."""
 
 LINKS = _schema(
     ("chain", _U32),
@@ -114,11 +118,13 @@ LINKS = _schema(
     ("first_queue", _U64),
     ("seen", pa.binary()),
 )
-"""Connected peers, and what each has declared. ``subscribed``: whether it has said to what. ``seen``: three bits a
-queue, the flags of ``gossip.state``."""
+"""Connected peers and their declarations.
+
+``subscribed``: 1 once the peer sent its subscriptions. ``seen``: packed flags a queue (``_FLAGS``).
+"""
 
 ENDED = _schema(("chain", _U32), ("peer", _U32))
-"""Peers that a node does not connect to any more."""
+"""Peers that a node does not reconnect to."""
 
 PACKETS = _schema(
     ("source", _U32),
@@ -138,7 +144,7 @@ BODIES = _schema(
     ("altered", _U8),
     ("hops", _U8),
 )
-"""What was sent in the last slice, and ``at`` what time it is there; ``order``: among what its source sent then."""
+"""Rows sent in the last slice; ``at``: arrival time in ms, ``order``: position among its source's rows."""
 
 SKETCHES = _schema(
     ("source", _U32),
@@ -149,7 +155,7 @@ SKETCHES = _schema(
     ("value", _U64),
     ("data", pa.binary()),
 )
-"""The same of sketches and requests; ``value``: a capacity, the short id of a queue, or the number of an entry."""
+"""The same for sketches and requests; ``value``: capacity, short id of a queue, or number of an entry."""
 
 _ENDS = ("source", "destination")
 _SENT = ("source", "order")
@@ -167,18 +173,21 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "waiting_bodies": StateTable(BODIES, "destination", _WAITING, _ENDS),
     "waiting_sketches": StateTable(SKETCHES, "destination", _WAITING, _ENDS),
 }
-"""``packets``, ``bodies`` and ``sketches`` are what goes from node to node; what is not there yet waits at its
-destination."""
+"""State tables by name.
+
+``packets``, ``bodies`` and ``sketches`` are exchanged between nodes; rows that are not due wait at
+their destination.
+"""
 
 UNDER_WAY = ("packets", "bodies", "sketches")
 
 DELIVERY, TICKET = np.uint8(0), np.uint8(1)
-"""Kinds of payments: serial number and commitment of a body, and a ticket."""
+"""Kinds of payments: a body's serial number and commitment, and a ticket."""
 
 TENDERS = _schema(
     ("source", _U32), ("destination", _U32), ("order", _U32), ("at", _U64), ("kind", _U8), ("queue", _U64)
 )
-"""Offers and requests on their way (``tickets.trading``)."""
+"""Offers and requests in flight (``tickets.trading``)."""
 
 PAYMENTS = _schema(
     ("source", _U32),
@@ -192,12 +201,18 @@ PAYMENTS = _schema(
     ("word", pa.binary(32)),
     ("signature", pa.binary(64)),
 )
-"""Deliveries and tickets on their way. ``word``: the commitment of a delivery, the nonce of a ticket. ``signature``:
-zeros where it is not checked (``tickets.checked``)."""
+"""Deliveries and tickets in flight.
+
+``word``: commitment of a delivery, nonce of a ticket. ``signature``: zeros if it is not checked
+(``tickets.checked``).
+"""
 
 PURSE_COUNTERS = ("offers", "requests", "deliveries", "tickets", "refused", "checked", "won", "bytes")
-"""Of a node since the beginning: offers, requests, deliveries and tickets that it sent; tickets that it refused, of
-which it checked the signature, and which won; bytes of all that it sent for tickets, bodies excluded."""
+"""Cumulative trading counters of a node.
+
+Sent offers, requests, deliveries and tickets; refused, checked and winning tickets; bytes sent for
+tickets, without bodies.
+"""
 
 PURSES = _schema(("node", _U32), *((name, _U64) for name in PURSE_COUNTERS))
 
@@ -208,7 +223,7 @@ TRADED: Mapping[str, StateTable] = {
     "due": StateTable(trading.DUE, "node", ("node", "peer", "serial"), ("node", "peer")),
     "accounts": StateTable(trading.ACCOUNTS, "node", ("node", "peer"), ("node", "peer")),
 }
-"""The tables of ``tickets.trading.Trades``."""
+"""State tables of ``tickets.trading.Trades``."""
 
 TRADED_UNDER_WAY = ("tenders", "payments")
 
@@ -223,19 +238,19 @@ _TRADE_TABLES: Mapping[str, StateTable] = {
 
 
 def state_tables(tickets: TicketOptions) -> Mapping[str, StateTable]:
-    """Return the tables of a state: those of tickets only where these are on."""
+    """Return the state tables by name; those of tickets only if these are on."""
     return {**STATE_TABLES, **_TRADE_TABLES} if tickets.mode == "on" else STATE_TABLES
 
 
 def in_flight_tables(tickets: TicketOptions) -> tuple[str, ...]:
-    """Return the tables of what goes from node to node."""
+    """Return the names of the tables that nodes exchange."""
     return (*UNDER_WAY, *TRADED_UNDER_WAY) if tickets.mode == "on" else UNDER_WAY
 
 
 OUTBOUND = _schema(*((item.name, item.type) for item in LANE_FIELDS), ("index", _U64))
 
 GOT = _schema(("chain", _U32), ("root", _U32), ("peer", _U32), ("hops", _U8))
-"""A body that is new in a node's pool; from itself where it kept it."""
+"""New body in a node's pool; ``peer`` is ``ITSELF`` for a body of its own queue."""
 
 SAMPLES = _schema(("chain", _U32), ("pool_bytes", _U64), ("pool_queues", _U64), *((name, _U64) for name in COUNTERS))
 
@@ -246,7 +261,7 @@ PURSE_SAMPLES = _schema(("chain", _U32), *((name, _U64) for name in PURSE_COUNTE
 CLAIMS = _schema(
     ("chain", _U32), ("peer", _U32), ("root", _U32), ("serial", _U64), ("block", _U64), ("nonce", pa.binary(32))
 )
-"""A winning ticket of ``peer`` that ``chain`` claims in the next relay block."""
+"""Winning ticket of ``peer`` that ``chain`` claims in the next relay block."""
 
 TRACE_SENT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("altered", _U8))
 TRACE_GOT = _schema(("chain", _U32), ("peer", _U32), ("queue", _U64), ("code", _U8), ("change", _I64))
@@ -267,7 +282,11 @@ LOGS: Mapping[str, pa.Schema] = {
     "trace_put": TRACE_PUT,
     "trace_purged": TRACE_PURGED,
 }
-"""``trace_`` tables have rows with ``events = "all"`` only, ``purse_samples`` and ``claims`` with tickets."""
+"""Log tables by name.
+
+``trace_`` tables have rows only with ``events = "all"``, ``purse_samples`` and ``claims`` only with
+tickets.
+"""
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -277,7 +296,7 @@ _FLAGS: Bytes = np.array([RECEIVED, SENT, FRESH, EXCUSED], dtype=np.uint8)
 
 @dataclass(frozen=True)
 class LiveWindow:
-    """Queues and roots that may be live at a time: from the first ones up to the ends."""
+    """Range of queues and roots that may be live at a time; ends are exclusive."""
 
     first_queue: int
     end_queue: int
@@ -286,29 +305,36 @@ class LiveWindow:
 
     @classmethod
     def at(cls, world: SimulationWorld, time: int) -> LiveWindow:
-        """Return the window of a time (ms)."""
+        """Compute the window of a time in ms."""
         relay = world.relay
-        made = int(np.count_nonzero(relay.times <= time))
-        ends = [int(np.count_nonzero(issued < made)) for issued in (relay.queue_issued, relay.root_issued)]
+        block_count = int(np.count_nonzero(relay.times <= time))
+        ends = [int(np.count_nonzero(issued < block_count)) for issued in (relay.queue_issued, relay.root_issued)]
         first_queue, first_root = world.first_queue(time)
         return cls(min(first_queue, ends[0]), ends[0], min(first_root, ends[1]), ends[1])
 
     @property
     def queues(self) -> int:
-        """How many queues it has."""
+        """Number of queues."""
         return self.end_queue - self.first_queue
 
     @property
     def roots(self) -> int:
-        """How many roots it has."""
+        """Number of roots."""
         return self.end_root - self.first_root
 
 
 @dataclass(frozen=True)
 class State:
-    """Nodes at a time. ``gossip``: derived from the tables (``unpacked``), and what the tables are made of. ``hops``:
-    shape (nodes, roots of the window), over how many links a body came, plus one. ``counters``: shape (counters,
-    nodes). ``rows``: the other tables."""
+    """State of nodes.
+
+    Attributes:
+        world: The simulation.
+        window: Live queues and roots.
+        gossip: State of ``gossip.step``, converted from and to the tables.
+        hops: Hop counts plus one, shape (nodes, roots of the window).
+        counters: Shape (counters, nodes).
+        rows: The other tables by name.
+    """
 
     world: SimulationWorld
     window: LiveWindow
@@ -318,7 +344,7 @@ class State:
     rows: Mapping[str, Frame]
 
     def frames(self) -> Mapping[str, Frame]:
-        """Return the tables; those of what nodes have are made when they are asked for."""
+        """Return the tables by name; those of ``gossip`` are built on access."""
         return self._tables
 
     @cached_property
@@ -328,17 +354,17 @@ class State:
 
 @dataclass
 class Tables(Mapping[str, Frame]):
-    """The tables of a state by name."""
+    """Tables of a state by name, built on access."""
 
     of: State
-    _made: dict[str, Frame] = field(default_factory=dict)
+    _built: dict[str, Frame] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Frame:
         if name in self.of.rows:
             return self.of.rows[name]
-        if name not in self._made:
-            self._made[name] = _PACKED[name](self.of)
-        return self._made[name]
+        if name not in self._built:
+            self._built[name] = _PACKED[name](self.of)
+        return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(state_tables(self.of.world.options.tickets))
@@ -348,33 +374,33 @@ class Tables(Mapping[str, Frame]):
 
 
 def heads_bytes(relay: SimulatedRelayChain, heads: Bytes) -> Bytes:
-    """Return hashes of heads, shape (n, 5, 32), as numbers of blocks in bytes."""
+    """Encode hashes of heads, shape (n, 5, 32), as block numbers."""
     numbers = relay.block_numbers(heads.reshape(-1, 32))
     return np.where(numbers == NO_BLOCK, NO_NUMBER, numbers).astype("<u4").reshape(-1, MAX_CHAIN_HEADS).view(np.uint8)
 
 
 def heads_hashes(relay: SimulatedRelayChain, numbers: Bytes) -> Bytes:
-    """Return the inverse of ``heads_bytes``, zeros for what is no block."""
+    """Decode block numbers to hashes of heads; zeros for no block."""
     hashes = np.concatenate([relay.hashes, np.zeros((1, 32), dtype=np.uint8)])
     found = head_numbers(numbers)
     return hashes[np.where(found == NO_NUMBER, len(relay.hashes), found)]
 
 
 def head_numbers(packed: Bytes) -> Rows:
-    """Return the numbers of blocks that are packed in bytes, shape (n, 5)."""
+    """Unpack block numbers, shape (n, 5)."""
     return np.ascontiguousarray(packed).view("<u4").reshape(-1, MAX_CHAIN_HEADS).astype(np.int64)
 
 
-def _column(rows: Bytes) -> pa.BinaryArray:
-    """Return rows of equally many bytes as a column."""
+def _to_binary_column(rows: Bytes) -> pa.BinaryArray:
+    """Convert a matrix of bytes to a binary column."""
     count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     data = pa.py_buffer(np.ascontiguousarray(rows).tobytes())
     return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), data])
 
 
-def _matrix(column: pa.BinaryArray) -> Bytes:
-    """Return the inverse of ``_column``."""
+def _to_byte_matrix(column: pa.BinaryArray) -> Bytes:
+    """Convert a binary column to a matrix of bytes."""
     count = len(column)
     if count == 0:
         return np.zeros((0, 0), dtype=np.uint8)
@@ -384,7 +410,7 @@ def _matrix(column: pa.BinaryArray) -> Bytes:
     return np.frombuffer(column.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
 
 
-def _nodes(state: State) -> Frame:
+def _pack_nodes(state: State) -> Frame:
     gossip, relay, window = state.gossip, state.world.relay, state.window
     listed, count = gossip.listed, len(gossip.nodes)
     used = np.flatnonzero(np.logical_or.reduce(gossip.pool, axis=0))
@@ -399,15 +425,15 @@ def _nodes(state: State) -> Frame:
         "leaves": heads_bytes(relay, hashes[gossip.leaf]),
         "first_queue": np.full(count, window.first_queue, dtype=np.uint64),
         "end_queue": np.full(count, window.end_queue, dtype=np.uint64),
-        "pool": _column(np.packbits(pool, axis=1)),
+        "pool": _to_binary_column(np.packbits(pool, axis=1)),
         "first_root": np.full(count, window.first_root, dtype=np.uint64),
-        "hops": _column(state.hops),
+        "hops": _to_binary_column(state.hops),
         **dict(zip(COUNTERS, state.counters, strict=True)),
     }
     return Frame(columns, count)
 
 
-def _own(state: State) -> Frame:
+def _pack_own(state: State) -> Frame:
     own, listed = state.gossip.own, state.gossip.listed
     row, block = own.blocks[:, :-1].nonzero()
     number = state.world.relay.block_numbers(listed.blocks)[block].astype(np.uint32)
@@ -416,7 +442,7 @@ def _own(state: State) -> Frame:
     return Frame({"chain": chain[order], "block": number[order]}, len(order))
 
 
-def _links(state: State) -> Frame:
+def _pack_links(state: State) -> Frame:
     gossip, relay, window = state.gossip, state.world.relay, state.window
     peers, listed = gossip.peers, gossip.listed
     used = np.flatnonzero(np.logical_or.reduce(gossip.seen > 0, axis=0)) if len(peers) else np.empty(0, dtype=np.int64)
@@ -429,25 +455,30 @@ def _links(state: State) -> Frame:
         **{name: peers[name] for name in ("peer", "reputation", "impolite", "count")},
         "heads": heads_bytes(relay, peers["heads"]),
         "salt": peers["salt"] if "salt" in peers else np.zeros((len(peers), SALT_BYTES), dtype=np.uint8),
-        "subscribed": _subscribed(peers),
+        "subscribed": _has_subscribed(peers),
         "first_queue": np.full(len(peers), window.first_queue, dtype=np.uint64),
-        "seen": _column(packed),
+        "seen": _to_binary_column(packed),
     }
     return Frame(columns, len(peers))
 
 
-def _subscribed(peers: Frame) -> Bytes:
-    """Return which peers have told what they subscribe to."""
+def _has_subscribed(peers: Frame) -> Bytes:
+    """Return a mask of peers that sent their subscriptions."""
     if "interests" not in peers:
         return np.zeros(len(peers), dtype=np.uint8)
     return np.asarray((peers["interests"] != NO_INTEREST).any(axis=1)).astype(np.uint8)
 
 
-_PACKED = {"nodes": _nodes, "own": _own, "links": _links}
+_PACKED = {"nodes": _pack_nodes, "own": _pack_own, "links": _pack_links}
 
 
 def unpack_state(world: SimulationWorld, frames: Mapping[str, Frame]) -> State:
-    """Return the state that has these tables."""
+    """Build the state from its tables.
+
+    Args:
+        world: The simulation.
+        frames: Tables by name; missing ones are empty.
+    """
     rows = {
         name: frames.get(name, empty_frame(table.schema)) for name, table in state_tables(world.options.tickets).items()
     }
@@ -458,27 +489,27 @@ def unpack_state(world: SimulationWorld, frames: Mapping[str, Frame]) -> State:
         first_queue, end_queue, first_root = (
             int(nodes[name][0]) for name in ("first_queue", "end_queue", "first_root")
         )
-        window = LiveWindow(first_queue, end_queue, first_root, first_root + _matrix(nodes["hops"]).shape[1])
-    pool = np.unpackbits(_matrix(nodes["pool"]), axis=1, count=window.queues if len(nodes) else 0)
+        window = LiveWindow(first_queue, end_queue, first_root, first_root + _to_byte_matrix(nodes["hops"]).shape[1])
+    pool = np.unpackbits(_to_byte_matrix(nodes["pool"]), axis=1, count=window.queues if len(nodes) else 0)
     width = window.queues if len(links) else 0
-    bits = np.unpackbits(_matrix(links["seen"]), axis=1, count=len(_FLAGS) * width)
+    bits = np.unpackbits(_to_byte_matrix(links["seen"]), axis=1, count=len(_FLAGS) * width)
     bits = bits.reshape(len(links), width, len(_FLAGS))
     seen = (bits * _FLAGS).sum(axis=2, dtype=np.uint8)
     pooled = np.flatnonzero(pool.any(axis=0)) + window.first_queue
     known = np.flatnonzero(seen.any(axis=0)) + window.first_queue
     leaves = head_numbers(nodes["leaves"])
     blocks = distinct(np.concatenate([own["block"].astype(np.int64), leaves[leaves != NO_NUMBER]]))
-    listed = _listed(world, blocks, np.union1d(pooled, known))
+    listed = _build_listings(world, blocks, np.union1d(pooled, known))
     number = np.full(len(world.relay.hashes) + 1, listed.nothing, dtype=np.int64)
     number[blocks] = digest_positions(listed.blocks, world.relay.hashes[blocks])
     leaf = number[np.where(leaves == NO_NUMBER, len(world.relay.hashes), leaves)]
-    mine = np.zeros((len(nodes), listed.nothing + 1), dtype=bool)
-    mine[nodes["chain"].searchsorted(own["chain"]), number[own["block"].astype(np.int64)]] = True
+    own_mask = np.zeros((len(nodes), listed.nothing + 1), dtype=bool)
+    own_mask[nodes["chain"].searchsorted(own["chain"]), number[own["block"].astype(np.int64)]] = True
     relay = world.relay
-    has = np.zeros((len(nodes), len(listed.root_of)), dtype=bool)
-    has[:, _columns(relay, listed, pooled)] = pool[:, pooled - window.first_queue]
-    noted = np.zeros((len(links), len(listed.root_of)), dtype=np.uint8)
-    noted[:, _columns(relay, listed, known)] = seen[:, known - window.first_queue]
+    pool_mask = np.zeros((len(nodes), len(listed.root_of)), dtype=bool)
+    pool_mask[:, _listing_columns(relay, listed, pooled)] = pool[:, pooled - window.first_queue]
+    seen_flags = np.zeros((len(links), len(listed.root_of)), dtype=np.uint8)
+    seen_flags[:, _listing_columns(relay, listed, known)] = seen[:, known - window.first_queue]
     peers = {
         "node": links["chain"],
         **{name: links[name] for name in ("peer", "reputation", "impolite", "count")},
@@ -489,38 +520,40 @@ def unpack_state(world: SimulationWorld, frames: Mapping[str, Frame]) -> State:
     own_nodes = Frame({"node": nodes["chain"], "purge": nodes["purge"], "bytes": nodes["bytes"]}, len(nodes))
     if world.options.gossip.topology == "from_to":
         own_nodes = own_nodes.with_columns(interests=world.interests[nodes["chain"].astype(np.int64)])
-        told = world.interests[links["peer"].astype(np.int64)]
-        peers["interests"] = np.where(links["subscribed"][:, None] > 0, told, NO_INTEREST)
+        interests = world.interests[links["peer"].astype(np.int64)]
+        peers["interests"] = np.where(links["subscribed"][:, None] > 0, interests, NO_INTEREST)
     sizes = relay.sizes[relay.root_numbers(listed.roots)]
-    gossip = GossipState(OwnTopics(mine, listed), own_nodes, leaf, has, sizes, Frame(peers, len(links)), noted)
+    gossip = GossipState(
+        OwnTopics(own_mask, listed), own_nodes, leaf, pool_mask, sizes, Frame(peers, len(links)), seen_flags
+    )
     counters = np.array([nodes[name] for name in COUNTERS], dtype=np.uint64).reshape(len(COUNTERS), len(nodes))
-    return State(world, window, gossip, _matrix(nodes["hops"]).copy(), counters, rows)
+    return State(world, window, gossip, _to_byte_matrix(nodes["hops"]).copy(), counters, rows)
 
 
-def _columns(relay: SimulatedRelayChain, listed: LeafListings, queues: Rows) -> Rows:
-    """Return where queues of the run are among what is listed."""
-    digests = _queue_columns(relay, queues)
+def _listing_columns(relay: SimulatedRelayChain, listed: LeafListings, queues: Rows) -> Rows:
+    """Return the positions of queues in the listings."""
+    queue_digests = _queue_columns(relay, queues)
     return listed.queue_numbers(
-        digest_positions(listed.roots, digests["root"]), digest_positions(listed.topics, digests["topic"])
+        digest_positions(listed.roots, queue_digests["root"]), digest_positions(listed.topics, queue_digests["topic"])
     )
 
 
-def _listed(world: SimulationWorld, blocks: Rows, queues: Rows) -> LeafListings:
-    """Return what ``blocks`` list, with further queues."""
+def _build_listings(world: SimulationWorld, blocks: Rows, queues: Rows) -> LeafListings:
+    """Build the listings of blocks, with additional queues."""
     relay = world.relay
     frame, _ = relay.context(blocks)
     most = world.options.gossip.max_leaf_queues
     entries = [relay.unrouted[block][:most] for block in blocks.tolist()]
     entry = np.concatenate([np.empty(0, dtype=np.int64), *entries])
-    of = np.repeat(blocks, [relay.topic_counts * len(rows) for rows in entries])
+    listing_block = np.repeat(blocks, [relay.topic_counts * len(rows) for rows in entries])
     lists = relay.queues_of(entry)
-    listed = {"block": relay.hashes[of], **_queue_columns(relay, lists)}
-    more = Frame(_queue_columns(relay, queues), len(queues))
+    listed = {"block": relay.hashes[listing_block], **_queue_columns(relay, lists)}
+    extra = Frame(_queue_columns(relay, queues), len(queues))
     labels = Frame({}, 0)
     if world.options.gossip.topology == "from_to":
         known = np.union1d(lists, queues)
         labels = Frame({"topic": relay.queue_topic[known], "label": relay.queue_label[known]}, len(known))
-    tables = {"blocks": frame, "listed": Frame(listed, len(lists)), "pool": more, "seen": more}
+    tables = {"blocks": frame, "listed": Frame(listed, len(lists)), "pool": extra, "seen": extra}
     return listings_from_tables({**tables, "labels": labels})
 
 

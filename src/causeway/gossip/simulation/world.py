@@ -1,7 +1,6 @@
-"""The fixed parts of a simulation: what each node is, when it is there, when it has which block. All of it is a
-function of the scenario and its seed.
+"""Fixed parts of a simulation: behaviour, presence, links, latencies, block arrivals.
 
-Who is connected with whom in a simulation, and how far apart they are.
+All of it is a function of the scenario and its seed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from causeway.protocols.shared.random_numbers import SimulationDraw, uniforms, w
 
 @dataclass(frozen=True)
 class Graph:
-    """Links between nodes, both ways, ascending by ``node`` and ``peer``; ``latency`` in ms."""
+    """Links in both directions, ascending by ``node`` and ``peer``; ``latency`` in ms."""
 
     node: Rows
     peer: Rows
@@ -37,7 +36,7 @@ class Graph:
 
     @cached_property
     def begins(self) -> Rows:
-        """Where the links of each node begin, and at last where they end."""
+        """Offsets of each node's links, with the total at the end."""
         return self.node.searchsorted(np.arange(self.count + 1))
 
     @cached_property
@@ -45,92 +44,95 @@ class Graph:
         return (self.node * self.count + self.peer).astype(np.uint64)
 
     def links_of(self, node: Rows, peer: Rows) -> Rows:
-        """Return the row of each link, -1 where there is none."""
+        """Return the row of each link, or -1 if there is none."""
         return find_positions(self._codes, (node * self.count + peer).astype(np.uint64))
 
 
 def build_graph(options: SimulationOptions, seed: int, subscribers: Sequence[Rows] | None, keeps: Rows) -> Graph:
-    """Return the links of a scenario: those of its topology, and what eclipses make of them.
+    """Build the links of a scenario: its topology, modified by eclipse attackers.
 
-    ``subscribers``: with topics of senders and recipients, by parachain, the nodes that carry what goes to it: these
-    are linked with each other, and those who keep queues (``keeps``: of which parachain) with some of each.
+    Args:
+        options: Options of the simulation.
+        seed: Seed of the generator.
+        subscribers: Carriers of the queues to each parachain, with topics of senders and recipients. They
+            are linked with each other, and keepers of queues with some of each.
+        keeps: Parachain whose queues each node keeps.
     """
     count, degree = options.nodes.count, options.topology.degree
     if subscribers is not None:
-        pairs = _of_topics(seed, subscribers, keeps, degree // 2, options.topology.entries)
+        pairs = _topic_links(seed, subscribers, keeps, degree // 2, options.topology.entries)
     elif options.topology.kind == "regular":
-        pairs = _cycles(seed, np.arange(count), degree // 2)
+        pairs = _random_cycles(seed, np.arange(count), degree // 2)
     else:
         pairs = _ring(seed, count, degree // 2, options.topology.rewired * (options.topology.kind == "small_world"))
-    pairs = _once(pairs, count)
+    pairs = _distinct_pairs(pairs, count)
     first = count - sum(attackers.count for attackers in options.attackers)
     honest = first
     for row, attackers in enumerate(options.attackers):
         nodes = np.arange(first, first + attackers.count)
         first += attackers.count
         if attackers.kind == "eclipse":
-            drawn = words(seed, SimulationDraw.VICTIM, row, np.arange(honest))
-            victims = np.argsort(drawn, kind="stable")[: attackers.victims]
-            # The pairs in which victims have few honest peers, and all of the attackers.
+            victim_words = words(seed, SimulationDraw.VICTIM, row, np.arange(honest))
+            victims = np.argsort(victim_words, kind="stable")[: attackers.victims]
+            # Victims keep few honest peers and are linked to all attackers.
             for victim in victims.tolist():
                 own = (pairs == victim).any(axis=1)
                 peer = np.where(pairs[:, 0] == victim, pairs[:, 1], pairs[:, 0])
-                kept = np.flatnonzero(own & (peer < honest))[: attackers.honest_links]
-                own[kept] = False
-                there = np.stack([np.full(len(nodes), victim), nodes], axis=1)
-                pairs = np.concatenate([pairs[~own], there])
-    # The graph of `pairs` (shape (n, 2), the lower first), with latencies.
-    pairs = _once(pairs, count)
+                honest_links = np.flatnonzero(own & (peer < honest))[: attackers.honest_links]
+                own[honest_links] = False
+                attacks = np.stack([np.full(len(nodes), victim), nodes], axis=1)
+                pairs = np.concatenate([pairs[~own], attacks])
+    # Both directions of each pair, with its latency.
+    pairs = _distinct_pairs(pairs, count)
     latency = latencies(options.links, seed, pairs)
     node, peer = np.concatenate([pairs, pairs[:, ::-1]]).T
     order = np.lexsort((peer, node))
     return Graph(node[order], peer[order], np.concatenate([latency, latency])[order], count)
 
 
-def _cycles(seed: int, nodes: Rows, cycles: int, which: int = 0) -> Rows:
-    """Return the links of random cycles through nodes, others for each ``which``."""
+def _random_cycles(seed: int, nodes: Rows, cycles: int, stream: int = 0) -> Rows:
+    """Draw links of random cycles through nodes; ``which`` selects the random stream."""
     found = []
     for cycle in range(cycles):
-        order = nodes[np.argsort(words(seed, SimulationDraw.GRAPH, cycle, nodes, which), kind="stable")]
+        order = nodes[np.argsort(words(seed, SimulationDraw.GRAPH, cycle, nodes, stream), kind="stable")]
         found.append(np.stack([order, np.roll(order, -1)], axis=1))
     return np.concatenate(found)
 
 
-def _of_topics(seed: int, subscribers: Sequence[Rows], keeps: Rows, cycles: int, entries: int) -> Rows:
-    """Return random cycles through those who subscribe to a topic, of each topic, and links of those who keep queues to
-    some of each topic but their own."""
+def _topic_links(seed: int, subscribers: Sequence[Rows], keeps: Rows, cycles: int, entries: int) -> Rows:
+    """Draw cycles through the subscribers of each topic, and links from keepers to some."""
     found = []
     for para, nodes in enumerate(subscribers):
-        found.append(_cycles(seed, nodes, cycles, 1 + para))
+        found.append(_random_cycles(seed, nodes, cycles, 1 + para))
         keepers = np.flatnonzero((keeps >= 0) & (keeps != para))
-        drawn = words(seed, SimulationDraw.ENTRY, keepers[:, None], nodes[None, :], para)
-        first = nodes[np.argsort(drawn, axis=1, kind="stable")[:, :entries]]
+        entry_words = words(seed, SimulationDraw.ENTRY, keepers[:, None], nodes[None, :], para)
+        first = nodes[np.argsort(entry_words, axis=1, kind="stable")[:, :entries]]
         found.append(np.stack([np.repeat(keepers, first.shape[1]), first.reshape(-1)], axis=1))
     return np.concatenate(found)
 
 
 def _ring(seed: int, count: int, reach: int, rewired: float) -> Rows:
-    """Return the links of each node to the next ones on a ring; a share of them goes to a random node instead."""
+    """Link each node to its successors on a ring; rewire a share of the links at random."""
     node = np.repeat(np.arange(count), reach)
     place = np.tile(np.arange(1, reach + 1), count)
     peer = (node + place) % count
     if rewired:
-        away = uniforms(seed, SimulationDraw.REWIRED, node, place) < rewired
+        rewire = uniforms(seed, SimulationDraw.REWIRED, node, place) < rewired
         to = (words(seed, SimulationDraw.REWIRED, node, place, 1) % np.uint64(count)).astype(np.int64)
-        # The link to the next one stays: so the ring is connected whatever is drawn.
-        peer = np.where(away & (place > 1) & (to != node), to, peer)
+        # The link to the direct successor stays, so the ring remains connected.
+        peer = np.where(rewire & (place > 1) & (to != node), to, peer)
     return np.stack([node, peer], axis=1)
 
 
-def _once(pairs: Rows, count: int) -> Rows:
-    """Return each pair once, the lower node first."""
+def _distinct_pairs(pairs: Rows, count: int) -> Rows:
+    """Return distinct pairs, the lower node first, without loops."""
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     codes = np.unique((low * count + high)[low != high])
     return np.stack([codes // count, codes % count], axis=1)
 
 
 def latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:
-    """Return how far nodes are apart (ms), by pairs, the lower node first."""
+    """Draw the latency in ms of pairs, the lower node first."""
     if links.distribution == "constant":
         return np.full(len(pairs), links.most, dtype=np.int64)
     drawn = uniforms(seed, SimulationDraw.LATENCY, pairs[:, 0], pairs[:, 1])
@@ -144,15 +146,20 @@ def latencies(links: LinksSection, seed: int, pairs: Rows) -> Rows:
 NO_PARA = -1
 
 HONEST, SILENT, LIE, SPAM, SELFISH, WITHHOLD = range(6)
-"""How a node behaves; who eclipses others lies."""
+"""Behaviours of nodes; eclipse attackers lie."""
 
 _BEHAVIOUR = {"silent": SILENT, "lie": LIE, "spam": SPAM, "eclipse": LIE, "selfish": SELFISH, "withhold": WITHHOLD}
 
 
 @dataclass(frozen=True)
 class SimulationWorld:
-    """A scenario made ready. ``given``: what a test gives instead of what is drawn; of ``imports``, by block and node,
-    when a node has a block (ms); of ``paras`` the parachain of each node."""
+    """Fixed parts of a simulation.
+
+    Attributes:
+        options: Options of the simulation.
+        seed: Seed of all random inputs.
+        given: Fixed inputs that replace random ones.
+    """
 
     options: SimulationOptions
     seed: int
@@ -160,10 +167,9 @@ class SimulationWorld:
 
     @cached_property
     def relay(self) -> SimulatedRelayChain:
-        """The relay chain."""
+        """Relay chain."""
         table = self.options.relay.table
         if table is not None:
-            # The relay chain that a run made.
             blocks = table.hashes, table.heights, table.parents, table.times
             entries = table.issued, table.sources, table.destinations, table.root
             return SimulatedRelayChain(
@@ -173,12 +179,12 @@ class SimulationWorld:
 
     @cached_property
     def gossip(self) -> GossipOptions:
-        """The options of gossip. Nobody connects again to whom it was disconnected from, so that no bans are kept."""
+        """Options of gossip without bans: a disconnected pair never reconnects."""
         return self.options.gossip.model_copy(update={"ban_time": 0})
 
     @cached_property
     def graph(self) -> Graph:
-        """The links."""
+        """Links."""
         if self.given.graph is not None:
             return self.given.graph
         subscribers = None
@@ -191,7 +197,7 @@ class SimulationWorld:
 
     @cached_property
     def behaviour(self) -> Rows:
-        """How each node behaves."""
+        """Behaviour of each node."""
         found = np.full(self.options.nodes.count, HONEST, dtype=np.int64)
         first = len(found) - sum(attackers.count for attackers in self.options.attackers)
         for attackers in self.options.attackers:
@@ -201,28 +207,28 @@ class SimulationWorld:
 
     @cached_property
     def mute(self) -> Mask:
-        """Which nodes forward nothing; selfish ones do not where it does not pay."""
+        """Mask of nodes that forward nothing; selfish ones forward only if it pays."""
         found = np.isin(self.behaviour, (SILENT, SPAM))
         return np.asarray(found | ((self.behaviour == SELFISH) & (not self.options.tickets.pays)))
 
     @cached_property
     def signing_keys(self) -> list[SigningKey]:
-        """The key of each node, for tickets."""
+        """Signing key of each node, for tickets."""
         return [SigningKey.from_name(f"gossip node {self.seed} {node}") for node in range(self.options.nodes.count)]
 
     @cached_property
     def secret_keys(self) -> Digests:
-        """The seeds of the keys, shape (nodes, 32): nonces and secrets are derived from them."""
+        """Seeds of the keys, shape (nodes, 32); nonces and secrets derive from them."""
         return digests([key.seed for key in self.signing_keys])
 
     @cached_property
     def public_keys(self) -> Digests:
-        """The public keys, shape (nodes, 32)."""
+        """Public keys, shape (nodes, 32)."""
         return digests([key.public_key.data for key in self.signing_keys])
 
     @cached_property
     def rate(self) -> Rows:
-        """How many queues a slice each spammer sends to a peer."""
+        """Queues that each spammer sends to a peer in a slice."""
         found = np.zeros(self.options.nodes.count, dtype=np.int64)
         first = len(found) - sum(attackers.count for attackers in self.options.attackers)
         for attackers in self.options.attackers:
@@ -232,7 +238,7 @@ class SimulationWorld:
 
     @cached_property
     def needs(self) -> Rows:
-        """The parachain to which each node needs the queues, ``NO_PARA`` for none."""
+        """Parachain whose incoming queues each node needs, or ``NO_PARA``."""
         if self.given.paras is not None:
             return self.given.paras
         nodes = self.options.nodes
@@ -243,7 +249,7 @@ class SimulationWorld:
 
     @cached_property
     def keeps(self) -> Rows:
-        """The parachain of which each node keeps the queues: that of a collator."""
+        """Parachain whose outgoing queues each node keeps (collators), or ``NO_PARA``."""
         if self.given.paras is not None:
             return self.given.paras
         found = self.needs.copy()
@@ -252,38 +258,41 @@ class SimulationWorld:
 
     @cached_property
     def keepers(self) -> tuple[Rows, Rows]:
-        """The nodes that keep queues, by parachain, and where those of each begin, and at last where they end."""
+        """Keepers of queues by parachain, and the offsets of each parachain's keepers."""
         order = np.argsort(self.keeps, kind="stable")
         order = order[self.keeps[order] != NO_PARA]
         return order, self.keeps[order].searchsorted(np.arange(self.options.nodes.parachains + 1))
 
     @cached_property
     def asks(self) -> Mask:
-        """Which nodes ask those who keep a queue for it: validators, or where there are none collators."""
+        """Mask of nodes that send fallback requests: validators, or collators if there are none."""
         needs = self.needs != NO_PARA
         return np.asarray(needs & (self.keeps == NO_PARA) if self.options.nodes.validators else needs)
 
     def latency(self, source: Rows, destination: Rows) -> Rows:
-        """Return how far nodes are apart (ms), linked or not."""
+        """Return the latency in ms of pairs of nodes, linked or not."""
         link = self.graph.links_of(source, destination)
         found = np.append(self.graph.latency, 0)[link]
-        apart = np.flatnonzero(link < 0)
-        pairs = np.sort(np.stack([source[apart], destination[apart]], axis=1), axis=1)
-        found[apart] = latencies(self.options.links, self.seed, pairs)
+        unlinked = np.flatnonzero(link < 0)
+        pairs = np.sort(np.stack([source[unlinked], destination[unlinked]], axis=1), axis=1)
+        found[unlinked] = latencies(self.options.links, self.seed, pairs)
         return found
 
     @cached_property
     def interests(self) -> U64:
-        """What each node subscribes to, with ``from_to``, shape (nodes, max_subscriptions): the queues to the parachain
-        that it needs; who needs none carries those to some, by turns."""
+        """Subscriptions of each node with ``from_to``, shape (nodes, max_subscriptions).
+
+        A node subscribes to the queues of its parachain. Nodes without one carry those of some parachains,
+        in rotation.
+        """
         nodes, most = self.options.nodes, self.options.gossip.max_subscriptions
         found = np.full((nodes.count, most), NO_INTEREST)
         some = np.flatnonzero(self.needs != NO_PARA)
         found[some, 0] = self.needs[some] + TO
         carriers = np.flatnonzero(self.needs == NO_PARA)
         carried = min(nodes.carried, nodes.parachains)
-        turns = np.arange(len(carriers) * carried).reshape(-1, carried) % nodes.parachains
-        found[carriers, :carried] = np.sort(turns, axis=1) + TO
+        parachains = np.arange(len(carriers) * carried).reshape(-1, carried) % nodes.parachains
+        found[carriers, :carried] = np.sort(parachains, axis=1) + TO
         return found
 
     @cached_property
@@ -294,7 +303,10 @@ class SimulationWorld:
         )
 
     def there(self, nodes: Rows, time: int) -> Mask:
-        """Return which nodes are there at a time; attackers always are, and all are in their first period."""
+        """Return a mask of the nodes present at a time in ms.
+
+        Attackers are always present, and every node is in its first period.
+        """
         churn = self.options.churn
         if time < 0:
             return np.zeros(len(nodes), dtype=bool)
@@ -306,7 +318,7 @@ class SimulationWorld:
 
     @cached_property
     def arrivals(self) -> npt.NDArray[np.int64]:
-        """When each node has each block and has updated its leaves (ms), shape (blocks, nodes)."""
+        """Time in ms at which each node has each block in its leaves, shape (blocks, nodes)."""
         if self.given.imports is not None:
             return self.given.imports
         relay, blocks = self.options.relay, len(self.relay.hashes)
@@ -318,24 +330,26 @@ class SimulationWorld:
 
     @cached_property
     def latest(self) -> npt.NDArray[np.int64]:
-        """When the last node has each block."""
+        """Time in ms at which the last node has each block."""
         return np.asarray(self.arrivals.max(axis=1))
 
     def came(self, nodes: Rows, since: int, time: int) -> Mask:
-        """Return which nodes got a block after ``since`` up to ``time``."""
+        """Return a mask of the nodes that got a block after ``since`` up to ``time`` (ms)."""
         some = np.flatnonzero((self.relay.times <= time) & (self.latest > since))
-        when = self.arrivals[some][:, nodes]
-        return np.asarray(((when > since) & (when <= time)).any(axis=0))
+        arrival_times = self.arrivals[some][:, nodes]
+        return np.asarray(((arrival_times > since) & (arrival_times <= time)).any(axis=0))
 
     def leaves(self, nodes: Rows, time: int) -> tuple[Rows, Rows]:
-        """Return the leaves of nodes at a time: rows of ``nodes``, and blocks. A block comes with its ancestors; leaves
-        too far below the best one are dropped."""
+        """Return the leaves of nodes at a time in ms: rows of ``nodes``, and blocks.
+
+        A block arrives with its ancestors; leaves below the finality depth are dropped.
+        """
         relay = self.relay
         heights = relay.heights.astype(np.int64)
-        made = np.flatnonzero(relay.times <= time)
-        done = made[self.latest[made] <= time]
-        least = int(heights[done].max(initial=0)) - self.options.relay.finality
-        some = made[heights[made] >= least]
+        created = np.flatnonzero(relay.times <= time)
+        everywhere = created[self.latest[created] <= time]
+        least = int(heights[everywhere].max(initial=0)) - self.options.relay.finality
+        some = created[heights[created] >= least]
         has = self.arrivals[some][:, nodes] <= time
         place = {block: row for row, block in enumerate(some.tolist())}
         parent = [place.get(int(block), NO_BLOCK) for block in relay.parents[some]]
@@ -350,18 +364,18 @@ class SimulationWorld:
         return row, some[block]
 
     def first_block(self, time: int) -> int:
-        """Return the lowest block of which a queue may still be in a pool, or seen with a peer, at a time."""
+        """Return the lowest block whose queues may be pooled or marked as seen at a time in ms."""
         relay, gossip = self.options.relay, self.options.gossip
         if gossip.seen_until == "disconnect":
             return 0
         heights = self.relay.heights.astype(np.int64)
-        made = np.flatnonzero(self.latest <= time - 2 * gossip.purge_interval)
-        below = int(heights[made].max(initial=0)) - self._listed - relay.finality - gossip.ancestors - 1
+        everywhere = np.flatnonzero(self.latest <= time - 2 * gossip.purge_interval)
+        below = int(heights[everywhere].max(initial=0)) - self._listing_depth - relay.finality - gossip.ancestors - 1
         return int(np.argmax(heights >= below))
 
     @cached_property
-    def _listed(self) -> int:
-        """How many numbers above its own the last block is that lists a queue, at most."""
+    def _listing_depth(self) -> int:
+        """Maximum height difference between a queue's block and the last block that lists it."""
         heights, relay = self.relay.heights.astype(np.int64), self.relay
         gaps = [
             int((heights[block] - heights[relay.issued[rows]]).max(initial=0))
@@ -380,7 +394,14 @@ class SimulationWorld:
 
 @dataclass(frozen=True)
 class FixedInputs:
-    """What is not drawn (see ``World``)."""
+    """Inputs that replace random ones.
+
+    Attributes:
+        relay: Relay chain.
+        graph: Links.
+        imports: Arrival time in ms of each block at each node, shape (blocks, nodes).
+        paras: Parachain of each node.
+    """
 
     relay: SimulatedRelayChain | None = None
     graph: Graph | None = None

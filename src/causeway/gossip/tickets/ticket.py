@@ -1,23 +1,20 @@
-"""A ticket and its draw.
+"""Tickets, their draw, verdicts on them, and their settlement on the relay chain.
 
-The payee sends a commitment with each body: the hash of a secret that only it can derive. The payer answers with a
-ticket: the payee, the root of the body, the payee's serial number and commitment, a nonce that only the payer can
-derive, price, odds and a relay block, all signed with Ed25519. The draw is the hash of the ticket and the secret.
+The payee sends a commitment with each body: the hash of a secret that only it can derive. The payer
+answers with a ticket: the payee, the root of the body, the payee's serial number and commitment, a nonce
+that only the payer can derive, price, odds and a relay block, all signed with Ed25519. The draw is the
+hash of the ticket and the secret.
 
-Neither side can bias it. The payer signs before it knows the secret: whatever nonce it takes, a ticket wins with the
-same probability. The payee commits before it knows the nonce, and cannot open the commitment to another secret. The
-nonce depends on the serial number, the root and the commitment: another commitment under a serial number that a payer
-has seen gets another nonce. The secret is new for each serial number, so that one that a claim reveals says nothing
+Neither side can bias the draw. The payer signs before it knows the secret, so every nonce wins with the
+same probability. The payee commits before it knows the nonce, and cannot open the commitment to another
+secret. The nonce depends on the serial number, the root and the commitment, so a second commitment under
+a used serial number gets another nonce. Each serial number has a new secret, so a claim reveals nothing
 about other tickets.
 
-The verdicts on tickets, at the payee and on the relay chain.
-
-Accounts of payers on the relay chain, and claims of winning tickets.
-
-An account has a deposit, from which prizes are paid, and a bond. A prize that the deposit does not cover burns the
-bond: payees get what is left of the deposit, never of the bond, so that a payer cannot save its bond through an
-accomplice. A payer that leaves gets both back when its last ticket has expired. Claimed serial numbers are remembered
-until their tickets expire, so that the state does not grow with history.
+A payer's account has a deposit, from which prizes are paid, and a bond. A prize above the deposit burns
+the bond: payees receive the rest of the deposit but never the bond, so an accomplice cannot rescue it.
+A leaving payer gets both back once its last ticket has expired. Claimed serial numbers are stored until
+their tickets expire, so the state does not grow with history.
 """
 
 from __future__ import annotations
@@ -30,12 +27,12 @@ import numpy as np
 import numpy.typing as npt
 from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
+from causeway_proofs.order import U64
 from causeway_proofs.tendermint.validators import PublicKey, SigningKey
 
+from causeway.gossip.listings import Mask
 from causeway.gossip.tickets.trading import TicketOptions
 
-U64 = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
 TICKET_TAG = b"causeway-ticket\x01"
@@ -45,18 +42,31 @@ SECRET_TAG = b"causeway-secret\x01"
 COMMITMENT_TAG = b"causeway-commit\x01"
 
 PROMISE_BYTES = 8 + 8 + DIGEST_BYTES + 64
-"""A ticket between two nodes: serial number, relay block, nonce and signature. The payee knows the rest."""
+"""Size of a ticket on the wire: serial number, relay block, nonce, signature; the payee knows the rest."""
 
 DELIVERY_BYTES = 8 + DIGEST_BYTES
-"""What a body has besides: serial number and commitment."""
+"""Size of a delivery without its body: serial number and commitment."""
 
 OFFER_BYTES = DIGEST_BYTES
-"""An offer or a request: a root."""
+"""Size of an offer or a request: a root."""
 
 
 @dataclass(frozen=True)
 class Tickets:
-    """Columns of tickets: digests in the shape (n, 32), numbers u64. ``network``: the relay chain's genesis hash."""
+    """Columns of tickets.
+
+    Attributes:
+        network: Genesis hash of the relay chain.
+        payer: Public keys, shape (n, 32).
+        payee: Public keys, shape (n, 32).
+        root: Roots of the bodies, shape (n, 32).
+        commitment: Commitments of the payees, shape (n, 32).
+        nonce: Nonces of the payers, shape (n, 32).
+        serial: Serial numbers.
+        price: Prices of a body.
+        odds: Odds, powers of two.
+        block: Numbers of relay blocks.
+    """
 
     network: bytes
     payer: Digests
@@ -70,7 +80,7 @@ class Tickets:
     block: U64
 
     def payloads(self) -> Bytes:
-        """Return the bytes that payers sign, shape (n, 256)."""
+        """Return the signed bytes of each ticket, shape (n, 256)."""
         count = len(self.serial)
         fixed = np.frombuffer(TICKET_TAG + self.network, dtype=np.uint8)
         numbers = np.stack([self.serial, self.price, self.odds, self.block], axis=1).astype("<u8")
@@ -78,14 +88,14 @@ class Tickets:
         return np.concatenate([np.broadcast_to(fixed, (count, len(fixed))), *parts], axis=1)
 
     def wins(self, secret: Digests) -> Mask:
-        """Return which tickets win: of ``odds``, which is a power of two, one in so many."""
+        """Return a mask of the winning tickets: one in ``odds``."""
         draw = digest_rows(HashFunction.BLAKE2B_256, np.concatenate([self.payloads(), secret], axis=1), prefix=DRAW_TAG)
         return np.asarray((draw[:, :8].copy().view("<u8")[:, 0] & (self.odds - np.uint64(1))) == 0)
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """One ticket. ``Tickets`` has the layout and the draw."""
+    """Single ticket; see ``Tickets`` for layout and draw."""
 
     network: bytes
     payer: bytes
@@ -106,42 +116,42 @@ class Ticket:
         return Tickets(self.network, payer, payee, root, commitment, nonce, *numbers)
 
     def payload(self) -> bytes:
-        """Return the bytes that the payer signs."""
+        """Return the signed bytes."""
         return self._column.payloads().tobytes()
 
     def sign(self, key: SigningKey) -> bytes:
-        """Return the payer's signature."""
+        """Sign the ticket with the payer's key."""
         return key.sign(self.payload())
 
     def is_signed(self, signature: bytes) -> bool:
-        """Return whether the signature is the payer's on this ticket."""
+        """Return True if the payer signed exactly this ticket."""
         return PublicKey(self.payer).accepts(signature, self.payload())
 
     def opens(self, secret: bytes) -> bool:
-        """Return whether a secret is the one of the commitment."""
+        """Return True if the secret opens the commitment."""
         return len(secret) == DIGEST_BYTES and commit(_row(secret)).tobytes() == self.commitment
 
     def wins(self, secret: bytes) -> bool:
-        """Return whether the ticket wins with a secret."""
+        """Return True if the ticket wins with the secret."""
         return bool(self._column.wins(_row(secret))[0])
 
 
 def derive_secrets(keys: Digests, payers: Digests, serials: U64) -> Digests:
-    """Return the secrets of payees: one for each of their ``keys``, payer and serial number."""
-    return _derived(SECRET_TAG, keys, payers, serials)
+    """Derive the payees' secrets, one for each key, payer and serial number."""
+    return _derive(SECRET_TAG, keys, payers, serials)
 
 
 def derive_nonces(keys: Digests, payees: Digests, serials: U64, roots: Digests, commitments: Digests) -> Digests:
-    """Return the nonces of payers: one for each of their ``keys`` and all that the payee chose of a ticket."""
-    return _derived(NONCE_TAG, keys, payees, serials, roots, commitments)
+    """Derive the payers' nonces, one for each key and all values that the payee chose."""
+    return _derive(NONCE_TAG, keys, payees, serials, roots, commitments)
 
 
 def commit(secrets: Digests) -> Digests:
-    """Return the commitments to secrets."""
+    """Compute the commitments to secrets."""
     return digest_rows(HashFunction.BLAKE2B_256, secrets, prefix=COMMITMENT_TAG)
 
 
-def _derived(tag: bytes, keys: Digests, others: Digests, serials: U64, *more: Digests) -> Digests:
+def _derive(tag: bytes, keys: Digests, others: Digests, serials: U64, *more: Digests) -> Digests:
     numbers = serials.astype("<u8").reshape(-1, 1).view(np.uint8)
     parts = np.concatenate([keys, others, numbers, *more], axis=1)
     return digest_rows(HashFunction.BLAKE2B_256, parts, prefix=tag)
@@ -152,25 +162,25 @@ def _row(digest: bytes) -> Digests:
 
 
 class TicketVerdict(IntEnum):
-    """What a payee says of a ticket that came, and the relay chain of a claim. Checks are in this order."""
+    """Verdict of a payee on a ticket, and of the relay chain on a claim; in order of the checks."""
 
     OK = 0
     UnknownDelivery = 1
     """The payee has no unpaid delivery of this serial number to the payer."""
     NotPayee = 2
-    """It is claimed by somebody else than the payee whom it names."""
+    """The claimant is not the payee."""
     WrongNetwork = 3
-    """It is for another relay chain."""
+    """The ticket is for another relay chain."""
     WrongTerms = 4
-    """Its price or odds are not those of the network."""
+    """Price or odds differ from the network's."""
     FromTheFuture = 5
-    """It names a relay block that is not there yet."""
+    """The relay block does not exist yet."""
     Expired = 6
-    """Its relay block is too old: for the chain to pay it, or for the payee to claim it in time."""
+    """The relay block is too old for the chain to pay, or for the payee to claim in time."""
     BadSignature = 7
     """The payer did not sign exactly this ticket."""
     BadSecret = 8
-    """The secret is not the one of the payee's commitment."""
+    """The secret does not open the payee's commitment."""
     Lost = 9
     """The draw did not win."""
     AlreadyClaimed = 10
@@ -178,12 +188,15 @@ class TicketVerdict(IntEnum):
     NoAccount = 11
     """The payer has no account, or lost it."""
     Overdrawn = 12
-    """The deposit is below the prize: the payee gets what is left, the payer's bond is burned, the account closed."""
+    """The deposit is below the prize.
+
+    The payee gets the rest of it, the payer's bond is burned, and the account is closed.
+    """
 
 
 @dataclass
 class Account:
-    """A payer's account. ``leaving``: the relay block in which the payer asked for its money; None: it did not."""
+    """Account of a payer; ``leaving`` is the relay block of its announced withdrawal, or None."""
 
     deposit: int
     bond: int
@@ -192,13 +205,16 @@ class Account:
 
 @dataclass
 class Settlement:
-    """The relay chain's state of tickets.
+    """State of tickets on the relay chain.
 
-    Args:
-        network: Hash of the relay chain's genesis block, 32 bytes; tickets name it.
+    Attributes:
+        network: Hash of the relay chain's genesis block, 32 bytes.
         options: Price, odds, fee, lifetime and bond of the network.
-
-    ``earned``: by payee, what claims paid, fees deducted. ``burned``: bonds of overdrawn accounts and fees.
+        number: Current relay block.
+        accounts: Accounts by payer.
+        earned: Paid claims by payee, without fees.
+        burned: Bonds of overdrawn accounts, and fees.
+        claimed: Payer, payee and serial number of claimed tickets that have not expired.
     """
 
     network: bytes
@@ -211,10 +227,10 @@ class Settlement:
     _expiring: defaultdict[int, list[tuple[bytes, bytes, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def advance(self, number: int) -> None:
-        """Begin the relay block ``number``, and forget claims of expired tickets.
+        """Begin the relay block ``number`` and drop claims of expired tickets.
 
         Raises:
-            InvalidInput: a later block has begun; the claims of tickets that had expired there are forgotten.
+            InvalidInput: A later block has begun; its expired claims are already dropped.
         """
         if number < self.number:
             raise InvalidInput(f"relay block {number}: allowed: {self.number} or a later one")
@@ -225,8 +241,13 @@ class Settlement:
     def open_account(self, payer: bytes, deposit: int, bond: int) -> None:
         """Open the account of a payer, or add to it.
 
+        Args:
+            payer: Public key, 32 bytes.
+            deposit: Amount added to the deposit.
+            bond: Amount added to the bond.
+
         Raises:
-            InvalidInput: an amount is negative, the bond is below the network's, or the account is being closed.
+            InvalidInput: An amount is negative, the bond is below the network's, or the account is closing.
         """
         if min(deposit, bond) < 0:
             raise InvalidInput(f"deposit, bond: {deposit}, {bond}; allowed: 0 or more")
@@ -238,19 +259,19 @@ class Settlement:
         self.accounts[payer] = Account(account.deposit + deposit, account.bond + bond)
 
     def leave(self, payer: bytes) -> None:
-        """Announce that a payer closes its account: payees take no more tickets of it."""
+        """Announce the closing of an account; payees accept no more of its tickets."""
         account = self.accounts[payer]
         if account.leaving is None:
             account.leaving = self.number
 
     def withdraw(self, payer: bytes) -> int:
-        """Close an account and return what is in it.
+        """Close an account and return its balance.
 
         Raises:
-            InvalidInput: the payer did not leave, or a ticket of it may still be claimed.
+            InvalidInput: The payer did not announce it, or one of its tickets may still be claimed.
         """
         account = self.accounts[payer]
-        # Payees may have taken a ticket that names a block so much later than the payer's announcement.
+        # A payee may accept a ticket for a block up to ``slack`` after the announcement.
         wait = self.options.lifetime + self.options.slack
         if account.leaving is None or self.number <= account.leaving + wait:
             since = "not announced" if account.leaving is None else f"announced in relay block {account.leaving}"
@@ -260,7 +281,10 @@ class Settlement:
         return account.deposit + account.bond
 
     def accepts(self, payer: bytes) -> bool:
-        """Return whether payees take tickets of a payer: it can pay a prize, has the bond, and does not leave."""
+        """Return True if payees accept the payer's tickets.
+
+        Deposit and bond suffice, and the payer is not leaving.
+        """
         account = self.accounts.get(payer)
         if account is None or account.leaving is not None:
             return False
@@ -270,13 +294,13 @@ class Settlement:
         """Pay the prize of a winning ticket to its payee, once.
 
         Args:
-            claimant: Public key of who claims, 32 bytes.
-            ticket: What the payer signed.
-            signature: The payer's signature, 64 bytes.
-            secret: What the payee committed to, 32 bytes.
+            claimant: Public key of the claimant, 32 bytes.
+            ticket: The ticket.
+            signature: Signature of the payer, 64 bytes.
+            secret: Secret of the payee's commitment, 32 bytes.
 
         Returns:
-            The first check that fails, else ``OK``. Only ``OK`` and ``Overdrawn`` change the state.
+            The first failed check, else ``OK``. Only ``OK`` and ``Overdrawn`` change the state.
         """
         verdict = self._verdict(claimant, ticket, signature, secret)
         if verdict is not TicketVerdict.OK:

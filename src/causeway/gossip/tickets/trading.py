@@ -1,19 +1,17 @@
-"""How nodes trade bodies for tickets: a state machine without I/O, columns of which carry the node.
+"""Trading of bodies for tickets: a state machine without I/O; columns carry the node.
 
-Where gossip would send a body, a node *offers* it. A node that expects the body and does not have it *requests* it from
-the first peer that offered it, and after ``patience`` from the next one. The peer *delivers* it with a serial number
-and a commitment. A good body is paid with a ticket; a body that was not requested, or is altered, is not.
+Instead of sending a body, a node *offers* it. A node that expects the body and lacks it *requests* it
+from the first offering peer, and after ``patience`` from the next one. The peer *delivers* it with a
+serial number and a commitment. A good requested body is paid with a ticket; others are not.
 
-Tit for tat: a node has at most ``credit`` unpaid deliveries to a peer, one more for each ticket of that peer, and never
-more than ``credit_limit``. Requests beyond that wait for tickets. So a peer that withholds tickets gets ``credit``
-bodies of each neighbour and then none, and a peer that always paid can keep ``credit_limit`` bodies once.
+Tit for tat: a node has at most ``credit`` unpaid deliveries to a peer, one more for each ticket of that
+peer, and never more than ``credit_limit``. Further requests wait for tickets. A peer that withholds
+tickets thus gets ``credit`` bodies from each neighbour, and a peer that always paid can default on
+``credit_limit`` bodies once. Conversely, a peer that delivers late or delivers an altered body is
+*distrusted* until a good body of it arrives: it is asked last, and a request to it does not block a
+request to a trusted peer.
 
-The other way round, a peer that did not deliver what it offered, or delivered an altered body, is *distrusted* until a
-good body of it comes: it is asked last, and a request to it does not keep a node from asking a peer that it trusts.
-
-Queues have numbers that the caller gives them; ``Facts`` says what the gossip state knows about them.
-
-The options of tickets: prices, odds, credit, and the rules of accounts on the relay chain.
+The caller numbers the queues; ``GossipFacts`` gives access to the gossip state.
 """
 
 from __future__ import annotations
@@ -25,12 +23,13 @@ from typing import Annotated, Literal, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from causeway_proofs.order import Rows, group_rows, stable_order
+from causeway_proofs.order import U64, Rows, group_rows, stable_order
 from pydantic import Field, model_validator
 
 from causeway.config.section import ScenarioSection
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
+from causeway.gossip.listings import Mask
 from causeway.protocols.shared.option_values import option_error
 
 Units = Annotated[int, Field(ge=0, le=2**40)]
@@ -73,23 +72,21 @@ class TicketOptions(ScenarioSection):
 
     @property
     def prize(self) -> int:
-        """What a winning ticket pays."""
+        """Payment of a winning ticket."""
         return self.price * self.odds
 
     @property
     def slack(self) -> int:
-        """By how many relay blocks the block of a ticket may differ from the payee's newest one."""
+        """Maximum distance of a ticket's relay block from the payee's newest one."""
         return self.lifetime // 2
 
     @property
     def pays(self) -> bool:
-        """Whether delivering a body earns more than it costs, fees of claims included."""
+        """True if delivering a body earns more than it costs, including the fees of claims."""
         return self.mode == "on" and self.prize - self.fee > self.cost * self.odds
 
 
-Mask = npt.NDArray[np.bool_]
 U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
 
 OFFER, REQUEST = np.uint8(0), np.uint8(1)
 
@@ -101,24 +98,29 @@ def _schema(**kinds: pa.DataType) -> pa.Schema:
 
 
 OFFERS = _schema(node=_U32, queue=_U64, since=_U64, peer=_U32)
-"""Offers that a node did not use yet, the first of each queue first."""
+"""Unused offers, the first of each queue first."""
 
 ASKED = _schema(node=_U32, queue=_U64, peer=_U32, since=_U64, open=_U8, serial=_U64, commitment=_DIGEST)
-"""Requests of a node that have no body yet. ``open``: 0 when the patience ended, and the next peer was asked; a late
-body is paid nevertheless. ``serial``: 0 before the delivery."""
+"""Requests without a body.
+
+``open``: 0 once the patience ended and the next peer was asked; a late body is still paid. ``serial``:
+0 before the delivery.
+"""
 
 ORDERS = _schema(node=_U32, peer=_U32, since=_U64, queue=_U64)
 """Requests of peers that wait for credit."""
 
 DUE = _schema(node=_U32, peer=_U32, serial=_U64, queue=_U64)
-"""Deliveries to peers that are not paid yet."""
+"""Unpaid deliveries to peers."""
 
 ACCOUNTS = _schema(node=_U32, peer=_U32, serial=_U64, paid=_U64, failed=_U8)
-"""By peer the serial number of the last delivery to it, and the number of its tickets. ``failed``: 1 where the node
-distrusts it."""
+"""Serial number of the last delivery to each peer, and the number of its tickets.
+
+``failed``: 1 if the node distrusts the peer.
+"""
 
 TENDERS = _schema(node=_U32, peer=_U32, kind=_U8, queue=_U64)
-"""Offers and requests on their way: of ``peer`` to ``node`` as input, of ``node`` to ``peer`` as output."""
+"""Offers and requests: from ``peer`` to ``node`` as input, from ``node`` to ``peer`` as output."""
 
 DELIVERIES = _schema(node=_U32, peer=_U32, queue=_U64, serial=_U64)
 PROMISES = _schema(node=_U32, peer=_U32, queue=_U64, serial=_U64, commitment=_DIGEST)
@@ -127,7 +129,7 @@ PROMISES = _schema(node=_U32, peer=_U32, queue=_U64, serial=_U64, commitment=_DI
 
 @dataclass(frozen=True)
 class Trades:
-    """The state of any set of nodes: tables in ascending order of their first columns."""
+    """State of any set of nodes: tables in ascending order of their first columns."""
 
     offers: Frame = field(default_factory=partial(empty_frame, OFFERS))
     asked: Frame = field(default_factory=partial(empty_frame, ASKED))
@@ -138,12 +140,14 @@ class Trades:
 
 @dataclass(frozen=True)
 class TradeInputs:
-    """What came to nodes in a step.
+    """Input of a step.
 
-    ``tenders``: offers and requests of peers. ``deliveries``: serial number and commitment of each body that came
-    (``PROMISES``). ``judged``: bodies that gossip judged (``node``, ``peer``, ``queue``, ``good``). ``tickets``: good
-    tickets (``node``, ``peer``, ``serial``), each of a row of ``Trades.due``. ``offered``: bodies that gossip would
-    send (``node``, ``peer``, ``queue``).
+    Attributes:
+        tenders: Offers and requests of peers.
+        deliveries: Serial number and commitment of each arrived body (``PROMISES``).
+        judged: Bodies judged by gossip (``node``, ``peer``, ``queue``, ``good``).
+        tickets: Good tickets (``node``, ``peer``, ``serial``), each with a row of ``Trades.due``.
+        offered: Bodies that gossip would send (``node``, ``peer``, ``queue``).
     """
 
     tenders: Frame
@@ -155,7 +159,7 @@ class TradeInputs:
 
 @dataclass(frozen=True)
 class TradeOutput:
-    """What nodes send: ``tenders``, ``deliveries`` together with the bodies, and ``promises``, to be signed."""
+    """Output of a step: ``tenders``, ``deliveries`` with bodies, ``promises`` to be signed."""
 
     tenders: Frame
     deliveries: Frame
@@ -163,34 +167,34 @@ class TradeOutput:
 
 
 class GossipFacts(Protocol):
-    """What gossip knows, row by row."""
+    """Queries of the gossip state, row by row."""
 
     def has(self, node: U32, queue: U64) -> Mask:
-        """Return whether the node's pool has the body."""
+        """Return a mask of bodies in the node's pool."""
 
     def expects(self, node: U32, queue: U64) -> Mask:
-        """Return whether the node expects the queue."""
+        """Return a mask of queues that the node expects."""
 
     def is_connected(self, node: U32, peer: U32) -> Mask:
-        """Return whether the node is connected with the peer."""
+        """Return a mask of connected pairs."""
 
 
 def trade(
     trades: Trades, inputs: TradeInputs, facts: GossipFacts, time: int, options: TicketOptions
 ) -> tuple[Trades, TradeOutput]:
-    """Run a step of trading at ``time`` (ms), after the gossip step.
+    """Run a step of trading, after the gossip step.
 
     Args:
         trades: State of the nodes.
-        inputs: What came since the last step.
+        inputs: Input since the last step.
         facts: The gossip state after its step.
-        time: Milliseconds since the beginning.
+        time: Time in ms.
         options: Credit and patience.
 
     Returns:
-        The state after the step, and what the nodes send.
+        The state after the step, and the output.
     """
-    # Strike out paid deliveries, and count the tickets of peers.
+    # Remove paid deliveries and count the tickets of peers.
     if len(inputs.tickets) == 0:
         due, accounts = trades.due, trades.accounts
     else:
@@ -199,38 +203,42 @@ def trade(
         paid = trades.accounts["paid"].copy()
         np.add.at(paid, lookup_rows(trades.accounts, inputs.tickets, ("node", "peer")), np.uint64(1))
         due, accounts = trades.due.filter(open_), trades.accounts.with_columns(paid=paid)
-    # The requests that have no body yet, tickets for good bodies, and requests that got other bodies.
-    asked = _note(trades.asked, inputs.deliveries)
+    # Split requests: still open, answered by a good body (paid), answered by a bad body.
+    open_requests = _record_deliveries(trades.asked, inputs.deliveries)
     judged = inputs.judged
-    if len(asked) == 0 or len(judged) == 0:
-        asked, promises, refused = asked, empty_frame(PROMISES), empty_frame(ASKED)
+    if len(open_requests) == 0 or len(judged) == 0:
+        open_requests, promises, refused = open_requests, empty_frame(PROMISES), empty_frame(ASKED)
     else:
-        # Of a body that came twice in a step, the first copy counts.
-        judged = _first(judged, ("node", "queue", "peer"))
-        row = lookup_rows(judged, asked, ("node", "queue", "peer"))
+        # The first copy of a body in a step counts.
+        judged = _first_rows(judged, ("node", "queue", "peer"))
+        row = lookup_rows(judged, open_requests, ("node", "queue", "peer"))
         good = row >= 0
         good[good] = judged["good"][row[good]]
-        promises = asked.filter(good & (asked["serial"] > 0)).select(PROMISES.names)
-        asked, promises, refused = asked.filter(row < 0), promises, asked.filter((row >= 0) & ~good)
-    # Close requests whose patience ended, and return them besides; forget those of queues that nobody expects.
-    if len(asked) == 0:
-        lapsed = asked
+        promises = open_requests.filter(good & (open_requests["serial"] > 0)).select(PROMISES.names)
+        open_requests, promises, refused = (
+            open_requests.filter(row < 0),
+            promises,
+            open_requests.filter((row >= 0) & ~good),
+        )
+    # Close requests whose patience ended; drop those of unexpected queues.
+    if len(open_requests) == 0:
+        lapsed = open_requests
     else:
-        late = asked["since"] + np.uint64(options.patience) <= np.uint64(time)
-        lapsed = late & (asked["open"] > 0)
-        closed = asked.with_columns(open=np.where(late, np.uint8(0), asked["open"]))
-        stays = ~late | facts.expects(asked["node"], asked["queue"])
-        stays &= facts.is_connected(asked["node"], asked["peer"])
-        asked, lapsed = closed.filter(stays), asked.filter(lapsed & stays)
-    # Trust peers of whom good bodies came, and distrust those of whom others or none came.
+        late = open_requests["since"] + np.uint64(options.patience) <= np.uint64(time)
+        lapsed = late & (open_requests["open"] > 0)
+        closed = open_requests.with_columns(open=np.where(late, np.uint8(0), open_requests["open"]))
+        stays = ~late | facts.expects(open_requests["node"], open_requests["queue"])
+        stays &= facts.is_connected(open_requests["node"], open_requests["peer"])
+        open_requests, lapsed = closed.filter(stays), open_requests.filter(lapsed & stays)
+    # Trust peers that delivered good bodies; distrust those that delivered bad ones or none.
     bad = concat([rows.select(("node", "peer")) for rows in (refused, lapsed)])
     for rows, failed in ((promises, 0), (bad, 1)):
         if len(rows):
-            accounts = _opened(accounts, rows)
+            accounts = _open_accounts(accounts, rows)
             column = accounts["failed"].copy()
             column[lookup_rows(accounts, rows, ("node", "peer"))] = failed
             accounts = accounts.with_columns(failed=column)
-    # The offers that nodes can use; peers that were too slow are last.
+    # Useful offers; slow peers come last.
     came = inputs.tenders.filter(inputs.tenders["kind"] == OFFER)
     added = concat([rows.select(("node", "queue", "peer")) for rows in (came, lapsed)])
     if len(trades.offers) + len(added) == 0:
@@ -241,54 +249,51 @@ def trade(
         node, queue, peer = (known[name] for name in ("node", "queue", "peer"))
         useful = facts.expects(node, queue) & ~facts.has(node, queue) & facts.is_connected(node, peer)
         known = known.filter(useful)
-        known = _first(known, ("node", "queue", "peer"))
+        known = _first_rows(known, ("node", "queue", "peer"))
         offers = known.take(stable_order(known["node"], known["queue"], known["since"], known["peer"]))
-    offers, asked, requests = _request(offers, asked, accounts, time)
-    # The requests that a node can serve; who asked gives up after its patience, so that nobody serves then.
+    offers, open_requests, requests = _request(offers, open_requests, accounts, time)
+    # Servable requests; after half the patience a delivery could come too late.
     came = inputs.tenders.filter(inputs.tenders["kind"] == REQUEST)
     if len(trades.orders) + len(came) == 0:
         orders = trades.orders
     else:
         came = came.with_columns(since=np.full(len(came), time, dtype=np.uint64)).select(ORDERS.names)
-        known = _first(concat([trades.orders, came]), ("node", "peer", "queue"))
+        known = _first_rows(concat([trades.orders, came]), ("node", "peer", "queue"))
         node, peer, queue = (known[name] for name in ("node", "peer", "queue"))
         serves = facts.has(node, queue) & facts.is_connected(node, peer)
         serves &= known["since"] + np.uint64(options.patience // 2) > np.uint64(time)
-        unpaid = _first(due, ("node", "peer", "queue"))
+        unpaid = _first_rows(due, ("node", "peer", "queue"))
         serves &= lookup_rows(unpaid, known, ("node", "peer", "queue")) < 0
         known = known.filter(serves)
         orders = known.take(stable_order(known["node"], known["peer"], known["since"], known["queue"]))
     orders, due, accounts, deliveries = _deliver(orders, due, accounts, options)
     offered = inputs.offered.with_columns(kind=np.full(len(inputs.offered), OFFER))
     tenders = concat([offered.select(TENDERS.names), requests])
-    return Trades(offers, asked, orders, due, accounts), TradeOutput(tenders, deliveries, promises)
+    return Trades(offers, open_requests, orders, due, accounts), TradeOutput(tenders, deliveries, promises)
 
 
 def find_due(trades: Trades, tickets: Frame) -> Rows:
-    """Return of each ticket (``node``, ``peer``, ``serial``) the unpaid delivery, a row of ``due``, -1 for none."""
+    """Return the row in ``due`` of each ticket (``node``, ``peer``, ``serial``), or -1."""
     return lookup_rows(trades.due, tickets, ("node", "peer", "serial"))
 
 
-# ---- payees: tickets
+# ---- payers
 
 
-# ---- payers: requests and tickets
-
-
-def _note(asked: Frame, deliveries: Frame) -> Frame:
-    """Note serial numbers and commitments of deliveries; those that were not requested are ignored."""
-    if len(asked) == 0 or len(deliveries) == 0:
-        return asked
-    row = lookup_rows(asked, deliveries, ("node", "queue", "peer"))
+def _record_deliveries(open_requests: Frame, deliveries: Frame) -> Frame:
+    """Record serial numbers and commitments of requested deliveries; ignore others."""
+    if len(open_requests) == 0 or len(deliveries) == 0:
+        return open_requests
+    row = lookup_rows(open_requests, deliveries, ("node", "queue", "peer"))
     some = row >= 0
-    serial, commitment = asked["serial"].copy(), asked["commitment"].copy()
+    serial, commitment = open_requests["serial"].copy(), open_requests["commitment"].copy()
     serial[row[some]], commitment[row[some]] = deliveries["serial"][some], deliveries["commitment"][some]
-    return asked.with_columns(serial=serial, commitment=commitment)
+    return open_requests.with_columns(serial=serial, commitment=commitment)
 
 
-def _opened(accounts: Frame, rows: Frame) -> Frame:
-    """Return the accounts with those of further peers (``node``, ``peer``)."""
-    new = _first(rows.select(("node", "peer")), ("node", "peer"))
+def _open_accounts(accounts: Frame, rows: Frame) -> Frame:
+    """Add accounts of further peers (``node``, ``peer``)."""
+    new = _first_rows(rows.select(("node", "peer")), ("node", "peer"))
     new = new.filter(lookup_rows(accounts, new, ("node", "peer")) < 0)
     if len(new) == 0:
         return accounts
@@ -297,22 +302,21 @@ def _opened(accounts: Frame, rows: Frame) -> Frame:
     return accounts.take(stable_order(accounts["node"], accounts["peer"]))
 
 
-def _distrusted(accounts: Frame, rows: Frame) -> Mask:
-    """Return of which rows the node distrusts the peer."""
+def _is_distrusted(accounts: Frame, rows: Frame) -> Mask:
+    """Return a mask of the rows whose peer the node distrusts."""
     failed = np.append(accounts["failed"], np.uint8(0))
     return np.asarray(failed[lookup_rows(accounts, rows, ("node", "peer"))] > 0)
 
 
-def _request(offers: Frame, asked: Frame, accounts: Frame, time: int) -> tuple[Frame, Frame, Frame]:
-    """Request each queue that has offers and no open request from the first peer, of those that the node trusts
-    first."""
+def _request(offers: Frame, open_requests: Frame, accounts: Frame, time: int) -> tuple[Frame, Frame, Frame]:
+    """Request each offered queue without an open request, from trusted peers first."""
     if len(offers) == 0:
-        return offers, asked, empty_frame(TENDERS)
-    doubtful = _distrusted(accounts, offers)
-    pending = asked.filter(asked["open"] > 0)
-    trusted = _first(pending.filter(~_distrusted(accounts, pending)), ("node", "queue"))
+        return offers, open_requests, empty_frame(TENDERS)
+    doubtful = _is_distrusted(accounts, offers)
+    pending = open_requests.filter(open_requests["open"] > 0)
+    trusted = _first_rows(pending.filter(~_is_distrusted(accounts, pending)), ("node", "queue"))
     free = lookup_rows(trusted, offers, ("node", "queue")) < 0
-    free &= ~doubtful | (lookup_rows(_first(pending, ("node", "queue")), offers, ("node", "queue")) < 0)
+    free &= ~doubtful | (lookup_rows(_first_rows(pending, ("node", "queue")), offers, ("node", "queue")) < 0)
     order = stable_order(offers["node"], offers["queue"], doubtful.astype(np.uint8), offers["since"], offers["peer"])
     first = np.zeros(len(offers), dtype=bool)
     first[order[group_rows(offers["node"][order], offers["queue"][order]).starts]] = True
@@ -324,24 +328,32 @@ def _request(offers: Frame, asked: Frame, accounts: Frame, time: int) -> tuple[F
         serial=np.zeros(count, dtype=np.uint64),
         commitment=np.zeros((count, 32), dtype=np.uint8),
     ).select(ASKED.names)
-    # Who is asked again is asked once: its earlier request is this one.
-    before = asked.filter(lookup_rows(new, asked, ("node", "queue", "peer")) < 0) if count else asked
-    asked = concat([before, new])
-    asked = asked.take(stable_order(asked["node"], asked["queue"], asked["peer"]))
+    # A repeated request to the same peer replaces the earlier one.
+    before = (
+        open_requests.filter(lookup_rows(new, open_requests, ("node", "queue", "peer")) < 0) if count else open_requests
+    )
+    open_requests = concat([before, new])
+    open_requests = open_requests.take(
+        stable_order(open_requests["node"], open_requests["queue"], open_requests["peer"])
+    )
     requests = some.with_columns(kind=np.full(count, REQUEST)).select(TENDERS.names)
-    return offers.filter(~(free & first)), asked, requests
+    return offers.filter(~(free & first)), open_requests, requests
 
 
-# ---- payees: deliveries
+# ---- payees
 
 
 def _deliver(orders: Frame, due: Frame, accounts: Frame, options: TicketOptions) -> tuple[Frame, Frame, Frame, Frame]:
-    """Serve requests as far as the credit of each peer goes; return those that wait, and what is delivered."""
+    """Serve requests within the credit of each peer.
+
+    Returns:
+        The waiting requests, the unpaid deliveries, the accounts, and the new deliveries.
+    """
     if len(orders) == 0:
         return orders, due, accounts, empty_frame(DELIVERIES)
     pairs = group_rows(orders["node"], orders["peer"])
     peers = orders.take(pairs.starts).select(("node", "peer"))
-    accounts = _opened(accounts, peers)
+    accounts = _open_accounts(accounts, peers)
     at = lookup_rows(accounts, peers, ("node", "peer"))
     unpaid = np.zeros(len(accounts), dtype=np.int64)
     np.add.at(unpaid, lookup_rows(accounts, due, ("node", "peer")), 1)
@@ -357,7 +369,7 @@ def _deliver(orders: Frame, due: Frame, accounts: Frame, options: TicketOptions)
     return orders.filter(~served), due, accounts.with_columns(serial=serial), deliveries.select(DELIVERIES.names)
 
 
-def _first(rows: Frame, keys: tuple[str, ...]) -> Frame:
+def _first_rows(rows: Frame, keys: tuple[str, ...]) -> Frame:
     """Return the first row of each key, in ascending order of keys."""
     if len(rows) == 0:
         return rows

@@ -1,1 +1,1 @@
-"""Proofs out of lakes of zones: stores, packets and receipts in them, headers (IBC reference 2.3, 3.2)."""
+"""Proofs from lakes of zones: stores, packets, receipts, headers (IBC reference 2.3, 3.2)."""

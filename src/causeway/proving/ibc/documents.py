@@ -1,4 +1,4 @@
-"""Proofs taken from a lake as documents: the JSON form that ``causeway verify`` reads."""
+"""IBC proofs as documents: the JSON form that ``causeway verify`` reads."""
 
 from __future__ import annotations
 
@@ -17,46 +17,70 @@ from causeway.proving.prover import Document
 
 
 def existence_document(store: ZoneStore, key: bytes) -> Document:
-    """Return the proof (``ics23``) that a key is stored, with its value.
+    """Build the proof (``ics23``) that a key is stored, with its value.
+
+    Args:
+        store: Store of the zone.
+        key: The key.
 
     Raises:
-        UnknownKey: it is not there.
+        UnknownKey: The key is not stored.
     """
     value, proof = store.proved(key)
-    return _of_store(store, "ics23", spec="tendermint", key=key.hex(), value=value.hex(), proof=proof.hex())
+    return _store_document(store, "ics23", spec="tendermint", key=key.hex(), value=value.hex(), proof=proof.hex())
 
 
 def absence_document(store: ZoneStore, key: bytes) -> Document:
-    """Return the proof (``ics23``) that nothing is stored under a key.
+    """Build the proof (``ics23``) that a key is not stored.
+
+    Args:
+        store: Store of the zone.
+        key: The key.
 
     Raises:
-        KnownKey: something is.
+        KnownKey: The key is stored.
     """
     proof: bytes = store.absence_proofs(pa.array([key], pa.binary()))[0].as_py()
-    return _of_store(store, "ics23", spec="tendermint", key=key.hex(), value=None, proof=proof.hex())
+    return _store_document(store, "ics23", spec="tendermint", key=key.hex(), value=None, proof=proof.hex())
 
 
 def run_document(store: ZoneStore, counterparty: str, purpose: QueuePurpose, begin: int, end: int) -> Document:
-    """Return the proof (``ics23_range``) of entries ``begin`` to ``end`` - 1 of a queue; errors: ``ZoneStore.run``."""
+    """Build the proof (``ics23_range``) of entries ``begin`` to ``end`` - 1 of a queue.
+
+    Args:
+        store: Store of the zone.
+        counterparty: Name of the other zone.
+        purpose: Kind of the queue.
+        begin: Index of the first entry.
+        end: Index after the last entry.
+
+    Raises:
+        InvalidInput: The queue is unknown, or lacks one of the entries.
+    """
     entries, proof = store.run(counterparty, purpose, begin, end)
-    return _of_store(store, "ics23_range", entries=_listed(entries), proof=proof.hex())
+    return _store_document(store, "ics23_range", entries=_entry_rows(entries), proof=proof.hex())
 
 
 def trust_document(store: ZoneStore) -> Document:
-    """Return the store's header as something to be trusted; at height 0, which nobody signs, the root alone."""
+    """Build a trust document of the store's header; at the unsigned height 0, of the root."""
     if store.signed is None:
         return {"kind": "root", "root": store.root.hex()}
-    return _trusted(store, TrustedHeader.of(store.signed.signed_header.header))
+    return _header_trust(store, TrustedHeader.of(store.signed.signed_header.header))
 
 
 def header_document(store: ZoneStore, trusted_height: int | None = None) -> Document:
-    """Return the store's signed header (``tendermint_update``) as one that a trusted header vouches for.
+    """Build an update (``tendermint_update``) from a trusted header to the store's header.
 
-    ``trusted_height``: the trusted header's, by default the one before; its trust document is in the document. Height 0
-    is the root of trust that zones have of each other at genesis: it vouches for the validators alone.
+    Height 0 is the root of trust that zones have of each other at genesis: it vouches for the validators
+    alone.
+
+    Args:
+        store: Store of the zone.
+        trusted_height: Height of the trusted header, by default the previous one. Its trust document is
+            part of the result.
 
     Raises:
-        InvalidInput: nobody signs the store's header, or ``trusted_height`` is not below it.
+        InvalidInput: The store's header is unsigned, or ``trusted_height`` is not below it.
         LakeError: ``trusted_height`` is not committed.
     """
     signed = store.signed
@@ -65,14 +89,14 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
         raise InvalidInput(f"height: {store.height}: its header is not signed; headers are from height 1 on")
     if not 0 <= base < store.height:
         raise InvalidInput(f"trusted height: {base}: allowed are 0 to {store.height - 1}")
-    before = store.header_at(base)
-    if before is None:
-        own = signed.trusted_validators
-        trusted = TrustedHeader(0, 0, NO_ROOT, own.hash, own.hash, NO_ROOT)
+    previous = store.header_at(base)
+    if previous is None:
+        validators = signed.trusted_validators
+        trusted = TrustedHeader(0, 0, NO_ROOT, validators.hash, validators.hash, NO_ROOT)
     else:
-        own = before.validators
-        trusted = TrustedHeader.of(before.signed_header.header)
-    update = HeaderUpdate.on(base, own, signed.signed_header, signed.validators)
+        validators = previous.validators
+        trusted = TrustedHeader.of(previous.signed_header.header)
+    update = HeaderUpdate.on(base, validators, signed.signed_header, signed.validators)
     header: Header = signed.signed_header.header
     return {
         "kind": "tendermint_update",
@@ -81,11 +105,11 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
         "app_hash": header.app_hash.hex(),
         "header_hash": header.hash.hex(),
         "proof": update.encode().hex(),
-        "trust": _trusted(store, trusted),
+        "trust": _header_trust(store, trusted),
     }
 
 
-def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
+def _header_trust(store: ZoneStore, header: TrustedHeader) -> Document:
     period = read_zones(store.opened).options.trusting_ns
     return {
         "kind": "tendermint_trust",
@@ -101,10 +125,10 @@ def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
     }
 
 
-def _of_store(store: ZoneStore, kind: str, **fields: Any) -> Document:
+def _store_document(store: ZoneStore, kind: str, **fields: Any) -> Document:
     return {"kind": kind, "root": store.root.hex(), **fields}
 
 
-def _listed(entries: Entries) -> list[dict[str, str]]:
+def _entry_rows(entries: Entries) -> list[dict[str, str]]:
     rows = zip(entries.keys.to_pylist(), entries.values.to_pylist(), strict=True)
     return [{"key": key.hex(), "value": value.hex()} for key, value in rows]

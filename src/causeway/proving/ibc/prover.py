@@ -1,4 +1,4 @@
-"""What ``causeway prove`` proves of a zone: entries of its queues, or that there is none, and where queues begin."""
+"""``causeway prove`` under ``ibc``: entries of queues, their absence, heads and tails."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
 
 SHOWN = 8
-"""Entries of a run that a person is shown."""
+"""Maximum number of listed entries."""
 
 
 class IbcProver:
-    """Takes proofs out of lakes of zones."""
+    """Prover for lakes of zones."""
 
     about = """Under ibc: prove what a zone has committed to: packets, receipts, heads and tails of queues (--queue).
 
@@ -50,7 +50,7 @@ class IbcProver:
     )
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        """Prove an entry, its absence, a range, a head or a tail; see ``proving.prover.Prover``."""
         from causeway.protocols.ibc.keys import QueuePurpose
         from causeway.proving.ibc.documents import header_document, trust_document
         from causeway.proving.ibc.store import open_store
@@ -61,52 +61,60 @@ class IbcProver:
             raise InvalidInput(f"{missing[0]}: missing")
         purpose = QueuePurpose[given["queue"].upper()]
         store = open_store(opened, given["chain"], height)
-        document, lines = _proved(store, given["counterparty"], purpose, _what(given))
+        document, lines = _build_proof(store, given["counterparty"], purpose, _selected(given))
         makers = {"trust_out": trust_document, "header_out": header_document}
         beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
         return ProofResult(document, lines, beside)
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
-        """Return what may be proved of a message: of a packet, that it is in the send queue, and its receipt; of a
-        result, the receipt that it is."""
+        """Return the provable facts of a message.
+
+        A packet can be proved to be in the send queue, and its receipt; a result as its receipt.
+        """
         from causeway.protocols.ibc.state import RECEIPT, SEND
         from causeway.proving.prover import ProofOffer
 
         ends = {"chain": message.source, "counterparty": message.destination}
-        found = []
+        offers = []
         if message.substream == SEND:
-            sent = message.during(("committed",), ("collected", "acknowledged", "timed_out"))
-            what = f"packet commitment: {message.source} has the packet for {message.destination}"
-            found.append(ProofOffer(what, {**ends, "queue": "send", "index": message.index}, sent))
+            heights_in_queue = message.during(("committed",), ("collected", "acknowledged", "timed_out"))
+            statement = f"packet commitment: {message.source} has the packet for {message.destination}"
+            offers.append(ProofOffer(statement, {**ends, "queue": "send", "index": message.index}, heights_in_queue))
             ends = {"chain": message.destination, "counterparty": message.source}
         if message.substream in (SEND, RECEIPT):
-            by = ("received",) if message.substream == SEND else ("committed",)
-            there = message.during(by, ())
-            what = f"receipt: {ends['chain']} has the receipt of the packet from {ends['counterparty']}"
-            found.append(ProofOffer(what, {**ends, "queue": "receipt", "index": message.index}, there))
-        return [offer for offer in found if offer.heights]
+            events = ("received",) if message.substream == SEND else ("committed",)
+            heights_of_receipt = message.during(events, ())
+            statement = f"receipt: {ends['chain']} has the receipt of the packet from {ends['counterparty']}"
+            offers.append(
+                ProofOffer(statement, {**ends, "queue": "receipt", "index": message.index}, heights_of_receipt)
+            )
+        return [offer for offer in offers if offer.heights]
 
 
 PROVER = IbcProver()
 
 Wanted = tuple[str, Any]
-"""What is asked for: ``index``, ``absent``, ``indices``, ``head`` or ``tail``, and which."""
+"""Kind of the proof (``index``, ``absent``, ``indices``, ``head`` or ``tail``), and its index or range."""
 
 
-def _what(given: Mapping[str, Any]) -> Wanted:
-    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two."""
+def _selected(given: Mapping[str, Any]) -> Wanted:
+    """Return the single selected proof.
+
+    Raises:
+        InvalidInput: None or several are selected.
+    """
     index, indices, absent = given["index"], given["indices"], given["absent"]
-    asked: list[Wanted] = []
+    selected: list[Wanted] = []
     if index is not None:
-        asked.append(("absent" if absent else "index", index))
+        selected.append(("absent" if absent else "index", index))
     elif absent:
         raise InvalidInput("--absent: say which index, with --index N")
     if indices is not None:
-        asked.append(("indices", _bounds(indices)))
-    asked += [(name, None) for name in ("head", "tail") if given[name]]
-    if len(asked) != 1:
+        selected.append(("indices", _bounds(indices)))
+    selected += [(name, None) for name in ("head", "tail") if given[name]]
+    if len(selected) != 1:
         raise InvalidInput("what to prove: give one of --index N, --indices M:N, --head, --tail")
-    return asked[0]
+    return selected[0]
 
 
 def _bounds(text: str) -> tuple[int, int]:
@@ -120,64 +128,71 @@ def _bounds(text: str) -> tuple[int, int]:
     return int(first), int(end)
 
 
-def _proved(store: ZoneStore, counterparty: str, purpose: QueuePurpose, what: Wanted) -> tuple[Document, list[str]]:
-    """Return the document, and what a person reads of it."""
+def _build_proof(
+    store: ZoneStore, counterparty: str, purpose: QueuePurpose, selected: Wanted
+) -> tuple[Document, list[str]]:
+    """Build the document and its readable summary."""
     from causeway.protocols.ibc.keys import MAX_INDEX, KeyPart, QueueKey
     from causeway.proving.ibc.documents import absence_document, existence_document, run_document
     from causeway.proving.ibc.store import describe_queue
 
     own = store.queue(counterparty, purpose)
-    kind, which = what
-    where = f"{store.chain} at height {store.height}"
+    kind, index = selected
+    location = f"{store.chain} at height {store.height}"
     if kind == "indices":
-        document = run_document(store, counterparty, purpose, *which)
-        lines = [f"{where}: entries {which[0]} to {which[1] - 1} of {_name(counterparty, purpose)} are stored"]
+        document = run_document(store, counterparty, purpose, *index)
+        lines = [
+            f"{location}: entries {index[0]} to {index[1] - 1} of {_queue_label(counterparty, purpose)} are stored"
+        ]
         for offset, entry in enumerate(document["entries"][:SHOWN]):
-            lines += _content(store, purpose, bytes.fromhex(entry["value"]), f"{which[0] + offset:<8}")
+            lines += _describe_value(store, purpose, bytes.fromhex(entry["value"]), f"{index[0] + offset:<8}")
         if len(document["entries"]) > SHOWN:
             lines.append(f"  ... and {len(document['entries']) - SHOWN:,} more")
-        return document, [*lines, *_about(store, document, "range proof")]
+        return document, [*lines, *_proof_lines(store, document, "range proof")]
     part = {"head": KeyPart.HEAD, "tail": KeyPart.TAIL}.get(kind, KeyPart.INDEX)
-    if part == KeyPart.INDEX and not 0 <= which < MAX_INDEX:
-        raise InvalidInput(f"--index: {which}: allowed are 0 to {MAX_INDEX - 1}")
-    key = QueueKey(counterparty, purpose, part, which or 0).encode()
-    named = f"{_name(counterparty, purpose)}/{kind if part != KeyPart.INDEX else which}"
-    there = store.locate_key(key)[1]
-    if there == (kind == "absent"):
-        state = "exists; remove --absent" if there else "does not exist (--absent proves that)"
-        raise InvalidInput(f"--index: {which}: {state}; at height {store.height} {describe_queue(own)}")
+    if part == KeyPart.INDEX and not 0 <= index < MAX_INDEX:
+        raise InvalidInput(f"--index: {index}: allowed are 0 to {MAX_INDEX - 1}")
+    key = QueueKey(counterparty, purpose, part, index or 0).encode()
+    label = f"{_queue_label(counterparty, purpose)}/{kind if part != KeyPart.INDEX else index}"
+    exists = store.locate_key(key)[1]
+    if exists == (kind == "absent"):
+        state = "exists; remove --absent" if exists else "does not exist (--absent proves that)"
+        raise InvalidInput(f"--index: {index}: {state}; at height {store.height} {describe_queue(own)}")
     if kind == "absent":
         document = absence_document(store, key)
-        return document, [f"{where}: nothing is stored under {named}", *_about(store, document, "ICS-23 proof")]
+        return document, [
+            f"{location}: nothing is stored under {label}",
+            *_proof_lines(store, document, "ICS-23 proof"),
+        ]
     document = existence_document(store, key)
     value = bytes.fromhex(document["value"])
     if part == KeyPart.INDEX:
-        lines = [f"{where}: {named} is stored", *_content(store, purpose, value, "value   ")]
+        lines = [f"{location}: {label} is stored", *_describe_value(store, purpose, value, "value   ")]
     else:
-        lines = [f"{where}: {named} is {int.from_bytes(value, 'big')}"]
-    return document, [*lines, *_about(store, document, "ICS-23 proof")]
+        lines = [f"{location}: {label} is {int.from_bytes(value, 'big')}"]
+    return document, [*lines, *_proof_lines(store, document, "ICS-23 proof")]
 
 
-def _name(counterparty: str, purpose: QueuePurpose) -> str:
+def _queue_label(counterparty: str, purpose: QueuePurpose) -> str:
     return f"ibc:{counterparty}:{purpose.name.lower()}"
 
 
-def _about(store: ZoneStore, document: Document, form: str) -> list[str]:
-    """Return what stands behind a proof: how long it is, and who signed the root."""
+def _proof_lines(store: ZoneStore, document: Document, form: str) -> list[str]:
+    """Describe the proof's size and the root's signers."""
     signed = store.signed
-    who = (
+    signers = (
         "height 0 is not signed"
         if signed is None
         else f"in the header of height {store.height}, signed by {len(signed.validators)} validators"
     )
     return [
         f"  proof     {form}, {len(document['proof']) // 2:,} bytes",
-        f"  root      {store.root.hex()}, {who}",
+        f"  root      {store.root.hex()}, {signers}",
     ]
 
 
-def _content(store: ZoneStore, purpose: QueuePurpose, value: bytes, label: str) -> list[str]:
-    """Return what a packet or receipt says."""
+def _describe_value(store: ZoneStore, purpose: QueuePurpose, value: bytes, label: str) -> list[str]:
+    """Describe a packet or receipt."""
     from causeway.protocols.ibc.errors import IbcError
     from causeway.protocols.ibc.keys import QueuePurpose as Kinds
     from causeway.protocols.ibc.packets import NO_LIMIT, decode_packet, decode_receipt
@@ -193,7 +208,7 @@ def _content(store: ZoneStore, purpose: QueuePurpose, value: bytes, label: str) 
         until = f" with limits {' and '.join(limits)}" if limits else ""
         text = f"packet of type {packet.type}{until}, {len(packet.data):,} bytes of data"
         try:
-            text += f": {_call(store, packet.data)}"
+            text += f": {_describe_call(store, packet.data)}"
         except IbcError:
             text += ", which are not a call between programs"
     else:
@@ -203,31 +218,31 @@ def _content(store: ZoneStore, purpose: QueuePurpose, value: bytes, label: str) 
         text = f"receipt with code {receipt.code}{f' ({meaning})' if meaning else ''}"
         text += f", {len(receipt.result):,} bytes of result"
         if len(receipt.result) >= ANSWER_BYTES:
-            text += f": {_answer(receipt.result)}"
+            text += f": {_describe_answer(receipt.result)}"
     return [f"  {label}  {to_one_line(text)}"]
 
 
 ANSWER_BYTES = 16
-"""What a program's answer has at least."""
+"""Minimum size of a program's answer in bytes."""
 
 
-def _call(store: ZoneStore, data: bytes) -> str:
+def _describe_call(store: ZoneStore, data: bytes) -> str:
     from causeway.protocols.ibc.packets import decode_call
 
     call = decode_call(data)
     names = store.opened.program_names
     sender, receiver = (names.get(call[side], str(call[side])) for side in ("sender", "receiver"))
-    units = _units(call["amount_high"], call["amount_low"])
+    units = _format_units(call["amount_high"], call["amount_low"])
     return f"{sender} calls {call['method']} of {receiver}, payload of {len(call['payload']):,} bytes{units}"
 
 
-def _answer(result: bytes) -> str:
+def _describe_answer(result: bytes) -> str:
     from causeway.protocols.ibc.packets import decode_answer
 
     high, low, payload = decode_answer(result)
-    return f"answer of {len(payload):,} bytes{_units(high, low)}"
+    return f"answer of {len(payload):,} bytes{_format_units(high, low)}"
 
 
-def _units(high: int, low: int) -> str:
+def _format_units(high: int, low: int) -> str:
     amount = (high << 64) + low
     return f", {amount:,} units" if amount else ""

@@ -1,24 +1,20 @@
-"""Proofs taken from a lake: the store of one zone under ``ibc`` at one committed height, ready to prove what is in it.
+"""Provable store of a zone at a committed height, read from a lake under ``ibc``.
 
     opened = open_lake("my-lake")
-    store = store_at(opened, "A")                        # the last height; store_at(opened, "A", 17) another
-    store.queues()                                       # which queues there are, and what is in them
-    key = index_key("B", Purpose.SEND, 3)
-    store.value(key), store.prove_existence(key)         # V_send, and an encoded ICS-23 CommitmentProof
-    store.run("B", Purpose.SEND, 3, 9)                   # entries 3 to 8, and one proof of all of them
-    store.certification, store.signed                    # the signed header whose root they are under
+    store = open_store(opened, "A")                  # the last height; open_store(opened, "A", 17) another
+    store.queues()                                   # the queues and their entries
+    key = QueueKey("B", QueuePurpose.SEND, KeyPart.INDEX, 3).encode()
+    store.value(key), store.prove_existence(key)     # V_send, and an encoded ICS-23 CommitmentProof
+    store.run("B", QueuePurpose.SEND, 3, 9)          # entries 3 to 8, and one proof of all of them
+    store.certification, store.signed                # the signed header with the store's root
 
-Opening hashes the inner nodes of the zone's tree once, from the leaves' digests that the lake has. After that a proof
-costs the rows it names: no other entry is read.
+Opening hashes the inner nodes of the zone's tree once, from the leaf digests in the lake. After that a
+proof reads only the entries that it names.
 
-The zones of the network in a lake.
-
-Entries of a zone's queues, found in the outbound entries of the heights that pushed them.
-
-A store has only digests of entries; the entries themselves are rows of ``outbound``. The table ``runs`` says at which
-height an entry was pushed as long as somebody may ask for it. For older ones (receipts stay in a store until they are
-cleaned up) that follows from the tails of the queue at the heights before: it is the first height whose tail is above
-the entry's index, or, for a receipt whose program answered later, the first in which the store has the entry.
+A store holds only digests; the entries are rows of ``outbound`` at the heights that pushed them. The
+table ``runs`` gives the height of recent entries. For older ones (receipts stay until they are cleaned
+up) it follows from the tails of the queue: it is the first height whose tail is above the entry's
+index, or, for a receipt of a delayed answer, the first whose store has the entry.
 """
 
 from __future__ import annotations
@@ -58,16 +54,19 @@ from causeway.storage.lake import LakeError, Manifest
 
 __all__ = ["ProvenQueue", "ZoneStore", "describe_queue", "open_store", "read_zones"]
 
-KEPT = 16
-"""Lakes of which they are kept in memory."""
+CACHED_LAKES = 16
+"""Maximum number of lakes in the cache."""
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_LAKES)
 def read_zones(opened: OpenedLake) -> ZoneNetwork:
     """Return the zones of a network under ``ibc``.
 
+    Args:
+        opened: The lake.
+
     Raises:
-        InvalidInput: the network has another protocol.
+        InvalidInput: The network has another protocol.
     """
     if opened.protocol != "ibc":
         raise InvalidInput(
@@ -76,52 +75,55 @@ def read_zones(opened: OpenedLake) -> ZoneNetwork:
     return ZoneNetwork(opened.topology, IbcOptions(**opened.options))
 
 
-KEPT_HEIGHTS = 1024
-"""For so many heights the tails of queues are kept in memory: searches meet the same ones."""
+CACHED_HEIGHTS = 1024
+"""Heights whose queue tails are cached; searches share many of them."""
 
 
 class PushedEntries:
-    """The entries of the queues that the zone at a position has at a height (``manifest``)."""
+    """Entries of a zone's queues at a height (``manifest``)."""
 
     def __init__(self, opened: OpenedLake, position: int, manifest: Manifest) -> None:
         self._opened, self._position, self._height = opened, position, manifest.height
         self._commit = manifest.number
         self._runs = self._state(manifest, "runs")
-        self._tails = lru_cache(maxsize=KEPT_HEIGHTS)(self._read_tails)
+        self._tails = lru_cache(maxsize=CACHED_HEIGHTS)(self._read_tails)
 
     def rows(self, destination: int, substream: int, indices: U64) -> Frame:
-        """Return the entries (``ENTRIES_SCHEMA``) at ``indices`` (ascending, none twice) of a queue, in that order.
+        """Return entries of a queue (``ENTRIES_SCHEMA``) in the given order.
 
-        Every one of them must be in the queue at this height.
+        Args:
+            destination: Position of the other zone.
+            substream: Kind of the queue.
+            indices: Indices of the entries, ascending, distinct; all must be in the queue at this height.
 
         Raises:
-            LakeError: the lake does not have one of them.
+            LakeError: The lake lacks one of them.
         """
         found: list[Frame] = []
-        left = indices
-        for height, mine in self._known(destination, substream, indices):
-            rows = self._read(height, destination, substream, mine)
+        pending = indices
+        for height, run_indices in self._known(destination, substream, indices):
+            rows = self._read(height, destination, substream, run_indices)
             found.append(rows)
-            left = left[~np.isin(left, rows["index"])]
+            pending = pending[~np.isin(pending, rows["index"])]
         height = 0
-        while len(left):
-            height = self._first_with_tail(destination, substream, int(left[0]), height)
-            rows = self._read(height, destination, substream, left)
-            if len(rows) == 0 or rows["index"][0] != left[0]:
-                later = self._first_with_entry(destination, substream, int(left[0]), height)
-                rows = concat([rows, self._read(later, destination, substream, left)])
-            if not bool((rows["index"] == left[0]).any()):
+        while len(pending):
+            height = self._first_with_tail(destination, substream, int(pending[0]), height)
+            rows = self._read(height, destination, substream, pending)
+            if len(rows) == 0 or rows["index"][0] != pending[0]:
+                later = self._first_with_entry(destination, substream, int(pending[0]), height)
+                rows = concat([rows, self._read(later, destination, substream, pending)])
+            if not bool((rows["index"] == pending[0]).any()):
                 raise LakeError(
-                    f"lake: {self._opened.lake.storage.uri} has no outbound entry {int(left[0])} of the queue "
+                    f"lake: {self._opened.lake.storage.uri} has no outbound entry {int(pending[0])} of the queue "
                     f"{substream} of {self._opened.names[self._position]} for {self._opened.names[destination]}"
                 )
             found.append(rows)
-            left = left[~np.isin(left, rows["index"])]
+            pending = pending[~np.isin(pending, rows["index"])]
         joined = concat([empty_frame(ENTRIES_SCHEMA), *found])
         return joined.take(np.argsort(joined["index"], kind="stable"))
 
     def _known(self, destination: int, substream: int, indices: U64) -> list[tuple[int, U64]]:
-        """Return the heights that the runs name for ``indices``, each with its indices."""
+        """Return the heights that ``runs`` names, each with its indices."""
         runs = self._runs.filter((self._runs["destination"] == destination) & (self._runs["substream"] == substream))
         if len(runs) == 0:
             return []
@@ -136,10 +138,10 @@ class PushedEntries:
         return list(zip(names.tolist(), parts, strict=True))
 
     def _read(self, height: int, destination: int, substream: int, indices: U64) -> Frame:
-        """Return those of a queue's entries at ``indices`` (ascending) that were pushed at a height, ascending."""
+        """Return the queue's entries at ``indices`` (ascending) pushed at a height, ascending."""
         opened, own = self._opened, self._position
 
-        def chosen(batch: pa.RecordBatch) -> Mask:
+        def select(batch: pa.RecordBatch) -> Mask:
             index = batch["index"].to_numpy()
             place = np.minimum(np.searchsorted(indices, index), len(indices) - 1)
             mask: Mask = indices[place] == index
@@ -148,7 +150,7 @@ class PushedEntries:
             return mask
 
         rows = opened.log_rows(
-            "outbound", height, own, ENTRIES_SCHEMA.names, chosen, destination=destination, most=len(indices)
+            "outbound", height, own, ENTRIES_SCHEMA.names, select, destination=destination, most=len(indices)
         )
         if rows is None or rows.num_rows == 0:
             return empty_frame(ENTRIES_SCHEMA)
@@ -156,35 +158,37 @@ class PushedEntries:
         return frame.take(np.argsort(frame["index"], kind="stable"))
 
     def _first_with_tail(self, destination: int, substream: int, index: int, since: int) -> int:
-        """Return the first height from ``since`` on at which the tail of a queue is above ``index``."""
+        """Return the first height from ``since`` on at which the queue's tail is above ``index``."""
 
         def above(height: int) -> bool:
             return self._tails(height).get((destination, substream), 0) > index
 
-        return self._first(above, since)
+        return self._first_height(above, since)
 
     def _first_with_entry(self, destination: int, substream: int, index: int, since: int) -> int:
-        """Return the first height after ``since`` at which a store has an entry; it has it at the last."""
+        """Return the first height after ``since`` whose store has an entry; the last one has it."""
 
-        def there(height: int) -> bool:
+        def has_entry(height: int) -> bool:
             manifest = self._opened.lake.manifest(height)
             lane = (self._position, destination, substream, index)
 
-            def chosen(batch: pa.RecordBatch) -> Mask:
+            def select(batch: pa.RecordBatch) -> Mask:
                 mask: Mask = np.ones(len(batch), dtype=bool)
                 for name, value in zip(LANE_COLUMNS, lane, strict=True):
                     mask &= batch[name].to_numpy() == value
                 return mask
 
-            found = self._opened.chosen_rows(manifest, "leaves", self._position, LANE_COLUMNS, chosen)
+            found = self._opened.chosen_rows(manifest, "leaves", self._position, LANE_COLUMNS, select)
             return found is not None and found.num_rows > 0
 
-        return self._first(there, since + 1)
+        return self._first_height(has_entry, since + 1)
 
-    def _first(self, holds: Callable[[int], bool], since: int) -> int:
-        """Return the first height from ``since`` on at which something holds that goes on to hold: it does at the last.
+    def _first_height(self, holds: Callable[[int], bool], since: int) -> int:
+        """Return the first height from ``since`` on with a monotone property.
 
-        Looked at are the last heights of commits, of which there is a file, and then those of one commit.
+        The last height has it.
+
+        The search covers the last heights of commits, which have files, then the heights of one commit.
         """
         lake = self._opened.lake
 
@@ -194,11 +198,11 @@ class PushedEntries:
         low, step = lake.manifest(min(since, self._height)).number - 1, 1
         while low + step < self._commit and not at_end(low + step):
             low, step = low + step, 2 * step
-        commit = lake.numbered(_first(at_end, low, min(low + step, self._commit)))
-        return _first(holds, max(commit.first, since) - 1, min(commit.last, self._height))
+        commit = lake.numbered(_binary_search(at_end, low, min(low + step, self._commit)))
+        return _binary_search(holds, max(commit.first, since) - 1, min(commit.last, self._height))
 
     def _read_tails(self, height: int) -> dict[tuple[int, int], int]:
-        """Return the tails of the zone's queues at a height, by the zone they are for and substream."""
+        """Return the tails of the zone's queues at a height, by destination and substream."""
         manifest = self._opened.lake.manifest(height)
         queues = self._state(manifest, "queues")
         keys = zip(queues["destination"].tolist(), queues["substream"].tolist(), strict=True)
@@ -208,32 +212,30 @@ class PushedEntries:
         return self._opened.state_rows(manifest, table, self._position, read_zones(self._opened).host_of)
 
 
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first number above ``low`` for which something holds that holds from some number up to ``high`` on."""
+def _binary_search(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first number above ``low`` with a monotone property; ``high`` has it."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
-Flags = npt.NDArray[np.bool_]
-
 SUBSTREAMS = {QueuePurpose.RECEIPT: RECEIPT, QueuePurpose.SEND: SEND}
 PURPOSES = {substream: purpose for purpose, substream in SUBSTREAMS.items()}
 
 PIECE = 1 << 12
-"""Entries of a run that are read at once."""
+"""Entries read at once."""
 
 LISTED = 8
-"""Names that an error lists."""
+"""Maximum number of names in an error."""
 
 NOT_COMMITTED = ("runs", "proofs", "backoffs")
-"""State tables of which a store holds nothing."""
+"""State tables outside the store."""
 
 
 @dataclass(frozen=True)
 class ZoneNetworkView:
-    """A zone whose store is committed to."""
+    """Zone whose store is committed to."""
 
     chains: npt.NDArray[np.uint32]
     zones: ZoneNetwork
@@ -241,12 +243,14 @@ class ZoneNetworkView:
 
 @dataclass(frozen=True)
 class ProvenQueue:
-    """A queue of a zone: what its store says of it.
+    """Queue of a zone in its store.
 
     Attributes:
-        counterparty, purpose: whom it is kept for, and what it holds.
-        head, tail: where it begins, and the index that comes next.
-        indices: the entries that are in it, ascending; not every index from head to tail has one.
+        counterparty: Name of the other zone.
+        purpose: Kind of the queue.
+        head: Index of its begin.
+        tail: Next index.
+        indices: Indices of its entries, ascending; may have gaps.
     """
 
     counterparty: str
@@ -257,17 +261,19 @@ class ProvenQueue:
 
 
 class ZoneStore(ProvableStore):
-    """The store of a zone at a height, with all levels of its tree. Entries are read from the lake when asked for.
+    """Store of a zone at a height, with all levels of its tree.
 
-    Besides what is here: ``prove``, ``prove_existence``, ``existence_proofs``, and ``absence_proofs``
-    of ``ProvableStore``. Made by ``store_at``; reading of one store from several threads is safe.
+    Entries are read from the lake on demand.
+
+    ``ProvableStore`` adds ``prove``, ``prove_existence``, ``existence_proofs`` and ``absence_proofs``. Use
+    ``open_store`` to create one. Reading from several threads is safe.
     """
 
     def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:
         position = opened.position(chain)
         self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
         zone = ZoneNetworkView(np.array([position], dtype=np.uint32), read_zones(opened))
-        state = _state(opened, position, manifest)
+        state = _read_state(opened, position, manifest)
         committed = commit_stores(state, zone)
         self.tree = Levels(committed.forest.nodes_of(0))
         self._application = list(committed.application.entries()[0].items())
@@ -289,18 +295,16 @@ class ZoneStore(ProvableStore):
                 f"{self.root.hex()}, its header says {root.hex()}"
             )
 
-    # ---- what there is
+    # ---- content
 
     @property
     def root(self) -> bytes:
-        """Return the root, 32 bytes."""
+        """Root of the tree, 32 bytes."""
         return self.tree.root
 
     @cached_property
     def signed(self) -> HeaderUpdate | None:
-        """Return the signed header with its validators, building on the height before; None at height 0, which nobody
-        signs.
-        """
+        """Signed header with validators, based on the height before; None at height 0."""
         return decode_header_update(self.certification) if self.certification else None
 
     def queues(self) -> list[ProvenQueue]:
@@ -308,10 +312,14 @@ class ZoneStore(ProvableStore):
         return [self._queue(lane) for lane in range(len(self._lanes))]
 
     def queue(self, counterparty: str, purpose: QueuePurpose) -> ProvenQueue:
-        """Return the queue that the zone keeps for ``counterparty``.
+        """Return the zone's queue for a counterparty.
+
+        Args:
+            counterparty: Name of the other zone.
+            purpose: Kind of the queue.
 
         Raises:
-            InvalidInput: there is none.
+            InvalidInput: There is no such queue.
         """
         return self._queue(self._lane(counterparty, purpose))
 
@@ -330,56 +338,72 @@ class ZoneStore(ProvableStore):
         if counterparty not in known:
             raise InvalidInput(
                 f"counterparty: {format_value(counterparty)}: {self.chain} keeps no queue for it; "
-                f"it does for {_listed(known)}"
+                f"it does for {_format_names(known)}"
             )
         return 2 * known.index(counterparty) + SUBSTREAMS[purpose]
 
     def header_at(self, height: int) -> HeaderUpdate | None:
-        """Return the zone's signed header of another committed height; None at height 0.
+        """Return the zone's signed header of another committed height, or None at height 0.
+
+        Args:
+            height: The height.
 
         Raises:
-            LakeError: the height is not committed.
+            LakeError: The height is not committed.
         """
         _, certification = self.opened.header(self.chain, height)
         return decode_header_update(certification) if certification else None
 
     def value(self, key: bytes) -> bytes | None:
-        """Return what is stored under a key, None if nothing is."""
-        places, there = self.locate(pa.array([key], pa.binary()))
-        if not there[0]:
+        """Return the value of a key, or None if it is not stored."""
+        places, stored = self.locate(pa.array([key], pa.binary()))
+        if not stored[0]:
             return None
         value: bytes = self.entries_at(places).values[0].as_py()
         return value
 
     def proved(self, key: bytes) -> tuple[bytes, bytes]:
-        """Return what is stored under a key, and the encoded CommitmentProof of it: one reading for both.
+        """Return the value of a key with its encoded CommitmentProof, from one read.
+
+        Args:
+            key: The key.
 
         Raises:
-            UnknownKey: nothing is.
+            UnknownKey: The key is not stored.
         """
         proof = self.prove_existence(key)
         return CommitmentProof.FromString(proof).exist.value, proof
 
     def run(self, counterparty: str, purpose: QueuePurpose, begin: int, end: int) -> tuple[Entries, bytes]:
-        """Return entries ``begin`` to ``end`` - 1 of a queue, and the encoded RangeProof of all of them.
+        """Return entries ``begin`` to ``end`` - 1 of a queue with their encoded RangeProof.
+
+        Args:
+            counterparty: Name of the other zone.
+            purpose: Kind of the queue.
+            begin: Index of the first entry.
+            end: Index after the last entry.
 
         Raises:
-            InvalidInput: there is no such queue, or it does not have all of them.
+            InvalidInput: The queue is unknown, or lacks one of the entries.
         """
         queue, lane = self.queue(counterparty, purpose), self._lane(counterparty, purpose)
         count = end - begin
         first = int(np.searchsorted(queue.indices, np.uint64(begin))) if 0 <= begin < end <= MAX_INDEX else -1
-        # Indices ascend, so these are all there if the last of as many is the one that is asked for.
+        # Indices ascend, so the range is complete if its last index is at the expected position.
         if first < 0 or first + count > len(queue.indices) or int(queue.indices[first + count - 1]) != end - 1:
             raise InvalidInput(f"indices: {begin}:{end}: not all of them are there; {describe_queue(queue)}")
         start = int(self._heads[lane]) + 1 + first
         return self.range_proof(start, start + count - 1)
 
     def range_proof(self, first: int, last: int) -> tuple[Entries, bytes]:
-        """Return the entries at positions ``first`` to ``last`` of the store, and the encoded RangeProof of them.
+        """Return entries at positions ``first`` to ``last`` with their encoded RangeProof.
+
+        Args:
+            first: First position.
+            last: Last position, inclusive.
 
         Raises:
-            InvalidInput: they have more bytes than a verifier reads; no more than that is read here, either.
+            InvalidInput: The entries exceed the verifier's size limit; reading stops there.
         """
         parts, total = [Entries.none()], 0
         for start in range(first, last + 1, PIECE):
@@ -401,32 +425,39 @@ class ZoneStore(ProvableStore):
     def __len__(self) -> int:
         return len(self.tree)
 
-    def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Flags]:
-        """Return for each key how many entries come before it, and whether the entry there is its own."""
+    def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
+        """Return the position of each key, and a mask of the stored ones.
+
+        Args:
+            keys: The keys.
+
+        Returns:
+            Number of entries before each key, int64, and the mask.
+        """
         found = [self.locate_key(key) for key in keys.to_pylist()]
-        return np.array([place for place, _ in found], dtype=np.int64), np.array([there for _, there in found], bool)
+        return np.array([place for place, _ in found], dtype=np.int64), np.array([stored for _, stored in found], bool)
 
     def locate_key(self, key: bytes) -> tuple[int, bool]:
-        """Return how many entries come before a key, and whether the entry there is its own."""
+        """Return the position of a key, and True if it is stored."""
         marks, places = self._marks
         mark = bisect_left(marks, key)
         if mark < len(marks) and marks[mark] == key:
             return places[mark], True
-        between = mark - len(self._application)
-        if between < 0 or between % 2 == 0:  # before a head, or among the application's entries
+        mark_offset = mark - len(self._application)
+        if mark_offset < 0 or mark_offset % 2 == 0:  # before a head, or among the application's entries
             return (places[mark] if mark < len(marks) else len(self)), False
-        lane = between // 2
+        lane = mark_offset // 2
         # Between head and tail of a queue all keys begin with its name.
         rest = key[len(self._names[lane]) :]
         index = np.uint64(int.from_bytes(rest[:INDEX_BYTES].ljust(INDEX_BYTES, b"\0"), "big"))
         own = self._indices[self._first[lane] : self._first[lane] + self._counts[lane]]
         rank = int(np.searchsorted(own, index, side="right" if len(rest) > INDEX_BYTES else "left"))
-        there = len(rest) == INDEX_BYTES and rank < len(own) and own[rank] == index
-        return int(self._heads[lane]) + 1 + rank, bool(there)
+        exists = len(rest) == INDEX_BYTES and rank < len(own) and own[rank] == index
+        return int(self._heads[lane]) + 1 + rank, bool(exists)
 
     @cached_property
     def _marks(self) -> tuple[list[bytes], list[int]]:
-        """Return the keys of all that is no entry of a queue, ascending, with their positions."""
+        """Return the keys outside queues' entries, ascending, and their positions."""
         marks, places = [key for key, _ in self._application], list(range(len(self._application)))
         for name, head, count in zip(self._names, self._heads.tolist(), self._counts.tolist(), strict=True):
             marks += [name + HEAD_KEY, name + TAIL_KEY]
@@ -434,17 +465,22 @@ class ZoneStore(ProvableStore):
         return marks, places
 
     def entries_at(self, positions: Positions) -> Entries:
-        """Return the entries at ``positions``, in that order.
+        """Return the entries at positions, in that order.
+
+        Args:
+            positions: Positions in the store, int64.
 
         Raises:
-            LakeError: the lake's outbound entries are not what the zone has committed to.
+            LakeError: The lake's outbound entries contradict the zone's commitment.
         """
         positions = np.asarray(positions, dtype=np.int64)
         lanes = np.searchsorted(self._heads, positions, side="right") - 1
         parts: list[tuple[Any, pa.BinaryArray, pa.BinaryArray]] = []
         for lane in np.unique(lanes).tolist():
             rows = np.flatnonzero(lanes == lane)
-            parts += self._application_at(rows, positions) if lane < 0 else self._of_queue(lane, rows, positions)
+            parts += (
+                self._application_entries(rows, positions) if lane < 0 else self._queue_entries(lane, rows, positions)
+            )
         if not parts:
             return Entries.none()
         order = pa.array(np.argsort(np.concatenate([rows for rows, _, _ in parts]), kind="stable"))
@@ -459,12 +495,14 @@ class ZoneStore(ProvableStore):
             )
         return entries
 
-    def _application_at(self, rows: Any, positions: Positions) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
+    def _application_entries(self, rows: Any, positions: Positions) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
         entries = [self._application[position] for position in positions[rows].tolist()]
         return [(rows, *(pa.array([entry[place] for entry in entries], pa.binary()) for place in (0, 1)))]
 
-    def _of_queue(self, lane: int, rows: Any, positions: Positions) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
-        """Return the keys and values of ``rows``, which are all of one queue."""
+    def _queue_entries(
+        self, lane: int, rows: Any, positions: Positions
+    ) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
+        """Return the keys and values of ``rows``, all of one queue."""
         rank = positions[rows] - self._heads[lane] - 1
         name, count = self._names[lane], int(self._counts[lane])
         parts = []
@@ -485,7 +523,7 @@ class ZoneStore(ProvableStore):
         return parts
 
     def leaf_ops(self, positions: Positions) -> bytes:
-        """Return the one LeafOp of the spec."""
+        """Return the LeafOp of the spec."""
         return SIMPLE_LEAF_OP
 
     def steps(self, positions: Positions) -> list[tuple[Any, ...]]:
@@ -494,20 +532,25 @@ class ZoneStore(ProvableStore):
 
 
 def open_store(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneStore:
-    """Return the store of a chain at a committed height, by default the last.
+    """Open the store of a zone.
+
+    Args:
+        opened: The lake.
+        chain: Name of the zone.
+        height: A committed height, by default the last.
 
     Raises:
-        InvalidInput: the lake is of another protocol, or has no such chain (``LakeError``: no such height, or a state
-            that does not have the root of its header).
+        InvalidInput: The lake has another protocol or no such chain, or another lake runs the chain.
+        LakeError: The height is not committed, or its state contradicts its header.
     """
-    own = read_zones(opened).own  # what the protocol is, is told before anything else
+    own = read_zones(opened).own  # report a wrong protocol first
     if opened.position(chain) not in own:
         raise InvalidInput(f"chain: {format_value(chain)}: is run by another lake, which has its store")
     return ZoneStore(opened, chain, opened.manifest(height))
 
 
 def describe_queue(queue: ProvenQueue) -> str:
-    """Return in one line what is in a queue."""
+    """Describe the content of a queue in one line."""
     name = f"{queue.purpose.name.lower()} queue for {queue.counterparty}"
     if len(queue.indices) == 0:
         return f"the {name} is empty (head {queue.head}, tail {queue.tail})"
@@ -516,15 +559,15 @@ def describe_queue(queue: ProvenQueue) -> str:
     return f"the {name} holds {first} to {last}{whole}"
 
 
-def _listed(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     if len(names) > LISTED:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
     return ", ".join(names) or "none"
 
 
-def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
-    """Return what a zone has committed to of its state at a height."""
+def _read_state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
+    """Return the committed part of a zone's state at a height."""
     host_of = read_zones(opened).host_of
     names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
-    # What the lake says of its tables stands for the programs' classes: no schemas of theirs are needed.
+    # The lake's table schemas replace those of the programs' classes.
     return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})

@@ -1,1 +1,1 @@
-"""Certificates out of lakes of subnets: headers and messages of streams, certified data (IC reference 2.9)."""
+"""Certificates from lakes of subnets: streams and certified data (IC reference 2.9)."""

@@ -1,4 +1,4 @@
-"""What ``causeway prove`` proves of a subnet: headers and messages of its streams, certified data of its programs."""
+"""``causeway prove`` under ``ic``: stream headers, stream messages, certified data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class IcProver:
-    """Takes certificates out of lakes of subnets."""
+    """Prover for lakes of subnets."""
 
     about = """Under ic: prove what a subnet has certified: the header of a stream (--header), a message in it
     (--index), a program's certified data (--program).
@@ -40,94 +40,108 @@ class IcProver:
     )
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        """Prove a stream header, a message or certified data; see ``proving.prover.Prover``."""
         from causeway.proving.ic.state import certificate_document, read_subnets, subnet_trust_document
         from causeway.proving.prover import ProofResult
 
-        read_subnets(opened)  # what the lake cannot prove is told before anything else
-        what = _what(given)
-        state, shown, line = _proved(opened, height, given, what)
-        document = certificate_document(state, shown)
+        read_subnets(opened)  # report a lake without certificates first
+        selected = _selected(given)
+        state, proven, line = _build_proof(opened, height, given, selected)
+        document = certificate_document(state, proven)
         trust = subnet_trust_document(state)
-        made: dict[str, Document | bytes] = {"trust_out": trust, "certificate_out": shown.certificate}
-        beside = {name: content for name, content in made.items() if given[name] is not None}
-        return ProofResult(document, [line, *_about(state, shown)], beside)
+        documents: dict[str, Document | bytes] = {"trust_out": trust, "certificate_out": proven.certificate}
+        beside = {name: content for name, content in documents.items() if given[name] is not None}
+        return ProofResult(document, [line, *_proof_lines(state, proven)], beside)
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
-        """Return what may be proved of a message: it is in its stream until that is garbage-collected."""
+        """Return the certificate of a message, provable until its stream is garbage-collected."""
         from causeway.proving.ic.state import read_subnets
         from causeway.proving.prover import ProofOffer
 
         given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
         if not read_subnets(opened).options.flat:
             given["substream"] = opened.program_names.get(message.substream, str(message.substream))
-        held = message.during(("committed",), ("collected",))
-        what = f"certificate: {message.source} has the message in its stream to {message.destination}"
-        return [ProofOffer(what, given, held)] if held else []
+        heights = message.during(("committed",), ("collected",))
+        statement = f"certificate: {message.source} has the message in its stream to {message.destination}"
+        return [ProofOffer(statement, given, heights)] if heights else []
 
 
 PROVER = IcProver()
 
-_WHAT = "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program NAME"
+_SELECTION_HINT = (
+    "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program NAME"
+)
 
 
-def _what(given: Mapping[str, Any]) -> str:
-    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two, or not all is named."""
-    asked = [name for name in ("header", "index", "program") if given[name] is not None and given[name] is not False]
-    if len(asked) != 1:
-        raise InvalidInput(_WHAT)
-    (what,) = asked
+def _selected(given: Mapping[str, Any]) -> str:
+    """Return the single selected proof.
+
+    Raises:
+        InvalidInput: None or several are selected, or a required option is missing.
+    """
+    selected = [name for name in ("header", "index", "program") if given[name] is not None and given[name] is not False]
+    if len(selected) != 1:
+        raise InvalidInput(_SELECTION_HINT)
+    (choice,) = selected
     for name in ("chain", "counterparty"):
-        if what != "program" and given[name] is None:
+        if choice != "program" and given[name] is None:
             raise InvalidInput(f"--{name}: missing")
-    if what == "program" and given["counterparty"] is not None:
+    if choice == "program" and given["counterparty"] is not None:
         raise InvalidInput("--counterparty: certified data is of one subnet; leave it out")
-    if what == "program" and given["substream"] is not None:
+    if choice == "program" and given["substream"] is not None:
         raise InvalidInput("--substream: certified data is in no stream; leave it out")
-    return what
+    return choice
 
 
-def _proved(
-    opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str
+def _build_proof(
+    opened: OpenedLake, height: int | None, given: Mapping[str, Any], selected: str
 ) -> tuple[CertifiedState, CertifiedValue, str]:
-    """Return the state, what is shown of it, and what a person reads of that."""
+    """Return the state, the proven value, and a readable summary."""
     from causeway.proving.ic.state import get_state_at, host_of_program
 
-    if what == "program":
+    if selected == "program":
         program = given["program"]
         chain = given["chain"] or host_of_program(opened, program, height)
         state = get_state_at(opened, chain, height)
-        shown = state.certified_data(program)
-        return state, shown, f"{_where(state)}: certified data of {to_one_line(program)} is {_bytes(shown.value)}"
+        proven = state.certified_data(program)
+        return (
+            state,
+            proven,
+            f"{_state_label(state)}: certified data of {to_one_line(program)} is {_format_bytes(proven.value)}",
+        )
     state = get_state_at(opened, given["chain"], height)
     counterparty, substream = given["counterparty"], given["substream"]
     stream = f"the stream from {state.chain} to {counterparty}"
     if substream is not None:
         stream = f"the substream of {to_one_line(substream)} in {stream}"
-    if what == "header":
-        shown = state.header(counterparty, substream)
-        return state, shown, f"{_where(state)}: {stream} has the header {_header(state, shown.value)}"
-    shown = state.message(counterparty, given["index"], substream)
-    return state, shown, f"{_where(state)}: message {given['index']} of {stream} is a {_message(state, shown.value)}"
+    if selected == "header":
+        proven = state.header(counterparty, substream)
+        return state, proven, f"{_state_label(state)}: {stream} has the header {_describe_header(state, proven.value)}"
+    proven = state.message(counterparty, given["index"], substream)
+    return (
+        state,
+        proven,
+        f"{_state_label(state)}: message {given['index']} of {stream} is a {_describe_message(state, proven.value)}",
+    )
 
 
-def _where(state: CertifiedState) -> str:
+def _state_label(state: CertifiedState) -> str:
     own = "" if state.number == state.height else f" (its height {state.number})"
     return f"{state.chain} at height {state.height}{own}"
 
 
-def _bytes(data: bytes) -> str:
+def _format_bytes(data: bytes) -> str:
     return f"0x{data.hex()}" if data else "empty"
 
 
-def _header(state: CertifiedState, value: bytes) -> str:
+def _describe_header(state: CertifiedState, value: bytes) -> str:
     from causeway_proofs.documents.ic_leaves import header_text
     from causeway_proofs.ic.stream_header import decode_stream_header
 
     return header_text(decode_stream_header(value, state.subnets.options.version))
 
 
-def _message(state: CertifiedState, value: bytes) -> str:
+def _describe_message(state: CertifiedState, value: bytes) -> str:
     from causeway_proofs.documents.ic_leaves import message_text
     from causeway_proofs.ic.messages import decode_stream_message
 
@@ -142,13 +156,13 @@ def _message(state: CertifiedState, value: bytes) -> str:
     return to_one_line(message_text(decode_stream_message(value, state.subnets.options.version), name))
 
 
-def _about(state: CertifiedState, shown: CertifiedValue) -> list[str]:
-    """Return what stands behind a certificate: how long it is, its root, and who signed it."""
+def _proof_lines(state: CertifiedState, proven: CertifiedValue) -> list[str]:
+    """Describe the certificate's size, time, root and signer."""
     from causeway_proofs.documents.values import format_time
     from causeway_proofs.ic.primitives import principal_to_text
 
     subnet = principal_to_text(state.subnets.id_of(state.position))
     return [
-        f"  proof     certificate, {len(shown.certificate):,} bytes, of {format_time(shown.time)}",
+        f"  proof     certificate, {len(proven.certificate):,} bytes, of {format_time(proven.time)}",
         f"  root      {state.root.hex()}, signed by subnet {subnet}",
     ]

@@ -1,10 +1,8 @@
-"""The state that a subnet certified, read from a lake: its canonical tree, its certification, certificates of it.
+"""Certified state of a subnet, read from a lake: canonical tree, certification, certificates.
 
-It is the part of the state manager that reads (IC reference 2.8); rounds commit and certify (``certified_state``).
-
-The subnets of the network in a lake: their ids and keys, and what a round of theirs knew.
-
-Certificates taken from a lake as documents: the JSON form that ``causeway verify`` reads.
+This is the read side of the state manager (IC reference 2.8); rounds commit and certify
+(``certified_state``). ``Subnets`` gives the ids and keys of the subnets and the context of their rounds.
+The module also converts certificates to documents, the JSON form that ``causeway verify`` reads.
 """
 
 from __future__ import annotations
@@ -59,20 +57,20 @@ __all__ = [
     "read_subnets",
 ]
 
-KEPT = 16
-"""Lakes of which they are kept in memory."""
+CACHED_LAKES = 16
+"""Maximum number of lakes in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subnets:
-    """The subnets of a lake that certifies, by position."""
+    """Subnets of a certifying lake, by position."""
 
     opened: OpenedLake
     options: IcOptions
 
     @cached_property
     def numbers(self) -> U64:
-        """Return the subnets' numbers."""
+        """Numbers of the subnets."""
         return subnet_positions(self.opened.topology)
 
     def id_of(self, position: int) -> bytes:
@@ -80,36 +78,46 @@ class Subnets:
         return subnet_id(int(self.numbers[position]))
 
     def key_of(self, position: int) -> bytes:
-        """Return the public key under which the subnet at a position certifies, 96 bytes."""
+        """Return the certifying public key of the subnet at a position, 96 bytes."""
         listed = listed_keys(self.options, self.opened.names)
         return Certifier(self.numbers, self.opened.seed, self.options, listed=listed).public_key(position)
 
     def context(self, position: int, manifest: Manifest) -> Context:
-        """Return what the round of a height knew, of the subnet at a position alone; no program can be run by it."""
+        """Return the round context of one subnet at a height; it cannot run programs.
+
+        Args:
+            position: Position of the subnet.
+            manifest: Manifest of the height.
+        """
         opened = self.opened
-        nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
+        no_programs = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
         chains = np.array([position], dtype=np.uint32)
         tick = manifest.tick
-        registry, before = (registry_at(opened.topology, at, self.options.nodes) for at in (tick, max(tick, 1) - 1))
+        registry, previous_registry = (
+            registry_at(opened.topology, at, self.options.nodes) for at in (tick, max(tick, 1) - 1)
+        )
         clock = (manifest.height, tick, opened.tick_ns)
         splitting = splitting_subnets(opened.topology, self.numbers, tick)
-        return Context(*clock, opened.seed, chains, registry, self.options, nothing, before, splitting)
+        return Context(*clock, opened.seed, chains, registry, self.options, no_programs, previous_registry, splitting)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_LAKES)
 def read_subnets(opened: OpenedLake) -> Subnets:
-    """Return the subnets of a network under ``ic`` that certify their states.
+    """Return the certifying subnets of a network under ``ic``.
+
+    Args:
+        opened: The lake.
 
     Raises:
-        InvalidInput: the network has another protocol, or ``certification = off``.
+        InvalidInput: The network has another protocol, or ``certification = off``.
     """
-    where = opened.lake.storage.uri
+    uri = opened.lake.storage.uri
     if opened.protocol != "ic":
-        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of ic has subnets")
+        raise InvalidInput(f"lake: {uri} is of the protocol {opened.protocol}; only one of ic has subnets")
     options = IcOptions(**opened.options)
     if not options.certified:
         raise InvalidInput(
-            f'lake: {where}: its subnets certify nothing (certification = "off"); there are certificates of runs '
+            f'lake: {uri}: its subnets certify nothing (certification = "off"); there are certificates of runs '
             'with certification = "bls" or "threshold"'
         )
     return Subnets(opened, options)
@@ -117,13 +125,13 @@ def read_subnets(opened: OpenedLake) -> Subnets:
 
 @dataclass(frozen=True)
 class CertifiedValue:
-    """A certificate that shows one value of a state.
+    """Certificate of one value of a state.
 
     Attributes:
-        path: where in the state tree the value is.
-        value: what is there, as the certificate shows it.
-        certificate: encoded.
-        time: of the state, in nanoseconds.
+        path: Path of the value in the state tree.
+        value: The value.
+        certificate: The encoded certificate.
+        time: Time of the state in ns.
     """
 
     path: Path
@@ -133,12 +141,16 @@ class CertifiedValue:
 
 
 class CertifiedState:
-    """What a subnet certified at one of its own heights (``number``). Made by ``CertifiedStates``.
+    """State certified by a subnet at an own height (``number``); see ``CertifiedStates``.
+
+    The constructor verifies the subnet's signature of the root.
 
     Attributes:
-        subnets, chain, position: whose state it is; it is verified that the subnet has signed its root.
-        height: the lake's height that made it.
-        certification: of its root.
+        subnets: Subnets of the lake.
+        chain: Name of the subnet.
+        position: Position of the subnet.
+        height: Height of the lake that made the state.
+        certification: Certification of the root.
     """
 
     def __init__(
@@ -147,7 +159,7 @@ class CertifiedState:
         self.subnets, self.chain, self.position = subnets, chain, position
         self.height, self.certification = manifest.height, certification
         self._context = subnets.context(position, manifest)
-        state, messages = _read(subnets.opened, position, manifest, self._context)
+        state, messages = _read_state(subnets.opened, position, manifest, self._context)
         self._messages = messages
         self._opened_stream: tuple[bytes, MessagesTree, pa.BinaryArray] | None = None
         self._state = build_trees(state, messages, self._context)
@@ -155,45 +167,45 @@ class CertifiedState:
         self._contents = state_contents(states, 0)
         root = digest(self._tree())
         if root != certification.root_hash:
-            raise self._wrong(f"has the root {root.hex()}, certified is {certification.root_hash.hex()}")
+            raise self._state_error(f"has the root {root.hex()}, certified is {certification.root_hash.hex()}")
         try:
             verify_state_root(root, certification.signature, subnets.key_of(position))
         except ProofError as error:
-            raise self._wrong(f"is not certified by it: {error.name}: {error}") from error
+            raise self._state_error(f"is not certified by it: {error.name}: {error}") from error
 
     @property
     def number(self) -> int:
-        """Return which of the subnet's own heights it is."""
+        """Own height of the subnet."""
         return self.certification.height
 
     @property
     def root(self) -> bytes:
-        """Return the root of the state, 32 bytes."""
+        """Root of the state, 32 bytes."""
         return self.certification.root_hash
 
     def header(self, counterparty: str, substream: str | None = None) -> CertifiedValue:
-        """Return a certificate of the header of the stream to another subnet.
+        """Certify the header of the stream to another subnet.
 
         Args:
-            counterparty: name of the other subnet.
-            substream: name of the program whose substream it is; None where streams are flat.
+            counterparty: Name of the other subnet.
+            substream: Name of the program of the substream; None if streams are flat.
 
         Raises:
-            InvalidInput: there is no such stream.
+            InvalidInput: There is no such stream.
         """
         lane = self._stream_to(counterparty, substream)
-        return self._shown((STREAMS, self._id(lane), HEADER), self._tree())
+        return self._certify((STREAMS, self._stream_label(lane), HEADER), self._tree())
 
     def message(self, counterparty: str, index: int, substream: str | None = None) -> CertifiedValue:
-        """Return a certificate of the message ``index`` in the stream to another subnet.
+        """Certify a message in the stream to another subnet.
 
         Args:
-            counterparty: name of the other subnet.
-            index: of the message in its stream.
-            substream: name of the program whose substream it is; None where streams are flat.
+            counterparty: Name of the other subnet.
+            index: Index of the message in its stream.
+            substream: Name of the program of the substream; None if streams are flat.
 
         Raises:
-            InvalidInput: there is no such stream, or it does not hold that index.
+            InvalidInput: There is no such stream, or it does not hold the index.
         """
         lane = self._stream_to(counterparty, substream)
         begin, end = (int(lane[name][0]) for name in ("begin", "next_index"))
@@ -205,16 +217,19 @@ class CertifiedState:
             )
         tree, encoded = self._messages_in(lane)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
-        path = (STREAMS, self._id(lane), MESSAGES_LABEL, index_label(index))
-        return self._shown(path, self._tree(self._id(lane), witness))
+        path = (STREAMS, self._stream_label(lane), MESSAGES_LABEL, index_label(index))
+        return self._certify(path, self._tree(self._stream_label(lane), witness))
 
     def certified_data(self, program: str) -> CertifiedValue:
-        """Return a certificate of the certified data of a program on this subnet.
+        """Certify the certified data of a program on this subnet.
+
+        Args:
+            program: Name of the program.
 
         Raises:
-            InvalidInput: it never set any, or is not on this subnet.
+            InvalidInput: The program never set certified data, or is not on this subnet.
         """
-        number = _program(self.subnets.opened, program)
+        number = _program_number(self.subnets.opened, program)
         canisters: Any = self._contents.get(CANISTER, {})
         canister = canister_id(number)
         if canister not in canisters:
@@ -223,13 +238,13 @@ class CertifiedState:
                 if self._hosts(number)
                 else f"program: {program}: is not on {self.chain} at height {self.height}"
             )
-        return self._shown((CANISTER, canister, CERTIFIED_DATA), self._tree())
+        return self._certify((CANISTER, canister, CERTIFIED_DATA), self._tree())
 
     # ---- steps
 
     def _messages_in(self, lane: Frame) -> tuple[MessagesTree, pa.BinaryArray]:
-        """Return the tree of the messages in a stream (a row of the table ``lanes``), and the encoded messages."""
-        label = self._id(lane)
+        """Return the tree of a stream's messages (row of ``lanes``), and the encoded messages."""
+        label = self._stream_label(lane)
         if self._opened_stream is None or self._opened_stream[0] != label:
             messages = self._messages.filter(lookup_rows(lane, self._messages, LANE) >= 0)
             messages = messages.take(np.argsort(messages["index"], kind="stable"))
@@ -242,8 +257,8 @@ class CertifiedState:
         host = self._context.host_of(np.array([program], dtype=np.uint64))
         return int(host[0]) == self.position
 
-    def _id(self, lane: Frame) -> bytes:
-        """Return the label of a stream in the state's tree."""
+    def _stream_label(self, lane: Frame) -> bytes:
+        """Return the label of a stream in the state tree."""
         subnets, flat = self.subnets.numbers[lane["destination"]], self._context.options.flat
         label: bytes = stream_labels(subnets, lane["substream"], flat=flat)[0].tobytes()
         return label
@@ -281,47 +296,52 @@ class CertifiedState:
         return lanes.slice(rows[substream], rows[substream] + 1)
 
     def _tree(self, lane: bytes = b"", messages: HashTree = EMPTY) -> HashTree:
-        """Return the state's tree, with a witness of the ``messages`` of the stream to the subnet ``lane``."""
+        """Build the state tree, with a witness of ``messages`` of the stream labelled ``lane``."""
         if not lane:
             return build_tree(self._contents)
         streams: Any = self._contents[STREAMS]
-        shown = {**streams, lane: {**streams[lane], MESSAGES_LABEL: messages}}
-        return build_tree({**self._contents, STREAMS: shown})
+        streams_with_witness = {**streams, lane: {**streams[lane], MESSAGES_LABEL: messages}}
+        return build_tree({**self._contents, STREAMS: streams_with_witness})
 
-    def _shown(self, path: Path, tree: HashTree) -> CertifiedValue:
-        """Return a certificate that shows a path of the state's tree."""
-        shown = prune(tree, [path, (TIME,)])
-        certificate = encode_certificate(Certificate(shown, self.certification.signature))
-        return CertifiedValue(path, require_value(shown, path), certificate, read_time(shown))
+    def _certify(self, path: Path, tree: HashTree) -> CertifiedValue:
+        """Build a certificate of a path in the state tree."""
+        pruned = prune(tree, [path, (TIME,)])
+        certificate = encode_certificate(Certificate(pruned, self.certification.signature))
+        return CertifiedValue(path, require_value(pruned, path), certificate, read_time(pruned))
 
-    def _wrong(self, what: str) -> LakeError:
-        where = self.subnets.opened.lake.storage.uri
-        return LakeError(f"lake: {where}: the state of {self.chain} at height {self.height} {what}")
+    def _state_error(self, problem: str) -> LakeError:
+        uri = self.subnets.opened.lake.storage.uri
+        return LakeError(f"lake: {uri}: the state of {self.chain} at height {self.height} {problem}")
 
 
 class StateRemoved(LakeError):
-    """The state of that height is not there any more: a vacuum freed it."""
+    """State removed by a vacuum."""
 
 
 class StateNotCommittedYet(LakeError):
-    """There is no state of that height yet."""
+    """State of a future height."""
 
 
 class CertifiedStates:
-    """The certified states of the subnets of a lake; some are kept. For any number of threads."""
+    """Certified states of a lake's subnets, with a cache of ``kept`` states; thread-safe."""
 
     def __init__(self, opened: OpenedLake, kept: int = 1) -> None:
         self._opened = opened
         self._state = lru_cache(maxsize=kept)(self._read)
 
     def get_state_at(self, chain: str, height: int | None = None) -> CertifiedState:
-        """Return the state of a subnet at a committed height, by default the last that it has certified.
+        """Return the state of a subnet.
+
+        Args:
+            chain: Name of the subnet.
+            height: A committed height, by default the last certified one.
 
         Raises:
-            StateNotCommittedYet: the lake has not come to that height.
-            StateRemoved: the state was freed.
-            InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has
-                not certified that height (``LakeError``: the state is not the one certified).
+            StateNotCommittedYet: The height is not committed yet.
+            StateRemoved: A vacuum removed the state.
+            InvalidInput: The lake has another protocol, no certification or no such chain, or the subnet did
+                not certify the height.
+            LakeError: The state is not the certified one.
         """
         opened, subnets = self._opened, read_subnets(self._opened)
         position, last = opened.position(chain), opened.last_height()
@@ -333,7 +353,7 @@ class CertifiedStates:
         top = last if height is None else height
         certification = heads.newest(top) if height is None else heads.of_height(height)
         try:
-            return self._state(position, heads.made(certification.height, top), certification)
+            return self._state(position, heads._first_height_of(certification.height, top), certification)
         except Freed as error:
             raise StateRemoved(str(error)) from error
 
@@ -344,44 +364,49 @@ class CertifiedStates:
 
 
 def get_state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
-    """Return the state of a subnet at a committed height, by default the last that it has certified; errors as of
-    ``CertifiedStates.get_state_at``."""
+    """Return the state of a subnet; see ``CertifiedStates.get_state_at``.
+
+    Args:
+        opened: The lake.
+        chain: Name of the subnet.
+        height: A committed height, by default the last certified one.
+    """
     return CertifiedStates(opened).get_state_at(chain, height)
 
 
 class _Heads:
-    """Which of its own heights a subnet had reached and certified at heights of the lake, from its headers."""
+    """Own heights and certifications of a subnet by heights of the lake, read from its headers."""
 
     def __init__(self, opened: OpenedLake, position: int) -> None:
         self._opened, self._position = opened, position
         self._known: dict[int, tuple[int, Certification | None]] = {}
 
     def newest(self, height: int) -> Certification:
-        """Return the last certification by a height of the lake.
+        """Return the last certification up to a height of the lake.
 
         Raises:
-            InvalidInput: there is none yet.
+            InvalidInput: There is none yet.
         """
-        found = self._at(height)[1]
+        found = self._head_at(height)[1]
         if found is None:
             raise InvalidInput(f"chain: {format_value(self._name)}: has certified nothing by height {height}")
         return found
 
     def of_height(self, height: int) -> Certification:
-        """Return the certification of what the subnet had reached at a height of the lake.
+        """Return the certification of the subnet's state at a height of the lake.
 
         Raises:
-            InvalidInput: there is none, or not yet.
+            InvalidInput: There is none, or not yet.
         """
-        number, last = self._at(height)[0], self._opened.last_height()
-        if number < 0 or self._opened.manifest(height).tick < self._comes:
+        number, last = self._head_at(height)[0], self._opened.last_height()
+        if number < 0 or self._opened.manifest(height).tick < self._first_tick:
             raise InvalidInput(f"height: {height}: {self._name} was not in the registry")
-        later = range(height, last + 1)
-        at = bisect_left(later, number, key=self._certified)
-        found = self._at(later[at])[1] if at < len(later) else None
+        later_heights = range(height, last + 1)
+        at = bisect_left(later_heights, number, key=self._certified_number)
+        found = self._head_at(later_heights[at])[1] if at < len(later_heights) else None
         if found is None:
-            newest = self._certified(last)
-            until = "nothing" if newest < 0 else f"up to height {self.made(newest, last)}"
+            newest = self._certified_number(last)
+            until = "nothing" if newest < 0 else f"up to height {self._first_height_of(newest, last)}"
             raise InvalidInput(f"height: {height}: is not certified yet; {self._name} has certified {until}")
         if found.height != number:
             raise InvalidInput(
@@ -389,44 +414,46 @@ class _Heads:
             )
         return found
 
-    def made(self, number: int, by: int) -> int:
-        """Return at which height of the lake, at the latest ``by`` one, the subnet reached a height of its own."""
-        return bisect_left(range(by), number, key=lambda height: self._at(height)[0])
+    def _first_height_of(self, number: int, by: int) -> int:
+        """Return the lake's height, at most ``by``, that reached the subnet's height ``number``."""
+        return bisect_left(range(by), number, key=lambda height: self._head_at(height)[0])
 
     @property
     def _name(self) -> str:
         return self._opened.names[self._position]
 
     @property
-    def _comes(self) -> int:
-        """Return the first tick at which the subnet is in the registry."""
+    def _first_tick(self) -> int:
+        """First tick at which the subnet is in the registry."""
         topology = self._opened.topology
         number = int(subnet_positions(topology)[self._position])
         return topology.membership.spans.get(number, ALWAYS).first
 
-    def _certified(self, height: int) -> int:
-        found = self._at(height)[1]
+    def _certified_number(self, height: int) -> int:
+        found = self._head_at(height)[1]
         return -1 if found is None else found.height
 
-    def _at(self, height: int) -> tuple[int, Certification | None]:
-        """Return the subnet's own height and its last certification at a height of the lake; -1 where it made no
-        header, since it was not in the registry."""
+    def _head_at(self, height: int) -> tuple[int, Certification | None]:
+        """Return the subnet's own height and last certification at a height of the lake.
+
+        The own height is -1 if the subnet was not in the registry and made no header.
+        """
         if height not in self._known:
             opened, position = self._opened, self._position
-            rows = opened.log_rows("headers", height, position, ["chain", "number", "certification"], self._mine)
+            rows = opened.log_rows("headers", height, position, ["chain", "number", "certification"], self._select)
             number, encoded = -1, b""
             if rows is not None and rows.num_rows:
                 number, encoded = rows["number"][0].as_py(), rows["certification"][0].as_py()
             self._known[height] = number, decode_certification(encoded) if encoded else None
         return self._known[height]
 
-    def _mine(self, batch: pa.RecordBatch) -> Mask:
+    def _select(self, batch: pa.RecordBatch) -> Mask:
         mask: Mask = batch["chain"].to_numpy() == self._position
         return mask
 
 
-def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Context) -> tuple[State, Frame]:
-    """Return the state of a subnet at a height, and the messages in its streams (``OUTBOUND_SCHEMA``)."""
+def _read_state(opened: OpenedLake, position: int, manifest: Manifest, context: Context) -> tuple[State, Frame]:
+    """Return a subnet's state at a height, and its streams' messages (``OUTBOUND_SCHEMA``)."""
     host_of, tables = context.registry.last_hosts, opened.tables.state
     schemas = {
         name.removeprefix(PROGRAM_TABLE): table.schema
@@ -438,7 +465,7 @@ def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Contex
     lanes = state.streams.counters
     total = int((lanes["next_index"] - lanes["begin"]).sum())
 
-    def held(batch: pa.RecordBatch) -> Mask:
+    def select(batch: pa.RecordBatch) -> Mask:
         rows = Frame({name: batch[name].to_numpy() for name in LANE_COLUMNS}, batch.num_rows)
         lane = lookup_rows(lanes, rows, LANE)
         mask: Mask = lane >= 0
@@ -448,7 +475,7 @@ def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Contex
 
     found = [empty_frame(OUTBOUND_SCHEMA)]
     for height in np.unique(state.runs["height"]).tolist():
-        rows = opened.log_rows("outbound", height, position, OUTBOUND_SCHEMA.names, held)
+        rows = opened.log_rows("outbound", height, position, OUTBOUND_SCHEMA.names, select)
         if rows is not None and rows.num_rows:
             found.append(from_table(rows))
     messages = concat(found)
@@ -460,8 +487,12 @@ def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Contex
     return state, messages
 
 
-def _program(opened: OpenedLake, name: str) -> int:
-    """Return the number of the program of that name. Raises ``InvalidInput``: there is none."""
+def _program_number(opened: OpenedLake, name: str) -> int:
+    """Return the number of a program.
+
+    Raises:
+        InvalidInput: There is no such program.
+    """
     known = {text: number for number, text in opened.program_names.items()}
     if name not in known:
         raise InvalidInput(f"program: {suggest_known('program', name, known)}")
@@ -469,12 +500,17 @@ def _program(opened: OpenedLake, name: str) -> int:
 
 
 def host_of_program(opened: OpenedLake, name: str, height: int | None = None) -> str:
-    """Return the name of the subnet that hosts a program at a committed height, by default the last.
+    """Return the name of the subnet that hosts a program.
+
+    Args:
+        opened: The lake.
+        name: Name of the program.
+        height: A committed height, by default the last.
 
     Raises:
-        InvalidInput: there is no such program, or it is on no subnet then.
+        InvalidInput: There is no such program, or no subnet hosts it at that height.
     """
-    number, manifest = _program(opened, name), opened.manifest(height)
+    number, manifest = _program_number(opened, name), opened.manifest(height)
     registry = registry_at(opened.topology, manifest.tick)
     host = int(registry.host_of(np.array([number], dtype=np.uint64))[0])
     if host == NO_HOST:
@@ -483,19 +519,24 @@ def host_of_program(opened: OpenedLake, name: str, height: int | None = None) ->
 
 
 def certificate_document(state: CertifiedState, shown: CertifiedValue) -> Document:
-    """Return a certificate with what it claims (what is at a path, whose state it is, its time), and the key."""
+    """Build the document of a certificate: path, value, subnet, time, and the key to trust.
+
+    Args:
+        state: The certified state.
+        shown: The certificate.
+    """
     return {
         "kind": "ic_certificate",
         "subnet_id": principal_to_text(state.subnets.id_of(state.position)),
         "time": shown.time,
-        "paths": [{"path": [_label(label) for label in shown.path], "value": shown.value.hex()}],
+        "paths": [{"path": [_format_label(label) for label in shown.path], "value": shown.value.hex()}],
         "proof": shown.certificate.hex(),
         "trust": subnet_trust_document(state),
     }
 
 
 def subnet_trust_document(state: CertifiedState) -> Document:
-    """Return the subnet's public key (DER) as something to be trusted."""
+    """Build the trust document of the subnet's public key (DER)."""
     return {
         "kind": "ic_public_key",
         "key": public_key_to_der(state.subnets.key_of(state.position)).hex(),
@@ -503,7 +544,7 @@ def subnet_trust_document(state: CertifiedState) -> Document:
     }
 
 
-def _label(label: bytes) -> str:
-    """Return a label as documents write it: the names in a state tree as they are, ids and indices in digits."""
+def _format_label(label: bytes) -> str:
+    """Format a label: names of the state tree as text, ids and indices as hexadecimal digits."""
     text = label.decode("ascii") if label.isascii() else ""
     return text if text.replace("_", "").isalpha() else f"0x{label.hex()}"

@@ -1,1 +1,1 @@
-"""Proofs out of lakes of parachains: the relay chain's lists, and messages in egress queues (ICMP reference 3.1)."""
+"""Proofs from lakes of parachains: relay chain lists, messages (ICMP reference 3.1)."""

@@ -1,11 +1,11 @@
-"""What ``causeway prove`` proves of parachains with HRMP channels (ICMP reference X-6).
+"""``causeway prove`` for parachains with HRMP channels (ICMP reference X-6).
 
     relay = channel_relay(open_lake("my-lake"), height=30)
-    relay.channel(1, 2), relay.messages(1, 2)     # a channel's row, and what is in it
-    relay.prove([item_key("HrmpChannels", 1, 2)])
+    relay.channel(1, 2), relay.messages(1, 2)    # a channel's row and its content
+    relay.document([("HrmpChannels", (1, 2))])
 
-The state is that of the lake's files, and must have the root that the relay block's header has. Messages are given out
-with the head that they follow, and only where they lead to the head in that state.
+The state is read from the lake's files and must have the root of the relay block's header. Messages come
+with the head before them, and only if they lead to the channel's head in that state.
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ from causeway.proving.prover import Document, ProofResult
 from causeway.storage.lake import LakeError
 
 COMMITTED = ("blocks", "paras", "requests", "channels", "contents", "digests")
-"""The tables of the relay chain that its root commits to, and its block."""
+"""Relay chain tables under the root, and its block."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChannelRelay:
-    """The relay chain after a block: its tables, the entries of its state, and the trie of these. ``height``: of the
-    lake."""
+    """Relay chain after a block.
+
+    Attributes:
+        height: Height of the lake.
+        tables: Its tables.
+        entries: Entries of its state by key.
+        trie: Trie of the entries.
+    """
 
     height: int
     tables: TableState
@@ -47,28 +53,32 @@ class ChannelRelay:
 
     @property
     def number(self) -> int:
-        """Return the number of the relay block."""
+        """Number of the relay block."""
         return int(self.tables["blocks"]["number"][-1])
 
     def channel(self, sender: int, recipient: int) -> Frame:
-        """Return the row of a channel, none where there is no channel."""
-        return _of_pair(self.tables["channels"], sender, recipient)
+        """Return the row of a channel; no row if there is no channel."""
+        return _rows_of_pair(self.tables["channels"], sender, recipient)
 
     def contents(self, sender: int, recipient: int) -> Frame:
-        """Return what is in a channel (``CONTENTS_SCHEMA``), in order."""
-        return _of_pair(self.tables["contents"], sender, recipient)
+        """Return the content of a channel (``CONTENTS_SCHEMA``), in order."""
+        return _rows_of_pair(self.tables["contents"], sender, recipient)
 
     def messages(self, sender: int, recipient: int) -> list[QueuedMessage]:
-        """Return what is in a channel as what its head is the hash of."""
+        """Return the content of a channel as hashed by its head."""
         rows = self.contents(sender, recipient)
         return [QueuedMessage(n, d) for n, d in zip(rows["sent_at"].tolist(), rows["data"].to_pylist(), strict=True)]
 
     def trust(self) -> Document:
-        """Return the root of the state as something to be trusted."""
+        """Build the trust document of the state root."""
         return {"kind": "root", "root": self.trie.root.hex()}
 
     def document(self, items: Sequence[tuple[str, tuple[int, ...]]]) -> Document:
-        """Return what is stored in some items (name, key), or that nothing is (``substrate_storage``)."""
+        """Build the proof (``substrate_storage``) of the values, or the absence, of items.
+
+        Args:
+            items: Name and key of each storage item.
+        """
         keys = [item_key(item, *key) for item, key in items]
         values = [self.entries.get(key) for key in keys]
         hashed = [[{"hasher": "Twox64Concat", "key": map_key(*key).hex()}] for _, key in items]
@@ -87,10 +97,14 @@ class ChannelRelay:
 
 
 def channel_relay(opened: OpenedLake, height: int | None = None) -> ChannelRelay:
-    """Return the relay chain after the block of a height, by default the last.
+    """Return the relay chain after the block of a height.
+
+    Args:
+        opened: The lake.
+        height: A committed height, by default the last.
 
     Raises:
-        LakeError: the height is not committed, its state was freed, or it is not that of the block's header.
+        LakeError: The height is not committed, its state was removed, or it contradicts the header.
     """
     manifest = opened.manifest(height)
     rows = {name: program_free_rows(opened, manifest, name, RELAY_POSITION) for name in COMMITTED}
@@ -99,22 +113,26 @@ def channel_relay(opened: OpenedLake, height: int | None = None) -> ChannelRelay
     found = ChannelRelay(manifest.height, tables, entries, Trie.build([*entries], [*entries.values()]))
     own = tables["blocks"]["hash"][-1].tobytes()
     if found.trie.root != header_root(opened, manifest.height, found.number, own):
-        where, root = opened.lake.storage.uri, found.trie.root.hex()
-        raise LakeError(
-            f"lake: {where}: the state after relay block {found.number} has the root {root}; its header not"
-        )
+        uri, root = opened.lake.storage.uri, found.trie.root.hex()
+        raise LakeError(f"lake: {uri}: the state after relay block {found.number} has the root {root}; its header not")
     return found
 
 
-def _of_pair(rows: Frame, sender: int, recipient: int) -> Frame:
+def _rows_of_pair(rows: Frame, sender: int, recipient: int) -> Frame:
     return rows.filter((rows["sender"] == np.uint32(sender)) & (rows["recipient"] == np.uint32(recipient)))
 
 
 def channel_start_head(opened: OpenedLake, relay: ChannelRelay, sender: int, recipient: int) -> bytes:
-    """Return the head of a channel before what is in it: that of what its recipient has consumed.
+    """Return the head of a channel before its content, i.e. that of the consumed messages.
+
+    Args:
+        opened: The lake.
+        relay: State of the relay chain.
+        sender: Position of the sender.
+        recipient: Position of the recipient.
 
     Raises:
-        LakeError: no head of the recipient leads over the messages in the channel to that of the relay chain.
+        LakeError: No head of the recipient leads over the content to the head of the relay chain.
     """
     messages, head = relay.messages(sender, recipient), relay.channel(sender, recipient)["mqc_head"][0].tobytes()
     # The recipient's newest block may have consumed what the relay chain still holds.
@@ -131,32 +149,44 @@ def channel_start_head(opened: OpenedLake, relay: ChannelRelay, sender: int, rec
 
 
 def prove_channels(opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str) -> ProofResult:
-    """Return a proof out of a lake with HRMP channels; ``what``: the one thing that is asked for of ``given``.
+    """Build the selected proof from a lake with HRMP channels.
+
+    Args:
+        opened: The lake.
+        height: A committed height; None for the default of ``prove_channel_contents``.
+        given: Values of the options.
+        what: Name of the selected option.
 
     Raises:
-        InvalidInput: there is no such channel, parachain or message.
-        LakeError: as ``channel_relay`` and ``head_before`` say.
+        InvalidInput: There is no such channel, parachain or message.
+        LakeError: The lake is corrupted; see ``channel_relay`` and ``channel_start_head``.
     """
     if given["leaf"] is not None:
         raise InvalidInput('--leaf: with channels = "hrmp" the relay chain does not fork; leave it out')
     if what in ("watermark", "ingress") and given["queue_out"] is not None:
         raise InvalidInput(f"--queue-out: {what} is of one chain; it goes with --channel and --index")
-    shown = prove_channel_contents(opened, what, given["chain"], given["counterparty"], given["index"], height)
-    relay, document = shown.relay, shown.document
+    proven = prove_channel_contents(opened, what, given["chain"], given["counterparty"], given["index"], height)
+    relay, document = proven.relay, proven.document
     size, count = sum(len(node) // 2 for node in document["proof"]), len(document["entries"])
     lines = [
-        *shown.lines,
+        *proven.lines,
         f"  proof     storage of {count:,} entries, {len(document['proof']):,} nodes, {size:,} bytes",
         f"  root      {relay.trie.root.hex()} of the state after relay block {relay.number}",
     ]
-    beside = {} if given["queue_out"] is None or shown.queue is None else {"queue_out": shown.queue}
+    beside = {} if given["queue_out"] is None or proven.queue is None else {"queue_out": proven.queue}
     return ProofResult(document, lines, beside | ({} if given["trust_out"] is None else {"trust_out": relay.trust()}))
 
 
 @dataclass(frozen=True)
 class ProvenChannels:
-    """What is proved under the state of ``relay``: the ``document``, what a person reads of it, and of a channel the
-    messages that are in it (``hrmp_queue``)."""
+    """Proof under the state of ``relay``.
+
+    Attributes:
+        relay: State of the relay chain.
+        document: The proof.
+        lines: Readable summary.
+        queue: Messages in the channel (``hrmp_queue``), if a channel is proved.
+    """
 
     relay: ChannelRelay
     document: Document
@@ -165,7 +195,7 @@ class ProvenChannels:
 
 
 Relays = Callable[[int], ChannelRelay]
-"""Gives the relay chain after a height."""
+"""Source of the relay chain after a height."""
 
 
 def prove_channel_contents(
@@ -177,14 +207,21 @@ def prove_channel_contents(
     height: int | None = None,
     relays: Relays | None = None,
 ) -> ProvenChannels:
-    """Return what is asked for with its proof after a height, by default the last: ``watermark``, ``ingress`` or
-    ``channels`` (all from it and to it) of a parachain, the ``channel`` to its counterparty with what is in it, or that
-    with the message number ``index`` in it; of this without a height after the first at which it is there. ``relays``:
-    without it, the lake gives them.
+    """Prove a part of the relay chain's channel state.
+
+    Args:
+        opened: The lake.
+        what: ``watermark``, ``ingress`` or ``channels`` (all from and to the chain) of a parachain,
+            ``channel`` to its counterparty with its content, or ``index`` for a message in it.
+        chain: Name of the parachain.
+        counterparty: Name of the other parachain.
+        index: Number of the message.
+        height: A committed height; by default the last, for a message the first with the message.
+        relays: Source of the relay chain; by default the lake.
 
     Raises:
-        InvalidInput: there is no such channel, parachain or message.
-        LakeError: as ``channel_relay`` and ``head_before`` say.
+        InvalidInput: There is no such channel, parachain or message.
+        LakeError: The lake is corrupted; see ``channel_relay`` and ``channel_start_head``.
     """
     relays, para = relays or partial(channel_relay, opened), opened.position(chain)
     to = None if counterparty is None else opened.position(counterparty)
@@ -196,35 +233,36 @@ def prove_channel_contents(
     queue = None
     if what == "index":
         assert to is not None and index is not None
-        relay = _with_message(opened, relays, (para, to), (chain, str(counterparty)), index, height)
+        relay = _relay_with_message(opened, relays, (para, to), (chain, str(counterparty)), index, height)
     else:
         relay = relays(opened.last_height() if height is None else height)
     if to is not None:
-        items, lines, queue = _channel(opened, relay, (para, to), (chain, str(counterparty)), index)
+        items, lines, queue = _channel_items(opened, relay, (para, to), (chain, str(counterparty)), index)
     else:
-        items, lines = _received(opened, relay, para, chain, what)
+        items, lines = _chain_items(opened, relay, para, chain, what)
     return ProvenChannels(relay, relay.document(items), lines, queue)
 
 
 Items = list[tuple[str, tuple[int, ...]]]
 
 
-def _received(opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, what: str) -> tuple[Items, list[str]]:
-    """Return the entries of a parachain's watermark, of ``ingress`` together with all that waits for it; of
-    ``channels`` those of all channels from it and to it."""
+def _chain_items(
+    opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, selection: str
+) -> tuple[Items, list[str]]:
+    """Return the storage items of a watermark, of pending ingress, or of all channels."""
     paras = relay.tables["paras"]
     rows = paras.filter((paras["para"] == np.uint32(para)) & (paras["active"] == 1))
     if len(rows) == 0:
         raise InvalidInput(f"chain: {chain}: is no parachain that relay block {relay.number} knows as active")
     channels = relay.tables["channels"]
-    if what == "channels":
+    if selection == "channels":
         mine = channels.filter((channels["sender"] == np.uint32(para)) | (channels["recipient"] == np.uint32(para)))
         pairs = [*zip(mine["sender"].tolist(), mine["recipient"].tolist(), strict=True)]
         listed: Items = [("HrmpEgressChannelsIndex", (para,)), ("HrmpIngressChannelsIndex", (para,))]
         return [*listed, *(("HrmpChannels", pair) for pair in pairs)], []
     items: Items = [("HrmpWatermarks", (para,))]
     lines = [f"{chain} at relay block {relay.number}: watermark {int(rows['watermark'][0])}"]
-    if what == "ingress":
+    if selection == "ingress":
         senders = channels["sender"][channels["recipient"] == np.uint32(para)].tolist()
         items += [("HrmpIngressChannelsIndex", (para,)), ("HrmpChannelDigests", (para,))]
         for sender in senders:
@@ -236,21 +274,21 @@ def _received(opened: OpenedLake, relay: ChannelRelay, para: int, chain: str, wh
     return items, lines
 
 
-def _channel(
+def _channel_items(
     opened: OpenedLake, relay: ChannelRelay, pair: tuple[int, int], names: tuple[str, str], index: int | None
 ) -> tuple[Items, list[str], Document]:
-    """Return the entries of a channel, and its messages as a document (``hrmp_queue``) that leads to its head."""
+    """Return the entries of a channel, and its messages as a document (``hrmp_queue``)."""
     sender, recipient = pair
     if len(relay.channel(sender, recipient)) == 0:
         raise InvalidInput(
             f"counterparty: {names[1]}: no channel from {names[0]} is open after relay block {relay.number}"
         )
-    before, messages = channel_start_head(opened, relay, sender, recipient), relay.messages(sender, recipient)
-    head = [before, *chain_heads(messages, before)][-1]
+    start_head, messages = channel_start_head(opened, relay, sender, recipient), relay.messages(sender, recipient)
+    head = [start_head, *chain_heads(messages, start_head)][-1]
     queue = {
         "kind": "hrmp_queue",
         "trust": {"kind": "root", "root": head.hex()},
-        "previous": before.hex(),
+        "previous": start_head.hex(),
         "messages": [{"sent_at": message.sent_at, "data": message.data.hex()} for message in messages],
     }
     size = sum(len(message.data) for message in messages)
@@ -262,11 +300,11 @@ def _channel(
         page = int(opened_pages.page[at])
         lines = [f"message {index} from {names[0]} to {names[1]}, sent at relay block {messages[page].sent_at}"]
         lines.append(f"  page      {page + 1} of the {len(messages):,} messages in the channel")
-    lines.append(f"  head      {head.hex()}, before what is in it {before.hex()}")
+    lines.append(f"  head      {head.hex()}, before what is in it {start_head.hex()}")
     return [("HrmpChannels", (sender, recipient)), ("HrmpChannelContents", (sender, recipient))], lines, queue
 
 
-def _with_message(
+def _relay_with_message(
     opened: OpenedLake,
     relays: Relays,
     pair: tuple[int, int],
@@ -274,26 +312,26 @@ def _with_message(
     index: int,
     height: int | None,
 ) -> ChannelRelay:
-    """Return the relay chain's first state that has a message in a channel, or the one after ``height``."""
+    """Return the first state with a message in its channel, or the one after ``height``."""
     sender, recipient = pair
 
-    def there(rows: Frame) -> bool:
-        return bool((read_pages(_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
+    def has_message(rows: Frame) -> bool:
+        return bool((read_pages(_rows_of_pair(rows, sender, recipient)).indices == np.uint64(index)).any())
 
     if height is not None:
         relay = relays(height)
-        if there(relay.tables["contents"]):
+        if has_message(relay.tables["contents"]):
             return relay
     else:
         last = opened.last_height()
         sent = max(heights_sent(opened, sender, recipient, index), default=last + 1)
         for at in range(sent, min(last, sent + HEIGHTS_TRIED) + 1):
-            if there(program_free_rows(opened, opened.manifest(at), "contents", RELAY_POSITION)):
+            if has_message(program_free_rows(opened, opened.manifest(at), "contents", RELAY_POSITION)):
                 return relays(at)
-    where = "at any height" if height is None else f"after height {height}"
+    scope = "at any height" if height is None else f"after height {height}"
     raise InvalidInput(
         f"index: {index}: no message {index} from {names[0]} to {names[1]} is in their channel "
-        f"{where}; it is there from the relay block that takes it in until its recipient's watermark passes it"
+        f"{scope}; it is there from the relay block that takes it in until its recipient's watermark passes it"
     )
 
 

@@ -1,18 +1,18 @@
-"""Messages in egress queues with the whole chain of their proofs, taken from a lake (ICMP reference 2.1, 3.1).
+"""Egress queue messages with all their proofs, from a lake (ICMP reference 2.1, 3.1).
 
-    shown = prove_message(open_lake("my-lake"), "left", "right", index=3)
-    shown.state_proof, shown.queue_proof    # from the relay chain's state root to the queue's, and on to the message
+    message = prove_message(open_lake("my-lake"), "left", "right", index=3)
+    message.state_proof, message.queue_proof    # from the state root to the queue's root, and to the message
 
-The body of the queue is read from the sending chain's outbound entries, and must have the root that the relay chain
-lists. The whole is verified before it is given out.
+The queue's body is read from the sender's outbound entries and must have the root that the relay chain
+lists. The whole proof is verified before it is returned.
 
-The relay chain's state after a block, read from a lake of parachains, as the trie that its header commits to.
+The relay chain's state after a block is a trie under the root of the block's header:
 
     (relay,) = relay_leaves(open_lake("my-lake"), height=7)
-    relay.number, relay.root                # of the relay block, and of the state after it
-    relay.prove([watermark_key(3)])         # nodes of a storage proof
+    relay.number, relay.root              # of the relay block, and of the state after it
+    relay.prove([watermark_key(3)])       # nodes of a storage proof
 
-While a fork lasts there are several blocks, each with a state of its own (G9).
+During a fork there are several leaves, each with its own state (G9).
 """
 
 from __future__ import annotations
@@ -69,9 +69,13 @@ _LEAF = re.compile(r"[0-9]{1,3}|[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True, eq=False)
 class RelayState:
-    """The relay chain after a block: its tables, and its state as a trie under ``root``.
+    """Relay chain after a block: its tables, and its state as a trie.
 
-    ``height``: of the lake, which was asked for; the block is the last of its leaf that was made up to there.
+    Attributes:
+        height: Height of the lake; the block is the last of its leaf up to it.
+        leaf: Tables of the leaf.
+        root: Root of the state.
+        trie: Trie of the state.
     """
 
     height: int
@@ -81,48 +85,52 @@ class RelayState:
 
     @property
     def place(self) -> int:
-        """Return the number of the leaf."""
+        """Number of the leaf."""
         return int(self.leaf.blocks["leaf"][0])
 
     def called(self, leaf: str | None) -> bool:
-        """Return whether ``leaf`` names it: its number, or the hash of its block as hexadecimal digits; None: any."""
+        """Return True if ``leaf`` is its number or its block's hash (hexadecimal), or None."""
         return leaf is None or leaf.lower() in (str(self.place), self.leaf.hash.hex())
 
     @property
     def included(self) -> bytes:
-        """Return the root of the list of heads that the block included."""
+        """Root of the list of heads that the block included."""
         paras = self.leaf.paras
         heads = paras["head"][(paras["included"] == np.uint64(self.number)) & (paras["included"] > 0)]
         return ordered_root([head.tobytes() for head in heads])
 
     @property
     def parent(self) -> bytes:
-        """Return the hash of the block before."""
+        """Hash of the parent block."""
         return bytes(self.leaf.blocks["parent"][0].tobytes())
 
     @property
     def number(self) -> int:
-        """Return the number of the relay block."""
+        """Number of the relay block."""
         return self.leaf.number
 
     def prove(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Return the nodes that say what is stored under keys, or that nothing is, ascending."""
+        """Return the nodes that prove the values, or the absence, of keys, ascending."""
         return prove(self.trie, keys)
 
 
 def relay_leaves(opened: OpenedLake, height: int | None = None) -> list[RelayState]:
-    """Return the relay chain after the blocks of a height, by default the last: one state a leaf.
+    """Return the relay chain after the blocks of a height, one state a leaf.
+
+    Args:
+        opened: The lake.
+        height: A committed height, by default the last.
 
     Raises:
-        InvalidInput: the lake is of another protocol.
-        LakeError: the height is not committed, its state was freed, or it is not that of a block's header.
+        InvalidInput: The lake has another protocol, or HRMP channels.
+        LakeError: The height is not committed, its state was removed, or it contradicts a header.
     """
     if opened.protocol != PROTOCOL:
-        where = opened.lake.storage.uri
-        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
+        uri = opened.lake.storage.uri
+        raise InvalidInput(f"lake: {uri} is of the protocol {opened.protocol}; only one of icmp has a relay chain")
     if opened.options.get("channels") == "hrmp":
-        where = opened.lake.storage.uri
-        raise InvalidInput(f'lake: {where} is of a network with channels = "hrmp", which has no egress queues')
+        uri = opened.lake.storage.uri
+        raise InvalidInput(f'lake: {uri} is of a network with channels = "hrmp", which has no egress queues')
     manifest = opened.manifest(height)
     tables = {name: program_free_rows(opened, manifest, name, RELAY_POSITION) for name in OF_LEAVES}
     return [_relay_state(opened, manifest.height, leaf) for leaf in read_leaves(tables)]
@@ -132,8 +140,8 @@ def _relay_state(opened: OpenedLake, height: int, leaf: RelayLeaf) -> RelayState
     entries = {key: value for key, value in relay_changes(None, leaf).items() if value is not None}
     trie = Trie.build([*entries], [*entries.values()])
     if trie.root != header_root(opened, height, leaf.number, leaf.hash):
-        where, root = opened.lake.storage.uri, trie.root.hex()
-        raise LakeError(f"lake: {where}: the state after relay block {leaf.number} has the root {root}; its header not")
+        uri, root = opened.lake.storage.uri, trie.root.hex()
+        raise LakeError(f"lake: {uri}: the state after relay block {leaf.number} has the root {root}; its header not")
     found = RelayState(height, leaf, trie.root, trie)
     rest = relay_rest(found.included, found.place)
     if found.number and block_hash(found.parent, found.number, trie.root, rest) != leaf.hash:
@@ -142,27 +150,45 @@ def _relay_state(opened: OpenedLake, height: int, leaf: RelayLeaf) -> RelayState
 
 
 def require_leaf(leaf: str | None) -> None:
-    """Raise ``InvalidInput`` for what can name no leaf: it is neither a number nor the hash of a block."""
+    """Validate the syntax of a leaf's name: a number or a block hash.
+
+    Args:
+        leaf: Name of the leaf; None for any.
+
+    Raises:
+        InvalidInput: The name is neither.
+    """
     if leaf is not None and not _LEAF.fullmatch(leaf):
         raise InvalidInput(f"leaf: {to_one_line(leaf[:80])}: allowed: its number, or the hash of its block (64 digits)")
 
 
 def select_leaf(leaves: Sequence[RelayState], leaf: str | None) -> RelayState:
-    """Return of some leaves the one that ``leaf`` names (``RelayState.called``); None: the first.
+    """Select a leaf by name (``RelayState.called``).
+
+    Args:
+        leaves: The leaves.
+        leaf: Name of the leaf; None for the first.
 
     Raises:
-        InvalidInput: it names none.
+        InvalidInput: There is no such leaf.
     """
     require_leaf(leaf)
     found = [one for one in leaves if one.called(leaf)]
     if not found:
-        there = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
-        raise InvalidInput(f"leaf: {leaf}: allowed at height {leaves[0].height}, by number or hash: {there}")
+        names = ", ".join(f"{one.place} (relay block {one.number}, {one.leaf.hash.hex()})" for one in leaves)
+        raise InvalidInput(f"leaf: {leaf}: allowed at height {leaves[0].height}, by number or hash: {names}")
     return found[0]
 
 
 def program_free_rows(opened: OpenedLake, manifest: Manifest, table: str, position: int) -> Frame:
-    """Return the rows of a state table, in which no program has any, that are of the chain at a position."""
+    """Return a chain's rows of a state table that has no program rows.
+
+    Args:
+        opened: The lake.
+        manifest: Manifest of the height.
+        table: Name of the table.
+        position: Position of the chain.
+    """
 
     def no_program(numbers: object) -> npt.NDArray[np.int64]:
         raise AssertionError(f"rows of {table} are of chains, not of programs")
@@ -171,15 +197,24 @@ def program_free_rows(opened: OpenedLake, manifest: Manifest, table: str, positi
 
 
 def header_root(opened: OpenedLake, last: int, number: int, own: bytes) -> bytes:
-    """Return the root in the header of the relay block ``number`` with the hash ``own``, which was made up to the
-    height ``last``. Raises ``LakeError`` where there is none."""
+    """Return the root in the header of a relay block.
 
-    def mine(batch: pa.RecordBatch) -> Mask:
+    Args:
+        opened: The lake.
+        last: Last height to search.
+        number: Number of the relay block.
+        own: Hash of the relay block.
+
+    Raises:
+        LakeError: There is no such header.
+    """
+
+    def select(batch: pa.RecordBatch) -> Mask:
         mask: Mask = (batch["chain"].to_numpy() == RELAY_POSITION) & (batch["number"].to_numpy() == number)
         return mask
 
     for height in range(last, -1, -1):
-        rows = opened.log_rows("headers", height, RELAY_POSITION, ["chain", "number", "hash", "root"], mine)
+        rows = opened.log_rows("headers", height, RELAY_POSITION, ["chain", "number", "hash", "root"], select)
         for row in [] if rows is None else rows.to_pylist():
             if row["hash"] == own:
                 root: bytes = row["root"]
@@ -188,18 +223,27 @@ def header_root(opened: OpenedLake, last: int, number: int, own: bytes) -> bytes
 
 
 Leaves = Callable[[int], Sequence[RelayState]]
-"""Gives the relay chain after a height: one state a leaf."""
+"""Source of the relay chain after a height: one state a leaf."""
 
 HEIGHTS_TRIED = 1_024
-"""After the height that sent a message so many are looked at for one at which the relay chain lists its queue."""
+"""Heights searched after a message's sending for one at which the relay chain lists its queue."""
 
 
 @dataclass(frozen=True)
 class ProvenEgressMessage:
-    """A message that was proved: of the parachain ``source`` to ``destination``.
+    """Proven message between parachains.
 
-    ``block``: the relay block that posted its queue, with the root ``queue_root``; ``place``: in the queue. ``relay``:
-    the relay chain's state under which it is proved.
+    Attributes:
+        source: Position of the sender.
+        destination: Position of the recipient.
+        block: Relay block that posted the queue.
+        place: Position in the queue.
+        message: The message.
+        queue_root: Root of the queue.
+        queue_length: Number of messages in the queue.
+        state_proof: Nodes from the state root to the posted queue.
+        queue_proof: Nodes from the queue's root to the message.
+        relay: State of the relay chain.
     """
 
     source: int
@@ -224,17 +268,22 @@ def prove_message(
     leaf: str | None = None,
     leaves: Leaves | None = None,
 ) -> ProvenEgressMessage:
-    """Return the message number ``index`` of ``source`` to ``destination`` with its proofs.
+    """Prove a message of ``source`` to ``destination``.
 
-    ``height``: a height after which a leaf of the relay chain lists the message's queue as unrouted; without it, the
-    first one since it was sent; since it was sent again, if a fork took it back. ``leaf``: by number or hash of its
-    block; without it, the first that does.
-    ``leaves``: gives the relay chain after a height; without it, the lake does.
+    Args:
+        opened: The lake.
+        source: Name of the sender.
+        destination: Name of the recipient.
+        index: Number of the message.
+        height: A height whose relay chain lists the message's queue; by default the first since it was
+            sent, or sent again after a fork.
+        leaf: Number or block hash of the leaf; by default the first that lists the queue.
+        leaves: Source of the relay chain; by default the lake.
 
     Raises:
-        InvalidInput: there are no such chains, no leaf is named so, or the message was not posted (``NotAtHeight``: it
-            is in no queue that the relay chain lists after that height).
-        LakeError: the height is not committed, or the lake is not what was written.
+        NotAtHeight: No queue listed after ``height`` has the message.
+        InvalidInput: There are no such chains or leaf, or the message was not sent or posted.
+        LakeError: The height is not committed, or the lake is corrupted.
     """
     require_leaf(leaf)
     own, to = opened.position(source), opened.position(destination)
@@ -243,37 +292,40 @@ def prove_message(
             raise InvalidInput(f"chain: {name}: is the relay chain; egress queues are between parachains")
     if own == to:
         raise InvalidInput(f"counterparty: {destination}: what a chain sends itself is in no egress queue")
-    where = f"index: {index}: no message {index} from {source} to {destination}"
+    problem = f"index: {index}: no message {index} from {source} to {destination}"
     leaves = leaves or partial(relay_leaves, opened)
-    who = "the relay chain" if leaf is None else f"leaf {leaf} of the relay chain"
+    listing_chain = "the relay chain" if leaf is None else f"leaf {leaf} of the relay chain"
     if height is not None:
-        found = _shown(opened, own, to, index, leaves(height), leaf)
+        found = _prove_at_height(opened, own, to, index, leaves(height), leaf)
         if found is None:
             raise NotAtHeight(
-                f"{where} is in a queue that {who} lists after height {height}; it is there from the relay "
+                f"{problem} is in a queue that {listing_chain} lists after height {height}; it is there from the relay "
                 "block that posted it until the one that its recipient's watermark passes it in"
             )
         return found
     sent = heights_sent(opened, own, to, index)
     if not sent:
-        raise InvalidInput(f"{where} was sent")
+        raise InvalidInput(f"{problem} was sent")
     last = opened.last_height()
     for first in sent:
         for at in range(first, min(last, first + HEIGHTS_TRIED) + 1):
-            found = _shown(opened, own, to, index, leaves(at), leaf)
+            found = _prove_at_height(opened, own, to, index, leaves(at), leaf)
             if found is not None:
                 return found
-    raise InvalidInput(f"{where} was posted by {who} yet; it was sent at height {sent[0]}, the last is {last}")
+    raise InvalidInput(
+        f"{problem} was posted by {listing_chain} yet; it was sent at height {sent[0]}, the last is {last}"
+    )
 
 
-def _shown(
+def _prove_at_height(
     opened: OpenedLake, own: int, to: int, index: int, leaves: Sequence[RelayState], leaf: str | None
 ) -> ProvenEgressMessage | None:
-    """Return the message with its proofs under the first of the leaves of a height that lists its queue, or the one
-    that is asked for; None where none does."""
+    """Prove a message under the first leaf, or the named one, that lists its queue, or None."""
     runs = program_free_rows(opened, opened.manifest(leaves[0].height), "runs", own)
-    asked = np.uint64(index)
-    runs = runs.filter((runs["destination"] == to) & (runs["first"] <= asked) & (asked - runs["first"] < runs["count"]))
+    number = np.uint64(index)
+    runs = runs.filter(
+        (runs["destination"] == to) & (runs["first"] <= number) & (number - runs["first"] < runs["count"])
+    )
     if len(runs) == 0:
         return None
     for relay in leaves:
@@ -283,18 +335,17 @@ def _shown(
         listed = listed.filter((listed["to"] == to) & (listed["source"] == own))
         listed = listed.filter(listed["issued"] == runs["number"][0])
         if len(listed):
-            return _under(opened, own, to, index, relay, runs, listed)
+            return _prove_under(opened, own, to, index, relay, runs, listed)
     return None
 
 
-def _under(
+def _prove_under(
     opened: OpenedLake, own: int, to: int, index: int, relay: RelayState, queue: Frame, listed: Frame
 ) -> ProvenEgressMessage:
-    """Return the message with its proofs; ``queue``: the segment that has it (one row), ``listed``: how it is posted
-    (one row)."""
+    """Prove a message; ``queue`` is its segment, ``listed`` its queue's posting (one row each)."""
     block, root = int(listed["number"][0]), queue["root"][0].tobytes()
     first, count = int(queue["first"][0]), int(queue["count"][0])
-    bodies = encode_contents(_entries(opened, own, to, int(queue["height"][0]), first, count))
+    bodies = encode_contents(_queue_messages(opened, own, to, int(queue["height"][0]), first, count))
     place, keys = index - first, [ordered_key(number) for number in range(count)]
     message = bytes(bodies[place].as_py())
     queue_proof = prove(Trie.build(keys, bodies, StateVersion.V0), [keys[place]])
@@ -308,15 +359,15 @@ def _under(
     return ProvenEgressMessage(own, to, block, place, message, root, count, state_proof, queue_proof, relay)
 
 
-def _entries(opened: OpenedLake, own: int, to: int, height: int, first: int, count: int) -> Frame:
+def _queue_messages(opened: OpenedLake, own: int, to: int, height: int, first: int, count: int) -> Frame:
     """Return the messages of a queue, in order."""
 
-    def mine(batch: pa.RecordBatch) -> Mask:
+    def select(batch: pa.RecordBatch) -> Mask:
         index = batch["index"].to_numpy()
-        mask: Mask = _lane(batch, own, to) & (index >= first) & (index - np.uint64(first) < count)
+        mask: Mask = _in_lane(batch, own, to) & (index >= first) & (index - np.uint64(first) < count)
         return mask
 
-    rows = opened.log_rows("outbound", height, own, OUTBOUND_SCHEMA.names, mine, destination=to, most=count)
+    rows = opened.log_rows("outbound", height, own, OUTBOUND_SCHEMA.names, select, destination=to, most=count)
     if rows is None or rows.num_rows != count:
         names = opened.names
         raise LakeError(
@@ -328,20 +379,29 @@ def _entries(opened: OpenedLake, own: int, to: int, height: int, first: int, cou
 
 
 def heights_sent(opened: OpenedLake, own: int, to: int, index: int) -> list[int]:
-    """Return the heights at which a message was sent, the last first: forks let a chain send its number again."""
+    """Return the heights at which a message was sent, the last first.
 
-    def mine(batch: pa.RecordBatch) -> Mask:
-        mask: Mask = _lane(batch, own, to) & (batch["index"].to_numpy() == index)
+    Forks let a chain send a number again.
+
+    Args:
+        opened: The lake.
+        own: Position of the sender.
+        to: Position of the recipient.
+        index: Number of the message.
+    """
+
+    def select(batch: pa.RecordBatch) -> Mask:
+        mask: Mask = _in_lane(batch, own, to) & (batch["index"].to_numpy() == index)
         return mask
 
     found: set[int] = set()
     for path, seal in opened.lake.log_files("outbound").items():
-        rows = select_rows(opened.lake, path, seal, [*LANE_COLUMNS, "height"], mine, destination=to)
+        rows = select_rows(opened.lake, path, seal, [*LANE_COLUMNS, "height"], select, destination=to)
         found.update(rows["height"].to_pylist())
     return sorted(found, reverse=True)
 
 
-def _lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
+def _in_lane(batch: pa.RecordBatch, own: int, to: int) -> Mask:
     mask: Mask = batch["substream"].to_numpy() == 0
     for name, position in (("source", own), ("destination", to)):
         mask &= batch[name].to_numpy() == position

@@ -1,4 +1,4 @@
-"""What ``causeway prove`` proves of parachains: watermarks, pending ingress, messages in egress queues."""
+"""``causeway prove`` under ``icmp``: watermarks, pending ingress, egress messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from causeway.proving.prover import Document, ProofOffer, ProofResult, ProvableMessage
 
 MOST_BLOCKS = 4_096
-"""A proof of pending ingress reads the entries of at most so many relay blocks."""
+"""Maximum number of relay blocks in a proof of pending ingress."""
 
 QUEUE_OUT = FileOption(
     "queue_out",
@@ -23,11 +23,11 @@ QUEUE_OUT = FileOption(
 )
 
 SHOWN = 8
-"""Queues of a list that a person is shown."""
+"""Maximum number of listed queues."""
 
 
 class IcmpProver:
-    """Takes proofs under the relay chain's state out of lakes of parachains."""
+    """Prover for lakes of parachains, under the relay chain's state."""
 
     about = """Under icmp: prove a message in an egress queue (--index, with --counterparty), how far a parachain has
     consumed (--watermark), all that waits for it (--ingress).
@@ -54,36 +54,36 @@ class IcmpProver:
     files = (TRUST_OUT, QUEUE_OUT)
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        """Prove a watermark, pending ingress, a channel or a message; see ``proving.prover.Prover``."""
         from causeway_proofs.documents.values import U64_MAX
 
         from causeway.proving.icmp.messages import prove_message, relay_leaves, select_leaf
         from causeway.proving.prover import ProofResult
 
-        what = _what(given)
-        if what == "index" and not 0 <= given["index"] <= U64_MAX:
+        selected = _selected(given)
+        if selected == "index" and not 0 <= given["index"] <= U64_MAX:
             raise InvalidInput(f"--index: {given['index']}: allowed are 0 to 2**64 - 1")
         if opened.options.get("channels") == "hrmp":
             from causeway.proving.icmp.channels import prove_channels
 
-            return prove_channels(opened, height, given, what)
-        if what == "channel" or given["queue_out"] is not None:
-            flag = "--channel" if what == "channel" else "--queue-out"
+            return prove_channels(opened, height, given, selected)
+        if selected == "channel" or given["queue_out"] is not None:
+            flag = "--channel" if selected == "channel" else "--queue-out"
             raise InvalidInput(f'{flag}: the network has egress queues; it needs channels = "hrmp"')
-        if what == "index":
+        if selected == "index":
             names = given["chain"], given["counterparty"]
-            shown = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
-            relay, document, lines = shown.relay, message_document(shown), _lines(shown, given)
+            proven = prove_message(opened, *names, index=given["index"], height=height, leaf=given["leaf"])
+            relay, document, lines = proven.relay, message_document(proven), _proof_lines(proven, given)
         else:
             relay = select_leaf(relay_leaves(opened, height), given["leaf"])
-            document, lines = entries_document(opened, relay, given["chain"], ingress=what == "ingress")
+            document, lines = entries_document(opened, relay, given["chain"], ingress=selected == "ingress")
         lines.append(f"  root      {relay.root.hex()} of the state after relay block {relay.number}")
         lines.append(f"  head      {relay.leaf.hash.hex()}, leaf {relay.place}")
         beside = {} if given["trust_out"] is None else {"trust_out": trust_document(relay)}
         return ProofResult(document, lines, beside)
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
-        """Return what may be proved of a message: the queue that the relay chain lists has it."""
+        """Return the proof that the relay chain lists the message's queue."""
         from causeway.proving.prover import ProofOffer
 
         given = {"chain": message.source, "counterparty": message.destination, "index": message.index}
@@ -92,49 +92,61 @@ class IcmpProver:
 
 PROVER = IcmpProver()
 
-_WHAT = "what to prove: give one of --watermark, --ingress, --index N and --channel (with --counterparty)"
+_SELECTION_HINT = "what to prove: give one of --watermark, --ingress, --index N and --channel (with --counterparty)"
 
 _BETWEEN_TWO = ("index", "channel")
-"""What is of two chains."""
+"""Options that need two chains."""
 
 
-def _what(given: Mapping[str, Any]) -> str:
-    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two, or not all is named."""
-    asked = [
+def _selected(given: Mapping[str, Any]) -> str:
+    """Return the single selected proof.
+
+    Raises:
+        InvalidInput: None or several are selected, or a required option is missing.
+    """
+    selected = [
         name for name in (*_BETWEEN_TWO, "watermark", "ingress") if given[name] is not None and given[name] is not False
     ]
-    if len(asked) != 1:
-        raise InvalidInput(_WHAT)
-    (what,) = asked
+    if len(selected) != 1:
+        raise InvalidInput(_SELECTION_HINT)
+    (choice,) = selected
     if given["chain"] is None:
         raise InvalidInput("--chain: missing")
-    if what in _BETWEEN_TWO and given["counterparty"] is None:
+    if choice in _BETWEEN_TWO and given["counterparty"] is None:
         raise InvalidInput("--counterparty: missing")
-    if what not in _BETWEEN_TWO and given["counterparty"] is not None:
-        raise InvalidInput(f"--counterparty: {what} is of one chain; leave it out")
-    return what
+    if choice not in _BETWEEN_TWO and given["counterparty"] is not None:
+        raise InvalidInput(f"--counterparty: {choice} is of one chain; leave it out")
+    return choice
 
 
-def message_document(shown: ProvenEgressMessage) -> Document:
-    """Return a message (``icmp_message``) with its proofs and what it claims."""
+def message_document(proven: ProvenEgressMessage) -> Document:
+    """Build the document (``icmp_message``) of a message with its proofs."""
     return {
         "kind": "icmp_message",
-        "source": shown.source,
-        "destination": shown.destination,
-        "block": shown.block,
-        "index": shown.place,
-        "message": shown.message.hex(),
-        "proof": [node.hex() for node in shown.state_proof],
-        "queue_proof": [node.hex() for node in shown.queue_proof],
+        "source": proven.source,
+        "destination": proven.destination,
+        "block": proven.block,
+        "index": proven.place,
+        "message": proven.message.hex(),
+        "proof": [node.hex() for node in proven.state_proof],
+        "queue_proof": [node.hex() for node in proven.queue_proof],
     }
 
 
 def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingress: bool) -> tuple[Document, list[str]]:
-    """Return a parachain's watermark as a document (``substrate_storage``), with ``ingress`` together with an entry
-    for every block above it, and what a person reads of it.
+    """Build the proof (``substrate_storage``) of a parachain's watermark.
+
+    Args:
+        opened: The lake.
+        relay: State of the relay chain.
+        chain: Name of the parachain.
+        ingress: If True, also prove an entry for every block above the watermark.
+
+    Returns:
+        The document and a readable summary.
 
     Raises:
-        InvalidInput: there is no such parachain, or its watermark lies too far back.
+        InvalidInput: There is no such parachain, or its watermark is too far back.
     """
     from causeway_proofs.substrate import encode_queues, encode_watermark, unrouted_key, watermark_key
     from causeway_proofs.substrate.parachains import UNROUTED, WATERMARKS, encode_u32, unrouted_map_key
@@ -179,8 +191,7 @@ def entries_document(opened: OpenedLake, relay: RelayState, chain: str, *, ingre
 
 
 def trust_document(relay: RelayState) -> Document:
-    """Return the header of a relay block as something to be trusted (``icmp_head``); of genesis, which has none, the
-    root of the state."""
+    """Build the trust document of a relay block: header (``icmp_head``), or genesis root."""
     if relay.number == 0:
         return {"kind": "root", "root": relay.root.hex()}
     digests = {"hash": relay.leaf.hash, "parent": relay.parent, "root": relay.root, "included": relay.included}
@@ -195,12 +206,12 @@ def _entry(item: str, key: bytes, value: bytes | None) -> Document:
     return {"storage": storage, "value": None if value is None else value.hex()}
 
 
-def _lines(shown: ProvenEgressMessage, given: Mapping[str, Any]) -> list[str]:
-    size = sum(map(len, (*shown.state_proof, *shown.queue_proof)))
+def _proof_lines(proven: ProvenEgressMessage, given: Mapping[str, Any]) -> list[str]:
+    size = sum(map(len, (*proven.state_proof, *proven.queue_proof)))
     way = f"from {given['chain']} to {given['counterparty']}"
-    nodes = f"{len(shown.state_proof)} nodes of the relay chain's state, {len(shown.queue_proof)} of the queue"
+    nodes = f"{len(proven.state_proof)} nodes of the relay chain's state, {len(proven.queue_proof)} of the queue"
     return [
-        f"message {given['index']} {way}, posted by relay block {shown.block}",
-        f"  proof     {nodes}, {size:,} bytes, as of height {shown.relay.height}",
-        f"  queue     {shown.queue_root.hex()}, place {shown.place} of {shown.queue_length:,}",
+        f"message {given['index']} {way}, posted by relay block {proven.block}",
+        f"  proof     {nodes}, {size:,} bytes, as of height {proven.relay.height}",
+        f"  queue     {proven.queue_root.hex()}, place {proven.place} of {proven.queue_length:,}",
     ]

@@ -1,1 +1,1 @@
-"""Proofs out of lakes of domains: messages and responses, from mountain range to storage (XDM reference 2.4)."""
+"""Proofs from lakes of domains: messages, from mountain range to storage (XDM reference 2.4)."""

@@ -1,17 +1,15 @@
-"""Messages of a network under ``xdm`` with the whole chain of their proofs, taken from its lake (2.4, X-5).
+"""Cross-domain messages with all their proofs, from a lake under ``xdm`` (2.4, X-5).
 
     opened = open_lake("my-lake")
-    shown = prove_message(opened, "left", "right", nonce=3, height=20)
-    shown.envelope.encode()                 # a CrossDomainMessage: mountain range, receipt, storage
-    shown.root, shown.leaf_count            # of the mountain range that it is proved under
+    proven = prove_message(opened, "left", "right", nonce=3, height=20)
+    proven.envelope.encode()            # a CrossDomainMessage: mountain range, receipt, storage
+    proven.root, proven.leaf_count      # of the mountain range
 
-Nothing of a proof is taken from the row of the message: its bytes are read out of the storage proof, the root of the
-storage out of the confirmed receipt, that out of the state root in the leaf, and the whole is verified before it is
-given out.
+No part of a proof comes from the message's row: its bytes are read from the storage proof, the storage
+root from the confirmed receipt, and that from the state root in the leaf. The whole proof is verified
+before it is returned.
 
-The storage of the chains of a network under ``xdm``, read from its lake at the blocks that proofs are made under.
-
-Storage is that of the last state in a file, moved on by the log of its changes; nothing is executed for it.
+A chain's storage is the last state in a file plus the logged changes; nothing is executed.
 """
 
 from __future__ import annotations
@@ -80,32 +78,32 @@ __all__ = [
     "rolled_back_height",
 ]
 
-KEPT_LAKES = 16
+CACHED_LAKES = 16
 
 KEPT_BYTES = 128 << 20
-"""So much storage is kept in memory, of all lakes together; one chain's at least."""
+"""Cache size in bytes for storage of all lakes; at least one chain's is cached."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChainStorage:
-    """The storage of a chain after some of its blocks: the trie of a number, which has a root."""
+    """Storage of a chain after a block: trie ``number`` of ``tries``, with its root."""
 
     tries: Tries
     number: int
     root: bytes
 
     def prove(self, key: bytes) -> tuple[bytes, ...]:
-        """Return the nodes that say what is stored under a key, or that nothing is, ascending."""
+        """Return the nodes that prove the value, or the absence, of a key, ascending."""
         return tuple(sorted(set(self.proofs(pa.array([key], pa.large_binary())).nodes_of(0))))
 
     def proofs(self, keys: pa.LargeBinaryArray) -> StorageProofs:
-        """Return a proof of what is stored under each key."""
+        """Build a proof for each key."""
         return prove_storage(self.tries, np.full(len(keys), self.number, dtype=np.int64), keys)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The block of the chain at a position at a height. Blocks after which the storage has the same root are one."""
+    """Block of a chain at a height; blocks with equal storage roots compare equal."""
 
     root: bytes
     opened: OpenedLake = field(compare=False)
@@ -113,48 +111,64 @@ class _Block:
     height: int = field(compare=False)
 
 
-@lru_cache(maxsize=KEPT_LAKES)
+@lru_cache(maxsize=CACHED_LAKES)
 def build_kernel(opened: OpenedLake) -> XdmKernel:
-    """Return the state machine of a network under ``xdm``; no program can be run by it.
+    """Build the kernel of a network under ``xdm``; it cannot run programs.
+
+    Args:
+        opened: The lake.
 
     Raises:
-        InvalidInput: the network has another protocol.
+        InvalidInput: The network has another protocol.
     """
     if opened.protocol != "xdm":
-        where = opened.lake.storage.uri
-        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of xdm has domains")
-    nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
-    # A reader has no secret keys, and signs nothing.
+        uri = opened.lake.storage.uri
+        raise InvalidInput(f"lake: {uri} is of the protocol {opened.protocol}; only one of xdm has domains")
+    no_programs = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
+    # A reader has no secret keys.
     options = {name: value for name, value in opened.options.items() if name != LISTED}
-    return XdmKernel(opened.topology, nothing, XdmOptions(**options), opened.seed, opened.tick_ns)
+    return XdmKernel(opened.topology, no_programs, XdmOptions(**options), opened.seed, opened.tick_ns)
 
 
 def read_state(opened: OpenedLake, manifest: Manifest, position: int, names: Sequence[str] | None = None) -> State:
-    """Return the state of one chain, or the tables ``names`` of it; raises as ``OpenedLake.state_rows``."""
+    """Return a chain's state, or some of its tables; errors as of ``OpenedLake.state_rows``.
+
+    Args:
+        opened: The lake.
+        manifest: Manifest of the height.
+        position: Position of the chain.
+        names: Names of the tables, by default all.
+    """
     host_of = build_kernel(opened).network.host_of
     tables = opened.tables.state if names is None else names
     return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in tables}, {})
 
 
 def read_storage(opened: OpenedLake, position: int, height: int) -> ChainStorage:
-    """Return the storage of the chain at a position after the block of a height: one that is kept in memory, or that of
-    an earlier state in a file, moved on by what changed since, but for what forks took back in between.
+    """Return the storage of a chain after the block of a height.
+
+    It is cached, or computed from an earlier state in a file and the logged changes on the same fork.
+
+    Args:
+        opened: The lake.
+        position: Position of the chain.
+        height: The height.
 
     Raises:
-        LakeError: the height is not committed, its state was freed, or it is not that of the header.
+        LakeError: The height is not committed, its state was removed, or it contradicts the header.
     """
-    shown = _rows(opened, "headers", height, position, ["chain", "root"])
-    if len(shown) != 1:
+    header = _log_rows(opened, "headers", height, position, ["chain", "root"])
+    if len(header) != 1:
         raise LakeError(f"lake: {opened.lake.storage.uri}: {opened.names[position]} has no header at height {height}")
-    return _made(_Block(shown["root"][0].tobytes(), opened, position, height))
+    return _cached_storage(_Block(header["root"][0].tobytes(), opened, position, height))
 
 
-def _storage(block: _Block) -> ChainStorage:
+def _compute_storage(block: _Block) -> ChainStorage:
     opened, position, height = block.opened, block.position, block.height
     kernel, lake = build_kernel(opened), opened.lake
     manifest, path = lake.manifest(height), list[int]()
-    forks = _forks(opened, position, height)
-    # Back along the fork, to the next height whose state is in a file.
+    forks = _restored_heights(opened, position, height)
+    # Walk back along the fork to a height whose state is in a file.
     while manifest.height < manifest.last:
         path.append(manifest.height)
         before = forks.get(manifest.height, manifest.height - 1)
@@ -165,7 +179,7 @@ def _storage(block: _Block) -> ChainStorage:
     state = read_state(opened, manifest, position)
     tries.change(storage_changes(None, state, kernel.context(chains, Tick(manifest.height, manifest.tick))))
     for later in reversed(path):
-        tries.change(_rows(opened, "storage", later, position, STORAGE_SCHEMA.names))
+        tries.change(_log_rows(opened, "storage", later, position, STORAGE_SCHEMA.names))
     root = tries.roots(chains)[0].tobytes()
     if root != block.root:
         raise LakeError(
@@ -175,17 +189,21 @@ def _storage(block: _Block) -> ChainStorage:
     return ChainStorage(tries.tries, tries.present[position], root)
 
 
-_made = cache_results(_storage, KEPT_BYTES, lambda storage: storage.tries.live_bytes)
+_cached_storage = cache_results(_compute_storage, KEPT_BYTES, lambda storage: storage.tries.live_bytes)
 
 
 def rolled_back_height(opened: OpenedLake, height: int) -> int:
-    """Return the height whose state chains have after a height: an earlier one where a fork put them back to it."""
-    return _forks(opened, CONSENSUS_POSITION, height).get(height, height)
+    """Return the height whose state is current after a height: earlier if a fork restored it.
+
+    Args:
+        opened: The lake.
+        height: The height.
+    """
+    return _restored_heights(opened, CONSENSUS_POSITION, height).get(height, height)
 
 
-def _forks(opened: OpenedLake, position: int, last: int) -> dict[int, int]:
-    """Return the heights up to ``last`` at which forks put a chain back, each with the height that it was put back
-    to."""
+def _restored_heights(opened: OpenedLake, position: int, last: int) -> dict[int, int]:
+    """Return the reverting heights of a chain up to ``last``, each with the height it restored."""
     lake = opened.lake
     if not lake.manifest(last).totals.get(REVERTED, 0):
         return {}
@@ -194,10 +212,15 @@ def _forks(opened: OpenedLake, position: int, last: int) -> dict[int, int]:
 
 
 def find_height(opened: OpenedLake, number: int, last: int) -> int:
-    """Return the height, up to ``last``, at which chains made their block of a number.
+    """Return the height, up to ``last``, of a block number.
+
+    Args:
+        opened: The lake.
+        number: Number of the block.
+        last: Last height to search.
 
     Raises:
-        LakeError: there is none.
+        LakeError: There is none.
     """
     if number == 0:
         return 0
@@ -208,14 +231,14 @@ def find_height(opened: OpenedLake, number: int, last: int) -> int:
     return height
 
 
-def _rows(opened: OpenedLake, table: str, height: int, position: int, columns: Sequence[str]) -> Frame:
-    """Return the rows of a log table at a height that are of one chain."""
+def _log_rows(opened: OpenedLake, table: str, height: int, position: int, columns: Sequence[str]) -> Frame:
+    """Return a chain's rows of a log table at a height."""
 
-    def mine(batch: pa.RecordBatch) -> Mask:
+    def select(batch: pa.RecordBatch) -> Mask:
         mask: Mask = batch["chain"].to_numpy() == position
         return mask
 
-    found = opened.log_rows(table, height, position, columns, mine)
+    found = opened.log_rows(table, height, position, columns, select)
     schema = opened.tables.logs[table]
     rows = pa.schema([schema.field(name) for name in columns]).empty_table() if found is None else found
     return from_table(rows)
@@ -223,10 +246,15 @@ def _rows(opened: OpenedLake, table: str, height: int, position: int, columns: S
 
 @dataclass(frozen=True)
 class ProvenMessage:
-    """A message that was proved.
+    """Proven message.
 
-    ``envelope``: with all its proofs; ``message``: what comes out of it. ``root``, ``leaf_count``: of the mountain
-    range at the block that the envelope names. ``block``: of the source, in whose storage the message is.
+    Attributes:
+        envelope: The envelope with all proofs.
+        message: The message decoded from the envelope.
+        root: Root of the mountain range at the envelope's block.
+        leaf_count: Leaf count of the mountain range.
+        block: Block of the source whose storage has the message.
+        height: Height of the lake.
     """
 
     envelope: CrossDomainMessage
@@ -239,7 +267,7 @@ class ProvenMessage:
 
 @dataclass(frozen=True)
 class ProofAnchor:
-    """Under what is proved: the block's leaf and its proof, and the mountain range's root."""
+    """Anchor of a proof: consensus block, MMR proof of its leaf, its state root, MMR root."""
 
     number: int
     proof: ConsensusChainMmrProof
@@ -257,11 +285,21 @@ def prove_message(
     response: bool = False,
     height: int | None = None,
 ) -> ProvenMessage:
-    """Return a message of ``source`` to ``destination`` with its proofs, as operators make them after a height.
+    """Prove a message of ``source`` to ``destination``, as operators do after a height.
+
+    Args:
+        opened: The lake.
+        source: Name of the sender.
+        destination: Name of the recipient.
+        nonce: Nonce of the message.
+        channel: Number of the channel.
+        response: True for the response to the destination's request.
+        height: A committed height, by default the last.
 
     Raises:
-        InvalidInput: there are no such chains, nothing is final yet, or the message is not in the storage.
-        LakeError: the height is not committed, or the lake is not what was written.
+        NotAtHeight: The message is not in the storage.
+        InvalidInput: There are no such chains, or nothing is final yet.
+        LakeError: The height is not committed, or the lake is corrupted.
     """
     network = build_kernel(opened).network
     own, foreign = opened.position(source), opened.position(destination)
@@ -271,16 +309,16 @@ def prove_message(
         raise InvalidInput(f"chain: another lake runs {source}: what it sends is proved out of that one")
     last = rolled_back_height(opened, opened.last_height() if height is None else height)
     if network.follows:
-        anchor, receipt, domain_proof = _followed(opened, last, own, foreign == CONSENSUS_POSITION)
+        anchor, receipt, domain_proof = _imported_anchor(opened, last, own, foreign == CONSENSUS_POSITION)
     else:
         anchor = _anchor(opened, last, foreign == CONSENSUS_POSITION)
         storage = read_storage(opened, CONSENSUS_POSITION, find_height(opened, anchor.number, last))
         if storage.root != anchor.state_root:
-            where = opened.lake.storage.uri
-            raise LakeError(f"lake: {where}: block {anchor.number} has another state root in its leaf")
+            uri = opened.lake.storage.uri
+            raise LakeError(f"lake: {uri}: block {anchor.number} has another state root in its leaf")
         receipt, domain_proof = None, None
         if own != CONSENSUS_POSITION:
-            receipt, domain_proof = _receipt(opened, storage, own, last)
+            receipt, domain_proof = _confirmed_receipt(opened, storage, own, last)
     block = anchor.number
     if receipt is not None:
         block = receipt.domain_block_number
@@ -288,20 +326,22 @@ def prove_message(
         if storage.root != receipt.final_state_root:
             raise LakeError(f"lake: {opened.lake.storage.uri}: block {block} of {source} is not that of its receipt")
     item = INBOX_RESPONSES if response else OUTBOX
-    key = message_storage_key(item, _chain(foreign), channel, nonce)
+    key = message_storage_key(item, _chain_id(foreign), channel, nonce)
     nodes = storage.prove(key)
     try:
         message = Message.decode(read_value(storage.root, nodes, key)[0])
     except MissingValue:
-        what = "response" if response else "request"
-        since = "from when it is made until it is acknowledged" if response else "from when it is sent until its answer"
+        kind = "response" if response else "request"
+        lifetime = (
+            "from when it is made until it is acknowledged" if response else "from when it is sent until its answer"
+        )
         raise NotAtHeight(
             f"index: {nonce}: block {block} of {source}, which is confirmed for {destination} at height {last}, has no "
-            f"{what} {nonce} in channel {channel}; it is there {since}"
+            f"{kind} {nonce} in channel {channel}; it is there {lifetime}"
         ) from None
-    tag = _tag(opened, message, own, foreign, channel, find_height(opened, block, last))
+    tag = _weight_tag(opened, message, own, foreign, channel, find_height(opened, block, last))
     proof = EnvelopeProof(anchor.proof, nodes, domain_proof)
-    envelope = CrossDomainMessage(_chain(own), _chain(foreign), channel, nonce, proof, tag)
+    envelope = CrossDomainMessage(_chain_id(own), _chain_id(foreign), channel, nonce, proof, tag)
     try:
         verify_cross_domain_message(anchor.root, envelope, response=response, leaf_count=anchor.proof.leaf_count)
     except ProofError as error:
@@ -312,13 +352,13 @@ def prove_message(
 
 
 def _anchor(opened: OpenedLake, height: int, to_consensus: bool) -> ProofAnchor:
-    """Return under what operators prove once the blocks of a height are made."""
+    """Return the anchor that operators use after the blocks of a height."""
     lake, options = opened.lake, build_kernel(opened).options
     manifest = lake.manifest(height)
     number = block_number(manifest.tick) if height else 0
-    # The last state of the commit knows its earlier blocks, too, but for what a fork has taken back in between.
-    for seen in (lake.numbered(manifest.number), manifest):
-        ranges = ConsensusRanges.of(read_state(opened, seen, CONSENSUS_POSITION, ("blocks", "range")))
+    # The commit's last state also has its earlier blocks, unless a fork reverted them.
+    for candidate in (lake.numbered(manifest.number), manifest):
+        ranges = ConsensusRanges.of(read_state(opened, candidate, CONSENSUS_POSITION, ("blocks", "range")))
         known = ranges.blocks["number"].tolist()
         if number in known:
             break
@@ -329,26 +369,30 @@ def _anchor(opened: OpenedLake, height: int, to_consensus: bool) -> ProofAnchor:
     if found is None:
         depth = options.archiving_depth
         raise InvalidInput(f"height: {height}: no block is {depth} deep yet (archiving_depth): nothing is proved there")
-    final, at = found
-    named = best if to_consensus else final
-    leaf_count = int(ranges.blocks["leaf_count"][named])
-    made = ranges.window.prove(int(ranges.blocks["leaf_count"][at]), leaf_count)
+    final, leaf_row = found
+    named_row = best if to_consensus else final
+    leaf_count = int(ranges.blocks["leaf_count"][named_row])
+    range_proof = ranges.window.prove(int(ranges.blocks["leaf_count"][leaf_row]), leaf_count)
     proof = ConsensusChainMmrProof(
-        known[named],
-        ranges.blocks["hash"][named].tobytes(),
-        ranges.leaves[at].as_py(),
-        made.leaf_indices,
-        made.leaf_count,
-        made.items,
+        known[named_row],
+        ranges.blocks["hash"][named_row].tobytes(),
+        ranges.leaves[leaf_row].as_py(),
+        range_proof.leaf_indices,
+        range_proof.leaf_count,
+        range_proof.items,
     )
-    return ProofAnchor(known[at], proof, ranges.blocks["state_root"][at].tobytes(), ranges.window.root(leaf_count))
+    return ProofAnchor(
+        known[leaf_row], proof, ranges.blocks["state_root"][leaf_row].tobytes(), ranges.window.root(leaf_count)
+    )
 
 
-def _followed(
+def _imported_anchor(
     opened: OpenedLake, height: int, domain: int, to_consensus: bool
 ) -> tuple[ProofAnchor, ExecutionReceipt, tuple[bytes, ...]]:
-    """Return under what operators prove once the blocks of a height are made, in a lake that follows the consensus
-    chain, and the confirmed receipt of a domain with its proof: as far as they were carried here."""
+    """Return the imported anchor and the confirmed receipt of a domain with its proof.
+
+    This applies to a lake that follows the consensus chain of another lake.
+    """
     names = ("blocks", "anchor", "anchored")
     state = read_state(opened, opened.lake.manifest(height), CONSENSUS_POSITION, names)
     blocks, consensus = state["blocks"], opened.names[CONSENSUS_POSITION]
@@ -357,11 +401,11 @@ def _followed(
         raise InvalidInput(f"height: {height}: {text}: nothing is proved there")
     receipts = state["anchored"].filter(state["anchored"]["domain"] == domain)
     if len(receipts) == 0:
-        raise _unconfirmed(opened, domain, height)
+        raise _unconfirmed_error(opened, domain, height)
     anchor = state["anchor"].filter(state["anchor"]["number"] == receipts["block"][0])
-    which, digest = ("best", "best_hash") if to_consensus else ("final", "block_hash")
-    number, leaf_count = int(anchor[which][0]), int(anchor[f"{which}_leaves"][0])
-    leaf, items = anchor["leaf"][0].as_py(), anchor[f"{which}_items"][0].as_py()
+    column, digest = ("best", "best_hash") if to_consensus else ("final", "block_hash")
+    number, leaf_count = int(anchor[column][0]), int(anchor[f"{column}_leaves"][0])
+    leaf, items = anchor["leaf"][0].as_py(), anchor[f"{column}_items"][0].as_py()
     parts = tuple(items[at : at + DIGEST_BYTES] for at in range(0, len(items), DIGEST_BYTES))
     proof = ConsensusChainMmrProof(
         number, anchor[digest][0].tobytes(), leaf, (int(anchor["leaf_index"][0]),), leaf_count, parts
@@ -374,19 +418,19 @@ def _followed(
     return ProofAnchor(int(anchor["number"][0]), proof, state_root, root), receipt, nodes
 
 
-def _receipt(
+def _confirmed_receipt(
     opened: OpenedLake, consensus: ChainStorage, domain: int, height: int
 ) -> tuple[ExecutionReceipt, tuple[bytes, ...]]:
-    """Return the confirmed receipt of a domain in the storage of a consensus block, and its proof."""
+    """Return a domain's confirmed receipt in a consensus block's storage, and its proof."""
     key = receipt_storage_key(domain - 1)
     nodes = consensus.prove(key)
     try:
         return ExecutionReceipt.decode(read_value(consensus.root, nodes, key)[0]), nodes
     except MissingValue:
-        raise _unconfirmed(opened, domain, height) from None
+        raise _unconfirmed_error(opened, domain, height) from None
 
 
-def _unconfirmed(opened: OpenedLake, domain: int, height: int) -> InvalidInput:
+def _unconfirmed_error(opened: OpenedLake, domain: int, height: int) -> InvalidInput:
     period = build_kernel(opened).options.challenge_period
     return InvalidInput(
         f"height: {height}: no receipt of {opened.names[domain]} is confirmed yet (challenge_period {period}) in a "
@@ -394,8 +438,8 @@ def _unconfirmed(opened: OpenedLake, domain: int, height: int) -> InvalidInput:
     )
 
 
-def _tag(opened: OpenedLake, message: Message, own: int, foreign: int, channel: int, height: int) -> WeightTag:
-    """Return the weight tag that honest operators give a message; of a response it says what the request was."""
+def _weight_tag(opened: OpenedLake, message: Message, own: int, foreign: int, channel: int, height: int) -> WeightTag:
+    """Return an honest operator's weight tag; a response's follows from its request."""
     match message.payload:
         case ChannelOpen():
             return WeightTag("ProtocolChannelOpen")
@@ -414,5 +458,5 @@ def _tag(opened: OpenedLake, message: Message, own: int, foreign: int, channel: 
             return WeightTag("ProtocolChannelOpen" if opened_by else "None")
 
 
-def _chain(position: int) -> ChainId:
+def _chain_id(position: int) -> ChainId:
     return ChainId(None if position == CONSENSUS_POSITION else position - 1)

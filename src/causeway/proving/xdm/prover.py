@@ -1,4 +1,4 @@
-"""What ``causeway prove`` proves of a chain under ``xdm``: requests in its outbox, and responses to others."""
+"""Implementation of ``causeway prove`` under ``xdm``: requests in an outbox, and responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class XdmProver:
-    """Takes cross-domain messages out of lakes of domains."""
+    """Prover for lakes of domains."""
 
     about = """Under xdm: prove a request (--index, its nonce) that a chain has for another, or a response (--response).
 
@@ -35,7 +35,7 @@ class XdmProver:
     files = (TRUST_OUT,)
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> ProofResult:
-        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        """Prove a request or a response; see ``proving.prover.Prover``."""
         from causeway_proofs.documents.xdm import U256_MAX
 
         from causeway.proving.prover import ProofResult
@@ -48,7 +48,7 @@ class XdmProver:
         for name, number in (("channel", channel), ("index", given["index"])):
             if not 0 <= number <= U256_MAX:
                 raise InvalidInput(f"--{name}: {number}: allowed are 0 to 2**256 - 1")
-        shown = prove_message(
+        proven = prove_message(
             opened,
             given["chain"],
             given["counterparty"],
@@ -57,11 +57,11 @@ class XdmProver:
             response=bool(given["response"]),
             height=height,
         )
-        beside = {} if given["trust_out"] is None else {"trust_out": trust_document(shown)}
-        return ProofResult(message_document(shown), _lines(shown, given), beside)
+        beside = {} if given["trust_out"] is None else {"trust_out": trust_document(proven)}
+        return ProofResult(message_document(proven), _proof_lines(proven, given), beside)
 
     def offers(self, opened: OpenedLake, message: ProvableMessage) -> Sequence[ProofOffer]:
-        """Return what may be proved of a message: the envelope that brings it, when it is about to be received."""
+        """Return the envelope of a message, provable shortly before its receipt."""
         from causeway.protocols.xdm.state import RESPONSE
         from causeway.proving.prover import ProofOffer
 
@@ -73,20 +73,22 @@ class XdmProver:
             "index": message.index,
             "response": response,
         }
-        # It is final just before it is received; one that was not is so by now, or not yet.
-        came = [height + off for height in message.heights.get("received", ()) for off in (-1, -2, 0, 1)]
-        what = f"envelope: the {'response' if response else 'request'} of {message.source} to {message.destination}"
-        return [ProofOffer(what, given, [*came, None])]
+        # A message is final just before its receipt; without a receipt the last height is tried.
+        candidates = [height + off for height in message.heights.get("received", ()) for off in (-1, -2, 0, 1)]
+        statement = (
+            f"envelope: the {'response' if response else 'request'} of {message.source} to {message.destination}"
+        )
+        return [ProofOffer(statement, given, [*candidates, None])]
 
 
 PROVER = XdmProver()
 
 
-def message_document(shown: ProvenMessage) -> Document:
-    """Return a message (``xdm_message``) with its proofs and what it claims."""
+def message_document(proven: ProvenMessage) -> Document:
+    """Build the document (``xdm_message``) of a message with its proofs."""
     from causeway_proofs.documents.xdm import CONSENSUS_NAME
 
-    envelope, message = shown.envelope, shown.message
+    envelope, message = proven.envelope, proven.message
     mmr = envelope.proof.consensus_chain_mmr_proof
     source, destination = (
         CONSENSUS_NAME if chain.domain is None else chain.domain
@@ -106,19 +108,19 @@ def message_document(shown: ProvenMessage) -> Document:
     }
 
 
-def trust_document(shown: ProvenMessage) -> Document:
-    """Return the root of the mountain range as something to be trusted."""
-    return {"kind": "root", "root": shown.root.hex(), "leaf_count": shown.leaf_count}
+def trust_document(proven: ProvenMessage) -> Document:
+    """Build the trust document of the mountain range's root."""
+    return {"kind": "root", "root": proven.root.hex(), "leaf_count": proven.leaf_count}
 
 
-def _lines(shown: ProvenMessage, given: Mapping[str, Any]) -> list[str]:
-    envelope = shown.envelope
-    what = "response" if shown.message.is_response else "request"
+def _proof_lines(proven: ProvenMessage, given: Mapping[str, Any]) -> list[str]:
+    envelope = proven.envelope
+    kind = "response" if proven.message.is_response else "request"
     way = f"from {given['chain']} to {given['counterparty']}"
     mmr = envelope.proof.consensus_chain_mmr_proof
-    size = len(envelope.encode())
+    size, root = len(envelope.encode()), proven.root.hex()
     return [
-        f"{given['chain']} at its block {shown.block}: {what} {envelope.nonce} {way}, channel {envelope.channel_id}",
-        f"  proof     envelope with the weight tag {envelope.weight_tag}, {size:,} bytes, as of height {shown.height}",
-        f"  root      {shown.root.hex()} of {shown.leaf_count} leaves, at consensus block {mmr.consensus_block_number}",
+        f"{given['chain']} at its block {proven.block}: {kind} {envelope.nonce} {way}, channel {envelope.channel_id}",
+        f"  proof     envelope with the weight tag {envelope.weight_tag}, {size:,} bytes, as of height {proven.height}",
+        f"  root      {root} of {proven.leaf_count} leaves, at consensus block {mmr.consensus_block_number}",
     ]

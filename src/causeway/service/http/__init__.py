@@ -1,1 +1,1 @@
-"""What the servers of lakes and of pages share: who is let in, connections, and the sockets that they come over."""
+"""HTTP layer shared by all servers: access control, connection limits, bodies, client."""

@@ -1,8 +1,8 @@
-"""Answers of a served lake, each declared once: the OpenAPI document describes them, and clients validate them.
+"""Answers of a served lake, for the OpenAPI document and for validation by clients.
 
-Whoever reads an answer trusts nothing about its form: numbers are whole and bounded (no text, no 1.0, no NaN), texts
-and lists have a longest length, bytes are hexadecimal. A client ignores unknown members, so that a newer lake can say
-more.
+Readers do not trust the form of an answer: numbers are integers within bounds (no text, no 1.0, no NaN),
+texts and lists have a maximum length, bytes are hexadecimal. Clients ignore unknown members, so newer lakes
+can add some.
 """
 
 from __future__ import annotations
@@ -21,23 +21,27 @@ MAX_FAULTS = 10_000
 MAX_CHAINS = 10_000
 
 Height = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
-"""A height, a tick, a count, or a time in nanoseconds."""
+"""Height, tick, count, or time in ns."""
 Index = Annotated[int, Field(strict=True, ge=0, le=2**64 - 1)]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME_CHARACTERS, pattern=r"^[ -~]+$")]
-"""A name of a chain, a protocol, an error: printable ASCII, so that it may be shown."""
+"""Name of a chain, a protocol or an error: printable ASCII."""
 Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT_CHARACTERS)]
 DigestText = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
 class Hex:
-    """Annotation of bytes that are hexadecimal digits in JSON: ``least`` to ``most`` bytes."""
+    """Annotation of bytes encoded as hexadecimal digits in JSON: ``least`` to ``most`` bytes."""
 
     most: int
     least: int = 0
 
     def read(self, value: Any) -> bytes:
-        """Return the bytes of digits. Raises ``ValueError``."""
+        """Decode digits.
+
+        Raises:
+            ValueError: The value is no text of hexadecimal digits, or too long.
+        """
         if not isinstance(value, str):
             raise ValueError("must be a text of hexadecimal digits")
         if len(value) > 2 * self.most:
@@ -68,7 +72,7 @@ class Answer(BaseModel):
 
 
 class StatusAnswer(Answer):
-    """What the network is, and how far it has come (``/v1/status``); each protocol adds to it."""
+    """Identity and progress of the network (``/v1/status``); each protocol adds to it."""
 
     protocol: Name
     lake: Annotated[Name, Field(max_length=64, description="The lake's identity, part of all that is signed for it.")]
@@ -89,7 +93,7 @@ ChainAnswers = Annotated[list[ChainAnswer], Field(max_length=MAX_CHAINS)]
 
 
 class HealthAnswer(Answer):
-    """How a server is."""
+    """Health of a server."""
 
     height: Height
     waiting: Height
@@ -97,7 +101,7 @@ class HealthAnswer(Answer):
 
 
 class SenderAnswer(Answer):
-    """What a lake knows of a sender."""
+    """Known values of a sender."""
 
     sender: DigestText
     number: Index = Field(..., description="The number under which programs know the sender.")
@@ -108,7 +112,7 @@ class SenderAnswer(Answer):
 
 
 class TakenAnswer(Answer):
-    """What became of a message: its name, and the height of the block that has it, null as long as none has."""
+    """State of a message: its name, and the height of its block, null while it is pending."""
 
     hash: DigestText
     state: Literal["waiting", "in_block", "redundant"]
@@ -116,7 +120,7 @@ class TakenAnswer(Answer):
 
 
 class FaultAnswer(Answer):
-    """What a block refused of what a sender asked for or carried, or a program failed on."""
+    """A refused request, call or transaction, or a failure of a program."""
 
     program: Text = Field(..., description="Its name; empty for what was carried.")
     what: Literal["refused", "failed"]
@@ -126,7 +130,7 @@ class FaultAnswer(Answer):
 
 
 class OutcomeAnswer(Answer):
-    """What of a message's effects its block refused; whoever asked the same program in it is told the same."""
+    """Faults of a message in its block, with those of other messages to the same program."""
 
     hash: DigestText
     height: Height
@@ -134,17 +138,21 @@ class OutcomeAnswer(Answer):
 
 
 class ErrorAnswer(Answer):
-    """What a request is refused with: the error's stable name, and one line for a person."""
+    """Error of a request: its stable name, and one line of text."""
 
     error: Text
     text: Text
 
 
 def read_answer(model: type[Model], content: bytes | bytearray) -> Model:
-    """Return the answer that JSON holds.
+    """Parse and validate an answer.
+
+    Args:
+        model: Schema of the answer.
+        content: JSON text.
 
     Raises:
-        ValueError: it is none; the text says which member, and why, in one line.
+        ValueError: The answer is invalid; the text names the member and the reason in one line.
     """
     try:
         return model.model_validate_json(bytes(content))
@@ -153,7 +161,7 @@ def read_answer(model: type[Model], content: bytes | bytearray) -> Model:
 
 
 def first_fault(error: ValidationError) -> str:
-    """Return the first thing that is wrong with an answer, in one line that quotes nothing of it."""
+    """Format the first validation error in one line without quoting the input."""
     fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part)[:MAX_NAME_CHARACTERS] for part in fault["loc"][:8])
-    return f"{where}: {fault['msg']}"[:300] if where else fault["msg"][:300]
+    location = ".".join(str(part)[:MAX_NAME_CHARACTERS] for part in fault["loc"][:8])
+    return f"{location}: {fault['msg']}"[:300] if location else fault["msg"][:300]

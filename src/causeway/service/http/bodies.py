@@ -1,15 +1,13 @@
-"""Bodies of requests: so few long ones at a time, bounded before they are parsed, parsed beside the event loop.
+"""Request bodies and answers in bounded memory and processor time.
 
-A body of a few kB is parsed where requests are answered. A longer one waits for its turn (``Turns``): a client has one
-under way, all together ``MOST_LONG``; what waits is not read. How many values, digits and levels a body has is bounded,
-so that the longest one costs little more than its copy.
+A body of a few kB is parsed on the event loop. A longer one waits for its turn (``BodyTurns``): one per
+client, ``MOST_LONG`` in total, unread while it waits. The numbers of values, digits and levels are bounded
+before parsing, so the longest body costs little more than its copy.
 
-What is held of bodies that come and of answers that go: so many bytes in all, whoever is slow.
-
-A long answer goes out in pieces, each when those before it have gone, so that it is counted here and not in the buffers
-of the system. One whose asker does not read is ended by its connection (``connections``), one that takes too long here.
-Where more would be held than there may be, the slowest is cut off; if none has had its time, the new one is told to
-come again.
+``BodyTransfers`` bounds the memory for bodies and answers in transfer, independent of slow clients. Long
+answers are sent in pieces, so that they count here and not in the system's buffers. A client that does not
+read is disconnected by its connection (``connections``), a slow transfer ends here. If memory runs out, the
+slowest transfer is aborted; if none is slow, the new request is refused as busy.
 """
 
 from __future__ import annotations
@@ -36,26 +34,34 @@ from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
 from causeway.service.http.connections import CONNECTION
 
 PIECE = 64 << 10
-"""Bytes that are sent at once; shorter bodies and answers are not counted."""
+"""Bytes sent at once; shorter bodies and answers are not counted."""
 
 MOST_HELD = 8 * MAX_ANSWER_BYTES
-"""Bytes of bodies and answers that are held at a time."""
+"""Maximum memory in bytes for bodies and answers."""
 
 LONGEST_ANSWER = 60.0
-"""Seconds in which an answer must have gone; clients wait no longer (``http_client.DEADLINE``)."""
+"""Seconds for sending an answer; clients wait no longer (``http.client.DEADLINE``)."""
 
 TIME = 1.0
-"""Seconds that a transfer has before it is called slow."""
+"""Seconds before a transfer may count as slow."""
 
 
 class Busy(CausewayError):
-    """As many bytes of bodies and answers are under way as may be; that passes."""
+    """Temporary lack of memory for bodies and answers."""
 
 
 @dataclass(eq=False)
 class BodyTransfer:
-    """A body or an answer under way. ``held``: its bytes in memory; ``moved``: how many have come, or gone;
-    ``complete``: a body that has come, and is looked at; ``ended``: nothing of it is held any more."""
+    """Body or answer in transfer.
+
+    Attributes:
+        connection: Its connection, if known.
+        began: Start, in seconds of the monotonic clock.
+        held: Bytes in memory.
+        moved: Transferred bytes.
+        complete: True for a received body.
+        ended: True once its memory is released.
+    """
 
     connection: Any
     began: float = field(default_factory=time.monotonic)
@@ -65,15 +71,15 @@ class BodyTransfer:
     ended: bool = False
 
     def can_be_closed(self, now: float) -> bool:
-        """Return whether it holds bytes for its other end, and has had its time."""
+        """Return True if it is slow: it holds memory, is incomplete and had its minimum time."""
         return self.held > 0 and not self.complete and now - self.began > TIME
 
     def pace(self, now: float) -> float:
-        """Return bytes a second."""
+        """Return the rate in bytes a second."""
         return self.moved / (now - self.began)
 
     def cut(self) -> None:
-        """End it: nothing of it is held any more."""
+        """Abort the transfer and release its memory."""
         self.ended = True
         self.held = 0
         if self.connection is not None:
@@ -81,7 +87,7 @@ class BodyTransfer:
 
 
 class BodyTransfers:
-    """All that is under way at a server. ``most``: bytes."""
+    """All transfers of a server, with at most ``most`` bytes in memory."""
 
     def __init__(self, most: int = MOST_HELD) -> None:
         self.most = most
@@ -89,24 +95,24 @@ class BodyTransfers:
 
     @property
     def held(self) -> int:
-        """Return how many bytes are held."""
+        """Bytes in memory."""
         return sum(transfer.held for transfer in self._under_way)
 
     def begin(self, scope: Scope) -> BodyTransfer:
-        """Return a new transfer of a request."""
-        made = BodyTransfer(scope.get("state", {}).get(CONNECTION))
-        self._under_way[made] = None
-        return made
+        """Start a transfer for a request."""
+        transfer = BodyTransfer(scope.get("state", {}).get(CONNECTION))
+        self._under_way[transfer] = None
+        return transfer
 
     def end(self, transfer: BodyTransfer) -> None:
-        """Forget a transfer; one that is forgotten already is no error."""
+        """Remove a transfer; repeated calls have no effect."""
         self._under_way.pop(transfer, None)
 
     def hold(self, transfer: BodyTransfer, size: int) -> None:
-        """Let a transfer hold so many bytes, and cut slow ones off where they would be too many.
+        """Set the memory of a transfer; abort slow transfers if the total is too large.
 
         Raises:
-            Busy: they would be too many, and none is slow.
+            Busy: The total is too large, and no transfer is slow.
         """
         before, transfer.held = transfer.held, size
         while self.held > self.most:
@@ -121,7 +127,7 @@ class BodyTransfers:
 
 
 class PacedResponses:
-    """A layer of the application that sends answers in pieces, and counts them in ``transfers``."""
+    """ASGI middleware that sends answers in pieces and counts them in ``transfers``."""
 
     def __init__(self, app: ASGIApp, transfers: BodyTransfers) -> None:
         self._app, self._transfers = app, transfers
@@ -148,7 +154,7 @@ class PacedResponses:
         await self._app(scope, receive, paced)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, start: Message, body: bytes) -> None:
-        """Send a long answer, or say that there is no place for it now."""
+        """Send a long answer, or a busy error."""
         transfer = self._transfers.begin(scope)
         try:
             self._transfers.hold(transfer, len(body))
@@ -171,38 +177,38 @@ class PacedResponses:
 JSON = "application/json"
 
 SHORT = 8 << 10
-"""Bytes of a body that is read and parsed at once."""
+"""Maximum size in bytes of a body that is parsed on the event loop."""
 
 MOST_LONG = 2
-"""Longer bodies that are under way at a time."""
+"""Maximum number of longer bodies in transfer."""
 
 LONGEST_REST = 0.1
-"""Seconds that the place of a long body is left empty afterwards at most; else as long as it took."""
+"""Maximum pause in seconds of a long body's slot; by default as long as its transfer."""
 
 LONGEST_BODY = 30.0
-"""Seconds that a body may take to come."""
+"""Seconds for receiving a body."""
 
 HURRIED_BODY = 2.0
-"""Seconds that a long body may take to come while others wait for their turn, or another one of the same client."""
+"""Seconds for receiving a long body while others wait, or another one of the same client."""
 
 EXACT = 2**53
-"""Below it every whole number is exact in what JSON's readers elsewhere take numbers for."""
+"""Bound below which integers are exact as floats of other JSON readers."""
 
 MAX_NESTING = 64
-"""Deepest nesting of a body."""
+"""Maximum nesting depth of a body."""
 
 MAX_PARTS = 4_000
-"""Marks and strings of a body: some four for each name with its value."""
+"""Maximum number of marks and strings in a body: about four a name with its value."""
 
 MAX_NUMBER = 80
-"""Characters of a number: none that is read has half as many."""
+"""Maximum number of characters of a number."""
 
 COPIES = 3
-"""A body is held so often: as it came, as JSON, and as what is declared."""
+"""Copies of a body in memory: raw, JSON, and validated."""
 
 
 class BodyTurns:
-    """Whose long body comes next: one of each client, ``most`` of all together, in the order in which they came."""
+    """Queue of long bodies: one per client, ``most`` in total, in order of arrival."""
 
     def __init__(self, most: int = MOST_LONG) -> None:
         self._places = asyncio.Semaphore(most)
@@ -213,7 +219,11 @@ class BodyTurns:
         self._coming: dict[asyncio.Timeout, str] = {}
 
     async def begin(self, client: str) -> Callable[[], None]:
-        """Wait for a turn; return what ends it, which may be called more than once."""
+        """Wait for a turn.
+
+        Returns:
+            The function that ends it; repeated calls have no effect.
+        """
         own = self._clients.setdefault(client, asyncio.Lock())
         await self._own_turn(client, own)
         try:
@@ -221,18 +231,18 @@ class BodyTurns:
         except BaseException:
             own.release()
             raise
-        held = [own]
+        lock = [own]
 
         def end() -> None:
-            if held:
-                held.pop().release()
-                # For as long again others are answered.
+            if lock:
+                lock.pop().release()
+                # The slot pauses for the same time, so that other requests are answered.
                 self._leave(time.monotonic() + min(time.monotonic() - begun, LONGEST_REST))
 
         return end
 
     async def _own_turn(self, client: str, own: asyncio.Lock) -> None:
-        """Wait until no other long body of the client is under way, and hurry the one that is."""
+        """Wait until the client has no other long body, and shorten the deadline of that one."""
         self._behind[client] += 1
         try:
             if own.locked():
@@ -244,14 +254,14 @@ class BodyTurns:
                 del self._behind[client]
 
     def _hurry(self, bodies: Iterable[asyncio.Timeout]) -> None:
-        """Shorten the deadlines of bodies for which others wait."""
+        """Shorten the deadlines of bodies that others wait for."""
         soon = asyncio.get_running_loop().time() + HURRIED_BODY
         for coming in bodies:
             if not coming.expired():
                 coming.reschedule(min(coming.when() or soon, soon))
 
     async def _place(self) -> float:
-        """Wait for one of the places, and hurry the bodies that hold them; return since when it is held."""
+        """Wait for a slot, and hurry the bodies that hold them; return the start of the turn."""
         self._waiting += 1
         try:
             if self._places.locked():
@@ -268,13 +278,17 @@ class BodyTurns:
         return time.monotonic()
 
     def _leave(self, rested: float) -> None:
-        """Give a place back, which is free again at a time."""
+        """Release a slot that becomes free at a time."""
         self._rested.append(rested)
         self._places.release()
 
     @asynccontextmanager
     async def coming(self, client: str) -> AsyncIterator[None]:
-        """Raise ``TimeoutError`` when the body of the client whose turn it is takes too long to come."""
+        """Limit the time for receiving a body whose turn it is.
+
+        Raises:
+            TimeoutError: The body is too slow.
+        """
         hurried = self._waiting or self._behind[client]
         async with asyncio.timeout(HURRIED_BODY if hurried else LONGEST_BODY) as deadline:
             self._coming[deadline] = client
@@ -285,14 +299,14 @@ class BodyTurns:
 
 
 def require_json(request: Request) -> None:
-    """Refuse a body that does not say that it is JSON: a form of another site's page cannot say so."""
+    """Require the JSON media type; a form of another site cannot send it."""
     kinds = request.headers.getlist("content-type")
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != JSON:
         raise HTTPException(415, f"content-type: {', '.join(kinds)[:80] or 'missing'}; allowed: {JSON}")
 
 
 def client_address(request: Request) -> str:
-    """Return who asks: an address, of one of version 6 the network, of which a client has all."""
+    """Return the client's address; for IPv6 its /64 network, which one client can own."""
     host = request.client.host if request.client is not None else ""
     if ":" not in host:
         return host
@@ -303,9 +317,9 @@ def client_address(request: Request) -> str:
 
 
 def read_length(request: Request, most: int) -> int:
-    """Return how many bytes the body of a request has at most: what it says, or ``most`` where it says nothing."""
-    said = request.headers.get("content-length", "")
-    length = int(said) if said.isascii() and said.isdigit() and len(said) < 20 else most
+    """Return the maximum size of a request's body: the declared one, or ``most``."""
+    declared = request.headers.get("content-length", "")
+    length = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else most
     if length > most:
         raise HTTPException(413, f"the body has more than {most} bytes")
     return length
@@ -314,9 +328,17 @@ def read_length(request: Request, most: int) -> int:
 async def read_body(
     request: Request, most: int, turns: BodyTurns, transfers: BodyTransfers, transfer: BodyTransfer
 ) -> bytes:
-    """Return the body of a request; what is longer than ``most`` bytes is not read to its end.
+    """Read the body of a request up to ``most`` bytes.
 
-    ``transfer``: is told what is held. Raises ``Busy`` when there is no room for it.
+    Args:
+        request: The request.
+        most: Maximum size in bytes.
+        turns: Queue of long bodies.
+        transfers: All transfers.
+        transfer: This transfer.
+
+    Raises:
+        Busy: There is no memory for it.
     """
     pieces: list[bytes] = []
     try:
@@ -337,13 +359,23 @@ async def read_body(
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object that a body is. Raises ``InvalidInput`` when it is none, or none of which the parts are
-    as few and as short as they must be."""
+    """Parse a body as a JSON object.
+
+    Args:
+        data: The body.
+
+    Raises:
+        InvalidInput: The body is no JSON object, or has too many or too long parts.
+    """
     if _parts(data) > MAX_PARTS:
         raise InvalidInput(f"the body has more than {MAX_PARTS} names and values")
     try:
         content = json.loads(
-            data, object_pairs_hook=_once, parse_constant=_no_number, parse_int=_whole, parse_float=_number
+            data,
+            object_pairs_hook=_once,
+            parse_constant=_reject_constant,
+            parse_int=_parse_integer,
+            parse_float=_parse_number,
         )
     except (ValueError, RecursionError):
         raise InvalidInput("the body is no JSON") from None
@@ -355,8 +387,10 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def _parts(data: bytes) -> int:
-    """Return how many names and values a text of JSON has at most, without reading it: a string is one, and so are the
-    mark before a value, and that before a table or list."""
+    """Return an upper bound for the number of names and values in JSON text, without parsing.
+
+    A string counts once, as does each opening mark, comma and colon.
+    """
     bare = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     strings = bare.count(b'"') // 2
     if strings > MAX_PARTS:
@@ -378,13 +412,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     _require_short(text)
     return int(text)
 
 
-def _number(text: str) -> int | float:
-    """Return a number with a point or an exponent: a whole one is the same with and without (RFC 8785)."""
+def _parse_number(text: str) -> int | float:
+    """Parse a number with a point or an exponent; integral values become integers (RFC 8785)."""
     _require_short(text)
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < EXACT else number
@@ -395,5 +429,5 @@ def _require_short(number: str) -> None:
         raise InvalidInput(f"{number[:40]}...: a number of {len(number)} characters; at most {MAX_NUMBER} are allowed")
 
 
-def _no_number(text: str) -> None:
+def _reject_constant(text: str) -> None:
     raise InvalidInput(f"the body is no JSON: {text} is no number of JSON")

@@ -1,12 +1,8 @@
-"""The HTTP client of servers that may be hostile: what holds whatever is asked.
+"""HTTP client for possibly hostile servers, and the client of a served lake.
 
-Redirects are not followed and cookies are not kept; nothing is asked for compressed, which would make few bytes many;
-and closing does not wait for a server that keeps its connection open.
-
-Requests to a served lake that may be hostile: bounded in time and size, read by strict schemas.
-
-A request has a deadline for all of it, so a lake that sends a byte now and then holds nobody up. Answers are read up to
-a number of bytes; what holds for all servers that may be hostile is in ``strangers``.
+Redirects are not followed, cookies are not stored, compressed content is not requested (few bytes could
+become many), and closing does not wait for an open connection. A request to a lake has a deadline for all of
+it, so slow answers block nobody; answers are bounded in size and validated by strict schemas.
 """
 
 from __future__ import annotations
@@ -37,10 +33,10 @@ from causeway.service.keys.key_files import AccountKey
 from causeway.service.keys.signing import MAX_NONCE, MESSAGE, TRANSACTION, sign_message
 
 CLOSING = 2.0
-"""Seconds that closing connections takes at most."""
+"""Maximum time in seconds for closing connections."""
 
 PLAIN = "identity"
-"""The encoding of content that is asked for, and the only one that is read."""
+"""The only accepted content encoding."""
 
 MAX_PORT = 2**16 - 1
 
@@ -53,29 +49,34 @@ def create_untrusted_client(
     transport: httpx.AsyncBaseTransport | None = None,
     ca: Path | None = None,
 ) -> httpx.AsyncClient:
-    """Return a client that asks for content of the type ``accept``; to be closed with ``close``.
+    """Create a client for a possibly hostile server; close it with ``close_client``.
 
-    ``seconds``: for how long nothing may come; a deadline for a whole answer, and how long it may be, are whoever's who
-    reads it. ``transport``: what carries requests, for tests. ``ca``: a file of certificates that are believed instead
-    of the system's.
+    Deadlines for whole answers and their size are the caller's.
+
+    Args:
+        accept: Accepted media type.
+        seconds: Maximum silence in seconds.
+        base_url: Prefix of all URLs.
+        transport: Transport, for tests.
+        ca: File of trusted certificates instead of the system's.
 
     Raises:
-        InvalidInput: the file holds none.
+        InvalidInput: The file holds no certificates.
     """
     return httpx.AsyncClient(
         base_url=base_url,
         timeout=httpx.Timeout(seconds),
         transport=transport,
-        verify=_believed(ca),
+        verify=_tls_context(ca),
         follow_redirects=False,
         headers={"accept": accept, "accept-encoding": PLAIN},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # would grow without end, and be shown to others
-        event_hooks={"response": [_no_redirect]},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # cookies would grow without bound and leak
+        event_hooks={"response": [_drop_location]},
     )
 
 
 async def close_client(client: httpx.AsyncClient) -> None:
-    """Close all connections, in ``CLOSING`` seconds at most."""
+    """Close all connections within ``CLOSING`` seconds."""
     try:
         async with asyncio.timeout(CLOSING):
             await client.aclose()
@@ -84,12 +85,12 @@ async def close_client(client: httpx.AsyncClient) -> None:
 
 
 def is_plain(response: httpx.Response) -> bool:
-    """Return whether the content of an answer comes as it is, not compressed."""
+    """Return True if an answer is not compressed."""
     return bool(response.headers.get("content-encoding", PLAIN) == PLAIN)
 
 
 def is_address(url: str) -> bool:
-    """Return whether a text is the address of a server: http or https, a host, and a port if any."""
+    """Return True for a server's URL: http or https, a host, an optional port."""
     try:
         found = httpx.URL(url)
         return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT
@@ -97,15 +98,17 @@ def is_address(url: str) -> bool:
         return False
 
 
-async def _no_redirect(response: httpx.Response) -> None:
-    """Let go of where an answer redirects to: that is not followed, and httpx would build a request of it, which fails
-    with errors of no request at all where it is no address."""
+async def _drop_location(response: httpx.Response) -> None:
+    """Drop the redirect target: httpx would build a request from it, and fail on an invalid URL."""
     response.headers.pop("location", None)
 
 
-def _believed(ca: Path | None) -> ssl.SSLContext:
-    """Return which certificates of servers are believed: those of the system, or those in a file. Raises
-    ``InvalidInput``."""
+def _tls_context(ca: Path | None) -> ssl.SSLContext:
+    """Load the trusted certificates: the system's, or those of a file.
+
+    Raises:
+        InvalidInput: The file holds no certificates.
+    """
     try:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError as error:  # that of TLS is one
@@ -113,57 +116,56 @@ def _believed(ca: Path | None) -> ssl.SSLContext:
 
 
 FIRST_PAUSE = 0.2
-"""Seconds before a request is tried again; twice as long each time."""
+"""Seconds before the first retry; doubled each time."""
 
 DEADLINE = 60.0
-"""Seconds that a request takes at most in all, besides those that it asks the lake to wait: the longest answer passes
-at 150 kB a second."""
+"""Seconds for a request, without the requested wait: the longest answer passes at 150 kB a second."""
 
 RETRIED = {429, 502, 503, 504}
 
 USED = 409
-"""The status of a nonce that was used before."""
+"""Status of a used nonce."""
 
 FORBIDDEN = 403
-"""The status of what a lake takes from nobody with the same key."""
+"""Status of a request that no retry with the same key can fix."""
 
 NUMBER_TAKEN = "NumberTaken"
-"""The error of a key whose number is another key's (``service.senders``)."""
+"""Error of a key whose account number belongs to another key (``service.node.mempool``)."""
 
 OK = {200, 202}
 
 
 class ServiceError(CausewayError):
-    """A served lake does not answer as it should; the text says which and how."""
+    """Invalid behaviour of a served lake; the text names the lake and the fault."""
 
 
 class Unreachable(ServiceError):
-    """A served lake cannot be reached now, or not in time: that may pass."""
+    """Served lake that does not answer, or not in time; may pass."""
 
 
 class Refused(ServiceError):
-    """A served lake refuses a request: it says why."""
+    """Refusal of a request by a served lake, with its reason."""
 
 
 class NonceUsed(Refused):
-    """A served lake has had the nonce of a message, or a later one, or the sender's number is another's."""
+    """Refusal of a used nonce, or of a sender with another key's number."""
 
 
 class RefusedForGood(Refused):
-    """A served lake takes nothing from whoever signs with this key: asking again does not help."""
+    """Permanent refusal of this key by a served lake."""
 
 
 class ServiceClient:
-    """The client of one served lake of any protocol.
+    """Client of one served lake of any protocol.
 
     Args:
-        url: its address.
-        seconds: for how long nothing may come.
-        tries: of a request in all.
-        deadline: seconds that one try takes at most.
-        transport: what carries requests, for tests.
-        key: signs what is submitted; a new one if not given.
-        ca: a file of certificates that are believed instead of the system's.
+        url: Address of the lake.
+        seconds: Maximum silence in seconds.
+        tries: Attempts per request.
+        deadline: Seconds per attempt.
+        transport: Transport, for tests.
+        key: Signing key; a new one by default.
+        ca: File of trusted certificates instead of the system's.
     """
 
     def __init__(
@@ -204,40 +206,56 @@ class ServiceClient:
         return (await self.ask(StatusAnswer, "GET", "/v1/status")).protocol
 
     async def identity(self) -> str:
-        """Return the lake's identity, which is part of what is signed for it."""
+        """Return the lake's identity, a part of all signed messages."""
         if self._identity is None:
             self._identity = (await self.ask(StatusAnswer, "GET", "/v1/status")).lake
         return self._identity
 
     async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
-        """Submit a transaction, signed; return its name, and the height of the block that has it after ``wait``
-        seconds."""
+        """Submit a signed transaction.
+
+        Args:
+            chain: Name of the chain.
+            transaction: The transaction.
+            wait: Seconds to wait for a block.
+
+        Returns:
+            The message's name, and the height of its block if it has one.
+        """
         path = f"/v1/chains/{path_part(chain)}/transactions"
         return await self._post_signed(path, TRANSACTION, chain, {"transaction": transaction.hex()}, wait)
 
     async def send(self, content: Mapping[str, Any], wait: int) -> tuple[str, int | None]:
-        """Send a user's message to a program, signed: what of ``[[traffic.send]]`` is no tick and no sender."""
+        """Send a signed user message.
+
+        Args:
+            content: Keys of ``[[traffic.send]]`` without tick and sender.
+            wait: Seconds to wait for a block.
+
+        Returns:
+            The message's name, and the height of its block if it has one.
+        """
         return await self._post_signed("/v1/messages", MESSAGE, "", content, wait)
 
     async def _post_signed(
         self, path: str, kind: str, chain: str, content: Mapping[str, Any], wait: int
     ) -> tuple[str, int | None]:
-        """Sign a message with the next nonce, and post it; return its name and the height of its block.
+        """Sign a message with the next nonce and post it.
 
-        What may have been lost on its way is posted again as it is: it is taken once.
+        A possibly lost message is posted again unchanged; the lake accepts it once.
         """
         for _ in range(self._tries):
-            made = sign_message(self.key, await self.identity(), kind, chain, await self._next_nonce(), content)
-            body = json.dumps(made.body()).encode()
+            signed = sign_message(self.key, await self.identity(), kind, chain, await self._next_nonce(), content)
+            body = json.dumps(signed.body()).encode()
             try:
                 found = await self.ask(TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait)
             except NonceUsed as error:
                 if self._chosen:
                     raise
-                # Another process signs with the same key.
+                # Another process uses the same key.
                 refused, self._nonce = error, None
                 continue
-            if found.hash != made.hash:
+            if found.hash != signed.hash:
                 raise ServiceError(f"{self.url}{path}: the answer is about another message")
             return found.hash, found.height
         raise refused
@@ -251,25 +269,28 @@ class ServiceClient:
 
     @property
     def nonce(self) -> int:
-        """Return the nonce that was used last, 0 before the first."""
+        """Last used nonce, 0 before the first."""
         return self._nonce or 0
 
     def use_nonce(self, nonce: int | None) -> None:
-        """Sign the next message with a nonce and with no other; with None, with the one that the lake says is next.
+        """Use a fixed nonce for the next message, or with None the lake's next one.
+
+        Args:
+            nonce: The nonce.
 
         Raises:
-            InvalidInput: it is no nonce.
+            InvalidInput: The nonce is out of range.
         """
         if nonce is not None and not 1 <= nonce <= MAX_NONCE:
             raise InvalidInput(f"nonce: {nonce}; allowed: 1 to {MAX_NONCE}")
         self._nonce, self._chosen = None if nonce is None else nonce - 1, nonce is not None
 
     async def height_of(self, name: str, wait: int) -> int | None:
-        """Return the height of the block that has a message, None if none has after ``wait`` seconds."""
+        """Return the height of a message's block, or None if it has none after ``wait`` seconds."""
         return (await self.ask(TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
 
     async def faults(self, name: str) -> list[FaultAnswer]:
-        """Return what the block that has a message refused of it, or programs failed on."""
+        """Return the faults of a message in its block."""
         return (await self.ask(OutcomeAnswer, "GET", f"/v1/messages/{name}/outcome")).faults
 
     async def ask(
@@ -284,41 +305,44 @@ class ServiceClient:
         again: bool = False,
         seconds: float = 0.0,
     ) -> Model:
-        """Return what a lake answers; a request is made again when it fails in a way that may pass.
+        """Request and validate an answer, with retries after temporary failures.
 
-        A request that changes something is made again only if it never reached the lake, or the lake said so.
+        A request with effects is retried only if it did not reach the lake, or the lake asks for it.
 
         Args:
-            answer: the schema of what is to come.
-            method, path, query, body: the request.
-            most: bytes of the answer at most.
-            again: whether making it twice does no harm.
-            seconds: for how long the lake is asked to wait.
+            answer: Schema of the answer.
+            method: HTTP method.
+            path: Path.
+            query: Query parameters.
+            body: Body.
+            most: Maximum size of the answer in bytes.
+            again: True if repeating the request is harmless.
+            seconds: Time that the lake is asked to wait.
 
         Raises:
-            Unreachable: the lake cannot be reached, or does not answer in time.
-            Refused: it refuses the request.
-            ServiceError: its answer is not what was to come.
+            Unreachable: The lake does not answer, or not in time.
+            Refused: The lake refuses the request.
+            ServiceError: The answer is invalid.
         """
         pause = FIRST_PAUSE
-        for tried in range(1, self._tries + 1):
+        for attempt in range(1, self._tries + 1):
             try:
-                return self._read(answer, path, *await self._once(method, path, query, body, most, seconds))
+                return self._read(answer, path, *await self._request_once(method, path, query, body, most, seconds))
             except (httpx.HTTPError, TimeoutError) as error:
                 safe = method == "GET" or again or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if tried == self._tries or not safe:
-                    raise Unreachable(f"{self.url}{path}: {_why(error)}") from None
+                if attempt == self._tries or not safe:
+                    raise Unreachable(f"{self.url}{path}: {_describe_failure(error)}") from None
             except _ComeAgain as error:
-                if tried == self._tries:
+                if attempt == self._tries:
                     raise Unreachable(f"{self.url}{path}: {error}") from None
             await asyncio.sleep(pause)
             pause *= 2
         raise AssertionError("a request is tried once at least")
 
-    async def _once(
+    async def _request_once(
         self, method: str, path: str, query: Mapping[str, int] | None, body: bytes | None, most: int, seconds: float
     ) -> tuple[int, bytearray]:
-        """Return status and body of one answer."""
+        """Return status and body of one attempt."""
         timeout = httpx.Timeout(self._seconds + seconds)
         kind = {} if body is None else {"content-type": "application/json"}
         content = bytearray()
@@ -337,14 +361,14 @@ class ServiceClient:
         return response.status_code, content
 
     def _read(self, answer: type[Model], path: str, status: int, content: bytearray) -> Model:
-        """Return what one answer says."""
+        """Parse an answer, or raise its error."""
         try:
             if status in OK:
                 return read_answer(answer, content)
             refused = read_answer(ErrorAnswer, content)
         except ValueError as error:
-            what = "no served lake" if not content.lstrip().startswith(b"{") else "not the answer that was to come"
-            raise ServiceError(f"{self.url}{path}: status {status}: {what}: {error}") from None
+            problem = "no served lake" if not content.lstrip().startswith(b"{") else "not the answer that was to come"
+            raise ServiceError(f"{self.url}{path}: status {status}: {problem}: {error}") from None
         text = f"{refused.error}: {refused.text}"[:1_000]
         if status in RETRIED:
             raise _ComeAgain(text)
@@ -357,15 +381,15 @@ class ServiceClient:
 
 
 class _ComeAgain(Exception):
-    """The lake cannot answer now."""
+    """Temporary refusal."""
 
 
-def _why(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     if isinstance(error, TimeoutError | httpx.TimeoutException) and not str(error):
         return f"no answer in time ({type(error).__name__})"
     return str(error) or type(error).__name__
 
 
 def path_part(name: str) -> str:
-    """Return a chain's name as a part of a path."""
+    """Encode a chain's name as a part of a path."""
     return "".join(f"%{byte:02X}" if chr(byte) in "#[]<>+%?/" else chr(byte) for byte in name.encode())

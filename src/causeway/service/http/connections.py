@@ -1,8 +1,8 @@
-"""Connections of a server that ask nothing, or do not read: they are closed, so that others find a place.
+"""Limits for connections that send no requests or do not read answers.
 
-Only so many connections are served at a time, and uvicorn waits for the head of a request, and until an answer is read,
-as long as it takes. Whoever opens that many and sends half a line on each, or does not read, would keep everybody else
-out for good, and answers in memory, at no cost.
+The number of concurrent connections is bounded, and uvicorn waits without limit for the head of a request and
+for the reader of an answer. Without these checks, a client with enough half-open requests would block all
+others at no cost.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 CHECK_SECONDS = 10.0
-"""Seconds between two looks at a connection. From one look to the next a request must have come in full, head and all,
-or one is being answered; and bytes of an answer must have gone, where any wait."""
+"""Interval in seconds between two checks of a connection.
+
+Between two checks a whole request head must arrive, or a request be in progress; and pending bytes of an
+answer must be sent.
+"""
 
 CONNECTION = "connection"
-"""Under which name the state of a request has its connection."""
+"""Key of the connection in a request's state."""
 
 
 class Crowded(CausewayError):
-    """As many requests are served as may be at a time; that passes."""
+    """Temporary excess of concurrent requests."""
 
 
 class ConnectionLimits:
-    """An ASGI application of which so many requests are served at a time, or connections kept; others are told to come
-    again."""
+    """ASGI middleware that bounds concurrent requests and connections."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app, self._most, self._served = app, most, 0
@@ -56,10 +58,12 @@ class ConnectionLimits:
 
 
 class ConnectionState(NamedTuple):
-    """How a connection was at a look.
+    """State of a connection at a check.
 
-    ``cycle``: the last request and its answer. ``stuck``: of an answer of which bytes wait, how often it went on; None
-    where none wait. ``closing``: no more than what waits will be sent.
+    Attributes:
+        cycle: Last request and its answer.
+        stuck: Count of resumed writes while bytes are pending, else None.
+        closing: True if only pending bytes will be sent.
     """
 
     cycle: RequestResponseCycle | None
@@ -68,7 +72,7 @@ class ConnectionState(NamedTuple):
 
 
 class HttpConnection(H11Protocol):
-    """A connection, which is closed when no request comes on it, or its answer is not read."""
+    """Connection that closes when idle or unread."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
@@ -77,30 +81,36 @@ class HttpConnection(H11Protocol):
         self._waits: set[asyncio.Timeout] = set()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to look at a connection."""
+        """Start the checks."""
         super().connection_made(transport)
-        self._look()
+        self._schedule_check()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of requests. Who sends the next one before it has the answer is answered once, and then closed:
-        no client does that, and it would be asked for without end at the cost of one connection."""
+        """Receive bytes; a client that pipelines requests is disconnected after one answer.
+
+        No ordinary client does, and it would occupy the server at the cost of one connection.
+        """
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete and self.conn.trailing_data[0]:
             cycle.keep_alive = False
 
     def resume_writing(self) -> None:
-        """Take notice that bytes have gone."""
+        """Count progress of an answer."""
         self._resumed += 1
         super().resume_writing()
 
     def cut(self) -> None:
-        """End the connection now, and drop what waits to be sent: closing would wait until it is read."""
+        """Abort the connection; closing would wait for the reader."""
         self.transport.abort()
 
     @asynccontextmanager
     async def while_open(self) -> AsyncIterator[None]:
-        """Raise ``ClientDisconnect`` in the body when the client disconnects: nobody waits for what nobody reads."""
+        """Cancel the body when the client disconnects.
+
+        Raises:
+            ClientDisconnect: The client disconnected.
+        """
         wait = asyncio.timeout(None)
         try:
             async with wait:
@@ -116,16 +126,16 @@ class HttpConnection(H11Protocol):
                 raise
             raise ClientDisconnect from None
 
-    def _seen(self) -> ConnectionState:
+    def _current_state(self) -> ConnectionState:
         return ConnectionState(
             self.cycle, self._resumed if self.flow.write_paused else None, self.transport.is_closing()
         )
 
-    def _look(self) -> None:
-        self._next_look = self.loop.call_later(CHECK_SECONDS, self._end_if_idle, self._seen())
+    def _schedule_check(self) -> None:
+        self._next_check = self.loop.call_later(CHECK_SECONDS, self._end_if_idle, self._current_state())
 
     def _end_if_idle(self, before: ConnectionState) -> None:
-        now = self._seen()
+        now = self._current_state()
         answering = now.cycle is not None and not now.cycle.response_complete
         unread = now.stuck is not None and now.stuck == before.stuck
         if unread or (now.closing and before.closing):
@@ -133,11 +143,11 @@ class HttpConnection(H11Protocol):
             return
         if now.cycle is before.cycle and not answering:
             self.transport.close()
-        self._look()
+        self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more, and end the waits of requests."""
-        self._next_look.cancel()
+        """Stop the checks and cancel waiting requests."""
+        self._next_check.cancel()
         self._lost = True
         for wait in self._waits:
             wait.reschedule(self.loop.time())

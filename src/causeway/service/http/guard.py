@@ -1,13 +1,13 @@
-"""Who is let in to a server at all: not the page of another site, nor a name that was made to mean this machine.
+"""Protection against requests of other web sites and DNS rebinding.
 
-A browser that shows a stranger's page sends what the page wants to any address that the machine can reach, and says
-where it comes from (``Origin``). And whoever owns a name may have it mean 127.0.0.1 (DNS rebinding): then the browser
-takes a server here for the page's own. So requests with an origin are refused, and those for a host name that the
-server was not given. An address in digits is no name that anybody owns.
+A page of another site can make a browser send requests to any reachable address; they carry ``Origin``. The
+owner of a domain can also resolve it to 127.0.0.1 (DNS rebinding), so that the browser takes the server for
+the page's own. Requests with an origin or with an unknown host name are therefore refused. A numeric address
+cannot be rebound.
 
-What a page only loads (an image, a script, a frame) has no origin when it is asked for, and the page does not see it;
-it would be made all the same, as often as the page likes. Browsers say of each request where it comes from and what for
-(``Sec-Fetch-*``, Fetch Metadata Request Headers, W3C): of other sites' pages only links are followed.
+Subresources (images, scripts, frames) are requested without an origin, and the page cannot read them, but they
+cost work. Browsers label each request with its context (``Sec-Fetch-*``, Fetch Metadata Request Headers, W3C):
+from other sites only links are followed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,24 @@ LOCAL = "localhost"
 
 OTHER_SITES = ("cross-site", "same-site")
 FOLLOWED = ("navigate", "document")
-"""Where a request comes from that is not the server's own page nor the user, and how a link is asked for."""
 
 _NAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z])?")
 
 
 class HostGuard:
-    """The outermost layer of the application. ``hosts``: the names by which it may be asked; ``loopback``: an address
-    in digits must be one of this machine's own, which no other machine reaches."""
+    """Outermost ASGI middleware.
+
+    Args:
+        app: The application.
+        hosts: Allowed host names.
+        loopback: If True, a numeric address must be a loopback address.
+    """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = (), *, loopback: bool = False) -> None:
         self._app, self._hosts, self._loopback = app, {LOCAL, *(host.lower() for host in hosts)}, loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Answer or refuse a request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
@@ -74,7 +78,7 @@ def _answer(status: int, name: str, text: str) -> JSONResponse:
 
 
 def host_name(host: str) -> str | None:
-    """Return the name in a ``Host`` header field, without its port, None when it is none."""
+    """Return the name in a ``Host`` header without its port, or None if it is invalid."""
     name, bracket, port = host.partition("]")
     if bracket:
         name, port = name.removeprefix("["), port.removeprefix(":")
@@ -86,13 +90,20 @@ def host_name(host: str) -> str | None:
 
 
 def require_host_name(text: str) -> None:
-    """Raise ``InvalidInput`` for what is no name of a host."""
+    """Validate a host name.
+
+    Args:
+        text: The name.
+
+    Raises:
+        InvalidInput: The name is invalid.
+    """
     if not _NAME.fullmatch(text) or host_name(text) != text.lower():
         raise InvalidInput(f"--name: {text[:80]!r}; allowed: the name of a host, as lake.example, without a port")
 
 
 def is_address(name: str) -> bool:
-    """Return whether a host is named by its address in digits."""
+    """Return True for a numeric address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The socket of a server: so many connections are open at a time, and no more.
+"""Listening sockets with a bound on open connections.
 
-Each costs a file descriptor, and a process has only so many. Whoever opens connections without end would take those
-with which the lake's files are opened, and no block could be made any more. What is beyond the bound is closed as soon
-as it is accepted, and half of what the process may open is kept for everything else.
+Each connection costs a file descriptor. Without a bound, a client could exhaust those that the lake's files
+need, and block production would stop. Connections beyond the bound are closed on accept, and half of the
+process's descriptors remain for everything else.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ except ImportError:  # no such limits on this system
     resource = None  # type: ignore[assignment]
 
 MAX_CONNECTIONS = 512
-"""Connections that are open at a time, whatever is asked on them."""
+"""Maximum number of open connections."""
 
 WANTED_DESCRIPTORS = 4_096
-"""File descriptors that the process asks the system for."""
+"""File descriptors requested from the system."""
 
 BUFFER = 256 << 10
-"""Bytes that the system keeps of what is sent on a connection. Left to itself it keeps up to some megabytes, and says
-only after a third of them that any have gone: who reads slowly would seem not to read at all."""
+"""Send buffer of a connection in bytes.
+
+The system's default of some megabytes reports progress only after a third of it, so a slow reader would seem
+not to read at all.
+"""
 
 HANDSHAKE = 10.0
-"""Seconds that a handshake of TLS may take."""
+"""Seconds for a TLS handshake."""
 
 
 class ListeningSocket(socket.socket):
-    """A socket that listens. ``most``: connections that are open at a time."""
+    """Listening socket with at most ``most`` open connections."""
 
     most = MAX_CONNECTIONS
 
@@ -45,40 +48,45 @@ class ListeningSocket(socket.socket):
         self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection and where it comes from.
+        """Accept the next connection; return it with its address.
 
         Raises:
-            BlockingIOError: there is none, or it was closed, because too many are open.
+            BlockingIOError: There is none, or it was closed because too many are open.
         """
-        accepted, where = super().accept()
-        if sum(held.fileno() >= 0 for held in self._accepted) >= self.most:
+        accepted, address = super().accept()
+        if sum(connection.fileno() >= 0 for connection in self._accepted) >= self.most:
             accepted.close()
             raise BlockingIOError(errno.EAGAIN, "too many connections are open")
         self._accepted.add(accepted)
-        return accepted, where
+        return accepted, address
 
 
 class ServerLoop(asyncio.SelectorEventLoop):
-    """The event loop of a server: who begins a handshake of TLS must end it."""
+    """Event loop with a deadline for TLS handshakes."""
 
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
-        """Listen, as the base class does."""
+        """Listen, with a deadline for TLS handshakes."""
         if options.get("ssl") is not None:
             options["ssl_handshake_timeout"] = HANDSHAKE
         return await super().create_server(*arguments, **options)
 
 
 def bind_socket(host: str, port: int, what: str = "--port") -> ListeningSocket:
-    """Return a socket that listens at an address; port 0 stands for one that is free. ``what``: names it in errors.
+    """Create a socket bound to an address.
+
+    Args:
+        host: The address.
+        port: The port; 0 for any free one.
+        what: Name of the option, for the error.
 
     Raises:
-        InvalidInput: the address cannot be had.
+        InvalidInput: The address cannot be bound.
     """
     found = ListeningSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     found.most = min(MAX_CONNECTIONS, _descriptors() // 2)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-    # Connections have it from here. Without it the end of a short answer waits 40 ms for the client to acknowledge.
+    # Inherited by connections. Without it the end of a short answer is delayed by 40 ms (Nagle, delayed ACK).
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         found.bind((host, port))
@@ -90,15 +98,17 @@ def bind_socket(host: str, port: int, what: str = "--port") -> ListeningSocket:
 
 
 def share_connections(sockets: Iterable[socket.socket]) -> None:
-    """Let sockets that one process listens at have equal parts of the connections that it may have open: who fills one
-    keeps nobody out at the others, and all together leave it the other half of its file descriptors."""
+    """Divide the process's connection limit equally among its listening sockets.
+
+    A flood at one socket then leaves the others reachable, and half of the file descriptors remain free.
+    """
     listening = [one for one in sockets if isinstance(one, ListeningSocket)]
     for one in listening:
         one.most = min(one.most, _descriptors() // 2 // len(listening))
 
 
 def _descriptors() -> int:
-    """Return how many files the process may have open, after it has asked for enough."""
+    """Return the limit of open files, after raising it if necessary."""
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         unlimited = resource.RLIM_INFINITY

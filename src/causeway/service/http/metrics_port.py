@@ -1,7 +1,6 @@
-"""The port at which a process tells Prometheus its metrics: one thread, so many connections, each with a deadline.
+"""Prometheus port of a process: one thread, bounded connections, each with a deadline.
 
-It has a loop of its own: who asks slowly, or asks without end, takes nothing from what the process does but that
-thread's time.
+It has its own event loop: slow or frequent clients cost the process only that thread's time.
 """
 
 from __future__ import annotations
@@ -20,24 +19,27 @@ from causeway.service.http.listening import ListeningSocket, bind_socket
 HOST = "127.0.0.1"
 
 MOST_ASKING = 32
-"""Connections that are open at a time; of more the oldest is closed, so that who asks nothing keeps nobody out."""
+"""Maximum number of open connections; beyond it the oldest is closed."""
 
 MOST_HEAD = 8_192
-"""Bytes of a request."""
+"""Maximum size of a request in bytes."""
 
 SECONDS = 5.0
-"""Seconds that a connection may take, from its begin until its answer is read."""
+"""Deadline of a connection in seconds, including reading the answer."""
 
 _PATHS = (b"/", b"/metrics")
 
 
 @contextlib.contextmanager
 def serve_metrics(collector: Collector, port: int | None) -> Iterator[int | None]:
-    """Serve metrics at a port of this machine while the body runs, and give the port; nothing without one. Port 0
-    stands for one that is free.
+    """Serve metrics on a local port while the body runs; yield the port.
+
+    Args:
+        collector: Source of the metrics.
+        port: The port; 0 for any free one, None to serve none.
 
     Raises:
-        InvalidInput: the port cannot be had.
+        InvalidInput: The port cannot be bound.
     """
     if port is None:
         yield None
@@ -47,9 +49,9 @@ def serve_metrics(collector: Collector, port: int | None) -> Iterator[int | None
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
     with bind_socket(HOST, port, "--metrics-port") as listening:
-        listening.listen()  # whoever is told the port may connect before the loop has begun
+        listening.listen()  # clients may connect before the loop runs
         found: int = listening.getsockname()[1]
-        work = _Asked(registry).serve(listening, stop)
+        work = _MetricsServer(registry).serve(listening, stop)
         thread = threading.Thread(target=loop.run_until_complete, args=[work], name="metrics", daemon=True)
         thread.start()
         try:
@@ -60,29 +62,29 @@ def serve_metrics(collector: Collector, port: int | None) -> Iterator[int | None
             loop.close()
 
 
-class _Asked:
-    """Answers whoever asks for the metrics of a registry."""
+class _MetricsServer:
+    """Server of a registry's metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._asking: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def serve(self, listening: ListeningSocket, stop: asyncio.Event) -> None:
         """Answer until ``stop`` is set."""
         server = await asyncio.start_server(self._accepted, sock=listening, limit=MOST_HEAD)
         await stop.wait()
         server.close()
-        tasks = [task for task in self._asking.values() if task is not None]
+        tasks = [task for task in self._open.values() if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._asking) >= MOST_ASKING:
-            next(iter(self._asking)).transport.abort()
-            del self._asking[next(iter(self._asking))]
-        self._asking[writer] = asyncio.current_task()
-        # Who is too slow, says too much or goes gets no answer.
+        if len(self._open) >= MOST_ASKING:
+            next(iter(self._open)).transport.abort()
+            del self._open[next(iter(self._open))]
+        self._open[writer] = asyncio.current_task()
+        # Slow, oversized and aborted requests get no answer.
         with contextlib.suppress(TimeoutError, EOFError, OSError, asyncio.LimitOverrunError):
             try:
                 async with asyncio.timeout(SECONDS):
@@ -91,7 +93,7 @@ class _Asked:
                     await writer.wait_closed()
             finally:
                 writer.transport.abort()
-                self._asking.pop(writer, None)
+                self._open.pop(writer, None)
 
     def _answer(self, head: bytes) -> bytes:
         method, path, *_ = [*head.split(b"\r\n", 1)[0].split(b" "), b"", b""]

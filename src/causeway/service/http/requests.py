@@ -1,9 +1,7 @@
-"""Addresses of a served lake: each is declared once, with the schemas that its requests must have.
+"""Typed addresses of an HTTP API, and the OpenAPI document generated from them.
 
-What is declared decides what is let in, and is what the service's OpenAPI document says: a query with other parameters,
-a parameter given twice, a body of another type or with other keys are refused, before anything looks at them.
-
-The OpenAPI document of a served lake: made of the same declarations that decide what is let in.
+Each address is declared once with its schemas. The declaration is enforced before a handler runs: unknown or
+repeated query parameters, and bodies of another type or with other keys, are refused.
 """
 
 from __future__ import annotations
@@ -34,25 +32,28 @@ from causeway.service.http.bodies import JSON, SHORT, client_address, read_body,
 from causeway.service.http.connections import CONNECTION
 
 LONGEST_WAIT = 60
-"""Seconds that a request waits for a block at most."""
+"""Maximum time in seconds that a request waits for a block."""
 
 ENVELOPE_BYTES = 4096
-"""Bytes of a body beside its content."""
+"""Bytes of a body besides its content."""
 
 READERS = ThreadPoolExecutor(4, "answers")
-"""Make answers from the lake: as many at a time as leave room for the next block, and for short answers. Each may be
-as long as ``MAX_ANSWER_BYTES``, a few times over while it is made."""
+"""Threads that build answers from the lake.
+
+Their number leaves time for the next block and for short answers. Each may use a few times
+``MAX_ANSWER_BYTES`` of memory.
+"""
 
 
 class NotFound(CausewayError):
-    """There is no such thing here (any more)."""
+    """Unknown or removed item."""
 
 
 class Forbidden(CausewayError):
-    """Whoever asks may not."""
+    """Request that the sender may not make."""
 
 
-def _whole(value: object) -> object:
+def _parse_integer(value: object) -> object:
     if isinstance(value, str) and (not value.isascii() or not value.isdigit() or len(value) > 20):
         raise PydanticCustomError("whole", "allowed: a whole number")
     number = int(value) if isinstance(value, str) else value
@@ -61,28 +62,28 @@ def _whole(value: object) -> object:
     return number
 
 
-Number = Annotated[int, Field(ge=0, le=U64_MAX), BeforeValidator(_whole)]
-"""A whole number of a query, written in digits."""
+Number = Annotated[int, Field(ge=0, le=U64_MAX), BeforeValidator(_parse_integer)]
+"""Integer of a query, in digits."""
 
-Seconds = Annotated[int, Field(ge=0, le=LONGEST_WAIT), BeforeValidator(_whole)]
+Seconds = Annotated[int, Field(ge=0, le=LONGEST_WAIT), BeforeValidator(_parse_integer)]
 
-Count = Annotated[int, Field(ge=1, le=MAX_ITEMS), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=1, le=MAX_ITEMS), BeforeValidator(_parse_integer)]
 
 Digits = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
-"""Bytes, as hexadecimal digits."""
+"""Bytes as hexadecimal digits."""
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""32 bytes, as lower-case hexadecimal digits."""
+"""32 bytes as lower-case hexadecimal digits."""
 
 
 class Query(BaseModel):
-    """The parameters of a query; others are refused."""
+    """Query parameters; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Body(ScenarioSection):
-    """The body of a request; keys that it does not know are refused."""
+    """Body of a request; unknown keys are refused."""
 
 
 Asked = TypeVar("Asked", bound="TypedRequest")
@@ -90,8 +91,15 @@ Asked = TypeVar("Asked", bound="TypedRequest")
 
 @dataclass
 class TypedRequest:
-    """A request that is as its address declares. ``path``: the variable parts of the path; ``body``: as it came in
-    JSON, and ``model``: as the address declares it, where it declares one. ``release``: says that it is held no more.
+    """Validated request.
+
+    Attributes:
+        request: The raw request.
+        path: Variable parts of the path.
+        query: Query parameters.
+        body: Body as JSON.
+        model: Body as declared by the address, if it declares one.
+        release: Callback that frees the body's memory.
     """
 
     request: Request
@@ -102,7 +110,7 @@ class TypedRequest:
     release: Callable[[], None] = lambda: None
 
     def release_body(self) -> None:
-        """Let go of the body: who waits for a block holds no more than that."""
+        """Free the body's memory before a wait."""
         self.body = self.model = None
         self.release()
 
@@ -112,10 +120,18 @@ Handler = Callable[[TypedRequest], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Address:
-    """One address: what may be asked there, and what answers.
+    """Declared address.
 
-    ``path``: variable parts in braces; ``parts``: of them, the schema (JSON Schema) of each. ``answers``: by status,
-    the model of the answer, or its media type. ``longest``: bytes of the body at most.
+    Attributes:
+        method: HTTP method.
+        path: Path with variable parts in braces.
+        about: Summary.
+        handler: Handler of valid requests.
+        query: Schema of the query.
+        body: Schema of the body, if any.
+        answers: Schema or media type of the answer, by status.
+        parts: JSON Schema of each variable part of the path.
+        longest: Maximum size of the body in bytes.
     """
 
     method: str
@@ -129,7 +145,7 @@ class Address:
     longest: int = MAX_JSON_BYTES
 
     def route(self) -> Route:
-        """Return the route that lets in what is declared, and hands it to ``handler``."""
+        """Create the route that validates requests and calls ``handler``."""
 
         async def answered(request: Request) -> Response:
             call = TypedRequest(request, request.path_params, self.query_of(request))
@@ -144,7 +160,7 @@ class Address:
         return Route(self.path, answered, methods=[self.method])
 
     async def _take_body(self, call: TypedRequest) -> None:
-        """Read the body of a request; a long one when its turn comes, until ``call.release``."""
+        """Read and validate the body; a long one when its turn comes, until ``call.release``."""
         request = call.request
         require_json(request)
         length = read_length(request, self.longest)
@@ -172,10 +188,10 @@ class Address:
         return content, validate_document(self.body, content, "body")
 
     def query_of(self, request: Request) -> Query:
-        """Return the query of a request.
+        """Validate the query of a request.
 
         Raises:
-            InvalidInput: a parameter is unknown, given twice, missing or not what it must be.
+            InvalidInput: A parameter is unknown, repeated, missing or invalid.
         """
         given: dict[str, str] = {}
         known = ", ".join(self.query.model_fields) or "none here"
@@ -189,12 +205,23 @@ class Address:
 
 
 async def answer_inline(view: Callable[..., Mapping[str, Any]], *arguments: Any) -> Response:
-    """Return what a view that reads little says as JSON; it waits for none of ``READERS``."""
+    """Answer with a small view as JSON, without waiting for ``READERS``.
+
+    Args:
+        view: The view.
+        *arguments: Its arguments.
+    """
     return JSONResponse(await run_in_threadpool(view, *arguments))
 
 
 async def answer_in_thread(view: Callable[..., Mapping[str, Any]], *arguments: Any, **named: Any) -> Response:
-    """Return what a view says as JSON; it is asked, and its answer written, in one of few threads (``READERS``)."""
+    """Answer with a view as JSON, built in a thread of ``READERS``.
+
+    Args:
+        view: The view.
+        *arguments: Its positional arguments.
+        **named: Its keyword arguments.
+    """
     return await asyncio.get_running_loop().run_in_executor(READERS, lambda: JSONResponse(view(*arguments, **named)))
 
 
@@ -206,9 +233,15 @@ def address_of_view(
     query: type[Query] = Query,
     **parts: Sequence[str],
 ) -> Address:
-    """Return the address of a view, which takes the parts of the path and the parameters of the query by their names.
+    """Declare the address of a view, called with the path parts and query parameters by name.
 
-    ``parts``: the values that each part of the path may have.
+    Args:
+        path: Path with variable parts in braces.
+        about: Summary.
+        view: The view.
+        answer: Schema of the answer.
+        query: Schema of the query.
+        **parts: Allowed values of each path part.
     """
 
     async def handler(call: TypedRequest) -> Response:
@@ -219,7 +252,16 @@ def address_of_view(
 
 
 def hexadecimal(text: str, what: str, most: int) -> bytes:
-    """Return the bytes of a text of digits, at most ``most``. Raises ``InvalidInput``, which names ``what`` it is."""
+    """Decode hexadecimal digits.
+
+    Args:
+        text: The digits.
+        what: Name of the value, for the error.
+        most: Maximum number of bytes.
+
+    Raises:
+        InvalidInput: The text is too long or not hexadecimal.
+    """
     if len(text) > 2 * most:
         raise InvalidInput(f"{what}: {len(text)} digits; at most {2 * most} are allowed")
     try:
@@ -246,11 +288,11 @@ REFUSALS = {
     431: "The header fields are too long.",
     503: "No more is taken now, or no more blocks are made; try again later.",
 }
-"""What a request is refused with, whatever the address."""
+"""Descriptions of error statuses, common to all addresses."""
 
 
 def build_document(addresses: Sequence[Address]) -> dict[str, Any]:
-    """Return the OpenAPI document of addresses, a JSON object."""
+    """Build the OpenAPI document of addresses as a JSON object."""
     names, components = _schemas(addresses)
     paths: dict[str, Any] = {}
     for address in addresses:
@@ -280,8 +322,10 @@ def _schemas(addresses: Sequence[Address]) -> tuple[dict[Any, dict[str, Any]], d
 
 
 def _operation(address: Address, names: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    where = re.findall(r"{(\w+)}", address.path)
-    parts = [{"name": name, "in": "path", "required": True, "schema": dict(address.parts[name])} for name in where]
+    names_in_path = re.findall(r"{(\w+)}", address.path)
+    parts = [
+        {"name": name, "in": "path", "required": True, "schema": dict(address.parts[name])} for name in names_in_path
+    ]
     content: dict[str, Any] = {
         "operationId": f"{address.method.lower()}{re.sub(r'[^a-z0-9]+', '-', address.path.lower())}".strip("-"),
         "summary": address.about,
@@ -296,8 +340,8 @@ def _operation(address: Address, names: dict[Any, dict[str, Any]]) -> dict[str, 
             (answer, {"type": "string"}) if isinstance(answer, str) else (JSON, names[answer, "serialization"])
         )
         about = "In a block, or nothing is left to do." if status == 200 else "Waits for a block."
-        told = about if len(address.answers) > 1 else address.about
-        content["responses"][str(status)] = {"description": told, "content": {kind: {"schema": schema}}}
+        description = about if len(address.answers) > 1 else address.about
+        content["responses"][str(status)] = {"description": description, "content": {kind: {"schema": schema}}}
     error = names[ErrorAnswer, "serialization"]
     for status, about in REFUSALS.items():
         content["responses"][str(status)] = {"description": about, "content": {JSON: {"schema": error}}}
@@ -310,8 +354,13 @@ def _parameters(address: Address) -> list[dict[str, Any]]:
     found = []
     for name, content in schema.get("properties", {}).items():
         about = content.pop("description", None)
-        kept = {key: value for key, value in content.items() if key not in ("title", "default", "anyOf")}
+        schema_keys = {key: value for key, value in content.items() if key not in ("title", "default", "anyOf")}
         kinds = [kind for kind in content.get("anyOf", ()) if kind != {"type": "null"}]
-        parameter = {"name": name, "in": "query", "required": name in required, "schema": {**kept, **dict(*kinds)}}
+        parameter = {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            "schema": {**schema_keys, **dict(*kinds)},
+        }
         found.append({**parameter, **({"description": about} if about else {})})
     return found

@@ -1,4 +1,4 @@
-"""Answers of a served lake of zones (``service.answers``)."""
+"""Answers of a served lake of zones (``service.http.answers``)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from causeway.service.http import answers
 from causeway.service.http.answers import Answer, ChainAnswers, Digest, Height, Hex, Index, Name, Text
 
 MAX_RANGES = 2_000
-"""Ranges of entries that are read of one queue."""
+"""Maximum number of ranges of a queue's entries."""
 
 MAX_TRUSTED = 1_000
-"""Trusted headers that are read of one client."""
+"""Maximum number of trusted headers of a client."""
 
 MAX_CONNECTIONS = 10_000
 MAX_ACCOUNTS = 10_000
 MAX_NAMES = 100
 MAX_KEY_BYTES = 1 << 10
-"""Longest key that a proof is asked for; those of queues have 88 bytes at most."""
+"""Maximum size of a requested key; keys of queues have at most 88 bytes."""
 
 Value = Annotated[bytes, Hex(MAX_VALUE_BYTES)]
 Proof = Annotated[bytes, Hex(MAX_PROOF_BYTES)]
@@ -31,7 +31,7 @@ Gap = Annotated[tuple[Index, Index], Field(strict=False)]
 
 
 class OptionsAnswer(Answer):
-    """The options that relay processes go by."""
+    """Options relevant to relay processes."""
 
     order: Literal["ordered", "unordered"]
     redundant: Name
@@ -45,7 +45,7 @@ class OptionsAnswer(Answer):
 
 
 class StatusAnswer(answers.StatusAnswer):
-    """What the network is, and how far it has come."""
+    """Identity and progress of the network."""
 
     chains: ChainAnswers
     connections: Annotated[list[Annotated[tuple[Name, Name], Field(strict=False)]], Field(max_length=MAX_CONNECTIONS)]
@@ -53,7 +53,7 @@ class StatusAnswer(answers.StatusAnswer):
 
 
 class HeaderAnswer(Answer):
-    """A signed header (protobuf), and what it says; of height 0, which nobody signs, only its root."""
+    """A signed header (protobuf) with its content; of the unsigned height 0 only the root."""
 
     chain: Name
     height: Height
@@ -63,11 +63,11 @@ class HeaderAnswer(Answer):
     validators_hash: Digest | None = None
     next_validators_hash: Digest | None = None
     signed_header: Annotated[bytes, Hex(MAX_TRANSACTION_BYTES)] | None
-    """A longer one could not be submitted."""
+    """Bounded by the size of a transaction."""
 
 
 class SendAnswer(Answer):
-    """A send queue. ``entries``: ranges as (first, count, height of the push)."""
+    """A send queue; ``entries`` are ranges (first, count, height of the push)."""
 
     head: Index
     tail: Index
@@ -75,7 +75,10 @@ class SendAnswer(Answer):
 
 
 class ReceiptAnswer(SendAnswer):
-    """A receipt queue. ``missing``: ranges (first, count) that others overtook; ``waiting``: without a value yet."""
+    """A receipt queue.
+
+    ``missing``: unreceived ranges (first, count); ``waiting``: indices without a value.
+    """
 
     ready: Index
     missing: Annotated[list[Gap], Field(max_length=MAX_RANGES)]
@@ -83,7 +86,7 @@ class ReceiptAnswer(SendAnswer):
 
 
 class TrustedAnswer(Answer):
-    """A header that a client trusts."""
+    """A header trusted by a client."""
 
     height: Height
     time: Height
@@ -96,7 +99,7 @@ class TrustedAnswer(Answer):
 
 
 class ClientAnswer(Answer):
-    """A client of the counterparty, with its newest trusted headers, ascending."""
+    """A client of the counterparty with its newest trusted headers, ascending."""
 
     state: Literal["active", "frozen", "disconnecting"]
     latest: Height
@@ -141,7 +144,7 @@ class EntriesAnswer(Answer):
 
 
 class ProofAnswer(Answer):
-    """What lies under a key, with its ICS-23 proof; null where nothing does, with the proof of that."""
+    """A value with its ICS-23 proof; null with the proof of absence if the key is not stored."""
 
     key: KeyBytes
     value: Value | None
@@ -155,7 +158,7 @@ class ProofAnswer(Answer):
 
 
 class ProofsAnswer(Answer):
-    """What lies under keys: of those asked for the first ones, one at least."""
+    """Proofs of the first requested keys, at least one."""
 
     chain: Name
     height: Height
@@ -164,7 +167,7 @@ class ProofsAnswer(Answer):
 
 
 class AccountAnswer(Answer):
-    """A relayer's fee account: by ``name`` those of the scenario, by ``number`` others."""
+    """A relayer's fee account: by ``name`` for the scenario's relayers, else by ``number``."""
 
     name: Text | None = None
     number: Index | None = None
@@ -186,7 +189,7 @@ class RelayersAnswer(Answer):
 
 
 class RefusalsAnswer(Answer):
-    """How many calls were refused in a block, by error."""
+    """Number of refused calls in a block, by error."""
 
     chain: Name
     height: Height

@@ -1,4 +1,4 @@
-"""The client of a served lake of zones: each question of a relay process as a request."""
+"""Client of a served lake of zones: each read of a relay process as a request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from causeway.service.keys.signing import carrier_number
 
 
 class ZoneLakeClient(ServiceClient):
-    """The addresses of one served lake of zones. All raise what ``ServiceClient.ask`` does."""
+    """Client of one served lake of zones; all methods raise the errors of ``ServiceClient.ask``."""
 
     @property
     def number(self) -> int:
-        """Return the number of the fee account: it follows from the key."""
+        """Number of the fee account, derived from the key."""
         return carrier_number(self.key.public)
 
     async def status(self) -> StatusAnswer:
@@ -33,9 +33,13 @@ class ZoneLakeClient(ServiceClient):
         return await self.ask(StatusAnswer, "GET", "/v1/status")
 
     async def lane(self, chain: str, counterparty: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
-        """Return both queues that a chain has for ``counterparty``, and its client of it, at its last height.
+        """Return a chain's queues for a counterparty, and its client of it, at its last height.
 
-        Of entries below ``packets_from`` and ``receipts_from`` nothing is told.
+        Args:
+            chain: Name of the chain.
+            counterparty: Name of the counterparty.
+            packets_from: First index of the packets to list.
+            receipts_from: First index of the receipts to list.
         """
         path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from}
@@ -47,7 +51,15 @@ class ZoneLakeClient(ServiceClient):
     async def lane_at(
         self, chain: str, counterparty: str, height: int, packets_from: int = 0, receipts_from: int = 0
     ) -> LaneView | None:
-        """Return what ``lane`` does, as it was at a height; None where the lake has not kept that."""
+        """Return a lane as of a height, or None if the lake has not stored that height.
+
+        Args:
+            chain: Name of the chain.
+            counterparty: Name of the counterparty.
+            height: The height.
+            packets_from: First index of the packets to list.
+            receipts_from: First index of the receipts to list.
+        """
         path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from, "height": height}
         try:
@@ -67,10 +79,15 @@ class ZoneLakeClient(ServiceClient):
         return found
 
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
-        """Return value and proof of each key in the store of a chain at a height; where nothing lies under it, no byte
-        and the proof of that, None without one.
+        """Return value and proof of each key in a chain's store at a height.
 
-        A lake may answer for the first keys only; the others are asked for again.
+        An absent key has an empty value with the proof of absence, or None without one. A lake may answer only the
+        first keys; the rest is requested again.
+
+        Args:
+            chain: Name of the chain.
+            height: The height.
+            keys: The keys.
         """
         path = f"/v1/chains/{path_part(chain)}/proofs"
         found: list[tuple[bytes, bytes] | None] = []
@@ -84,7 +101,7 @@ class ZoneLakeClient(ServiceClient):
         return found
 
     async def packets(self, chain: str, counterparty: str, height: int, first: int, count: int) -> list[bytes]:
-        """Return the values of packets from index ``first`` on, without a gap, at most ``count``."""
+        """Return the values of at most ``count`` contiguous packets from index ``first`` on."""
         path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}/send"
         query = {"height": height, "first": first, "count": count}
         rows = (await self.ask(EntriesAnswer, "GET", path, query, most=MAX_ANSWER_BYTES)).entries[:count]
@@ -98,6 +115,6 @@ class ZoneLakeClient(ServiceClient):
         return {name: getattr(row, name) for row in mine for name in COUNTS}
 
     async def refusals(self, chain: str, height: int, relayer: int) -> dict[str, int]:
-        """Return how many calls of a relayer were refused in the block of a height, by the error's name."""
+        """Return the number of a relayer's refused calls in a block, by error."""
         path = f"/v1/chains/{path_part(chain)}/refusals"
         return (await self.ask(RefusalsAnswer, "GET", path, {"height": height, "relayer": relayer})).refused

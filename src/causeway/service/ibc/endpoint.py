@@ -1,7 +1,4 @@
-"""What a node needs to know of IBC: its transactions, its addresses, its metrics.
-
-What Prometheus is told of queues, clients and the accounts of relayers at a height (IBC reference X-14).
-"""
+"""IBC part of a served lake: transactions, addresses, metrics (IBC reference X-14)."""
 
 from __future__ import annotations
 
@@ -93,37 +90,41 @@ ACCOUNTS = {
 
 
 class IbcEndpoint:
-    """A served lake of zones (``service.endpoint.Endpoint``)."""
+    """Served lake of zones (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
     followed: frozenset[str] = frozenset()
     exchange = None
-    """Relay processes carry what goes to other lakes and comes from there."""
+    """Relay processes connect the lake with others."""
 
     def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
         self.views, self._kernel = Views(opened), kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> RelayTransaction:
-        """Return a relayer's transaction (protobuf ``causeway.ibc.Transaction``).
+        """Decode a relayer's transaction (protobuf ``causeway.ibc.Transaction``).
 
         Raises:
-            InvalidInput: a relayer's number that is none, or not a transaction.
+            InvalidInput: The transaction or the relayer's number is invalid.
         """
         return RelayTransaction.read(self.views, chain, user, transaction)
 
     def require_possible(self, row: Mapping[str, Any]) -> None:
-        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        """Reject a user's message that no block could execute.
+
+        Raises:
+            InvalidInput: The message is impossible; the text names the field.
+        """
         validate_message(row, self._kernel, self.views.connection_rows(row["chain"]))
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which a fault acts of itself, None when none is left."""
+        """Return the first tick from ``tick`` on with a planned fault, or None."""
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> list[Address]:
-        """Return headers, queues, proofs, accounts of relayers."""
+        """Return the addresses of headers, queues, proofs and relayers' accounts."""
         return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
-        """Yield what Prometheus is told of queues, clients and the accounts of relayers."""
+        """Yield metrics of queues, clients and relayers' accounts."""
         return collect_metrics(self.views, height)

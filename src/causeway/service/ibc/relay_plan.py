@@ -1,12 +1,8 @@
-"""What there is to relay from one chain to another, by what both say of themselves (IBC reference 3.5, X-1, X-2, X-13).
+"""Work from one chain to another (IBC reference 3.5, X-1, X-2, X-6, X-11, X-13).
 
-Everything follows from the heads and tails of queues and from the headers that are trusted: nothing is remembered, so a
-relay process may be killed at any time, started again, and run beside others.
-
-Which packets of a target can be shown to have expired (IBC reference X-1, X-6).
-
-Headers that must be trusted for a while before anything is proved under them (IBC reference X-11): what a relay
-process proves under those that were, and which it brings ahead.
+The plan is a function of both chains' queue bounds and trusted headers, without stored state: a relay
+process may be killed and restarted at any time, and run beside others. The plan includes expired packets
+(X-1, X-6) and, with a proof delay (X-11), the headers usable now and those to submit ahead.
 """
 
 from __future__ import annotations
@@ -42,16 +38,17 @@ HUNDRED_BLOCKS = 100
 
 @dataclass(frozen=True)
 class RelaySettings:
-    """How a relay process works.
+    """Settings of a relay process.
 
     Attributes:
-        min_batch: it waits for that many packets and receipts of one direction ...
-        max_wait: ... but no longer than so many blocks of the chain they come from; 0 = it does not wait.
-        max_packets: it brings at most so many in one pass; 0 = all that there are.
-        proofs_per_header: one header serves at most so many proofs of a pass; 0 = all.
-        max_calls, max_bytes: of one transaction.
-        chunk: proofs that are asked for at a time.
-        cleanup_after: it cleans up once so many receipts can go; what waits for a cleanup does not wait for this.
+        min_batch: Number of packets and receipts to wait for.
+        max_wait: Maximum wait in blocks of the source; 0 for none.
+        max_packets: Maximum number of packets and receipts in a pass; 0 for no limit.
+        proofs_per_header: Maximum number of a pass's proofs per header; 0 for no limit.
+        max_calls: Maximum number of calls in a transaction.
+        max_bytes: Maximum size of a transaction.
+        chunk: Number of proofs in a request.
+        cleanup_after: Removable receipts that trigger a cleanup; packets blocked by receipts do at once.
     """
 
     min_batch: int = 1
@@ -65,23 +62,24 @@ class RelaySettings:
 
     @property
     def limit(self) -> int | None:
-        """Return how many packets and receipts a pass brings at most, None for any number."""
+        """Maximum number of packets and receipts in a pass, or None."""
         return min([limit for limit in (self.max_packets, self.proofs_per_header) if limit], default=None)
 
 
 @dataclass(frozen=True)
 class RelayWork:
-    """What is to be brought from ``source`` to ``target``.
+    """Work from ``source`` to ``target``.
 
     Attributes:
-        packets, receipts: indices to bring now, ascending, of the source's queues for the target.
-        backlog: how many packets and receipts there are, those left for later included.
-        oldest: the oldest of the backlog: whether it is a packet, its index, and the height that pushed it.
-        cleanup: whether to clean up the target's receipts, up to the source's head.
-        time_outs: whether packets of the target may have expired, so that their limits must be read.
-        pushed: the heights at which what is brought now was pushed; None: not known any more.
-        refresh: whether the target's client must have a new header, so that it does not expire.
-        patient: whether all that there is may wait.
+        packets: Indices of packets to submit now, ascending, in the source's queue for the target.
+        receipts: Indices of receipts to submit now, ascending.
+        backlog: Number of all pending packets and receipts.
+        oldest: Oldest of the backlog: True for a packet, index, height of its push.
+        cleanup: True to clean up the target's receipts, up to the source's head.
+        time_outs: True if packets of the target may have expired, so that their limits must be read.
+        pushed: Heights of the pushes of ``packets`` and ``receipts``; None if unknown.
+        refresh: True if the target's client needs a new header to stay active.
+        patient: True if all work may wait.
     """
 
     packets: tuple[int, ...] = ()
@@ -98,23 +96,28 @@ class RelayWork:
 def plan_work(
     source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
 ) -> RelayWork:
-    """Return what is to be brought from one end of a connection to the other.
+    """Plan the work from one end of a connection to the other.
 
-    ``memory``: of what was submitted before, so that what is refused is not brought in every pass.
+    Args:
+        source: View of the source.
+        target: View of the target.
+        rules: Rules of the network.
+        settings: Settings of the process.
+        memory: Memory of earlier submissions, so that refused ones are not repeated in every pass.
     """
     memory = memory or RelayMemory()
-    cleanup, needed = _cleanup(source, target, rules, settings)
-    packets = _packets(source, target, rules, needed)
-    receipts = _receipts(source, target, rules)
+    cleanup, packets_blocked = _cleanup_due(source, target, rules, settings)
+    packets = _pending_packets(source, target, rules, packets_blocked)
+    receipts = _pending_receipts(source, target, rules)
     backlog = len(packets) + len(receipts)
     if rules.ordered:
-        # All of them, also those that are not listed, or that something is in the way of.
+        # Counts also unlisted and blocked entries.
         sent = source.send.tail - max(target.receipt.tail, source.send.head)
-        written = min(source.receipt.ready, target.send.tail) - target.send.head
-        backlog = max(sent, 0) + max(written, 0)
+        processable = min(source.receipt.ready, target.send.tail) - target.send.head
+        backlog = max(sent, 0) + max(processable, 0)
     oldest = _oldest(packets, receipts)
     time_outs = rules.timeouts and _may_have_expired(source, target, receipts, rules)
-    patient = _patient(backlog, oldest, source, settings) and not (needed or time_outs)
+    patient = _may_wait(backlog, oldest, source, settings) and not (packets_blocked or time_outs)
     if patient:
         cleanup, packets, receipts = False, {}, {}
     packets, receipts = (
@@ -122,7 +125,7 @@ def plan_work(
         for kind, entries in (("receive", packets), ("receipt", receipts))
     )
     cleanup = cleanup and bool(memory.due("cleanup", {source.send.head: None}, target.height, ordered=True))
-    packets, receipts = _first(packets, receipts, settings.limit)
+    packets, receipts = _limit_entries(packets, receipts, settings.limit)
     return RelayWork(
         packets=tuple(packets),
         receipts=tuple(receipts),
@@ -136,8 +139,8 @@ def plan_work(
     )
 
 
-def _cleanup(source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings) -> tuple[bool, bool]:
-    """Return whether to clean up the target's receipts, and whether packets wait for that (X-2)."""
+def _cleanup_due(source: LaneView, target: LaneView, rules: RelayRules, settings: RelaySettings) -> tuple[bool, bool]:
+    """Return True to clean up the target's receipts, and True if they block packets (X-2)."""
     if not rules.cleanup:
         return False, False
     free = source.send.head - target.receipt.head
@@ -145,7 +148,7 @@ def _cleanup(source: LaneView, target: LaneView, rules: RelayRules, settings: Re
     return needed or free >= max(settings.cleanup_after, 1), needed
 
 
-def _packets(source: LaneView, target: LaneView, rules: RelayRules, cleaned: bool) -> Pushed:
+def _pending_packets(source: LaneView, target: LaneView, rules: RelayRules, cleaned: bool) -> Pushed:
     """Return the packets that the target has not received."""
     if rules.ordered:
         begin = max(target.receipt.tail, source.send.head) if cleaned else target.receipt.tail
@@ -154,7 +157,7 @@ def _packets(source: LaneView, target: LaneView, rules: RelayRules, cleaned: boo
     return {index: height for index, height in pending.items() if target.receipt.lacks(index)}
 
 
-def _receipts(source: LaneView, target: LaneView, rules: RelayRules) -> Pushed:
+def _pending_receipts(source: LaneView, target: LaneView, rules: RelayRules) -> Pushed:
     """Return the receipts that the target has not processed."""
     if rules.ordered:
         return source.receipt.contiguous_entries(target.send.head, min(source.receipt.tail, target.send.tail))
@@ -164,13 +167,18 @@ def _receipts(source: LaneView, target: LaneView, rules: RelayRules) -> Pushed:
 
 
 def missing_packets(source: LaneView, target: LaneView) -> tuple[int, ...]:
-    """Return the target's packets that the source has not received, in any order (X-6), ascending."""
+    """Return the target's packets that the source lacks, in any order (X-6), ascending.
+
+    Args:
+        source: View of the source.
+        target: View of the target.
+    """
     sent = target.send.pushed(target.send.head, target.send.tail)
     return tuple(index for index in sent if index >= source.receipt.head and source.receipt.lacks(index))
 
 
 def _may_have_expired(source: LaneView, target: LaneView, receipts: Pushed, rules: RelayRules) -> bool:
-    """Return whether the target has packets that the source has not received and that are next to time out (X-1)."""
+    """Return True if the target has unreceived packets that may time out next (X-1)."""
     if not rules.ordered:
         return bool(missing_packets(source, target))
     settled = target.send.head + len(receipts) >= source.receipt.tail and not source.receipt.waiting
@@ -182,35 +190,48 @@ def _oldest(packets: Pushed, receipts: Pushed) -> tuple[bool, int, int | None] |
     return min(first, key=lambda item: -1 if item[2] is None else item[2], default=None)
 
 
-def _patient(
+def _may_wait(
     backlog: int, oldest: tuple[bool, int, int | None] | None, source: LaneView, settings: RelaySettings
 ) -> bool:
-    """Return whether what there is may wait for more (``min_batch``, ``max_wait``)."""
+    """Return True if the backlog may wait for more (``min_batch``, ``max_wait``)."""
     if backlog >= settings.min_batch or oldest is None or oldest[2] is None:
         return False
     return source.height - oldest[2] < settings.max_wait
 
 
 def can_wait(packets: Pushed, receipts: Pushed, source: LaneView, settings: RelaySettings) -> bool:
-    """Return whether there is something, and all of it may wait for more (``min_batch``, ``max_wait``)."""
+    """Return True if there is work and all of it may wait (``min_batch``, ``max_wait``).
+
+    Args:
+        packets: Pending packets.
+        receipts: Pending receipts.
+        source: View of the source.
+        settings: Settings of the process.
+    """
     count = len(packets) + len(receipts)
-    return count > 0 and _patient(count, _oldest(packets, receipts), source, settings)
+    return count > 0 and _may_wait(count, _oldest(packets, receipts), source, settings)
 
 
-def _first(packets: Pushed, receipts: Pushed, limit: int | None) -> tuple[Pushed, Pushed]:
-    """Return the first of both, at most ``limit`` in all, each its share."""
+def _limit_entries(packets: Pushed, receipts: Pushed, limit: int | None) -> tuple[Pushed, Pushed]:
+    """Limit packets and receipts to ``limit`` in total, divided evenly."""
     if limit is None or len(packets) + len(receipts) <= limit:
         return packets, receipts
     share = max(limit - len(receipts), limit // 2)
-    kept = dict(islice(packets.items(), share))
-    return kept, dict(islice(receipts.items(), limit - len(kept)))
+    limited_packets = dict(islice(packets.items(), share))
+    return limited_packets, dict(islice(receipts.items(), limit - len(limited_packets)))
 
 
 def proving_height(source: LaneView, target: LaneView, work: RelayWork, expired: bool) -> tuple[int, bool]:
-    """Return the source's height to prove all under, and whether its header must be submitted first.
+    """Return the source's height for all proofs, and True if its header must be submitted first.
 
-    A header that the target trusts already serves, if all was pushed by then: somebody has paid for it. Where queues
-    begin and end (cleanups, and time-outs if packets have ``expired``) is proved under the last one.
+    A header that the target already trusts is reused if all entries were pushed by then. The bounds of queues
+    (for cleanups, and for time-outs of ``expired`` packets) are proved at the last height.
+
+    Args:
+        source: View of the source.
+        target: View of the target.
+        work: The work.
+        expired: True if packets have expired.
     """
     trusted = target.trusted[-1].height
     if trusted >= source.height:
@@ -222,7 +243,7 @@ def proving_height(source: LaneView, target: LaneView, work: RelayWork, expired:
 
 
 def _refresh_due(source: LaneView, target: LaneView, rules: RelayRules) -> bool:
-    """Return whether the target's client must have a new header, so that it does not expire (X-4)."""
+    """Return True if the target's client needs a new header to stay active (X-4)."""
     latest = target.trusted[-1]
     return source.height > latest.height and is_period_over(
         latest.time, rules.unbonding_ns // REFRESH, max(target.time, source.time)
@@ -238,11 +259,20 @@ def expired_packets(
     settings: RelaySettings,
     memory: RelayMemory,
 ) -> Generator[Step, Any, tuple[int, ...]]:
-    """Return the target's packets that have expired by the source's header, and that it has not received, ascending.
+    """Return the target's unreceived packets expired by the source's header, ascending.
 
-    In an ordered queue the first ones, up to one that has not expired: those behind it wait for it. In any order all,
-    wherever they are: once a client was recovered, later packets have earlier limits. ``memory`` has the limits that
-    were read before; of the packets that it does not know, the first ``chunk`` are read.
+    In an ordered queue these are the first ones, up to one that has not expired: later ones wait for it. In an
+    unordered one all count: after the recovery of a client, later packets may have earlier limits. Of the packets
+    with unknown limits, the first ``chunk`` are read.
+
+    Args:
+        direction: The direction.
+        source: View of the source.
+        target: View of the target.
+        rules: Rules of the network.
+        work: The work.
+        settings: Settings of the process.
+        memory: Memory of limits read before.
     """
     waiting: Sequence[int]
     if rules.ordered:
@@ -256,7 +286,7 @@ def expired_packets(
     for first, stop in zip(begin.tolist(), end.tolist(), strict=True):
         place = (direction.other, direction.target, direction.source)
         values = yield ReadPackets(*place, target.height, first, stop - first)
-        memory.know(target.send, {index: _limits(value) for index, value in enumerate(values, start=first)})
+        memory.know(target.send, {index: _decode_limits(value) for index, value in enumerate(values, start=first)})
 
     def has_expired(index: int) -> bool:
         if index not in limits:
@@ -266,8 +296,8 @@ def expired_packets(
     return tuple((takewhile if rules.ordered else filter)(has_expired, waiting))
 
 
-def _limits(value: bytes) -> Limits:
-    """Return the limits of a packet; bytes that are none have no end that could be shown."""
+def _decode_limits(value: bytes) -> Limits:
+    """Return the limits of a packet; invalid bytes never expire."""
     try:
         packet = decode_packet(value)
     except IbcError:
@@ -277,16 +307,16 @@ def _limits(value: bytes) -> Limits:
 
 @dataclass(frozen=True)
 class HeaderOutlook:
-    """What a target can be proved now, and what it will.
+    """Provable work now, and after further headers.
 
     Attributes:
-        shown: the source as the newest header shows it that can be used; ``usable``: whether there is one, else it is
-            the source as it is.
-        header: whether to bring the source's newest header: it shows something that no trusted one shows.
-        waits: whether a trusted header that cannot be used yet shows something to bring.
-        whole: all that there is to bring, whether it can be proved or not.
-        patient: whether what no trusted header shows may wait for more.
-        settings: of the process.
+        shown: The source as of the newest usable header, or as it is now without one.
+        usable: True if there is a usable header.
+        header: True to submit the source's newest header: it proves something that no trusted one does.
+        waits: True if a trusted header that is not usable yet proves pending work.
+        whole: All work, provable or not.
+        patient: True if work that no trusted header proves may wait for more.
+        settings: Settings of the process.
     """
 
     shown: LaneView
@@ -298,7 +328,7 @@ class HeaderOutlook:
     settings: RelaySettings
 
     def work(self, target: LaneView, rules: RelayRules, memory: RelayMemory) -> RelayWork:
-        """Return what is to be brought now. It waits for no more: its header was paid for."""
+        """Return the work to do now, without waiting for more: its header is paid for."""
         work = RelayWork()
         if self.usable:
             work = plan_work(self.shown, target, rules, replace(self.settings, min_batch=1), memory)
@@ -314,46 +344,63 @@ def plan_headers(
     settings: RelaySettings,
     memory: RelayMemory,
 ) -> Generator[Step, Any, HeaderOutlook]:
-    """Find out what can be proved to a target, and whether a header should be brought for what cannot be yet."""
+    """Determine the provable work, and the need for a header for the rest.
+
+    Args:
+        direction: The direction.
+        source: View of the source.
+        target: View of the target.
+        rules: Rules of the network.
+        settings: Settings of the process.
+        memory: Memory of the direction.
+    """
     newest, ready = target.trusted[-1], _newest_usable(target, rules)
-    shown = yield from _as_of(direction, source, target, ready)
-    known = shown if ready is newest else (yield from _as_of(direction, source, target, newest))
+    view = yield from _view_at_header(direction, source, target, ready)
+    newest_view = view if ready is newest else (yield from _view_at_header(direction, source, target, newest))
     everything = replace(settings, min_batch=1, max_packets=0, proofs_per_header=0)
-    now, late = yield from _all_work(direction, source, target, rules, everything, memory)
-    then, late_then = RelayWork(), frozenset[int]()
-    if known is not None:
-        then, late_then = yield from _all_work(direction, known, target, rules, everything, memory)
-    packets, receipts = _pushed(now)
-    for index in then.packets:
+    current_work, expired = yield from _all_work(direction, source, target, rules, everything, memory)
+    provable_work, provable_expired = RelayWork(), frozenset[int]()
+    if newest_view is not None:
+        provable_work, provable_expired = yield from _all_work(
+            direction, newest_view, target, rules, everything, memory
+        )
+    packets, receipts = _entries_with_heights(current_work)
+    for index in provable_work.packets:
         packets.pop(index, None)
-    for index in then.receipts:
+    for index in provable_work.receipts:
         receipts.pop(index, None)
     patient = can_wait(packets, receipts, source, settings)
-    needed = bool((packets or receipts) and not patient) or (now.cleanup and not then.cleanup) or bool(late - late_then)
-    waits = ready is not newest and bool(then.packets or then.receipts or then.cleanup or late_then)
+    needed = (
+        bool((packets or receipts) and not patient)
+        or (current_work.cleanup and not provable_work.cleanup)
+        or bool(expired - provable_expired)
+    )
+    waits = ready is not newest and bool(
+        provable_work.packets or provable_work.receipts or provable_work.cleanup or provable_expired
+    )
     return HeaderOutlook(
-        shown=shown or source,
-        usable=shown is not None,
+        shown=view or source,
+        usable=view is not None,
         header=needed and source.height > newest.height,
         waits=waits,
-        whole=now,
+        whole=current_work,
         patient=patient,
         settings=settings,
     )
 
 
 def _newest_usable(target: LaneView, rules: RelayRules) -> TrustedHeader | None:
-    """Return the newest trusted header whose delay is over by the target's clock, and that is not too old."""
+    """Return the newest unexpired trusted header with an elapsed delay on the target's clock."""
     for header in reversed(target.trusted):
         if header.added_time + rules.delay_ns <= target.time:
             return None if is_period_over(header.time, rules.trusting_ns, target.time) else header
     return None
 
 
-def _as_of(
+def _view_at_header(
     direction: Direction, source: LaneView, target: LaneView, header: TrustedHeader | None
 ) -> Generator[Step, Any, LaneView | None]:
-    """Return the source as a header shows it, None where it was not kept, or nothing is proved: at height 0."""
+    """Return the source as of a header; None if it is not stored, or for height 0."""
     if header is None or not 0 < header.height <= source.height:
         return None
     begin = target.receipt.first_missing_index, target.send.head
@@ -369,15 +416,15 @@ def _all_work(
     settings: RelaySettings,
     memory: RelayMemory,
 ) -> Generator[Step, Any, tuple[RelayWork, frozenset[int]]]:
-    """Return what there is to bring, and the target's packets that have expired."""
-    work, late = plan_work(source, target, rules, settings), tuple[int, ...]()
+    """Return all work, and the target's expired packets."""
+    work, expired = plan_work(source, target, rules, settings), tuple[int, ...]()
     if work.time_outs:
-        late = yield from expired_packets(direction, source, target, rules, work, settings, memory)
-    return work, frozenset(late)
+        expired = yield from expired_packets(direction, source, target, rules, work, settings, memory)
+    return work, frozenset(expired)
 
 
-def _pushed(work: RelayWork) -> tuple[Pushed, Pushed]:
-    """Return the packets and receipts of some work with the heights at which they were pushed."""
+def _entries_with_heights(work: RelayWork) -> tuple[Pushed, Pushed]:
+    """Return the packets and receipts of some work with the heights of their pushes."""
     count = len(work.packets)
     packets = dict(zip(work.packets, work.pushed[:count], strict=True))
     return packets, dict(zip(work.receipts, work.pushed[count:], strict=True))

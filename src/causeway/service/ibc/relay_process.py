@@ -1,4 +1,4 @@
-"""``causeway relay`` between lakes of zones: its options, what a person reads of it, and how it is put together."""
+"""``causeway relay`` between lakes of zones: options, status table, assembly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class IbcRelay:
-    """Carries packets and receipts between lakes of zones (``service.relay.Relay``)."""
+    """Relay of packets and receipts between lakes of zones (``service.relay.process.Relay``)."""
 
     about = "packets, receipts, time-outs and cleanups, and the headers that prove them."
     options = (
@@ -44,7 +44,7 @@ class IbcRelay:
     async def between(
         self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
     ) -> AsyncIterator[ZoneRelay]:
-        """Give the process between two lakes, as ``service.relay.Relay`` says."""
+        """Create the process between two lakes; see ``service.relay.process.Relay``."""
         from causeway.service.http.client import ServiceError
         from causeway.service.http.metrics_port import serve_metrics
         from causeway.service.ibc.client import ZoneLakeClient

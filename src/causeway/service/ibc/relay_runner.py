@@ -1,11 +1,7 @@
-"""Whether a target goes on: what it has taken in a direction, held against the most that it ever had.
+"""Relay process between lakes of zones: passes, progress, metrics (IBC reference X-14).
 
-A relay process: passes of the relay loop over HTTP, each direction at its own pace.
-
-What Prometheus is told by a relay process (IBC reference X-14).
-
-The backlog is computed from both chains, and what became of what was submitted is read from the fee account on the
-chain: neither is lost with the process. What only the process itself did is counted from its start.
+The backlog is computed from both chains, and the results of submissions come from the fee account on the
+chain; neither is lost with the process. The process's own work is counted from its start.
 """
 
 from __future__ import annotations
@@ -41,19 +37,21 @@ from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
 from causeway.service.relay.steps import Direction, advance_watermarks
 
 UNKNOWN = -1
-"""Stands for a count where a lake lists more ranges than one answer holds."""
+"""Marker for a count that exceeds the listed ranges."""
 
 MAY_FALL = frozenset({"header", "listed"})
-"""What a target that keeps the rules may say less of: its client was recovered; a range that is listed became two."""
+"""Numbers that a correct target may reduce: its client was recovered, or a listed range was split."""
 
 
 @dataclass
 class DeliveryProgress:
-    """What a target has taken in one direction.
+    """Progress of a target in one direction.
 
-    ``most``: of each number of ``taken_by`` the highest ever; ``takes_back``: whether since one of them last rose, one
-    was lower; ``brought``: whether the pass before handed something over; ``time``: the latest that the target said
-    when the direction waited for a delay.
+    Attributes:
+        most: Highest value ever of each number of ``read_delivery_progress``.
+        retracts: True if a number fell since one last rose.
+        brought: True if the previous pass submitted something.
+        time: Latest target time while the direction waited for a delay.
     """
 
     most: dict[str, int] = field(default_factory=dict)
@@ -62,34 +60,40 @@ class DeliveryProgress:
     time: int = UNKNOWN
 
     def stalled(self, before: int, passed: ZonePass) -> int:
-        """Return how many passes one after the other, up to this one, found the target no further than ever before;
-        ``before``: up to the pass before.
+        """Return the number of successive passes up to this one without progress of the target.
 
-        They count where the pass before and this one handed something over, where all there is was refused, and where
-        a delay is waited for while time stands still. A target that has taken something back is counted against in
-        every pass, also when it has nothing left to be brought, until it has taken more than ever.
+        A pass counts if it and its predecessor submitted something, if all work was refused, or if a delay is pending
+        while time stands still. A target that retracts something counts in every pass, even without work, until a
+        number rises.
+
+        Args:
+            before: The number up to the previous pass.
+            passed: Result of this pass.
         """
-        said = read_delivery_progress(passed.source, passed.target)
-        fell = any(UNKNOWN < said[name] < most for name, most in self.most.items() if name not in MAY_FALL)
-        self.most, moved = advance_watermarks(self.most, said)
+        reported = read_delivery_progress(passed.source, passed.target)
+        fell = any(UNKNOWN < reported[name] < most for name, most in self.most.items() if name not in MAY_FALL)
+        self.most, moved = advance_watermarks(self.most, reported)
         self.retracts = fell or (self.retracts and not moved)
         if passed.state is PassState.DELAYED:
-            stands = passed.target.time <= self.time
+            no_progress = passed.target.time <= self.time
             self.time = max(self.time, passed.target.time)
         elif passed.state is PassState.HELD:
-            stands = True  # and what comes next is held against what was handed over last
+            no_progress = True  # ``brought`` still refers to the last submission
         else:
-            stands = self.brought and not moved and passed.transactions > 0
+            no_progress = self.brought and not moved and passed.transactions > 0
             self.brought = passed.transactions > 0
-        return before + 1 if stands or self.retracts else 0
+        return before + 1 if no_progress or self.retracts else 0
 
 
 def read_delivery_progress(source: LaneView, target: LaneView) -> dict[str, int]:
-    """Return what a target has taken, in numbers that only rise: ends of its queues, packets that were received and
-    that have left, and the newest header that it trusts.
+    """Return a target's progress in rising numbers: queue bounds, counts, trusted header.
 
-    In any order packets are taken in the middle of a queue, too, which its ends do not show. Where not all ranges are
-    listed, the last one that is shows it.
+    In an unordered queue, packets are received and leave in the middle, which the bounds do not show. If not
+    all ranges are listed, the last listed one shows it.
+
+    Args:
+        source: View of the source.
+        target: View of the target.
     """
     receipt, send = target.receipt, target.send
     gaps, entries = receipt.missing, send.entries
@@ -109,16 +113,22 @@ def read_delivery_progress(source: LaneView, target: LaneView) -> dict[str, int]
 
 
 MOST_NAMED = 64
-"""Names that a lake gives of which count is kept; further ones are counted together."""
+"""Maximum number of counted error names from a lake; further ones are summed."""
 
 
 @dataclass
 class ZoneProgress(loop.DirectionProgress):
-    """What a process did in one direction, and what it last saw there (``passes.Progress``).
+    """Work of a process in one direction (``relay.loop.DirectionProgress``).
 
-    ``headers``: handed over; ``without_header``: passes that needed none; ``backlog``: what was to be brought, with the
-    index of the oldest and its age in blocks; ``refused``: calls that the target refused, by the error's name;
-    ``account``: the fee account there; ``expires_in``: seconds of the target's clock until its client expires.
+    Attributes:
+        headers: Submitted header updates.
+        without_header: Passes that needed no header update.
+        backlog: Pending packets and receipts.
+        oldest_index: Index of the oldest.
+        oldest_age: Age of the oldest in blocks.
+        refused: Refused calls by error.
+        account: Fee account on the target.
+        expires_in: Seconds of the target's clock until its client expires.
     """
 
     hopeless_states = frozenset(state.value for state in (PassState.FROZEN, PassState.EXPIRED, PassState.REFUSED))
@@ -133,7 +143,7 @@ class ZoneProgress(loop.DirectionProgress):
     expires_in: float = 0.0
 
     def cells(self) -> tuple[str, ...]:
-        """Return what the table for a person says of it: the columns of ``relay_process``."""
+        """Return the cells of the status table."""
         numbers = (self.backlog, f"{self.oldest_age} blocks", self.transactions, self.headers, self.messages)
         counts = (self.account.get(name, 0) for name in ("accepted", "redundant", "refused"))
         fees = f"{self.account.get('wasted', 0)} of {self.account.get('fees', 0)}"
@@ -143,14 +153,17 @@ class ZoneProgress(loop.DirectionProgress):
 async def find_directions(
     a: ZoneLakeClient, b: ZoneLakeClient, only: Collection[str] = (), side: str = "both"
 ) -> tuple[list[Direction], dict[str, RelayRules]]:
-    """Return the directions in which two lakes can be relayed, and the rules at each end.
+    """Return the directions between two lakes, and the rules at each end.
 
-    ``only``: connections as ``CHAIN/COUNTERPARTY``, either way round; without any, all. ``side``: ``both``, or what
-    goes to ``a`` or to ``b`` alone.
+    Args:
+        a: Client of the first lake.
+        b: Client of the second lake.
+        only: Connections as ``CHAIN/COUNTERPARTY`` in either direction; empty for all.
+        side: ``both``, or the single target lake ``a`` or ``b``.
 
     Raises:
-        InvalidInput: there is no direction, or the networks' options do not go together.
-        ServiceError: a lake does not answer.
+        InvalidInput: There is no direction, or the networks' options contradict.
+        ServiceError: A lake does not answer.
     """
     status = {"a": await a.status(), "b": await b.status()}
     rules = {end: read_rules(content.options) for end, content in status.items()}
@@ -172,9 +185,18 @@ async def find_directions(
 
 
 class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
-    """A relay process over its directions. The clients' keys decide the fee accounts.
+    """Relay process over its directions; the clients' keys determine the fee accounts.
 
-    ``report`` is called after every pass.
+    Args:
+        clients: Clients by end.
+        directions: The directions.
+        rules: Rules by end.
+        settings: Settings of the process.
+        pacing: Timing of passes.
+        faults: Fault rates of its transactions.
+        seed: Seed of the faults.
+        report: Callback after every pass.
+        journal: Log of events.
     """
 
     def __init__(
@@ -214,7 +236,7 @@ class ZoneRelay(RelayLoop[ZoneProgress, ZonePass]):
             self._journal.warning("no-progress", direction=progress.direction, passes=progress.stalled)
 
     async def _pass(self, progress: ZoneProgress) -> ZonePass:
-        """Make one pass in one direction, and note what came of it."""
+        """Run one pass in one direction and update its progress."""
         direction = progress.direction
         steps = relay_pass(direction, self._rules[direction.other], self._settings, self._memories[str(direction)])
         passed, committed = await self._carried_out(progress, self._clients, steps)
@@ -275,7 +297,7 @@ BY_NAME = {"errors": "Errors of requests.", "refused": "Calls that the target re
 
 
 class ZoneRelayCollector(ProgressCollector):
-    """The metrics of a relay process."""
+    """Metrics of a relay process."""
 
     def __init__(self, relaying: ZoneRelay) -> None:
         super().__init__(relaying.progress, GAUGES, COUNTERS, BY_NAME)
@@ -294,6 +316,6 @@ class ZoneRelayCollector(ProgressCollector):
             "causeway_relay_account", "The fee account on the target.", labels=["direction", "relayer", "what"]
         )
         for way, item in everything:
-            for what, count in item.account.items():
-                account.add_metric([way, self._relaying.account(item.direction), what], count)
+            for name, count in item.account.items():
+                account.add_metric([way, self._relaying.account(item.direction), name], count)
         yield account

@@ -1,12 +1,8 @@
-"""What a relay process knows of both ends of a connection: one chain's queues for the other, and its client of it.
+"""State of the relay loop: views of both ends, rules, memory, and requests as data.
 
-What a relay process remembers of a direction from one pass to the next (IBC reference 3.5, X-13).
-
-What there is to relay follows from both chains alone. This is about what is *not* worth doing: submitting again and
-again what the target refuses, and reading again a header that was compared or the limits of a packet. A process that
-is started again has lost nothing but its patience.
-
-What the relay loop asks for and hands over, as data: whoever runs it answers (IBC reference 3.5).
+The work follows from both chains alone (IBC reference 3.5, X-13). The memory only avoids useless repetition:
+resubmitting refused entries, comparing a header twice, or reading a packet's limits twice. A restarted process
+loses nothing but its back-off. Requests are answered by the process that runs the loop (IBC reference 3.5).
 """
 
 from __future__ import annotations
@@ -22,23 +18,24 @@ from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer
 from causeway.service.relay import steps
 
 MOST_LISTED = 10_000
-"""Entries that are listed one by one at most, whatever ranges a lake names: the first ones. Others wait their turn."""
+"""Maximum number of entries listed individually; later ones wait for another pass."""
 
 Pushed = dict[int, int | None]
-"""Indices of entries, ascending, and the heights at which they were pushed; None: not known any more."""
+"""Heights of the pushes by ascending index; None if unknown."""
 
 
 @dataclass(frozen=True)
 class QueueView:
-    """A queue at a height.
+    """Queue at a height.
 
     Attributes:
-        head, tail: where it begins, and the index that comes next.
-        ready: entries below it have a value.
-        entries: ranges (first, count, height at which they were pushed) of what is in it, ascending.
-        missing: ranges (first, count) between head and tail, ascending, in which nothing was received: what came before
-            its turn is behind them. Of a receipt queue; the first ones.
-        waiting: whether receipts have a place and no value yet.
+        head: Index of its begin.
+        tail: Next index.
+        ready: Index below which all entries have a value.
+        entries: Ranges (first, count, height of the push) of its entries, ascending.
+        missing: Unreceived ranges (first, count) between head and tail of a receipt queue, ascending; the first
+            ones.
+        waiting: True if receipts are without a value yet.
     """
 
     head: int
@@ -49,7 +46,7 @@ class QueueView:
     waiting: bool = False
 
     def pushed(self, begin: int, end: int) -> Pushed:
-        """Return the entries with indices ``begin`` to ``end`` - 1, the first ``MOST_LISTED``."""
+        """Return the entries with indices ``begin`` to ``end`` - 1, at most ``MOST_LISTED``."""
         found: Pushed = {}
         for first, count, height in self.entries:
             stop = min(first + count, end)
@@ -60,17 +57,17 @@ class QueueView:
         return found
 
     def lacks(self, index: int) -> bool:
-        """Return whether a receipt queue has no place for a packet yet: it was not received."""
+        """Return True if a receipt queue has not received a packet."""
         place = bisect_right(self.missing, index, key=lambda gap: gap[0]) - 1
         return index >= self.tail or (place >= 0 and index < sum(self.missing[place]))
 
     @property
     def first_missing_index(self) -> int:
-        """Return the first index for which a receipt queue has no place."""
+        """First index that a receipt queue has not received."""
         return self.missing[0][0] if self.missing else self.tail
 
     def contiguous_entries(self, begin: int, end: int) -> Pushed:
-        """Return the entries from ``begin`` on, below ``end``, up to the first index that has none."""
+        """Return the entries from ``begin`` on, below ``end``, up to the first gap."""
         found = self.pushed(begin, end)
         for place, index in enumerate(found):
             if index != begin + place:
@@ -80,13 +77,17 @@ class QueueView:
 
 @dataclass(frozen=True)
 class LaneView:
-    """What a chain keeps for ``counterparty`` at a height.
+    """State of a chain for ``counterparty`` at a height.
 
     Attributes:
-        height, time: of the chain, time in nanoseconds.
-        send, receipt: its queues.
-        trusted: the newest headers of ``counterparty`` that it trusts, ascending; one at least.
-        state: of its client: active, frozen or disconnecting.
+        chain: Name of the chain.
+        counterparty: Name of the other chain.
+        height: Height of the chain.
+        time: Time of the chain in ns.
+        send: Its send queue.
+        receipt: Its receipt queue.
+        trusted: Newest trusted headers of ``counterparty``, ascending; at least one.
+        state: State of its client: active, frozen or disconnecting.
     """
 
     chain: str
@@ -101,14 +102,15 @@ class LaneView:
 
 @dataclass(frozen=True)
 class RelayRules:
-    """The options of a network that decide what a relay process has to do.
+    """Options of a network that determine the work of a relay process.
 
     Attributes:
-        ordered: whether packets are received in their order only.
-        expiry: whether a packet has expired already at its limit (``protocols.ibc.expiry.is_expired``).
-        timeouts, cleanup: whether packets can expire, and receipts be cleaned up.
-        unbonding_ns: how long a header is trusted.
-        delay_ns: how long it must have been trusted before anything is proved under it.
+        ordered: True if packets are received only in order.
+        expiry: Rule for a packet exactly at its limit (``protocols.ibc.expiry.is_expired``).
+        timeouts: True if packets can expire.
+        cleanup: True if receipts can be cleaned up.
+        unbonding_ns: Trusting period of a header.
+        delay_ns: Delay between trusting a header and proving under it.
     """
 
     ordered: bool = True
@@ -120,21 +122,24 @@ class RelayRules:
 
     @property
     def trusting_ns(self) -> int:
-        """The age (ns) at which a trusted header is over: light clients count from that very instant."""
+        """Age in ns at which a trusted header has expired; light clients count inclusively."""
         return self.unbonding_ns + 1
 
 
 def lane_view(content: Mapping[str, Any]) -> LaneView:
-    """Return the lane of a JSON object (``Views.lane``).
+    """Parse the lane of a JSON object (``Views.lane``).
+
+    Args:
+        content: The object.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The object is no lane.
     """
     return view_from_answer(LaneAnswer.model_validate(content))
 
 
 def view_from_answer(lane: LaneAnswer) -> LaneView:
-    """Return the lane that a lake answered."""
+    """Convert a lake's answer to a lane."""
     trusted = tuple(
         TrustedHeader(
             height=item.height,
@@ -162,7 +167,7 @@ def view_from_answer(lane: LaneAnswer) -> LaneView:
 
 
 def read_rules(options: OptionsAnswer) -> RelayRules:
-    """Return the rules that the options of a status say."""
+    """Convert the options of a status to rules."""
     return RelayRules(
         ordered=options.order == "ordered",
         expiry=options.expiry,
@@ -174,22 +179,29 @@ def read_rules(options: OptionsAnswer) -> RelayRules:
 
 
 MOST_BLOCKS = 64
-"""So many blocks what was refused waits at most before it is submitted again."""
+"""Maximum back-off of a refused entry in blocks."""
 
 MOST_TOLD = 8
-"""So many of the entries that wait are told."""
+"""Maximum number of reported waiting entries."""
 
 MOST_COMPARED = 1_000
-"""Headers of which is remembered that they were compared; the last ones."""
+"""Compared headers to remember."""
 
 Limits = tuple[int, int]
-"""The height and the time (ns) of the other chain up to which a packet can be received."""
+"""Height and time (ns) of the other chain up to which a packet can be received."""
 
 
 @dataclass
 class DeliveryAttempt:
-    """An entry that was handed over and is still due: at which height of the target, how often in vain, and whether it
-    waits now: until which height, or for how many more passes where the target makes no blocks."""
+    """Submitted entry that is still due.
+
+    Attributes:
+        height: Height of the target at its submission.
+        refused: Number of refused submissions.
+        waits: True while it backs off.
+        until: Height of the target at which the back-off ends.
+        passes: Passes until the back-off ends if the target makes no blocks.
+    """
 
     height: int
     refused: int = 0
@@ -200,27 +212,34 @@ class DeliveryAttempt:
 
 @dataclass
 class RelayMemory:
-    """The memory of one direction.
+    """Memory of one direction.
 
-    ``held``: of the present pass, what is not submitted though it is due, in words; the first ones. ``limits``: of the
-    target's packets that were read, by index.
+    Attributes:
+        held: Descriptions of due entries withheld in this pass; the first ones.
+        limits: Limits of the target's packets by index.
     """
 
     held: list[str] = field(default_factory=list)
     limits: dict[int, Limits] = field(default_factory=dict)
-    _tried: dict[str, dict[int, DeliveryAttempt]] = field(default_factory=dict)
+    _attempts: dict[str, dict[int, DeliveryAttempt]] = field(default_factory=dict)
     _compared: dict[tuple[int, bytes], None] = field(default_factory=dict)
 
     def due(self, kind: str, entries: Pushed, height: int, *, ordered: bool) -> Pushed:
-        """Return which of the entries that are due are to be submitted now; ``height``: the target's.
+        """Filter the due entries to those to submit now.
 
-        What was handed over before a block and is still due after it was refused: the n-th time in a row it waits for
-        ``min(2**n, 64)`` blocks, or as many passes. In an ordered queue what is behind it waits with it.
+        An entry submitted before a block and still due after it was refused. After the n-th refusal in a row it waits
+        for ``min(2**n, 64)`` blocks, or as many passes. In an ordered queue the entries behind it wait too.
+
+        Args:
+            kind: Kind of the call.
+            entries: The due entries.
+            height: Height of the target.
+            ordered: True for an ordered queue.
         """
-        tried = self._tried.setdefault(kind, {})
-        for index in [index for index in tried if index not in entries]:
-            del tried[index]
-        waiting = {index for index, entry in tried.items() if self._waits(kind, index, entry, height)}
+        attempts = self._attempts.setdefault(kind, {})
+        for index in [index for index in attempts if index not in entries]:
+            del attempts[index]
+        waiting = {index for index, entry in attempts.items() if self._waits(kind, index, entry, height)}
         if not waiting:
             return entries
         if not ordered:
@@ -243,25 +262,25 @@ class RelayMemory:
         return True
 
     def handed_over(self, kind: str, indices: Collection[int], height: int, *, ordered: bool) -> None:
-        """Note what is submitted at a height of the target; of an ordered queue the first decides for all."""
-        tried = self._tried.setdefault(kind, {})
+        """Record submissions at a height of the target; in an ordered queue only the first entry."""
+        attempts = self._attempts.setdefault(kind, {})
         for index in sorted(indices)[:1] if ordered else indices:
-            before = tried.get(index)
-            tried[index] = DeliveryAttempt(height, before.refused if before is not None else 0)
+            before = attempts.get(index)
+            attempts[index] = DeliveryAttempt(height, before.refused if before is not None else 0)
 
     def know(self, queue: QueueView, limits: Mapping[int, Limits]) -> None:
-        """Note the limits of packets that were read, and forget those of packets that have left ``queue``."""
-        here = queue.pushed(queue.head, queue.tail)
-        for index in [index for index in self.limits if index not in here]:
+        """Record the limits of packets, and drop those of packets that left ``queue``."""
+        present = queue.pushed(queue.head, queue.tail)
+        for index in [index for index in self.limits if index not in present]:
             del self.limits[index]
         self.limits.update(limits)
 
     def is_compared(self, height: int, header_hash: bytes) -> bool:
-        """Return whether a header of the source is known to be its own."""
+        """Return True if a header is known to be the source's own."""
         return (height, header_hash) in self._compared
 
     def compared(self, height: int, header_hash: bytes) -> None:
-        """Note that a header is the source's own."""
+        """Record a header as the source's own."""
         self._compared[height, header_hash] = None
         if len(self._compared) > MOST_COMPARED:
             del self._compared[next(iter(self._compared))]
@@ -269,10 +288,15 @@ class RelayMemory:
 
 @dataclass(frozen=True)
 class ReadLane:
-    """Asks for the ``LaneView`` of a chain for ``counterparty``, at its last height.
+    """Request for the ``LaneView`` of a chain for ``counterparty``.
 
-    ``packets_from``, ``receipts_from``: entries below these indices need not be in it. ``height``: as it was at that
-    height instead, None where the lake has not kept it.
+    Attributes:
+        end: End of the chain.
+        chain: Name of the chain.
+        counterparty: Name of the other chain.
+        packets_from: First index of the packets to list.
+        receipts_from: First index of the receipts to list.
+        height: Height of the view, by default the last; the answer is None if it is not stored.
     """
 
     end: str
@@ -285,7 +309,7 @@ class ReadLane:
 
 @dataclass(frozen=True)
 class ReadHeader:
-    """Asks for the signed header of a chain at a height, as bytes."""
+    """Request for the signed header of a chain at a height, as bytes."""
 
     end: str
     chain: str
@@ -294,7 +318,7 @@ class ReadHeader:
 
 @dataclass(frozen=True)
 class ReadProofs:
-    """Asks for (value, proof) of each key in a chain's store at a height; None for a key with nothing under it."""
+    """Request for (value, proof) of keys in a chain's store at a height; None if absent."""
 
     end: str
     chain: str
@@ -304,7 +328,7 @@ class ReadProofs:
 
 @dataclass(frozen=True)
 class ReadPackets:
-    """Asks for the values of the packets that a chain has for ``counterparty`` from an index on, ``count`` at most."""
+    """Request for at most ``count`` packets of a chain for ``counterparty`` from an index on."""
 
     end: str
     chain: str
@@ -316,7 +340,7 @@ class ReadPackets:
 
 @dataclass(frozen=True)
 class SubmitWithHeaders(steps.Submit):
-    """Hands over a transaction. ``headers``: the header updates in it."""
+    """Submission of a transaction with ``headers`` header updates."""
 
     headers: int
 

@@ -1,11 +1,12 @@
-"""The relay loop as a state machine: it asks questions and hands over transactions, and knows no socket and no clock
-(IBC reference 3.5, X-13).
+"""Relay loop as a state machine without I/O (IBC reference 3.5, X-13).
 
-    steps = relay(Direction("a", "left", "right"), rules, settings)
+It yields requests and submissions:
+
+    steps = relay_pass(Direction("a", "left", "right"), rules, settings)
     step = next(steps)
-    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``Passed``
+    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``ZonePass``
 
-Whoever runs it may stop at any step and never come back: the next pass finds out by itself what is left.
+A pass may be abandoned at any step: the next one determines the remaining work by itself.
 """
 
 from __future__ import annotations
@@ -49,31 +50,42 @@ from causeway.service.relay.steps import Direction
 
 
 class PassState(Enum):
-    """How a pass ended."""
+    """Final state of a pass."""
 
     IDLE = "idle"
-    """There was nothing to do."""
+    """There was no work."""
     WAITING = "waiting"
-    """There is something, which waits for more (``min_batch``)."""
+    """There is work, which waits for more (``min_batch``)."""
     DELAYED = "waiting for the delay"
-    """There is something, under a header that the target has not trusted for long enough yet."""
+    """There is work under a header whose delay has not elapsed on the target."""
     SUBMITTED = "submitted"
     FROZEN = "frozen"
-    """The target's client saw two headers of one height: nothing is taken. A disconnecting one takes what comes."""
+    """The target's client saw two headers of one height and accepts nothing; a disconnecting one accepts input."""
     EXPIRED = "expired"
-    """The target's client was without a new header for too long: nothing is taken."""
+    """The target's client had no new header for too long and accepts nothing."""
     REFUSED = "refused"
-    """The source's headers are not what the target would trust."""
+    """The target would not trust the source's headers."""
     HELD = "backing off"
-    """All that there is was refused before, and waits (``Memory``)."""
+    """All work was refused before and backs off (``RelayMemory``)."""
     ACCUSED = "accused"
-    """The source has signed two headers that exclude each other; the target was shown that."""
+    """The source signed two conflicting headers, and the target was shown the evidence."""
 
 
 @dataclass(frozen=True)
 class ZonePass:
-    """What a pass found and did. ``source``, ``target``: both ends as it saw them; ``why``: of what it could not do;
-    ``held``: what it did not submit, though it is due, in words."""
+    """Result of a pass.
+
+    Attributes:
+        state: Final state.
+        source: View of the source.
+        target: View of the target.
+        work: The work.
+        headers: Submitted header updates.
+        messages: Submitted messages.
+        transactions: Submitted transactions.
+        why: Reason for incomplete work.
+        held: Descriptions of due but withheld entries.
+    """
 
     state: PassState
     source: LaneView
@@ -86,19 +98,32 @@ class ZonePass:
     held: tuple[str, ...] = ()
 
 
-_NO_WAY: dict[type[ProofError], PassState] = {ClientExpired: PassState.EXPIRED, ConnectionFrozen: PassState.FROZEN}
+_FINAL_STATES: dict[type[ProofError], PassState] = {
+    ClientExpired: PassState.EXPIRED,
+    ConnectionFrozen: PassState.FROZEN,
+}
 
 
 def relay_pass(
     direction: Direction, rules: RelayRules, settings: RelaySettings, memory: RelayMemory | None = None
 ) -> Generator[Step, Any, ZonePass]:
-    """Make one pass in one direction: look at both ends, and bring what there is to bring.
+    """Run one pass in one direction: read both ends, and submit the work.
 
-    ``memory``: of the passes before.
+    Args:
+        direction: The direction.
+        rules: Rules of the network.
+        settings: Settings of the process.
+        memory: Memory of earlier passes.
+
+    Yields:
+        Requests and submissions.
+
+    Returns:
+        The result of the pass.
     """
     memory = memory or RelayMemory()
     memory.held.clear()
-    # The target is looked at first: what it receives meanwhile is then sent already by what the source says.
+    # Read the target first, so that the source's view includes the sending of everything received meanwhile.
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
     begin = target.receipt.first_missing_index, target.send.head
     source: LaneView = yield ReadLane(direction.end, direction.source, direction.target, *begin)
@@ -106,46 +131,52 @@ def relay_pass(
         return ZonePass(PassState.FROZEN, source, target, why=f"the client of {direction.source} is frozen")
     now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
     client = LightClient(TrustOptions(direction.source, rules.trusting_ns), target.trusted)
-    accusation = yield from _contradiction(client, direction, source, target, now, memory)
+    accusation = yield from _find_contradiction(client, direction, source, target, now, memory)
     if isinstance(accusation, str):
         return ZonePass(PassState.REFUSED, source, target, why=accusation)
     if accusation is not None:
         return (yield from _accuse(direction, settings, accusation, source, target))
-    # With a delay all is proved as the source was at the height of a header that can be used by now.
-    ahead = (yield from plan_headers(direction, source, target, rules, settings, memory)) if rules.delay_ns else None
-    shown = source if ahead is None else ahead.shown
-    work = plan_work(shown, target, rules, settings, memory) if ahead is None else ahead.work(target, rules, memory)
+    # With a delay, proofs refer to the source at the height of a usable header.
+    outlook = (yield from plan_headers(direction, source, target, rules, settings, memory)) if rules.delay_ns else None
+    source_view = source if outlook is None else outlook.shown
+    work = (
+        plan_work(source_view, target, rules, settings, memory)
+        if outlook is None
+        else outlook.work(target, rules, memory)
+    )
     expired: tuple[int, ...] = ()
     if work.time_outs:
-        expired = yield from expired_packets(direction, shown, target, rules, work, settings, memory)
-        # In an ordered queue the call names no index: the tail proves that whatever is at the head has expired.
+        expired = yield from expired_packets(direction, source_view, target, rules, work, settings, memory)
+        # In an ordered queue the call has no index: the tail proves that the head has expired.
         expired = tuple(memory.due("timeout", dict.fromkeys(expired), target.height, ordered=rules.ordered))
-    held = tuple(memory.held)
-    due = work.packets or work.receipts or work.cleanup or work.refresh or expired or (ahead and ahead.header)
+    withheld = tuple(memory.held)
+    due = work.packets or work.receipts or work.cleanup or work.refresh or expired or (outlook and outlook.header)
     if not due:
-        waits = PassState.DELAYED if ahead and ahead.waits else PassState.WAITING if work.patient else PassState.IDLE
-        state = PassState.HELD if held else waits
-        return ZonePass(state, source, target, work, why="; ".join(held), held=held)
-    if ahead is None:
+        waits = (
+            PassState.DELAYED if outlook and outlook.waits else PassState.WAITING if work.patient else PassState.IDLE
+        )
+        state = PassState.HELD if withheld else waits
+        return ZonePass(state, source, target, work, why="; ".join(withheld), held=withheld)
+    if outlook is None:
         height, header = proving_height(source, target, work, bool(expired))
     else:
-        height, header = shown.height, ahead.header or work.refresh
+        height, header = source_view.height, outlook.header or work.refresh
     updates: list[HeaderUpdate] = []
     if header:
         try:
-            updates = yield from _headers(client, direction, max(height, source.height), now)
+            updates = yield from _header_path(client, direction, max(height, source.height), now)
         except ProofError as error:
-            return ZonePass(_NO_WAY.get(type(error), PassState.REFUSED), source, target, work, why=str(error))
+            return ZonePass(_FINAL_STATES.get(type(error), PassState.REFUSED), source, target, work, why=str(error))
     batches = _Batches(direction, settings)
     for update in updates:
         memory.compared(update.height, update.signed_header.header.hash)
-        yield from batches.add(_update(direction, update), header=True)
+        yield from batches.add(_update_call(direction, update), header=True)
     for chunk in _chunks(_messages(direction, work, expired, ordered=rules.ordered), settings.chunk):
         keys = tuple(key for _, key in chunk)
-        found = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
-        proofs = dict(zip(dict.fromkeys(keys), found, strict=True))
+        answers = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
+        proofs = dict(zip(dict.fromkeys(keys), answers, strict=True))
         try:
-            _verify(proofs, client.trusted(height).root)
+            _verify_proofs(proofs, client.trusted(height).root)
         except ProofError as error:
             return ZonePass(
                 PassState.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}"
@@ -153,28 +184,28 @@ def relay_pass(
         for kind, key in chunk:
             value = proofs[key]
             absence = kind == "timeout" and not rules.ordered
-            if value is None or bool(value[0]) == absence or _comes_too_late(kind, value[0], target, rules):
+            if value is None or bool(value[0]) == absence or _expires_before_receipt(kind, value[0], target, rules):
                 continue
-            yield from batches.add(_submission(direction, kind, key, value, height))
+            yield from batches.add(_submit_call(direction, kind, key, value, height))
     yield from batches.finish()
-    for kind, indices in _indices(shown, work, expired).items():
+    for kind, indices in _submitted_indices(source_view, work, expired).items():
         memory.handed_over(kind, indices, target.height, ordered=rules.ordered)
     counts = (batches.headers, batches.messages, batches.transactions)
     state = PassState.SUBMITTED if batches.transactions else PassState.IDLE
-    return ZonePass(state, source, target, work, *counts, why="; ".join(held), held=held)
+    return ZonePass(state, source, target, work, *counts, why="; ".join(withheld), held=withheld)
 
 
-def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
-    """Refuse to pay for what the target would not take."""
-    for key, found in shown.items():
+def _verify_proofs(proofs: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
+    """Verify proofs, to avoid fees for refused ones."""
+    for key, found in proofs.items():
         if found is not None and found[0]:
             verify_membership(TENDERMINT_SPEC, root, found[1], key, found[0])
         elif found is not None:
             verify_non_membership(TENDERMINT_SPEC, root, found[1], key)
 
 
-def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: RelayRules) -> bool:
-    """Return whether the target's next block refuses a packet because it has expired: in any order, it does (X-6)."""
+def _expires_before_receipt(kind: str, value: bytes, target: LaneView, rules: RelayRules) -> bool:
+    """Return True if the target's next block refuses an expired packet (unordered: X-6)."""
     if kind != "receive" or rules.ordered or not rules.timeouts:
         return False
     try:
@@ -184,19 +215,19 @@ def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: RelayRules
     return bool(is_expired(packet.max_height, packet.max_time, target.height + 1, target.time, rules.expiry))
 
 
-def _indices(source: LaneView, work: RelayWork, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Return the indices that a pass submits, by call."""
+def _submitted_indices(source: LaneView, work: RelayWork, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the submitted indices by call."""
     cleanup = (source.send.head,) if work.cleanup else ()
     return {"receive": work.packets, "receipt": work.receipts, "timeout": expired, "cleanup": cleanup}
 
 
-def _contradiction(
+def _find_contradiction(
     client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: RelayMemory
 ) -> Generator[Step, Any, HeaderUpdate | str | None]:
-    """Return a header of the source that contradicts one that the target trusts (X-3), None where there is none.
+    """Return a header of the source that contradicts a trusted one (X-3), or None.
 
-    Every trusted header is compared once with the source's own of that height. Why, in words, where the source's own is
-    another one and none that its validators have signed.
+    Every trusted header is compared once with the source's own of that height. If the source's own differs but is
+    not validly signed, return the reason as text.
     """
     for trusted in reversed(target.trusted):
         if not 0 < trusted.height <= source.height or memory.is_compared(trusted.height, trusted.header_hash):
@@ -208,7 +239,7 @@ def _contradiction(
         trial = client.copy()
         try:
             wanted = trial.wanted(trusted.height)
-            update = yield from _header(trial, direction, wanted)
+            update = yield from _read_header(trial, direction, wanted)
             if trial.update(update, now).outcome is UpdateOutcome.FROZEN:
                 return update
         except ProofError as error:
@@ -219,40 +250,40 @@ def _contradiction(
 def _accuse(
     direction: Direction, settings: RelaySettings, update: HeaderUpdate, source: LaneView, target: LaneView
 ) -> Generator[Step, Any, ZonePass]:
-    """Show the target a header that contradicts one that it trusts."""
+    """Submit a header that contradicts a trusted one."""
     batches = _Batches(direction, settings)
-    yield from batches.add(_update(direction, update), header=True)
+    yield from batches.add(_update_call(direction, update), header=True)
     yield from batches.finish()
     why = f"{direction.source} has signed another header {update.height} than {direction.target} trusts"
     return ZonePass(PassState.ACCUSED, source, target, headers=1, transactions=1, why=why)
 
 
-def _headers(
+def _header_path(
     client: LightClient, direction: Direction, height: int, now: int
 ) -> Generator[Step, Any, list[HeaderUpdate]]:
-    """Return the updates that bring the target's client to trust a height, those in between first (X-4)."""
+    """Return the updates up to a height for the target's client, intermediate ones first (X-4)."""
     updates: dict[int, HeaderUpdate] = {}
     search = bisect_headers(client, height, now)
     try:
         wanted = next(search)
         while True:
-            update = yield from _header(client, direction, wanted)
+            update = yield from _read_header(client, direction, wanted)
             updates[wanted.height] = update
             wanted = search.send(update)
     except StopIteration:
         return [updates[known] for known in sorted(updates)]
 
 
-def _header(client: LightClient, direction: Direction, wanted: WantedHeader) -> Generator[Step, Any, HeaderUpdate]:
-    """Return the header that is wanted, built on what the target trusts."""
+def _read_header(client: LightClient, direction: Direction, wanted: WantedHeader) -> Generator[Step, Any, HeaderUpdate]:
+    """Read a wanted header and base it on the target's trusted one."""
     place = (direction.end, direction.source)
     offered = decode_header_update((yield ReadHeader(*place, wanted.height)))
     base = client.trusted(wanted.trusted_height)
     believed, known = offered.validators, base.anchor_hash(client.options.rule)
     if believed.hash != known:
-        believed = offered.trusted_validators  # of the height before, as a lake shows it
+        believed = offered.trusted_validators  # of the previous height, as in a lake's certification
     if believed.hash != known:
-        # What the root of trust vouches for, at height 0, no header is signed by; the first builds on it.
+        # No header is signed at height 0; the first one contains the validators of the root of trust.
         at = max(wanted.validators_height, 1)
         signed = decode_header_update((yield ReadHeader(*place, at)))
         believed = signed.validators if wanted.validators_height else signed.trusted_validators
@@ -262,7 +293,7 @@ def _header(client: LightClient, direction: Direction, wanted: WantedHeader) -> 
 def _messages(
     direction: Direction, work: RelayWork, expired: tuple[int, ...], *, ordered: bool
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield (call, key) of all that is submitted besides headers, in the order in which the target takes it."""
+    """Yield call and key of all submissions other than headers, in the target's order."""
     mine = direction.target
     if work.cleanup:
         yield "cleanup", QueueKey(mine, QueuePurpose.SEND, KeyPart.HEAD).encode()
@@ -271,7 +302,7 @@ def _messages(
     for index in work.receipts:
         yield "receipt", index_key(mine, QueuePurpose.RECEIPT, index)
     for index in expired:
-        # In order, the tail proves that whatever is at the head was not received; else each index that it is absent.
+        # Ordered: the tail proves that the head was not received. Unordered: the absence of each index.
         tail = QueueKey(mine, QueuePurpose.RECEIPT, KeyPart.TAIL).encode()
         yield "timeout", tail if ordered else index_key(mine, QueuePurpose.RECEIPT, index)
 
@@ -287,12 +318,14 @@ def _chunks(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[t
         yield chunk
 
 
-def _update(direction: Direction, update: HeaderUpdate) -> wire.Call:
+def _update_call(direction: Direction, update: HeaderUpdate) -> wire.Call:
     return wire.Call(update=wire.UpdateHeader(remote=direction.source, header=update.encode()))
 
 
-def _submission(direction: Direction, kind: str, key: bytes, shown: tuple[bytes, bytes], height: int) -> wire.Call:
-    value, proof = shown
+def _submit_call(
+    direction: Direction, kind: str, key: bytes, value_and_proof: tuple[bytes, bytes], height: int
+) -> wire.Call:
+    value, proof = value_and_proof
     submit = wire.Submit(remote=direction.source, key=key, value=value, proof=proof, height=height)
     call = wire.Call()
     getattr(call, kind).CopyFrom(submit)
@@ -300,39 +333,39 @@ def _submission(direction: Direction, kind: str, key: bytes, shown: tuple[bytes,
 
 
 class _Batches:
-    """Calls, cut into transactions; one is kept back until it is known whether it is the last."""
+    """Builder of transactions; the latest one is withheld until it is known to be the last."""
 
     def __init__(self, direction: Direction, settings: RelaySettings) -> None:
         self._direction, self._settings = direction, settings
         self._calls: list[wire.Call] = []
         self._bytes = self._headers = 0
-        self._kept: SubmitWithHeaders | None = None
+        self._withheld: SubmitWithHeaders | None = None
         self.headers = self.messages = self.transactions = 0
 
     def add(self, call: wire.Call, *, header: bool = False) -> Generator[Step, Any, None]:
-        """Add a call; hand over what is full before it."""
+        """Add a call; submit a full transaction before it."""
         size = call.ByteSize() + 8
         full = len(self._calls) >= self._settings.max_calls or self._bytes + size > self._settings.max_bytes
         if self._calls and full:
-            yield from self._cut()
+            yield from self._close_transaction()
         self._calls.append(call)
         self._bytes += size
         self._headers += header
 
     def finish(self) -> Generator[Step, Any, None]:
-        """Hand over all that is left."""
+        """Submit the rest."""
         if self._calls:
-            yield from self._cut()
-        if self._kept is not None:
-            yield SubmitWithHeaders(**{**self._kept.__dict__, "last": True})
+            yield from self._close_transaction()
+        if self._withheld is not None:
+            yield SubmitWithHeaders(**{**self._withheld.__dict__, "last": True})
 
-    def _cut(self) -> Generator[Step, Any, None]:
-        if self._kept is not None:
-            yield self._kept
+    def _close_transaction(self) -> Generator[Step, Any, None]:
+        if self._withheld is not None:
+            yield self._withheld
         data = wire.Transaction(calls=self._calls).SerializeToString(deterministic=True)
         messages = len(self._calls) - self._headers
         place = (self._direction.other, self._direction.target)
-        self._kept = SubmitWithHeaders(*place, data, messages, last=False, headers=self._headers)
+        self._withheld = SubmitWithHeaders(*place, data, messages, last=False, headers=self._headers)
         self.headers, self.messages = self.headers + self._headers, self.messages + messages
         self.transactions += 1
         self._calls, self._bytes, self._headers = [], 0, 0

@@ -1,9 +1,7 @@
-"""The addresses that a served lake of zones has beside those of every lake.
+"""Addresses and views of a lake of zones: headers, queues, proofs, relayers' accounts.
 
-What a served lake of zones says of itself: headers, queues, proofs, accounts, as objects that JSON can hold.
-
-Bytes are hexadecimal, times are nanoseconds of block time. All is read from committed heights, by any number of
-threads.
+Views are objects that JSON can hold: bytes are hexadecimal, times are nanoseconds of block time. They read
+committed heights only and are thread-safe.
 """
 
 from __future__ import annotations
@@ -58,23 +56,25 @@ from causeway.storage.lake import Manifest
 
 KEPT_STORE_BYTES = 128 << 20
 KEPT_TABLE_BYTES = 64 << 20
-"""Bytes of stores, and of tables of states, that are kept in memory for further questions about a height."""
+"""Cache sizes in bytes for stores, and for state tables."""
 
 OVERHEAD_BYTES = 8 << 10
-"""A kept store or table is counted for so much beside its columns."""
+"""Bytes counted for a cached store or table besides its columns."""
 
 MOST_RANGES = 1_000
-"""Ranges of entries that are told of one queue; the first ones."""
+"""Maximum number of listed ranges of a queue's entries; the first ones."""
 
 ANSWER_MARGIN, ROW_MARGIN = 4 << 10, DIGITS * MAX_KEY_BYTES + 128
-"""Bytes of an answer, and of one row of it, that are neither values nor proofs."""
+"""Bytes of an answer, and of one row of it, besides values and proofs."""
 
 SHOWN_TRUST = 16
-"""Trusted headers that are told of one client; the newest ones, and with a delay all from the newest on that can be
-used, as many as a relay process reads."""
+"""Number of listed trusted headers of a client, the newest ones.
+
+With a delay, all from the newest usable one on are listed, up to the limit of a relay process.
+"""
 
 FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
-"""The column with the counterparty, of tables in which it is not the ``destination`` that a queue is for."""
+"""Column of the counterparty in tables without a ``destination``."""
 
 PURPOSES = {purpose.name.lower(): purpose for purpose in QueuePurpose}
 
@@ -82,7 +82,7 @@ CLIENT_STATES = ("active", "frozen", "disconnecting", "frozen")
 
 
 class Views(LakeViews):
-    """The views of one lake of zones."""
+    """Views of one lake of zones."""
 
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
@@ -91,7 +91,7 @@ class Views(LakeViews):
         self._table = cache_results(self._read_table, KEPT_TABLE_BYTES, _table_bytes)
 
     def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
+        """Return the network's identity and progress."""
         options = self.options
         return {
             **super().status(),
@@ -110,23 +110,28 @@ class Views(LakeViews):
         }
 
     def connections(self) -> list[tuple[str, str]]:
-        """Return the connections of the chains that this lake runs, as pairs of it and its counterparty."""
+        """Return the connections of this lake's chains, as pairs of chain and counterparty."""
         zones = read_zones(self.opened)
         ends = zip(*(end.tolist() for end in zones.connections), strict=True)
         pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
         return [pair for pair in pairs if pair[0] not in self.external]
 
     def connection_rows(self, number: int) -> Frame:
-        """Return the connections of the chain with a number, as its state has them at the last height."""
+        """Return the connections of a chain, by number, in its last state."""
         zones = read_zones(self.opened)
         chain = zones.names[int(zones.positions_of(np.array([number], dtype=np.uint64))[0])]
         return self._table(chain, self.height(), "connections")
 
     def header(self, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the header of a chain at a height, signed from height 1 on, and what it says.
+        """Return the header of a chain at a height, signed from height 1 on, with its content.
+
+        Args:
+            chain: Name of the chain.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: there is no such chain here (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain.
+            LakeError: The height is not committed.
         """
         height = self.known(chain, height)
         root, certification = self.opened.header(chain, height)
@@ -146,15 +151,21 @@ class Views(LakeViews):
     def lane(
         self, chain: str, counterparty: str, height: int | None, packets_from: int = 0, receipts_from: int = 0
     ) -> dict[str, Any]:
-        """Return both queues that a chain keeps for ``counterparty`` at a height, and its client of it.
+        """Return a chain's queues for a counterparty, and its client of it.
 
-        Of their entries, those from ``packets_from`` and ``receipts_from`` on.
+        Args:
+            chain: Name of the chain.
+            counterparty: Name of the counterparty.
+            height: A height, by default the last.
+            packets_from: First index of the packets to list.
+            receipts_from: First index of the receipts to list.
 
         Raises:
-            InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain, or it is not connected.
+            LakeError: The height is not committed.
         """
         height = self.known(chain, height)
-        if not len(self._of_lane("connections", chain, counterparty, height)):
+        if not len(self._lane_rows("connections", chain, counterparty, height)):
             raise InvalidInput(f"counterparty: {chain} is not connected with {counterparty}")
         return {
             "chain": chain,
@@ -167,10 +178,10 @@ class Views(LakeViews):
         }
 
     def _queue(self, chain: str, counterparty: str, height: int, substream: int, begin: int) -> dict[str, Any]:
-        queues = self._of_lane("queues", chain, counterparty, height, substream)
-        held = self._of_lane("leaves", chain, counterparty, height, substream)["index"]
-        entries = held[int(np.searchsorted(held, np.uint64(min(begin, MAX_INDEX)))) :]
-        pushed = self._pushed(entries, self._of_lane("runs", chain, counterparty, height, substream))
+        queues = self._lane_rows("queues", chain, counterparty, height, substream)
+        indices = self._lane_rows("leaves", chain, counterparty, height, substream)["index"]
+        entries = indices[int(np.searchsorted(indices, np.uint64(min(begin, MAX_INDEX)))) :]
+        pushed = self._pushed(entries, self._lane_rows("runs", chain, counterparty, height, substream))
         at, first, end = (column[:MOST_RANGES] for column in merge_ranges(entries, pushed))
         rows = zip(first.tolist(), (end - first).tolist(), pushed[at].tolist(), strict=True)
         found: dict[str, Any] = {
@@ -179,14 +190,14 @@ class Views(LakeViews):
             "entries": [[index, count, height or None] for index, count, height in rows],
         }
         if substream == RECEIPT:
-            waiting = self._of_lane("slots", chain, counterparty, height)["index"]
+            waiting = self._lane_rows("slots", chain, counterparty, height)["index"]
             found["ready"] = int(queues["ready"][0])
-            found["missing"] = _gaps(np.sort(np.concatenate([held, waiting])), found["head"], found["tail"])
+            found["missing"] = _gaps(np.sort(np.concatenate([indices, waiting])), found["head"], found["tail"])
             found["waiting"] = waiting.tolist()[:MOST_RANGES]
         return found
 
     def _pushed(self, entries: Any, runs: Frame) -> Any:
-        """Return at which height each entry was pushed, 0 where that is not kept."""
+        """Return the height of each entry's push, 0 if unknown."""
         if not len(runs):
             return np.zeros(len(entries), dtype=np.uint64)
         row = np.maximum(np.searchsorted(runs["first"], entries, side="right") - 1, 0)
@@ -194,8 +205,8 @@ class Views(LakeViews):
         return np.where(inside, runs["height"][row], np.uint64(0))
 
     def _client(self, chain: str, counterparty: str, height: int) -> dict[str, Any]:
-        connection = self._of_lane("connections", chain, counterparty, height)
-        trust = self._of_lane("trust", chain, counterparty, height)
+        connection = self._lane_rows("connections", chain, counterparty, height)
+        trust = self._lane_rows("trust", chain, counterparty, height)
         first = max(len(trust) - SHOWN_TRUST, 0)
         if self.options.delay_ns:
             over = np.flatnonzero(trust["added_time"] + np.uint64(self.options.delay_ns) <= self.time(height))
@@ -221,14 +232,19 @@ class Views(LakeViews):
     def entries(
         self, chain: str, counterparty: str, purpose: str, first: int, count: int, height: int | None
     ) -> dict[str, Any]:
-        """Return entries of a queue (``purpose``: of ``PURPOSES``) from index ``first`` on, ``count`` at most, with
-        their values.
+        """Return entries of a queue with their values, as many as fit into an answer, at least one.
 
-        As many as one answer holds, one at least.
+        Args:
+            chain: Name of the chain.
+            counterparty: Name of the counterparty.
+            purpose: Kind of the queue (``PURPOSES``).
+            first: First index.
+            count: Maximum number of entries.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: there is no such queue here, or more than ``MAX_ITEMS`` are wanted (``LakeError``: no such
-                height).
+            InvalidInput: This lake has no such queue, or ``count`` is out of range.
+            LakeError: The height is not committed.
         """
         if purpose not in PURPOSES:
             raise InvalidInput(f"queue: {purpose}; allowed: {', '.join(PURPOSES)}")
@@ -243,66 +259,76 @@ class Views(LakeViews):
         places, _ = store.locate(pa.array(keys, pa.binary()))
         values = store.entries_at(places).values.to_pylist()
         rows = list(zip(indices.tolist(), keys, values, strict=True))
-        fitting = rows[: _fitting(len(value) for value in values)]
-        shown = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in fitting]
-        return {"chain": chain, "counterparty": counterparty, "height": height, "entries": shown}
+        fitting = rows[: _fitting_count(len(value) for value in values)]
+        listed = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in fitting]
+        return {"chain": chain, "counterparty": counterparty, "height": height, "entries": listed}
 
     def proofs(self, chain: str, keys: Sequence[bytes], height: int | None) -> dict[str, Any]:
-        """Return what lies under each key in a chain's store, with its ICS-23 proof; where nothing does, no value and
-        the proof of that.
+        """Return value and ICS-23 proof of keys in a chain's store, or the proof of absence.
 
-        As many of the first keys as one answer holds, one at least.
+        As many of the first keys as fit into an answer, at least one.
+
+        Args:
+            chain: Name of the chain.
+            keys: The keys.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: there is no such chain here, or too many keys (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain, or there are too many keys.
+            LakeError: The height is not committed.
         """
         height = self.known(chain, height)
         if not 0 < len(keys) <= MAX_ITEMS:
             raise InvalidInput(f"keys: {len(keys)}; allowed: 1 to {MAX_ITEMS}")
         store = self._store(chain, height)
-        places, there = store.locate(pa.array(keys, pa.binary()))
-        lengths = iter(binary_lengths(store.entries_at(places[there]).values).tolist())
-        absent = self._absences(store, keys, there.tolist())
+        places, stored = store.locate(pa.array(keys, pa.binary()))
+        lengths = iter(binary_lengths(store.entries_at(places[stored]).values).tolist())
+        absent = self._absences(store, keys, stored.tolist())
         sizes = [
             VALUE_COPIES * next(lengths) + MAX_PATH_BYTES
             if found
             else len(absent[key])
             if key in absent
             else MAX_ANSWER_BYTES
-            for key, found in zip(keys, there.tolist(), strict=True)
+            for key, found in zip(keys, stored.tolist(), strict=True)
         ]
-        keys, there = keys[: _fitting(sizes)], there[: _fitting(sizes)]
+        keys, stored = keys[: _fitting_count(sizes)], stored[: _fitting_count(sizes)]
         places = places[: len(keys)]
-        proofs = store.existence_proofs(places[there]).to_pylist() if there.any() else []
+        proofs = store.existence_proofs(places[stored]).to_pylist() if stored.any() else []
         present = iter([(CommitmentProof.FromString(proof).exist.value.hex(), proof.hex()) for proof in proofs])
-        shown = []
-        for key, found in zip(keys, there.tolist(), strict=True):
+        listed = []
+        for key, found in zip(keys, stored.tolist(), strict=True):
             value, proof = next(present) if found else (None, absent[key].hex())
-            shown.append({"key": key.hex(), "value": value, "proof": proof})
-        return {"chain": chain, "height": height, "root": store.root.hex(), "proofs": shown}
+            listed.append({"key": key.hex(), "value": value, "proof": proof})
+        return {"chain": chain, "height": height, "root": store.root.hex(), "proofs": listed}
 
-    def _absences(self, store: ZoneStore, keys: Sequence[bytes], there: Sequence[bool]) -> dict[bytes, bytes]:
-        """Return the proofs that keys are absent, of the first ones: as many as one answer holds, one at least.
+    def _absences(self, store: ZoneStore, keys: Sequence[bytes], stored: Sequence[bool]) -> dict[bytes, bytes]:
+        """Return proofs of absence, as many as fit into an answer, at least one.
 
-        Such a proof has the neighbours in it, with values as long as any.
+        A proof contains the neighbouring entries with their values, so its size is not bounded by the key's.
         """
         found: dict[bytes, bytes] = {}
-        left = MAX_ANSWER_BYTES
-        for key in dict.fromkeys(key for key, here in zip(keys, there, strict=True) if not here):
-            if left <= 0:
+        remaining = MAX_ANSWER_BYTES
+        for key in dict.fromkeys(key for key, is_stored in zip(keys, stored, strict=True) if not is_stored):
+            if remaining <= 0:
                 break
             found[key] = store.prove(key)
-            left -= DIGITS * len(found[key])
+            remaining -= DIGITS * len(found[key])
         return found
 
     def relayers(self, chain: str, height: int | None, relayer: int | None = None) -> dict[str, Any]:
-        """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names, and that
-        of those who have none as ``outside/others``.
+        """Return the fee accounts of relayers with a chain, by number.
 
-        ``relayer``: only the one from outside with this number.
+        Relayers of the scenario have names; those without an account are summed as ``outside/others``.
+
+        Args:
+            chain: Name of the chain.
+            height: A height, by default the last.
+            relayer: Number of a single external relayer.
 
         Raises:
-            InvalidInput: there is no such chain here (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain.
+            LakeError: The height is not committed.
         """
         height = self.known(chain, height)
         rows = self._table(chain, height, "relayers")
@@ -311,27 +337,32 @@ class Views(LakeViews):
         for row in chosen:
             number = int(rows["relayer"][row])
             named = number < OUTSIDER or number == OTHERS
-            who = {"name": relayer_name(number, self.options.relayers)} if named else {"number": number - OUTSIDER}
-            accounts.append({**who, **{name: int(rows[name][row]) for name in COUNTS}})
+            identity = {"name": relayer_name(number, self.options.relayers)} if named else {"number": number - OUTSIDER}
+            accounts.append({**identity, **{name: int(rows[name][row]) for name in COUNTS}})
         return {"chain": chain, "height": height, "relayers": accounts}
 
     def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
-        """Return what the block of a height refused of what a relayer brought (``LakeViews.refused``): a block does not
-        tell which of its transactions had it."""
+        """Return a relayer's refusals in a block, over all its transactions (``LakeViews.refused``)."""
         counts = self.refusals(chain, height, carrier)["refused"]
         fixed = {"program": "", "what": "refused", "where": chain}
         return [{**fixed, "why": why, "count": count} for why, count in sorted(counts.items())]
 
     def refusals(self, chain: str, height: int, relayer: int | None = None) -> dict[str, Any]:
-        """Return how many calls were refused in the block of a height, by the error's name; of one relayer, or of all.
+        """Return the number of refused calls in a block, by error, of one relayer or of all.
+
+        Args:
+            chain: Name of the chain.
+            height: The height.
+            relayer: Number of the relayer.
 
         Raises:
-            InvalidInput: there is no such chain here (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain.
+            LakeError: The height is not committed.
         """
         self.known(chain, height)
         position = self.opened.position(chain)
 
-        def chosen(batch: pa.RecordBatch) -> Any:
+        def select(batch: pa.RecordBatch) -> Any:
             mask = (batch["chain"].to_numpy() == position) & (batch["kind"].to_numpy() == Kind.CONTROL)
             mask &= (batch["events"].to_numpy() & int(Event.REJECTED)) > 0
             if relayer is None:
@@ -339,13 +370,13 @@ class Views(LakeViews):
             return mask & (batch["sender"].to_numpy() == relayer) & (batch["via"].to_numpy() == Via.INGRESS)
 
         names = ["chain", "kind", "via", "events", "sender", "reason"]
-        rows = self.opened.log_rows("events", height, position, names, chosen)
+        rows = self.opened.log_rows("events", height, position, names, select)
         counts: dict[str, int] = {}
         for reason in rows["reason"].to_pylist() if rows is not None else ():
             counts[reason] = counts.get(reason, 0) + 1
         return {"chain": chain, "height": height, "refused": counts}
 
-    def _of_lane(self, table: str, chain: str, counterparty: str, height: int, substream: int | None = None) -> Frame:
+    def _lane_rows(self, table: str, chain: str, counterparty: str, height: int, substream: int | None = None) -> Frame:
         rows = self._table(chain, height, table)
         mask = rows[FAR_END.get(table, "destination")] == self.opened.position(counterparty)
         return rows.filter(mask if substream is None else mask & (rows["substream"] == substream))
@@ -358,18 +389,18 @@ class Views(LakeViews):
         return open_store(self.opened, chain, height)
 
 
-def _fitting(lengths: Iterable[int]) -> int:
-    """Return how many of some rows one answer holds, by their lengths in bytes; one at least."""
-    left = MAX_ANSWER_BYTES - ANSWER_MARGIN
+def _fitting_count(lengths: Iterable[int]) -> int:
+    """Return the number of rows that fit into an answer, by size in bytes; at least one."""
+    remaining = MAX_ANSWER_BYTES - ANSWER_MARGIN
     for number, length in enumerate(lengths):
-        left -= DIGITS * length + ROW_MARGIN
-        if left < 0:
+        remaining -= DIGITS * length + ROW_MARGIN
+        if remaining < 0:
             return max(number, 1)
     return MAX_ITEMS
 
 
 def _store_bytes(store: ZoneStore) -> int:
-    """Return about how much memory a store takes: its tree, and as much again for the entries."""
+    """Estimate the memory of a store in bytes: its tree, and as much for the entries."""
     return 2 * sum(level.nbytes for level in store.tree.levels) + OVERHEAD_BYTES
 
 
@@ -378,7 +409,7 @@ def _table_bytes(rows: Frame) -> int:
 
 
 def _gaps(indices: Any, head: int, tail: int) -> list[list[int]]:
-    """Return the ranges (first, count) between ``head`` and ``tail`` that none of ``indices`` (ascending) is in."""
+    """Return the ranges (first, count) from ``head`` to ``tail`` without any of ``indices``."""
     edges = np.concatenate([[head - 1], indices.astype(np.int64), [tail]])
     after = np.flatnonzero(np.diff(edges) > 1)[:MOST_RANGES]
     return [[int(edges[place]) + 1, int(edges[place + 1] - edges[place]) - 1] for place in after.tolist()]
@@ -396,34 +427,34 @@ class AtHeight(Query):
 
 
 class LaneQuery(AtHeight):
-    """Of which entries to tell."""
+    """Range of entries to list."""
 
     packets_from: Number = Field(0, description="Of packets below this index nothing is told.")
     receipts_from: Number = Field(0, description="Of receipts below this index nothing is told.")
 
 
 class EntriesQuery(AtHeight):
-    """Which entries."""
+    """Range of entries."""
 
     first: Number = Field(0, description="The first index.")
     count: Count = Field(MAX_ITEMS, description="So many at most.")
 
 
 class AccountsQuery(AtHeight):
-    """Whose accounts."""
+    """Selection of accounts."""
 
     relayer: Number | None = Field(None, description="Only that of this relayer, by number.")
 
 
 class RefusalsQuery(Query):
-    """Which refusals."""
+    """Selection of refusals."""
 
     height: Number = Field(..., description="A committed height.")
     relayer: Number | None = Field(None, description="Only those of this relayer, by number.")
 
 
 class ProofsBody(Body):
-    """What to prove."""
+    """Keys to prove."""
 
     wanted: list[Annotated[Digits, Field(max_length=2 * MAX_KEY_BYTES)]] = Field(
         ..., alias="keys", min_length=1, max_length=MAX_ITEMS, description="Keys of the chain's store."
@@ -432,7 +463,7 @@ class ProofsBody(Body):
 
 
 def addresses(views: Views) -> list[Address]:
-    """Return headers, queues, proofs, accounts of relayers."""
+    """List the addresses of headers, queues, proofs and relayers' accounts."""
     own, at = views.own(), address_of_view
     others = sorted({counterparty for _, counterparty in views.connections()})
     header = "The signed header of a chain."

@@ -1,5 +1,6 @@
-"""What relayers did on the zones of a lake, and what still waits for them: fee accounts, backlogs (IBC reference 3.5,
-X-14), of a committed height, without Spark.
+"""Summary of a lake's relayers and backlogs at a height (IBC reference 3.5, X-14).
+
+It needs no Spark.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from causeway.protocols.shared.messages import LANE
 from causeway.storage.lake import Lake, Manifest
 
 LISTED = 10
-"""So many queues that wait are listed in JSON."""
+"""Maximum number of queues with a backlog in JSON output."""
 
 LISTED_ZONES = 8
-"""So many zones on which a relayer has stopped are listed in its line."""
+"""Maximum number of listed zones on which a relayer has stopped."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """A queue of which entries wait to be relayed: how many, the first of them, and for how many heights it waits."""
+    """Queue with pending entries: their number, the first one, and its age in heights."""
 
     chain: str
     counterparty: str
@@ -40,7 +41,12 @@ class Backlog:
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is told of the relayers of a lake at a height after a run (``network.carriers``)."""
+    """Summarize the relayers of a lake at a height after a run (``network.carriers``).
+
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
+    """
     options = IbcOptions(**lake.about()["scenario"]["options"])
     accounts, left = relayers(lake, manifest, options.relayers), backlogs(lake, manifest)
     balances = funds(lake, manifest, options.relayers)
@@ -55,7 +61,7 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
 
 
 def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake) -> list[CarrierFee]:
-    """Return what relayers paid in all: for headers, and for messages with their proofs."""
+    """Return the relayers' total fees for headers, and for messages with their proofs."""
     asset = lake.about()["asset"]
     headers = sum(account["headers"] for account in accounts) * options.relay.header_fee
     return [
@@ -65,9 +71,14 @@ def _fees(accounts: Sequence[Mapping[str, Any]], options: IbcOptions, lake: Lake
 
 
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what each relayer did on all zones together: ``name`` and ``COUNTS``. ``names``: those of the scenario.
+    """Return the counts of each relayer, summed over all zones: ``name`` and ``COUNTS``.
 
-    A process from outside is called ``outside/`` and its number; those without an account ``outside/others``.
+    An external process is named ``outside/`` and its number; those without an account are ``outside/others``.
+
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
+        names: Names of the scenario's relayers.
     """
     totals: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
     for row in _rows(lake, manifest, "relayers"):
@@ -77,23 +88,23 @@ def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[
 
 
 def funds(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the accounts of each relayer of the scenario, none where relayers have no accounts.
+    """Return the accounts of the scenario's relayers; empty if relayers have no accounts.
 
     Args:
-        lake: of a run.
-        manifest: the commit whose last height is reported.
-        names: those of the relayers.
+        lake: The lake.
+        manifest: The commit with the reported height.
+        names: Names of the relayers.
 
     Returns:
-        Of each relayer its ``name``, the sums ``balance``, ``deposited``, ``earned``, ``owed`` and ``stops`` over all
-        zones, and ``stopped``: the zones whose fees it cannot pay, each with the height at which it stopped.
+        For each relayer its ``name``, the sums ``balance``, ``deposited``, ``earned``, ``owed`` and ``stops`` over all
+        zones, and ``stopped``: the zones whose fees it cannot pay, with the heights.
     """
     chains = [chain["name"] for chain in lake.about()["chains"]]
     sums = ("balance", "deposited", "earned", "owed", "stops")
     found: dict[int, dict[str, Any]] = {}
     for row in _rows(lake, manifest, "funds"):
         if row["relayer"] == len(names):
-            continue  # the zone's own
+            continue  # the zone's own account
         account = found.setdefault(
             row["relayer"], {"name": names[row["relayer"]], **dict.fromkeys(sums, 0), "stopped": {}}
         )
@@ -105,47 +116,51 @@ def funds(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str
 
 
 def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
-    """Return the queues of connections that hold something to be relayed, the oldest first.
+    """Return the queues with entries to relay, the oldest first.
 
-    Both ends are looked at: of a send queue those packets wait that have no receipt and no index for one, of a receipt
-    queue those receipts whose packets are still there. So it shows what waits, whoever relays.
+    Pending are the packets of a send queue without a receipt or an index for one, and the receipts of a receipt
+    queue whose packets still exist. The result does not depend on who relays.
+
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
     """
     about = lake.about()
     chains = [chain["name"] for chain in about["chains"]]
     ordered = IbcOptions(**about["scenario"]["options"]).order == "ordered"
     ready = {tuple(row[name] for name in LANE): row["ready"] for row in _rows(lake, manifest, "queues")}
-    entries = _indices(lake, manifest, "leaves", LANE)
-    in_hand = _indices(lake, manifest, "slots", ("destination", "source"))
+    entries = _indices_by_key(lake, manifest, "leaves", LANE)
+    assigned = _indices_by_key(lake, manifest, "slots", ("destination", "source"))
     pushed: dict[tuple[int, ...], list[Mapping[str, int]]] = defaultdict(list)
     for run in _rows(lake, manifest, "runs"):
         pushed[tuple(run[name] for name in LANE)].append(run)
     found = []
-    for lane, mine in entries.items():
+    for lane, own_entries in entries.items():
         source, destination, substream = lane
         back = destination, source, 1 - substream
         if back not in ready:
             continue
-        theirs = entries.get(back, _NONE)
+        counterparty_entries = entries.get(back, _NONE)
         if substream == SEND:
-            left = np.setdiff1d(mine, np.concatenate([theirs, in_hand.get(back[:2], _NONE)]))
+            pending = np.setdiff1d(own_entries, np.concatenate([counterparty_entries, assigned.get(back[:2], _NONE)]))
         else:
-            left = np.intersect1d(mine, theirs)
+            pending = np.intersect1d(own_entries, counterparty_entries)
         if ordered:  # a receipt behind a missing one cannot be relayed yet
-            left = left[left < np.uint64(ready[lane])]
-        if len(left):
-            oldest = int(left[0])
+            pending = pending[pending < np.uint64(ready[lane])]
+        if len(pending):
+            oldest = int(pending[0])
             heights = [run["height"] for run in pushed[lane] if run["first"] <= oldest < run["first"] + run["count"]]
             age = manifest.height - min(heights, default=manifest.height)
             queue = "send" if substream == SEND else "receipt"
-            found.append(Backlog(chains[source], chains[destination], queue, len(left), oldest, age))
+            found.append(Backlog(chains[source], chains[destination], queue, len(pending), oldest, age))
     return sorted(found, key=lambda item: (-item.age, item.chain, item.counterparty, item.queue))
 
 
 _NONE: U64 = np.empty(0, dtype=np.uint64)
 
 
-def _indices(lake: Lake, manifest: Manifest, table: str, key: Sequence[str]) -> dict[tuple[int, ...], U64]:
-    """Return the column ``index`` of a state table, ascending, by the values of its columns ``key``."""
+def _indices_by_key(lake: Lake, manifest: Manifest, table: str, key: Sequence[str]) -> dict[tuple[int, ...], U64]:
+    """Return the column ``index`` of a table, ascending, by the columns ``key``."""
     rows = concat([from_table(part) for part in lake.state(manifest, table)] or [Frame({})])
     if not len(rows):
         return {}
@@ -156,7 +171,7 @@ def _indices(lake: Lake, manifest: Manifest, table: str, key: Sequence[str]) -> 
 
 
 def describe_relayer(relayer: Mapping[str, Any]) -> str:
-    """Return what a relayer did and what it cost, in one line."""
+    """Describe a relayer's work and costs in one line."""
     wasted = f", {relayer['wasted']:,} of them wasted" if relayer["wasted"] else ""
     others = [f"{relayer[name]:,} {name}" for name in ("redundant", "refused") if relayer[name]]
     more = f" ({', '.join(others)})" if others else ""
@@ -167,7 +182,7 @@ def describe_relayer(relayer: Mapping[str, Any]) -> str:
 
 
 def describe_accounts(account: Mapping[str, Any]) -> str:
-    """Return the accounts of a relayer, and where it has stopped, in one line (of at most 8 zones)."""
+    """Describe the accounts of a relayer, and the zones on which it stopped, in one line."""
     stopped = sorted(account["stopped"].items())
     zones = ", ".join(f"{chain} since height {height:,}" for chain, height in stopped[:LISTED_ZONES])
     more = f" and {len(stopped) - LISTED_ZONES:,} more" if len(stopped) > LISTED_ZONES else ""
@@ -180,7 +195,7 @@ def describe_accounts(account: Mapping[str, Any]) -> str:
 
 
 def describe_backlog(backlogs: Sequence[Backlog]) -> str:
-    """Return what waits to be relayed, in one line."""
+    """Describe the backlog in one line."""
     first = backlogs[0]
     entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
     return (

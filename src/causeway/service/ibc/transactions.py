@@ -1,16 +1,12 @@
-"""Transactions of relayers, before they wait for a block: their bounds, and when a block may have them.
+"""Validation of relayers' transactions and users' messages on submission.
 
-Time on a lake's chains is the lake's own: a block a tick. A header of another lake's zone that was signed later than
-that by its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next
-block's tick is the first whose time is not below the header's. It must be verified first by the client that it is for;
-how far the clock moves is bounded (``service.clock``).
+A lake's time is a block a tick. A header with a later time moves the clock forward, so that an effect is never
+earlier than its cause: the next block has the first tick whose time is not below the header's. The client must
+verify the header first, and the clock's movement is bounded (``service.node.node``). Transactions without
+remaining effect are recognized before they cost fees (IBC reference X-10).
 
-Transactions of relayers in which nothing is left to do, told before anybody pays for them (IBC reference X-10).
-
-Messages of users, before they wait for a block: what no block could carry out is refused at once, by its field.
-
-That is what follows from what never changes in a lake: where programs are, which zones are connected, what types they
-handle, how long a packet may be. What depends on the state of a block, as an expired client does, the block decides.
+A user's message that no block could execute is refused at once, with the field: by the fixed facts of a lake
+such as hosts, connections, packet types, and maximum sizes. State-dependent refusals are left to the block.
 """
 
 from __future__ import annotations
@@ -45,9 +41,14 @@ from causeway.service.node.mempool import PendingMessage
 
 
 def is_redundant(transaction: wire.Transaction, chain: str, views: Views) -> bool:
-    """Return whether all that a transaction asks of a chain has happened by its last height.
+    """Return True if the last height already has all effects of a transaction.
 
-    Of what cannot be read, or is no business of the chain, this is not said: a block refuses it by its name.
+    An unreadable or foreign call does not count as redundant: a block refuses it by name.
+
+    Args:
+        transaction: The transaction.
+        chain: Name of the chain.
+        views: Views of the lake.
     """
     lanes: dict[str, LaneView] = {}
     for call in transaction.calls:
@@ -67,9 +68,9 @@ def is_redundant(transaction: wire.Transaction, chain: str, views: Views) -> boo
 
 def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
     if kind == "misbehaviour":
-        return False  # a block says whether it is: evidence is never dropped
+        return False  # evidence is never dropped
     if kind == "update":
-        # Another header of a height that is trusted is evidence that the chain contradicts itself (X-3).
+        # A different header of a trusted height is evidence (X-3).
         offered = decode_header_update(submit.header).signed_header.header
         return any((header.height, header.header_hash) == (offered.height, offered.hash) for header in lane.trusted)
     key = parse_key(submit.key)
@@ -82,7 +83,7 @@ def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
 
 @dataclass(frozen=True)
 class RelayTransaction:
-    """A transaction for ``chain`` by the relayer with the number ``user`` (``service.endpoint.Submission``)."""
+    """Transaction of relayer ``user`` for ``chain`` (``service.node.endpoint.Submission``)."""
 
     views: Views
     chain: str
@@ -92,10 +93,16 @@ class RelayTransaction:
 
     @classmethod
     def read(cls, views: Views, chain: str, user: int, encoded: bytes) -> RelayTransaction:
-        """Return a transaction (protobuf ``causeway.ibc.Transaction``).
+        """Decode a transaction (protobuf ``causeway.ibc.Transaction``).
+
+        Args:
+            views: Views of the lake.
+            chain: Name of the chain.
+            user: Number of the relayer.
+            encoded: The transaction.
 
         Raises:
-            InvalidInput: the relayer's number is none, or it is not a transaction.
+            InvalidInput: The relayer's number or the transaction is invalid.
         """
         if not 0 <= user < OTHERS - OUTSIDER:
             raise InvalidInput(f"relayer: {user}: allowed are numbers below {OTHERS - OUTSIDER}")
@@ -110,16 +117,16 @@ class RelayTransaction:
         return cls(views, chain, user, encoded, content)
 
     def nothing_left(self) -> bool:
-        """Return whether all that the transaction asks of its chain has happened by its last height."""
+        """Return True if the last height already has all effects."""
         return is_redundant(self.content, self.chain, self.views)
 
     def message(self, chain: int) -> PendingMessage:
-        """Return the transaction as what waits for a block of the chain with a number."""
+        """Convert the transaction to a pending message for a chain."""
         calls = len(self.content.calls)
         return PendingMessage(chain, self.user, self.encoded, calls=calls, not_before=self._first_tick())
 
     def _first_tick(self) -> int:
-        """Return the first tick in whose block the headers in the transaction are none of the future."""
+        """Return the first tick at which none of its headers is in the future."""
         clients: dict[str, LightClient | None] = {}
         first = 0
         for call in self.content.calls:
@@ -133,7 +140,7 @@ class RelayTransaction:
         return first
 
     def _client(self, remote: str) -> LightClient | None:
-        """Return the chain's client of a remote zone as it is at the last height, None where there is none."""
+        """Return the chain's client of a remote zone at the last height, or None."""
         try:
             lane = lane_view(self.views.lane(self.chain, remote, None))
         except InvalidInput:
@@ -141,9 +148,9 @@ class RelayTransaction:
         return LightClient(TrustOptions(remote, self.views.options.trusting_ns), lane.trusted, lane.state == "frozen")
 
     def _verified_time(self, client: LightClient | None, update: wire.UpdateHeader) -> int:
-        """Return the time (ns) of a header that the client takes, once it is time, 0 for any other.
+        """Return the time (ns) of a header that the client accepts at that time, 0 for others.
 
-        The client trusts it then, so that the next header of the transaction can build on it.
+        The client then trusts it, so that the transaction's next header can build on it.
         """
         if client is None:
             return 0
@@ -164,16 +171,19 @@ LASTING = (
     Refusal.PermissionDenied,
     Refusal.InvalidPacket,
 )
-"""The refusals of ``IBCsend`` that a call gets in every block, if it gets them in one."""
+"""Refusals of ``IBCsend`` that do not depend on the block."""
 
 
 def validate_message(row: Mapping[str, Any], kernel: IbcKernel, connections: Frame) -> None:
-    """Refuse a message that no block could carry out.
+    """Reject a message that no block could execute.
 
-    ``row``: of ``INGRESS_SCHEMA``; ``connections``: those of its zone, as its state has them.
+    Args:
+        row: The message, a row of ``INGRESS_SCHEMA``.
+        kernel: Kernel of the network.
+        connections: Connections of its zone, from the zone's state.
 
     Raises:
-        InvalidInput: its program is not on its chain, or none is installed there; or it asks for a call that always is
+        InvalidInput: The program is not on the chain or not installed, or the message makes a call that is always
             refused (IBC reference 3.2).
     """
     zones = kernel.zones
@@ -187,10 +197,10 @@ def validate_message(row: Mapping[str, Any], kernel: IbcKernel, connections: Fra
         return
     calls = decode_calls(pa.array([row["payload"]], pa.binary()))
     if calls.valid[0]:
-        _require_call(program, calls.receivers, calls.methods[0].as_py(), calls.bodies, kernel, connections)
+        _require_possible_call(program, calls.receivers, calls.methods[0].as_py(), calls.bodies, kernel, connections)
 
 
-def _require_call(
+def _require_possible_call(
     sender: Any, receiver: Any, method: str, body: pa.BinaryArray, kernel: IbcKernel, connections: Frame
 ) -> None:
     zones = kernel.zones
@@ -211,13 +221,15 @@ def _require_call(
     if failed[0] == Refusal.InvalidPacket:
         envelope, most = CALL_BYTES + len(method.encode()), kernel.options.max_data_bytes
         text = f"{len(body[0].as_py())} bytes; to another chain at most {max(most - envelope, 0)} are allowed"
-        why = f"options.max_data_bytes is {most}, of which a call with this method takes {envelope} itself"
-        raise InvalidInput(f"content: call.text, call.hex: {text}: {why}")
-    ends, kind = f"{zones.names[chain]} and {zones.names[destination]}", zones.types[int(requests.types[0])]
+        hint = f"options.max_data_bytes is {most}, of which a call with this method takes {envelope} itself"
+        raise InvalidInput(f"content: call.text, call.hex: {text}: {hint}")
+    ends, packet_type = f"{zones.names[chain]} and {zones.names[destination]}", zones.types[int(requests.types[0])]
     raise InvalidInput(
         {
             Refusal.UnregisteredDestination: f"content: call.receiver: {ends} are not connected",
-            Refusal.UnsupportedType: f"content: call.method: {zones.names[chain]} has no packets of type {kind}",
-            Refusal.PermissionDenied: f"content: call.method: program {sender[0]} may not send packets of type {kind}",
+            Refusal.UnsupportedType: f"content: call.method: {zones.names[chain]} has no packets of type {packet_type}",
+            Refusal.PermissionDenied: (
+                f"content: call.method: program {sender[0]} may not send packets of type {packet_type}"
+            ),
         }[failed[0]]
     )

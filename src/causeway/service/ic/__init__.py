@@ -1,1 +1,1 @@
-"""What is particular to a served lake of subnets: the endpoint of its streams, and the client of other subnets."""
+"""Subnet part of a served lake: stream endpoints, and the client of remote subnets."""

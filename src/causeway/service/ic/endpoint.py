@@ -1,9 +1,4 @@
-"""What a node needs to know of the Internet Computer: what the lake says of itself, and its exchange with others.
-
-Answers of a served lake of subnets (``service.answers``).
-
-Certificates over HTTP: what a served subnet has certified, in the form that ``causeway verify`` reads.
-"""
+"""Subnet part of a served lake: status, certificates over HTTP, exchange, metrics."""
 
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ class SubnetAnswer(ChainAnswer):
 
 
 class StatusAnswer(answers.StatusAnswer):
-    """What the network is, and how far it has come."""
+    """Identity and progress of the network."""
 
     chains: Annotated[list[SubnetAnswer], Field(max_length=MAX_CHAINS)]
 
@@ -52,14 +47,14 @@ class KeyAnswer(Answer):
 
 
 class PathAnswer(Answer):
-    """What is at a path of the state."""
+    """A value at a path of the state."""
 
     path: list[Text]
     value: Bytes
 
 
 class CertificateAnswer(Answer):
-    """A certificate (CBOR), and what it claims."""
+    """A certificate (CBOR), and its claims."""
 
     kind: Literal["ic_certificate"]
     subnet_id: Text
@@ -70,16 +65,16 @@ class CertificateAnswer(Answer):
 
 
 KEPT_STATES = 2
-"""States that are kept: of a large subnet one takes some hundred megabytes."""
+"""Number of cached states; a large subnet's takes some hundred megabytes."""
 
 REST_BYTES = 64 << 10
-"""More than an answer has besides the value and the certificate."""
+"""Bytes of an answer besides the value and the certificate."""
 
 PATH = "/v1/chains/{chain}/certificate"
 
 
 class CertificateQuery(Query):
-    """What is to be shown: of a stream the message ``index`` or, without one, the header; or certified data."""
+    """A message ``index`` or the header of a stream, or a program's certified data."""
 
     counterparty: str | None = Field(None, max_length=200, description="The subnet that the stream leads to.")
     index: Number | None = Field(None, description="The message with this index, in place of the header.")
@@ -91,7 +86,7 @@ class CertificateQuery(Query):
 
 
 class Certificates:
-    """The view of certificates. ``address``: where it is served."""
+    """View of certificates, served at ``address``."""
 
     def __init__(self, views: LakeViews) -> None:
         self._states = CertifiedStates(views.opened, KEPT_STATES)
@@ -111,8 +106,16 @@ class Certificates:
     ) -> dict[str, Any]:
         """Return a certificate as a document.
 
+        Args:
+            chain: Name of the subnet.
+            counterparty: Name of the stream's other subnet.
+            substream: Name of the substream's program.
+            index: Index of the message; None for the stream's header.
+            program: Name of the program with certified data.
+            height: A certified height, by default the last.
+
         Raises:
-            InvalidInput: not one thing is asked for, it is not there, or longer than an answer.
+            InvalidInput: The selection is ambiguous, absent, or exceeds the size of an answer.
         """
         if (counterparty is None) == (program is None):
             raise InvalidInput("query: give either counterparty (and index) or program")
@@ -122,25 +125,25 @@ class Certificates:
             raise InvalidInput("substream: is of a stream; give counterparty with it, not program")
         state = self._states.get_state_at(chain, height)
         if program is not None:
-            shown = state.certified_data(program)
+            certified = state.certified_data(program)
         elif index is not None:
-            shown = state.message(str(counterparty), index, substream)
+            certified = state.message(str(counterparty), index, substream)
         else:
-            shown = state.header(str(counterparty), substream)
-        if DIGITS * (len(shown.value) + len(shown.certificate)) > MAX_ANSWER_BYTES - REST_BYTES:
-            raise InvalidInput(f"index: {index}: has {len(shown.value)} bytes, more than an answer holds")
-        return certificate_document(state, shown)
+            certified = state.header(str(counterparty), substream)
+        if DIGITS * (len(certified.value) + len(certified.certificate)) > MAX_ANSWER_BYTES - REST_BYTES:
+            raise InvalidInput(f"index: {index}: has {len(certified.value)} bytes, more than an answer holds")
+        return certificate_document(state, certified)
 
 
 class SubnetViews(LakeViews):
-    """The views of a lake of subnets."""
+    """Views of a lake of subnets."""
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
         super().__init__(opened)
         self._kernel = kernel
 
     def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
+        """Return the network's identity and progress."""
         numbers = self._kernel.numbers().tolist()
         found = super().status()
         for position, chain in enumerate(found["chains"]):
@@ -151,7 +154,7 @@ class SubnetViews(LakeViews):
 
 
 class IcEndpoint:
-    """A served lake of subnets (``service.endpoint.Endpoint``)."""
+    """Served lake of subnets (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
@@ -162,28 +165,31 @@ class IcEndpoint:
         self.exchange = XNetExchange(opened, kernel)
 
     def submission(self, chain: str, user: int, transaction: bytes) -> NoReturn:
-        """Refuse a transaction: subnets pull from each other, and nobody carries to them.
+        """Reject all transactions: subnets pull from each other.
 
         Raises:
-            InvalidInput: always.
+            InvalidInput: Always.
         """
         raise InvalidInput(
             f"transaction: {chain} is a subnet, which pulls what other subnets serve; nobody carries to it"
         )
 
     def require_possible(self, row: Mapping[str, Any]) -> None:
-        """Let every message from a user pass: a canister answers what it cannot carry out with an event."""
+        """Accept every user message: a canister reports impossible ones by an event."""
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which a fault acts of itself, None when none is left."""
+        """Return the first tick from ``tick`` on with a planned fault, or None."""
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> Sequence[Address]:
-        """Return that of certificates, where subnets certify; the endpoints of streams have addresses of their own."""
+        """Return the address of certificates if subnets certify.
+
+        Stream endpoints listen at ports of their own.
+        """
         return (Certificates(self.views).address,) if self._kernel.options.certified else ()
 
     def metrics(self, height: int) -> Iterable[Metric]:
-        """Yield what Prometheus is told of pools and of the nodes that are asked."""
+        """Yield metrics of pools and of remote nodes."""
         names = {self.exchange.ids[position]: name for position, name in enumerate(self._kernel.chains())}
         pooled = GaugeMetricFamily("causeway_pooled_bytes", "Bytes of pooled slices.", labels=["chain"])
         for position, pool in self.exchange.pools.items():

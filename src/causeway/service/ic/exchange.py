@@ -1,15 +1,11 @@
-"""What a lake of subnets exchanges with lakes elsewhere: its nodes serve certified streams, and it pulls what remote
-subnets serve into its blocks (IC reference 3.8, 3.10, X-9, X-15).
+"""Exchange of a lake of subnets with other lakes (IC reference 3.8, 3.10, X-9, X-15).
 
-Nothing that is pulled is believed for whom it came from: the remote subnet's key certifies it, before it waits for a
-block and again in the block, and with the block's record whoever executes the lake again verifies it a third time.
+Its nodes serve certified streams, and its subnets pull remote streams into their blocks. A pulled slice is
+verified with the remote subnet's key before it is pooled, again in the block, and again by any re-execution of
+the block's record.
 
-The certified streams of a subnet as the lake has them, for its endpoint: without a session of anything, and while
-the lake goes on.
-
-What is served follows the newest certified state: when a request comes and the lake has gone on, the table ``offers``
-of the last height says header, way to the root and certification of each stream, and the messages that came since are
-read from the heights that the segments of the streams name.
+Served streams follow the newest certified state: the table ``offers`` of the last height holds header, path to
+the root and certification of each stream, and new messages are read from the heights of the streams' segments.
 """
 
 from __future__ import annotations
@@ -54,13 +50,13 @@ READ = MESSAGES_SCHEMA.names
 
 
 class LakeStreams:
-    """The certified streams of the subnet at a position of a lake.
+    """Certified streams of one subnet of a lake.
 
     Args:
-        opened: the lake.
-        position: the subnet's.
-        version: of the encodings.
-        lag: heights of the lake that are left out: of a node that is behind.
+        opened: The lake.
+        position: Position of the subnet.
+        version: Version of the encodings.
+        lag: Heights by which a stale node is behind.
     """
 
     def __init__(self, opened: OpenedLake, position: int, version: CertificationVersion, lag: int = 0) -> None:
@@ -72,13 +68,12 @@ class LakeStreams:
         self._lock = threading.Lock()
 
     def newest(self) -> OfferedStreams:
-        """Return the streams as they were certified last.
+        """Return the last certified streams; thread-safe.
 
-        Where a vacuum has freed the state of the height, they are those that were returned before, at first none: a
-        node without the state serves what it has.
+        If a vacuum removed the state of the height, the previous streams are returned, at first none.
 
         Raises:
-            LakeError: the lake cannot be read (``ReplayDiffers``, ``ReplayBusy``: as of ``OpenedLake.state_rows``).
+            LakeError: The lake cannot be read (``ReplayDiffers``, ``ReplayBusy``: see ``OpenedLake.state_rows``).
         """
         height = self._opened.last_height() - self._lag
         with self._lock:
@@ -113,7 +108,7 @@ class LakeStreams:
                 self._streams.drop(subnet)
 
     def _messages(self, manifest: Manifest, wanted: dict[int, tuple[int, int]]) -> dict[int, pa.BinaryArray]:
-        """Return the encoded messages [begin, end) that are wanted of each destination."""
+        """Return the encoded messages [begin, end) of each destination."""
         runs = concat([self._rows(manifest, table) for table in ("trimmed_runs", "runs")])
         begin = np.array([wanted.get(chain, (0, 0))[0] for chain in runs["destination"].tolist()], dtype=np.uint64)
         end = np.array([wanted.get(chain, (0, 0))[1] for chain in runs["destination"].tolist()], dtype=np.uint64)
@@ -129,14 +124,14 @@ class LakeStreams:
         return found
 
     def _outbound(self, heights: Iterable[int]) -> Iterable[Frame]:
-        """Yield what the subnet appended to its streams at some heights."""
+        """Yield the subnet's stream messages of some heights."""
 
-        def mine(batch: pa.RecordBatch) -> Mask:
+        def select(batch: pa.RecordBatch) -> Mask:
             mask: Mask = batch["source"].to_numpy() == self._position
             return mask
 
         for height in heights:
-            rows = self._opened.log_rows("outbound", height, self._position, READ, mine)
+            rows = self._opened.log_rows("outbound", height, self._position, READ, select)
             if rows is not None and rows.num_rows:
                 yield from_table(rows)
 
@@ -146,25 +141,24 @@ class LakeStreams:
 
 
 PAUSE = 0.05
-"""Seconds between two pulls from a subnet that had nothing new."""
+"""Seconds between two pulls from a subnet without news."""
 
 FAILED_SECONDS, LONGEST_FAILED = 1.0, 60.0
-"""For so long a subnet is not asked after an error of this side; twice as long each time in a row, up to the longest.
-"""
+"""Pause in seconds after a local error, doubled for each one in a row, and its maximum."""
 
 
 MOST_UNCERTIFIED = 100
-"""After so many blocks beyond the delay of certification none are made for it on demand: too few nodes sign."""
+"""Blocks beyond the certification delay after which no more are made on demand: too few nodes sign."""
 
 Offer = tuple[int, int | None, int | None, int]
-"""What decides about whether a block can take a slice: begin of the stream, its messages, end of its signals."""
+"""Key of a pooled slice: begin of the stream, its messages' bounds, end of its signals."""
 
 Ends = tuple[int, int]
-"""Where the messages of a stream end, and its signals."""
+"""End of a stream's messages, and of its signals."""
 
 
 class LakeNode:
-    """How one node of a subnet of a lake serves, with the faults that the scenario gives it at the lake's tick."""
+    """Node of a lake's subnet with the faults that the scenario gives it at the current tick."""
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel, fresh: LakeStreams, position: int, number: int) -> None:
         self._opened, self._kernel, self._fresh = opened, kernel, fresh
@@ -173,22 +167,22 @@ class LakeNode:
         self._liar = SliceTamperer.made()
 
     def conduct(self) -> ServingFaults:
-        """Return how the node serves now."""
+        """Return the current faults of the node."""
         tick = self._opened.manifest().tick
 
-        def does(what: str) -> bool:
-            return self._node in find_faulty_nodes(self._kernel.faults, tick, what)
+        def has_fault(kind: str) -> bool:
+            return self._node in find_faulty_nodes(self._kernel.faults, tick, kind)
 
-        streams = self._behind if does(STALE) else self._fresh
-        delay = SLOW_SECONDS if does(SLOW) else 0.0
-        return ServingFaults(streams.newest, self._liar if does(LYING) else None, delay, does(DOWN))
+        streams = self._behind if has_fault(STALE) else self._fresh
+        delay = SLOW_SECONDS if has_fault(SLOW) else 0.0
+        return ServingFaults(streams.newest, self._liar if has_fault(LYING) else None, delay, has_fault(DOWN))
 
 
 class XNetExchange:
-    """The exchange of a served lake (``service.endpoint.Exchange``).
+    """Exchange of a served lake (``service.node.endpoint.LakeExchange``).
 
     Raises:
-        InvalidInput: a remote address is none.
+        InvalidInput: A remote address is invalid.
     """
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
@@ -202,9 +196,9 @@ class XNetExchange:
         own = [position for position, number in enumerate(self._numbers.tolist()) if number not in self._external]
         self.streams = {position: LakeStreams(opened, position, options.version) for position in own}
         self._listening = [
-            (f"options.listen.{name}", self._positions[name], node, listen_address(where))
+            (f"options.listen.{name}", self._positions[name], node, listen_address(address))
             for name, nodes in options.listen.items()
-            for node, where in enumerate(nodes)
+            for node, address in enumerate(nodes)
         ]
         self.remotes = {
             self.ids[self._positions[name]]: RemoteNodes(
@@ -218,18 +212,22 @@ class XNetExchange:
             position: SlicePool(partial(self.reader.verify, self.ids[position]), options.index_base)
             for position in (own if self.remotes else ())
         }
-        self._left: dict[tuple[int, bytes], Offer | None] = {}
-        self._held: dict[tuple[int, bytes], int] = {}
+        self._remaining_offers: dict[tuple[int, bytes], Offer | None] = {}
+        self._stream_lengths: dict[tuple[int, bytes], int] = {}
         self._ends: dict[tuple[int, bytes], Ends] = {}
         self._uncertified: dict[int, int] = {}
         self._clients: list[XNetClient] = []
-        self._log: ExchangeLog = _NobodyListens()
+        self._log: ExchangeLog = _RaisingLog()
         self._registry = kernel.registry(opened.manifest().tick + 1)
         if self.pools:
             self.committed(opened.manifest())
 
     def clients(self, transport: httpx.AsyncBaseTransport | None = None) -> list[XNetClient]:
-        """Return the clients that pull, made at the first call; ``transport``: what carries requests, for tests."""
+        """Return the pulling clients, created on the first call.
+
+        Args:
+            transport: Transport, for tests.
+        """
         if not self._clients:
             seed = self._kernel.seed
             self._clients = [
@@ -247,13 +245,15 @@ class XNetExchange:
         return self._clients
 
     def _endpoints(self, position: int, remote: bytes) -> tuple[str, ...]:
-        """Return where a subnet of this lake finds the nodes of a remote one, by the registry version of the next
-        round: none while one of the two is not in it."""
+        """Return a remote subnet's nodes by the registry version of the next round.
+
+        There are none while one of the two subnets is not in the registry.
+        """
         registry = self._registry
         return registry.endpoints.get(self._places[remote], ()) if registry.members[position] else ()
 
     def addresses(self) -> Sequence[ExtraAddress]:
-        """Return where the nodes of the lake's subnets serve."""
+        """Return the serving addresses of the subnets' nodes."""
         return [ExtraAddress(key, host, port, self._node(at, node)) for key, at, node, (host, port) in self._listening]
 
     def _node(self, position: int, number: int) -> XNetNode:
@@ -262,44 +262,47 @@ class XNetExchange:
 
     @property
     def waits(self) -> bool:
-        """Return whether any slice is pooled that the last block had no chance to take, or anything that remote subnets
-        need is not certified yet. A slice that did not fit then does not fit now: blocks without end would be made for
-        it, and so they would where a certification never comes (``MOST_UNCERTIFIED``)."""
+        """True if a slice is pooled that the last block did not see, or content is uncertified.
+
+        A slice that did not fit is not counted, nor an overdue certification (``MOST_UNCERTIFIED``): both would cause
+        endless blocks.
+        """
         most = self._kernel.options.certification_delay + MOST_UNCERTIFIED
         return any(0 < blocks <= most for blocks in self._uncertified.values()) or any(
-            (offer := _offer(pool, remote)) is not None and offer != self._left.get((position, remote))
+            (offer := _pooled_offer(pool, remote)) is not None
+            and offer != self._remaining_offers.get((position, remote))
             for position, pool in self.pools.items()
             for remote in self.remotes
         )
 
     def carried(self) -> pa.Table:
-        """Return what the pools have for the next block; it is let go of."""
+        """Pop the pooled slices for the next block."""
         rows = []
         for position, pool in self.pools.items():
             for remote in sorted(self.remotes):
-                taken = self._taken_safely(position, pool, remote)
-                self._left[position, remote] = _offer(pool, remote) if taken is None else None
-                if taken is not None:
+                payload = self._pop_slice_or_drop(position, pool, remote)
+                self._remaining_offers[position, remote] = _pooled_offer(pool, remote) if payload is None else None
+                if payload is not None:
                     chain, carrier = (int(self._numbers[at]) for at in (position, self._places[remote]))
-                    rows.append({"chain": chain, "carrier": carrier, "payload": taken})
+                    rows.append({"chain": chain, "carrier": carrier, "payload": payload})
         return pa.Table.from_pylist(rows, CARRIED_SCHEMA)
 
-    def _taken_safely(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
-        """Return what ``_taken`` does; where that fails, what is pooled goes, and the block is made without."""
+    def _pop_slice_or_drop(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
+        """Pop a slice; on an error drop and log it, so that the block can be made."""
         try:
-            return self._taken(position, pool, remote)
+            return self._pop_slice(position, pool, remote)
         except Exception as error:
             pool.drop(remote)
             self._log.failed(self._name(self.ids[position], remote), error)
             return None
 
     def _name(self, own: bytes, remote: bytes) -> str:
-        """Return the name of the exchange between two subnets, for whoever reads the log."""
+        """Return the name of the exchange between two subnets, for the log."""
         names = self._kernel.chains()
         return f"{names[self.ids.index(own)]} pulls from {names[self._places[remote]]}"
 
-    def _taken(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
-        """Return a slice of a remote subnet as the limits of a block allow it, None without one."""
+    def _pop_slice(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
+        """Pop a slice of a remote subnet within a block's limits, or return None."""
         options = self._kernel.options
         pooled, limit = pool.pooled(remote), None
         if pooled is None:
@@ -310,18 +313,17 @@ class XNetExchange:
         try:
             found = pool.take(remote, None, limit, options.payload_bytes or None)
         except ProofError:
-            return None  # it was of no use, and is pulled again
+            return None  # the slice is unusable, and is pulled again
         return None if found is None else encode_certified_stream_slice(found[0])
 
     def _most_messages(self, position: int, remote: bytes) -> int:
-        """Return how many messages of a remote subnet the next block may take."""
+        """Return the maximum number of a remote subnet's messages in the next block."""
         own, peer = (np.array([at], dtype=np.uint32) for at in (position, self._places[remote]))
-        held = np.array([self._held.get((position, remote), 0)], dtype=np.uint64)
-        return int(most_messages(own, peer, held, self._kernel.options, self._kernel.registry(0))[0])
+        length = np.array([self._stream_lengths.get((position, remote), 0)], dtype=np.uint64)
+        return int(most_messages(own, peer, length, self._kernel.options, self._kernel.registry(0))[0])
 
     def committed(self, manifest: Manifest) -> None:
-        """Let the pools know what the subnets expect after a height, see what of it is not certified, and take the
-        endpoints of the next registry version."""
+        """Update pools, certification state and remote endpoints after a height."""
         self._registry = self._kernel.registry(manifest.tick + 1)
         for position, pool in self.pools.items():
             before = {key: ends for key, ends in self._ends.items() if key[0] == position}
@@ -331,7 +333,7 @@ class XNetExchange:
             self._uncertified[position] = 0 if self._all_certified(manifest, position) else waited + 1
 
     def _all_certified(self, manifest: Manifest, position: int) -> bool:
-        """Return whether what remote subnets need of a subnet's streams, messages and signals, is certified."""
+        """Return True if all messages and signals for remote subnets are certified."""
         options = self._kernel.options
         if options.certification == "bls" and not options.certification_delay:
             return True
@@ -345,21 +347,23 @@ class XNetExchange:
 
     def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, StreamPosition]:
         lanes = self._opened.state_rows(manifest, "lanes", position, lambda owners: owners)
-        held = lanes["next_index"] - lanes["begin"]
+        lengths = lanes["next_index"] - lanes["begin"]
         base = self._kernel.options.index_base
         found = {}
         for remote, place in self._places.items():
             row = np.flatnonzero(lanes["destination"] == place)
             names = ("expected", "begin", "next_index")
             expected, begin, end = [int(lanes[name][row[0]]) for name in names] if len(row) else [base] * 3
-            self._held[position, remote] = int(held[row[0]]) if len(row) else 0
+            self._stream_lengths[position, remote] = int(lengths[row[0]]) if len(row) else 0
             self._ends[position, remote] = end, expected
             found[remote] = StreamPosition(expected, begin)
         return found
 
     async def run(self, news: Callable[[], None], log: ExchangeLog) -> None:
-        """Pull from all remote subnets until cancelled; an error that is none of a node's is told, and stops the pulls
-        of that subnet for a while. Told is, too, when nothing comes from a subnet any more, and when it goes on."""
+        """Pull from all remote subnets until cancelled.
+
+        A local error is logged and pauses the pulls of that subnet. Stalls and their ends are logged.
+        """
         self._log = log
         clients = self.clients()
         try:
@@ -378,22 +382,22 @@ class XNetExchange:
             except Exception as error:
                 self._log.failed(self._name(client.own, remote), error)
                 pause, following = following, min(2 * following, LONGEST_FAILED)
-            self._tell(client, remote, still)
+            self._log_stall(client, remote, still)
             await asyncio.sleep(pause)
 
-    def _tell(self, client: XNetClient, remote: bytes, still: StallDetector) -> None:
-        """Tell the log when pulls are of no use any more, and when they are again."""
+    def _log_stall(self, client: XNetClient, remote: bytes, still: StallDetector) -> None:
+        """Log the start and end of a stall."""
         match still.look(client.clock(), client.pulled[remote]):
             case PullsStalled() as found:
                 look = found.advice(self._kernel.chains()[self._places[remote]])
-                again = client.pause(remote)
-                self._log.stands_still(self._name(client.own, remote), found.seconds, again, found.failures, look)
+                pause = client.pause(remote)
+                self._log.stands_still(self._name(client.own, remote), found.seconds, pause, found.failures, look)
             case PullsResumed(seconds):
                 self._log.goes_on(self._name(client.own, remote), seconds)
 
 
-class _NobodyListens:
-    """Raises errors again: nobody is there to be told."""
+class _RaisingLog:
+    """Log that raises errors, before ``run`` sets one."""
 
     def failed(self, path: str, error: BaseException) -> None:
         raise error
@@ -405,8 +409,8 @@ class _NobodyListens:
         return None
 
 
-def _offer(pool: SlicePool, remote: bytes) -> Offer | None:
-    """Return what is pooled of a remote subnet, None without anything."""
+def _pooled_offer(pool: SlicePool, remote: bytes) -> Offer | None:
+    """Return the key of the pooled slice of a remote subnet, or None."""
     pooled = pool.pooled(remote)
     if pooled is None:
         return None

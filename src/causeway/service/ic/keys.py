@@ -1,4 +1,4 @@
-"""The public keys of a scenario's subnets, as other deployments are told them."""
+"""Public keys of a scenario's subnets, for other deployments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from causeway.scenarios.scenario import Scenario
 
 
 def drawn_keys(scenario: Scenario) -> dict[str, str]:
-    """Return the public key (192 hexadecimal digits) of each subnet that a scenario runs itself, by name; those whose
-    keys are in files are left out."""
+    """Return the seed-derived public keys of a scenario's own subnets.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        Public keys (192 hexadecimal digits) by name, without subnets whose keys are in files.
+    """
     chains = scenario.declared_topology()
     named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
     seed = scenario.network.seed

@@ -1,16 +1,9 @@
-"""The client of XNetEndpoints: pulls certified slices from the nodes of remote subnets into a pool (X-9, X-15).
+"""Client of XNetEndpoints: pulls certified slices into a pool (IC reference X-9, X-15).
 
-Nodes are strangers. A request has a deadline for all of it and an answer a length; redirects are not followed, nothing
-is unpacked, no cookies are kept; and what came is pooled only when the remote subnet's key says that it holds. Whoever
-fails is left alone for a while, and another node is asked.
-
-Which node of a remote subnet is asked: near ones more often, bad ones not for a while (IC reference X-9).
-
-Sans I/O: the caller says what time it is. A choice is a function of the seed and of what happened before.
-
-Notices that nothing comes from a remote subnet any more, and that it goes on: said in few lines, whatever fails.
-
-Sans I/O: after each pull, the caller says what time it is and what came of all pulls so far.
+Remote nodes are untrusted. A request has a deadline and a maximum size; redirects, compression and cookies are
+off; a slice is pooled only if the remote subnet's key certifies it. A failing node is excluded for a while, and
+another one is asked. ``NodeChoice`` prefers near nodes (X-9). ``StallDetector`` reports stalls and their ends in
+few log lines. Both are sans I/O: the caller supplies the time.
 """
 
 from __future__ import annotations
@@ -36,18 +29,17 @@ from causeway.service.http.client import close_client, create_untrusted_client, 
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
 
 LEAST_RTT, MOST_RTT = 1e-6, 1.0
-"""Between these (seconds) round-trip times count."""
+"""Bounds of round-trip times in seconds."""
 
 NEWEST = 0.2
-"""How much the newest round-trip time counts in the average."""
+"""Weight of the newest round-trip time in the average."""
 
 UNREACHABLE_SECONDS = 0.5
 LYING_SECONDS = 60.0
-"""For so long a node is left alone that did not answer in time, or served what does not hold; twice as long each time
-in a row, up to ``LONGEST`` times as long."""
+"""Exclusion of an unreachable and of a lying node, doubled for each failure in a row up to ``LONGEST`` times."""
 
 FAULT_SECONDS = 2.0
-"""For so long a node is left alone whose answer led to a fault of this side: others are asked first."""
+"""Exclusion of a node whose answer caused a local fault."""
 
 LONGEST = 16
 
@@ -60,7 +52,12 @@ class _Node:
 
 
 class NodeChoice:
-    """The nodes of one remote subnet, as they answered so far. ``seed``: of the draws."""
+    """Nodes of one remote subnet with their statistics.
+
+    Args:
+        nodes: Addresses of the nodes.
+        seed: Seed of the choices.
+    """
 
     def __init__(self, nodes: Sequence[str], seed: int) -> None:
         self._nodes = {node: _Node() for node in nodes}
@@ -68,68 +65,67 @@ class NodeChoice:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that may be asked."""
+        """Addresses of the nodes."""
         return tuple(self._nodes)
 
     def renew(self, nodes: Sequence[str]) -> None:
-        """Ask other nodes from now on; those that stay are as they answered so far."""
+        """Replace the nodes; remaining ones keep their statistics."""
         self._nodes = {node: self._nodes.get(node) or _Node() for node in nodes}
 
     def order(self, now: float) -> Iterator[str]:
-        """Yield the nodes to ask, one after the other until one answers.
+        """Yield nodes to ask until one answers.
 
-        Each is drawn with the weight 1000 / average round-trip time (milliseconds) among those left; those that are
-        left alone are not asked, even if all are: the first one is when its time is over.
+        Each is drawn with weight 1000 / average round-trip time (ms) among the rest. Excluded nodes are not
+        asked, even if all are.
         """
-        left = [name for name, node in self._nodes.items() if node.bad_until <= now]
-        while left:
-            found = self._draw.choices(left, [self._weight(name) for name in left])[0]
-            left.remove(found)
+        candidates = [name for name, node in self._nodes.items() if node.bad_until <= now]
+        while candidates:
+            found = self._draw.choices(candidates, [self._weight(name) for name in candidates])[0]
+            candidates.remove(found)
             yield found
 
     def _weight(self, name: str) -> float:
         known = [node.rtt for node in self._nodes.values() if node.rtt is not None]
         rtt = self._nodes[name].rtt
-        # One of which nothing is known counts as the nearest: else it would never be known.
+        # An unknown node counts as the nearest, so that it is tried.
         rtt = min(known, default=MOST_RTT) if rtt is None else rtt
         return 1000.0 / (1000.0 * rtt)
 
     def answered(self, name: str, seconds: float) -> None:
-        """Take notice that a node answered after so many seconds, and that what it served holds."""
+        """Record a valid answer and its duration in seconds."""
         node = self._nodes[name]
         seconds = min(max(seconds, LEAST_RTT), MOST_RTT)
         node.rtt = seconds if node.rtt is None else node.rtt + NEWEST * (seconds - node.rtt)
         node.failures, node.bad_until = 0, 0.0
 
     def failed(self, name: str, now: float, seconds: float) -> None:
-        """Take notice that a node failed; it is left alone for ``seconds``, longer if it failed before, too."""
+        """Record a failure; exclude the node for ``seconds``, longer after previous failures."""
         node = self._nodes[name]
         node.bad_until = now + seconds * min(2**node.failures, LONGEST)
         node.failures = min(node.failures + 1, LONGEST)
         node.rtt = MOST_RTT
 
     def pause(self, now: float) -> float:
-        """Return for how many seconds more nobody is asked, 0 if somebody is now."""
+        """Return the seconds until a node can be asked, 0 if one can now."""
         return max(min((node.bad_until for node in self._nodes.values()), default=now) - now, 0.0)
 
     def bad(self, now: float) -> list[str]:
-        """Return the nodes that are left alone now."""
+        """Return the excluded nodes."""
         return [name for name, node in self._nodes.items() if node.bad_until > now]
 
 
 DEADLINE = 5.0
-"""Seconds that a request takes at most, from connecting to the last byte of the answer."""
+"""Deadline of a request in seconds, including the answer."""
 
 BODY_BYTES = 5 * SLICE_BYTES
-"""Longest answer that is read."""
+"""Maximum size of an answer."""
 
 NO_STREAM, REFUSED_BY_BLOCK = "NoStream", "RefusedByBlock"
-"""Causes of failures that are no errors: a node knows nothing of a stream of which something was taken already, and a
-block refused what the remote subnet certified."""
+"""Causes other than errors: a node without a known stream, and a slice refused by a block."""
 
 
 class NodeFailed(Exception):
-    """A node gave no answer that is of use. ``seconds``: for how long it is left alone."""
+    """Useless answer of a node; ``seconds`` is its exclusion."""
 
     def __init__(self, cause: str, seconds: float) -> None:
         self.cause, self.seconds = cause, seconds
@@ -137,15 +133,15 @@ class NodeFailed(Exception):
 
 
 class TooSlow(NodeFailed):
-    """An answer did not come in time: less may."""
+    """Late answer; a smaller request may succeed."""
 
 
 @dataclass(frozen=True)
 class RemoteNodes:
-    """A remote subnet: its id, its public key (96 bytes), and the addresses of its nodes.
+    """Remote subnet: its id, public key (96 bytes), and the addresses of its nodes.
 
     Raises:
-        InvalidInput: an address is none.
+        InvalidInput: An address is invalid.
     """
 
     subnet: bytes
@@ -160,8 +156,13 @@ class RemoteNodes:
 
 @dataclass
 class PullCounts:
-    """What came of pulls: how many slices were pooled, how often a node failed, by cause, and how many pulls had
-    nothing in their way: a node answered as it should, or there was no room for more."""
+    """Counts of pulls.
+
+    Attributes:
+        slices: Pooled slices.
+        answered: Pulls without an obstacle: a proper answer, or a full pool.
+        failures: Failures by cause.
+    """
 
     slices: int = 0
     answered: int = 0
@@ -169,18 +170,18 @@ class PullCounts:
 
 
 class XNetClient:
-    """Pulls for one subnet.
+    """Client that pulls for one subnet.
 
     Args:
-        own: the subnet's id.
-        pool: where slices go; whoever takes from it holds ``lock``.
-        reader: reads what comes.
-        remotes: the remote subnets.
-        seed: of the choice of nodes.
-        transport: what carries requests, for tests.
-        clock: the time in seconds.
-        deadline: seconds that a request takes at most.
-        endpoints: where the nodes of a remote subnet serve now; without it, where ``remotes`` says.
+        own: Id of the subnet.
+        pool: Pool for the slices.
+        reader: Decoder of slices.
+        remotes: The remote subnets.
+        seed: Seed of the node choices.
+        transport: Transport, for tests.
+        clock: Source of the time in seconds.
+        deadline: Deadline of a request in seconds.
+        endpoints: Source of a remote subnet's current nodes; by default those of ``remotes``.
     """
 
     def __init__(
@@ -217,88 +218,104 @@ class XNetClient:
         await self.close()
 
     def excluded_nodes(self, subnet: bytes) -> list[str]:
-        """Return the nodes of a remote subnet that are left alone now."""
+        """Return the excluded nodes of a remote subnet."""
         return self._choices[subnet].bad(self.clock())
 
     def pause(self, subnet: bytes) -> float:
-        """Return for how many seconds more no node of a remote subnet is asked, 0 if one is now."""
+        """Return the seconds until a node of a remote subnet can be asked, 0 if one can now."""
         return self._choices[subnet].pause(self.clock())
 
     async def pull(self, subnet: bytes) -> bool:
-        """Pull one slice from a remote subnet: from the first node of which what it serves holds.
+        """Pull one slice of a remote subnet from the first node with a valid answer.
 
-        Returns whether anything new was pooled. What no node should be able to bring about is raised; the node that was
-        asked is left alone for a while, so that others are asked next time.
+        An unexpected error is raised and excludes the node for a while, so that the next pull asks another.
+
+        Args:
+            subnet: Id of the remote subnet.
+
+        Returns:
+            True if something new was pooled.
         """
-        choice, noted = self._choices[subnet], self.pulled[subnet]
+        choice, counts = self._choices[subnet], self.pulled[subnet]
         if (endpoints := self._endpoints(subnet)) != choice.nodes:
             choice.renew(endpoints)
         behind = False
         refused, last_refused = self.pool.refused(subnet)
         if refused:
-            noted.failures[REFUSED_BY_BLOCK] = refused
+            counts.failures[REFUSED_BY_BLOCK] = refused
         for node in choice.order(self.clock()):
-            asked = self.pool.ask(subnet)
-            if asked is None:
-                noted.answered += not last_refused
+            request = self.pool.ask(subnet)
+            if request is None:
+                counts.answered += not last_refused
                 return False
-            asked = replace(asked, msg_limit=min(asked.msg_limit, self._most[subnet]))
-            begun = self.clock()
+            request = replace(request, msg_limit=min(request.msg_limit, self._most[subnet]))
+            started = self.clock()
             try:
-                data = await self._get(node, asked)
+                data = await self._get(node, request)
                 if data is None and self.pool.has_started(subnet):
-                    raise NodeFailed(NO_STREAM, 0.0)  # it is behind
-                new = data is not None and await asyncio.to_thread(self._pool, subnet, asked, data)
+                    raise NodeFailed(NO_STREAM, 0.0)  # the node is behind
+                new = data is not None and await asyncio.to_thread(self._pool, subnet, request, data)
             except NodeFailed as error:
-                noted.failures[error.cause] += 1
+                counts.failures[error.cause] += 1
                 if isinstance(error, TooSlow):
-                    self._most[subnet] = max(asked.msg_limit // 2, 1)
+                    self._most[subnet] = max(request.msg_limit // 2, 1)
                 if error.seconds:
                     choice.failed(node, self.clock(), error.seconds)
                 behind = behind or not error.seconds
                 continue
             except Exception as error:
-                noted.failures[type(error).__name__] += 1
+                counts.failures[type(error).__name__] += 1
                 choice.failed(node, self.clock(), FAULT_SECONDS)
                 raise
-            choice.answered(node, self.clock() - begun)
-            noted.slices += new
-            noted.answered += not last_refused
+            choice.answered(node, self.clock() - started)
+            counts.slices += new
+            counts.answered += not last_refused
             self._most[subnet] = min(2 * self._most[subnet], MAX_SLICE_MESSAGES)
             return new
         if behind:
-            # Nobody has what follows on what is pooled: the next pull begins anew.
+            # No node has the continuation of the pooled slice: restart with the next pull.
             self.pool.drop(subnet)
         return False
 
-    def _pool(self, subnet: bytes, asked: SliceRequest, data: bytes) -> bool:
-        """Pool what a node answered; return whether it is new. Raises ``NodeFailed``."""
+    def _pool(self, subnet: bytes, request: SliceRequest, data: bytes) -> bool:
+        """Pool an answer; return True if it is new.
+
+        Raises:
+            NodeFailed: The slice is invalid.
+        """
         before = self.pool.pooled(subnet)
         try:
             found = self._reader.decode(data)
-            if asked.is_suffix:
-                self.pool.append(subnet, found, asked.pooled)
+            if request.is_suffix:
+                self.pool.append(subnet, found, request.pooled)
             else:
                 self.pool.put(subnet, found)
         except (InvalidAppend, TakeBeforeSliceBegin) as error:
-            # An honest node may be behind, or the pool have moved on meanwhile.
+            # An honest node may be behind, or the pool may have advanced.
             raise NodeFailed(type(error).__name__, 0.0) from error
         except ProofError as error:
             raise NodeFailed(type(error).__name__, LYING_SECONDS) from error
         after = self.pool.pooled(subnet)
         if before is None or after is None:
             return after is not before
-        ours, theirs = before.payload, after.payload
-        return (ours.messages_end, ours.header.signals_end) != (theirs.messages_end, theirs.header.signals_end)
+        old_payload, new_payload = before.payload, after.payload
+        return (old_payload.messages_end, old_payload.header.signals_end) != (
+            new_payload.messages_end,
+            new_payload.header.signals_end,
+        )
 
-    async def _get(self, node: str, asked: SliceRequest) -> bytes | None:
-        """Return the slice that a node serves, None when it has no stream to us. Raises ``NodeFailed``."""
+    async def _get(self, node: str, request: SliceRequest) -> bytes | None:
+        """Return the slice from a node, or None if it has no stream to this subnet.
+
+        Raises:
+            NodeFailed: The node gave no usable answer.
+        """
         url = f"{node.rstrip('/')}{STREAM_PATH}{principal_to_text(self.own)}"
         query = {
-            "msg_begin": asked.msg_begin,
-            "witness_begin": asked.witness_begin,
-            "msg_limit": asked.msg_limit,
-            "byte_limit": asked.byte_limit,
+            "msg_begin": request.msg_begin,
+            "witness_begin": request.witness_begin,
+            "msg_limit": request.msg_limit,
+            "byte_limit": request.byte_limit,
         }
         content = bytearray()
         try:
@@ -328,11 +345,13 @@ class XNetClient:
 
 
 STILL_SECONDS, LONGEST_SILENCE = 10.0, 600.0
-"""An exchange stands still when for so long no pull was of use; then that is said again after twice as long, four times
-as long, and so on, up to the longest."""
+"""Seconds without a useful pull before a stall is reported, and the maximum interval of repetitions.
+
+The interval doubles each time.
+"""
 
 MOST_ADVICE = 2
-"""Kinds of failures of which one line says what to look at: the most frequent ones."""
+"""Maximum number of hints in a line, for the most frequent failures."""
 
 _DOWN = "no node answers: is the other lake served, and at options.remote.{name}.endpoints"
 _STATUS = "nodes refuse to answer, or something else does at options.remote.{name}.endpoints"
@@ -356,18 +375,18 @@ _ADVICE = {
     "TooLong": _STATUS,
     REFUSED_BY_BLOCK: _BLOCK,
 }
-"""What to look at, by the name of what went wrong."""
+"""Hints by cause of failure."""
 
 
 @dataclass(frozen=True)
 class PullsStalled:
-    """For ``seconds`` no pull was of use; ``failures``: what went wrong since, by cause."""
+    """Stall of ``seconds`` with its failures by cause."""
 
     seconds: float
     failures: Mapping[str, int]
 
     def advice(self, name: str) -> str:
-        """Return what to look at. ``name``: of the remote subnet."""
+        """Return hints for the operator; ``name`` is the remote subnet's."""
         counts: Counter[str] = Counter()
         for cause, count in self.failures.items():
             counts[_advice(cause)] += count
@@ -376,13 +395,13 @@ class PullsStalled:
 
 @dataclass(frozen=True)
 class PullsResumed:
-    """A pull was of use, after ``seconds`` in which none was."""
+    """End of a stall of ``seconds``."""
 
     seconds: float
 
 
 class StallDetector:
-    """How the pulls of one subnet from another one go."""
+    """Stall detection for the pulls of one subnet from another."""
 
     def __init__(self) -> None:
         self._answered = 0
@@ -391,12 +410,17 @@ class StallDetector:
         self._due = self._pause = 0.0
 
     def look(self, now: float, pulled: PullCounts) -> PullsStalled | PullsResumed | None:
-        """Return what is to be said at a time, None if nothing is. ``pulled``: what came of all pulls so far."""
+        """Return a report if one is due.
+
+        Args:
+            now: Time in seconds.
+            pulled: Counts of all pulls so far.
+        """
         if pulled.answered != self._answered:
-            since, told = self._since, self._pause > STILL_SECONDS
+            since, reported = self._since, self._pause > STILL_SECONDS
             self._answered, self._before, self._since = pulled.answered, Counter(pulled.failures), None
             self._pause = STILL_SECONDS
-            return PullsResumed(now - since) if since is not None and told else None
+            return PullsResumed(now - since) if since is not None and reported else None
         failures = pulled.failures - self._before
         if self._since is None and failures:
             self._since, self._due, self._pause = now, now + STILL_SECONDS, STILL_SECONDS

@@ -1,14 +1,11 @@
-"""XNetEndpoint: what one node of a subnet serves of the subnet's certified streams (IC reference 3.10, X-9).
+"""XNetEndpoint: HTTP server of a subnet's certified streams (IC reference 3.10, X-9).
 
-    GET /api/v1/streams                                       the ids of the subnets that streams lead to
-    GET /api/v1/stream/{SubnetId}?msg_begin=&witness_begin=&msg_limit=&byte_limit=      a certified slice
+    GET /api/v1/streams                                ids of the subnets with a stream
+    GET /api/v1/stream/{SubnetId}?msg_begin=&witness_begin=&msg_limit=&byte_limit=    a certified slice
 
-``answer`` is sans I/O; ``XNetNode`` is the ASGI application around it. Paths, parameters, status codes and content
-types are those of deployed replicas. Ours is the bound of an answer: as many messages and bytes as a pool of slices
-takes, so that no request costs more than others may make of it.
-
-What faulty nodes serve: too late, what is old, or slices altered in every way that certification must find (IC
-reference, hazard 5).
+``answer_request`` is sans I/O; ``XNetNode`` is the ASGI application. Paths, parameters, status codes and content
+types are those of deployed replicas. Unlike there, an answer is bounded by the messages and bytes that a slice
+pool accepts. Faulty nodes serve late, stale, or altered slices (IC reference, hazard 5).
 """
 
 from __future__ import annotations
@@ -41,13 +38,13 @@ STREAM_PATH = "/api/v1/stream/"
 PROTOBUF = "application/x-protobuf"
 
 MOST_RUNNING = 4
-"""Requests that one node answers at a time; further ones are told to come again."""
+"""Maximum number of concurrent requests of a node."""
 
 MAX_ID_TEXT = 63
-"""Longest text of a subnet's id."""
+"""Maximum length of a subnet id."""
 
 MAX_VALUE_TEXT = 64
-"""Longest text of a parameter's value that is looked at."""
+"""Maximum length of a parameter's value."""
 
 PARAMETERS = {
     "witness_begin": "witness_begin",
@@ -56,14 +53,14 @@ PARAMETERS = {
     "msg_limit": "msg_limit",
     "byte_limit": "byte_limit",
 }
-"""What each parameter of a query means."""
+"""Meaning of each query parameter."""
 
 
 class StreamStore(Protocol):
-    """A certified state that serves slices, such as ``OfferedStreams``."""
+    """Certified state that serves slices, such as ``OfferedStreams``."""
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
-        """Return the ids of the subnets that a stream leads to."""
+        """Return the ids of the subnets with a stream."""
         ...
 
     def encode_certified_stream_slice(
@@ -74,17 +71,21 @@ class StreamStore(Protocol):
         msg_limit: int | None = None,
         byte_limit: int | None = None,
     ) -> CertifiedStreamSlice:
-        """Return a slice; raises ``SliceRequestError``."""
+        """Return a slice.
+
+        Raises:
+            SliceRequestError: The request cannot be met.
+        """
         ...
 
 
 Altered = Callable[[CertifiedStreamSlice], CertifiedStreamSlice]
-"""What a faulty node serves instead of a slice."""
+"""Alteration of a slice by a faulty node."""
 
 
 @dataclass(frozen=True)
 class HttpReply:
-    """An answer: its status, its body, and its header fields."""
+    """HTTP answer: status, body, header fields."""
 
     status: int
     body: bytes = b""
@@ -92,14 +93,18 @@ class HttpReply:
 
     @classmethod
     def refused(cls, status: int, text: str) -> HttpReply:
-        """Return a refusal that says why."""
+        """Create a refusal with its reason."""
         return cls(status, text.encode(errors="replace"), {"content-type": "text/plain; charset=utf-8"})
 
 
 def answer_request(certified: StreamStore | None, path: str, query: str, altered: Altered | None = None) -> HttpReply:
-    """Return what a node answers to a request for a path with a query string.
+    """Answer a request.
 
-    ``certified``: its newest certified state, None before there is one. ``altered``: of a node that lies.
+    Args:
+        certified: The node's newest certified state, if any.
+        path: Path of the request.
+        query: Query string.
+        altered: Alteration by a lying node.
     """
     if path == STREAMS_PATH:
         ids = [] if certified is None else certified.subnets_with_certified_streams()
@@ -113,23 +118,25 @@ def answer_request(certified: StreamStore | None, path: str, query: str, altered
         subnet = principal_from_text(name[: MAX_ID_TEXT + 1])
     except ValueError:
         return HttpReply.refused(400, f"Invalid subnet ID: {name[:MAX_ID_TEXT]}")
-    asked: dict[str, int] = {}
+    request: dict[str, int] = {}
     for parameter, value in parse_qsl(query, keep_blank_values=True):
         if not (0 < len(value) <= MAX_VALUE_TEXT and value.isascii() and value.isdigit() and int(value) <= U64_MAX):
             return HttpReply.refused(400, f"Invalid query param: {parameter[:MAX_VALUE_TEXT]}")
         if parameter not in PARAMETERS:
             return HttpReply.refused(400, f"Unexpected query param: {parameter[:MAX_VALUE_TEXT]}")
-        asked[PARAMETERS[parameter]] = int(value)
-    return _stream(certified, subnet, asked, altered)
+        request[PARAMETERS[parameter]] = int(value)
+    return _stream(certified, subnet, request, altered)
 
 
-def _stream(certified: StreamStore | None, subnet: bytes, asked: dict[str, int], altered: Altered | None) -> HttpReply:
+def _stream(
+    certified: StreamStore | None, subnet: bytes, request: dict[str, int], altered: Altered | None
+) -> HttpReply:
     if certified is None:
         return HttpReply(204)
-    asked["msg_limit"] = min(asked.get("msg_limit", MAX_SLICE_MESSAGES), MAX_SLICE_MESSAGES)
-    asked["byte_limit"] = min(asked.get("byte_limit", SLICE_BYTES), SLICE_BYTES)
+    request["msg_limit"] = min(request.get("msg_limit", MAX_SLICE_MESSAGES), MAX_SLICE_MESSAGES)
+    request["byte_limit"] = min(request.get("byte_limit", SLICE_BYTES), SLICE_BYTES)
     try:
-        found = certified.encode_certified_stream_slice(subnet, **asked)
+        found = certified.encode_certified_stream_slice(subnet, **request)
     except NoStreamForSubnet:
         return HttpReply(204)
     except InvalidSliceBegin as error:
@@ -148,13 +155,13 @@ def _stream(certified: StreamStore | None, subnet: bytes, asked: dict[str, int],
 
 @dataclass(frozen=True)
 class ServingFaults:
-    """How a node serves.
+    """Faults of a node.
 
     Attributes:
-        certified: returns the certified state that it serves from, None before there is one.
-        altered: of a node that lies, what it serves instead of a slice.
-        delay: seconds that it takes on top.
-        down: whether it serves nothing.
+        certified: Source of the certified state to serve from; None before there is one.
+        altered: Alteration of slices.
+        delay: Additional delay in seconds.
+        down: True if it serves nothing.
     """
 
     certified: Callable[[], StreamStore | None]
@@ -163,17 +170,19 @@ class ServingFaults:
     down: bool = False
 
 
-def _raised(path: str, error: Exception) -> None:
+def _raise(path: str, error: Exception) -> None:
     raise error
 
 
 class XNetNode:
-    """One node of a subnet as an ASGI application. ``conduct``: returns how it serves now; ``failed``: is told of
-    faults, with the path that was asked for; without it they are raised."""
+    """Node of a subnet as an ASGI application.
 
-    def __init__(
-        self, conduct: Callable[[], ServingFaults], failed: Callable[[str, Exception], None] = _raised
-    ) -> None:
+    Args:
+        conduct: Source of the current faults.
+        failed: Handler of errors with the requested path; by default they are raised.
+    """
+
+    def __init__(self, conduct: Callable[[], ServingFaults], failed: Callable[[str, Exception], None] = _raise) -> None:
         self._conduct, self._failed = conduct, failed
         self._running = 0
         self._workers = ThreadPoolExecutor(MOST_RUNNING, "xnet")
@@ -220,27 +229,29 @@ class XNetNode:
 
 
 SLOW_SECONDS = 7.0
-"""A slow node takes so much longer: more than anybody waits."""
+"""Delay of a slow node, beyond all deadlines."""
 
 STALE_HEIGHTS = 5
-"""A node that is behind serves what was certified so many heights ago."""
+"""Heights by which a stale node is behind."""
 
 _LIAR = SecretKey.derive(b"a node that lies")
 
 
-def altered_message(held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return the slice with another last byte of its last message; of a slice without messages, another root."""
-    messages = held.payload.messages
+def altered_message(certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Alter the last byte of the last message; without messages, the root."""
+    messages = certified.payload.messages
     if not messages:
-        root = held.certification.root_hash
-        return replace(held, certification=replace(held.certification, root_hash=bytes([root[0] ^ 1]) + root[1:]))
+        root = certified.certification.root_hash
+        return replace(
+            certified, certification=replace(certified.certification, root_hash=bytes([root[0] ^ 1]) + root[1:])
+        )
     last = messages[-1][:-1] + bytes([messages[-1][-1] ^ 1])
-    return replace(held, payload=replace(held.payload, messages=(*messages[:-1], last)))
+    return replace(certified, payload=replace(certified.payload, messages=(*messages[:-1], last)))
 
 
-def altered_sibling(held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return the slice with another digest of the first pruned node of its witness; of one without any, as it is."""
-    return replace(held, witness=_altered(held.witness))
+def altered_sibling(certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Alter the digest of the witness's first pruned node, if any."""
+    return replace(certified, witness=_altered(certified.witness))
 
 
 def _altered(witness: Witness) -> Witness:
@@ -257,22 +268,22 @@ def _altered(witness: Witness) -> Witness:
             return witness
 
 
-def forged_signature(held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return the slice signed by somebody else."""
-    certification = held.certification
-    return replace(held, certification=replace(certification, signature=_LIAR.sign(certification.signed_bytes())))
+def forged_signature(certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Replace the signature by another signer's."""
+    certification = certified.certification
+    return replace(certified, certification=replace(certification, signature=_LIAR.sign(certification.signed_bytes())))
 
 
-def other_destination(held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return the slice as one of a stream to another subnet."""
-    subnet = held.payload.subnet_id
-    return replace(held, payload=replace(held.payload, subnet_id=bytes([subnet[0] ^ 1]) + subnet[1:]))
+def other_destination(certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Alter the destination of the stream."""
+    subnet = certified.payload.subnet_id
+    return replace(certified, payload=replace(certified.payload, subnet_id=bytes([subnet[0] ^ 1]) + subnet[1:]))
 
 
-def other_height(held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-    """Return the slice as one that was certified at a later height."""
-    certification = held.certification
-    return replace(held, certification=replace(certification, height=certification.height + 1))
+def other_height(certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Increment the certified height."""
+    certification = certified.certification
+    return replace(certified, certification=replace(certification, height=certification.height + 1))
 
 
 LIES: Mapping[str, Callable[[CertifiedStreamSlice], CertifiedStreamSlice]] = {
@@ -286,15 +297,15 @@ LIES: Mapping[str, Callable[[CertifiedStreamSlice], CertifiedStreamSlice]] = {
 
 @dataclass
 class SliceTamperer:
-    """Alters every slice, each in the next of the ways in ``LIES``."""
+    """Tamperer that alters every slice, cycling through ``LIES``."""
 
     _turns: Iterator[str]
 
     @classmethod
     def made(cls) -> SliceTamperer:
-        """Return one that has not lied yet."""
+        """Create a tamperer."""
         return cls(itertools.cycle(LIES))
 
-    def __call__(self, held: CertifiedStreamSlice) -> CertifiedStreamSlice:
-        """Return what is served instead of a slice."""
-        return LIES[next(self._turns)](held)
+    def __call__(self, certified: CertifiedStreamSlice) -> CertifiedStreamSlice:
+        """Return an altered slice."""
+        return LIES[next(self._turns)](certified)

@@ -1,1 +1,1 @@
-"""What a run says of the relay chain; nodes that gossip egress queues as processes, and the network of them."""
+"""Parachain part of a served lake: addresses, answers, metrics, and summaries of a run."""

@@ -1,4 +1,4 @@
-"""Answers of a served lake of parachains (``service.answers``)."""
+"""Answers of a served lake of parachains (``service.http.answers``)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Document = Annotated[dict[str, Any], Field(description="A document that `causewa
 
 
 class StatusAnswer(answers.StatusAnswer):
-    """What the network is, and how far it has come."""
+    """Identity and progress of the network."""
 
     chains: ChainAnswers
     relay: Name = Field(..., description="The name of the relay chain.")
 
 
 class HeadAnswer(Answer):
-    """A leaf of the relay chain: its block, with what its hash is made of."""
+    """A leaf of the relay chain: its block, with the parts of its hash."""
 
     leaf: Height
     number: Height
@@ -34,14 +34,14 @@ class HeadAnswer(Answer):
 
 
 class HeadsAnswer(Answer):
-    """The leaves of the relay chain, by their numbers."""
+    """The leaves of the relay chain, by number."""
 
     height: Height
     heads: Annotated[list[HeadAnswer], Field(max_length=MAX_LEAVES)]
 
 
 class ProofAnswer(Answer):
-    """A proof, and the header of the relay block under which it is true."""
+    """A proof, and the relay block header that it is based on."""
 
     height: Height
     leaf: Height
@@ -60,7 +60,7 @@ class BlockAnswer(Answer):
 
 
 class StateProofAnswer(Answer):
-    """A proof, and the root of the relay chain's state under which it is true."""
+    """A proof, and the relay chain's state root that it is based on."""
 
     height: Height
     proof: Document
@@ -68,8 +68,10 @@ class StateProofAnswer(Answer):
 
 
 class ChannelAnswer(Answer):
-    """A channel: its limits, the messages in it and their bytes, its message queue chain's head, and in which relay
-    block somebody asked to close it (0: nobody did)."""
+    """A channel: limits, content, head of its message queue chain.
+
+    ``closing`` is the relay block of a close request, 0 without one.
+    """
 
     sender: Name
     recipient: Name
@@ -89,7 +91,7 @@ class ChannelsAnswer(StateProofAnswer):
 
 
 class ChannelProofAnswer(StateProofAnswer):
-    """A channel's proof, and what is in it."""
+    """A channel's proof and its content."""
 
     queue: dict[str, Any] = Field(
         ..., description="Its messages with the head before them, a document that `causeway verify` reads."

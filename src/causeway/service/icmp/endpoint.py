@@ -1,4 +1,4 @@
-"""What a node needs to know of parachains: its addresses, its metrics, and that nothing is carried to its chains."""
+"""Parachain part of a served lake: addresses, metrics, validation; no transactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from causeway.service.node.endpoint import Submission
 
 
 class IcmpEndpoint:
-    """A served lake of parachains (``service.endpoint.Endpoint``)."""
+    """Served lake of parachains (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = 0
     status_answer = StatusAnswer
@@ -33,11 +33,19 @@ class IcmpEndpoint:
         self._kernel = kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:
-        """Refuse what somebody carries. Raises ``InvalidInput``."""
+        """Reject all transactions.
+
+        Raises:
+            InvalidInput: Always.
+        """
         raise InvalidInput("transaction: icmp has none that are carried: parachains are in their relay chain's lake")
 
     def require_possible(self, row: Mapping[str, Any]) -> None:
-        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        """Reject a user's message that no block could execute.
+
+        Raises:
+            InvalidInput: The message is impossible; the text names the field.
+        """
         network = self._kernel.network
         program = np.array([row["receiver"]], dtype=np.uint64)
         chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
@@ -47,21 +55,20 @@ class IcmpEndpoint:
             raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which the scenario has planned something, None when none."""
+        """Return the first tick from ``tick`` on with a planned event, or None."""
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> list[Address]:
-        """Return the leaves of the relay chain, and proofs at each of them; of a network with channels, its last block
-        and proofs of channels and of what is in them."""
+        """Return the addresses of the relay chain and of proofs."""
         return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
-        """Yield what Prometheus is told of the relay chain at a height: its leaves, and for whom queues wait."""
+        """Yield metrics of the relay chain at a height: its leaves, and pending queues."""
         blocks = GaugeMetricFamily("causeway_relay_block", "The number of a leaf's block.", labels=("leaf",))
         for leaf, number in self.views.numbers(height):
             blocks.add_metric([str(leaf)], number)
-        told = "What waits for a parachain: queues, at the leaf with the lowest number, or messages in channels."
-        waiting = GaugeMetricFamily("causeway_queues_waiting", told, labels=("chain",))
+        help_text = "What waits for a parachain: queues, at the leaf with the lowest number, or messages in channels."
+        waiting = GaugeMetricFamily("causeway_queues_waiting", help_text, labels=("chain",))
         for name, count in self.views.waiting(height):
             waiting.add_metric([name], count)
         yield from (blocks, waiting)

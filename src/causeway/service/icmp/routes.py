@@ -1,14 +1,8 @@
-"""The addresses that a served lake of parachains has beside those of every lake.
+"""Addresses and views of a served lake of parachains.
 
-What a served lake of parachains says of itself: the leaves of its relay chain, and what is proved at each of them
-(ICMP reference 3.1, 3.2).
-
-All is read from committed heights.
-
-What a served lake of parachains with HRMP says of itself: its relay chain's last block, channels, what is in them,
-with proofs (ICMP reference X-6).
-
-All is read from committed heights.
+``Views`` covers egress queues: the leaves of the relay chain, and proofs at each of them (ICMP reference
+3.1, 3.2). ``ChannelViews`` covers HRMP: the last relay block, channels, their content, and proofs (ICMP
+reference X-6). All views read committed heights.
 """
 
 from __future__ import annotations
@@ -52,31 +46,36 @@ from causeway.service.node.endpoint import LakeViews
 from causeway.storage.lake import LakeError
 
 KEPT_BYTES = 64 << 20
-"""Bytes of the relay chain's states that stay in memory, one height's at least."""
+"""Cache size in bytes for states of the relay chain; at least one height's is cached."""
 
 ANSWER_MARGIN = 4096
-"""Bytes of an answer beside its proof."""
+"""Bytes of an answer besides its proof."""
 
 ROW_BYTES = 128
-"""Of a row of a relay chain's table at most."""
+"""Maximum size in bytes of a row of a relay chain's table."""
 
 
 class RelayViews(LakeViews, ABC):
-    """The views of one lake of parachains. ``relay``: the name of the relay chain."""
+    """Views of one lake of parachains; ``relay`` is the name of the relay chain."""
 
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self.relay = opened.names[RELAY_POSITION]
 
     def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
+        """Return the network's identity and progress."""
         return {**super().status(), "relay": self.relay}
 
     def relay_height(self, chain: str, height: int | None) -> int:
-        """Return ``height``, or the last, of the relay chain, which ``chain`` has to be.
+        """Validate the relay chain's name and a height; return the height, by default the last.
+
+        Args:
+            chain: Name of the chain.
+            height: A height.
 
         Raises:
-            InvalidInput: it is not (``LakeError``: no such height).
+            InvalidInput: The chain is not the relay chain.
+            LakeError: The height is not committed.
         """
         if chain != self.relay:
             raise InvalidInput(f"chain: {chain[:128]}: is no relay chain; allowed: {self.relay}")
@@ -84,23 +83,29 @@ class RelayViews(LakeViews, ABC):
 
     @abstractmethod
     def numbers(self, height: int) -> Iterator[tuple[int, int]]:
-        """Yield the number of each leaf, and of its block, for metrics."""
+        """Yield the number of each leaf and of its block."""
 
     @abstractmethod
     def waiting(self, height: int) -> Iterator[tuple[str, int]]:
-        """Yield the parachains for which something waits (queues at the leaf with the lowest number, or messages in
-        channels), and how many, for metrics."""
+        """Yield the parachains with pending input and its amount.
+
+        It counts queues at the leaf with the lowest number, or messages in channels.
+        """
 
 
 class Views(RelayViews):
-    """The views of a network with egress queues."""
+    """Views of a network with egress queues."""
 
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self._leaves = cache_results(partial(relay_leaves, opened), KEPT_BYTES, _weight)
 
     def heads(self, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the leaves of the relay chain, which ``chain`` has to be, after a height; refuses as ``of_relay``."""
+        """Return the leaves of the relay chain after a height.
+
+        Raises:
+            InvalidInput: The chain is not the relay chain.
+        """
         height = self.relay_height(chain, height)
         heads = [
             {
@@ -116,18 +121,26 @@ class Views(RelayViews):
         return {"height": height, "heads": heads}
 
     def watermark(self, chain: str, height: int | None, leaf: str | None) -> dict[str, Any]:
-        """Return the proof of how far a parachain has consumed, at a leaf of the relay chain after a height: ``leaf``
-        is its number or the hash of its block, None the one with the lowest number.
+        """Prove a parachain's watermark at a leaf of the relay chain.
+
+        Args:
+            chain: Name of the parachain.
+            height: A height, by default the last.
+            leaf: Number or block hash of the leaf; by default the lowest number.
 
         Raises:
-            InvalidInput: there is no such parachain (``LakeError``: no such height).
-            NotFound: no such leaf.
+            InvalidInput: There is no such parachain.
+            LakeError: The height is not committed.
+            NotFound: There is no such leaf.
         """
         return self._entries(chain, height, leaf, ingress=False)
 
     def ingress(self, chain: str, height: int | None, leaf: str | None) -> dict[str, Any]:
-        """Return the proof of all that waits for a parachain; as ``watermark``, and refused as ``InvalidInput`` where
-        it is longer than an answer may be."""
+        """Prove a parachain's watermark and pending ingress; arguments and errors as ``watermark``.
+
+        Raises:
+            InvalidInput: The proof exceeds the size of an answer.
+        """
         return self._entries(chain, height, leaf, ingress=True)
 
     def _entries(self, chain: str, height: int | None, leaf: str | None, *, ingress: bool) -> dict[str, Any]:
@@ -141,37 +154,51 @@ class Views(RelayViews):
         return _answer(relay, document)
 
     def queued(self, chain: str, counterparty: str, index: int, height: int | None, leaf: str | None) -> dict[str, Any]:
-        """Return the proof of a message of ``chain`` that waits for ``counterparty`` after a height.
+        """Prove a message of ``chain`` that is pending for ``counterparty``.
+
+        Args:
+            chain: Name of the sender.
+            counterparty: Name of the recipient.
+            index: Number of the message.
+            height: A height, by default the last.
+            leaf: Number or block hash of the leaf.
 
         Raises:
-            InvalidInput: as ``ingress``.
-            NotFound: no queue that is listed there has it.
+            InvalidInput: The proof exceeds the size of an answer.
+            NotFound: No listed queue has the message.
         """
         height = self.known(chain, height)
         try:
-            shown = prove_message(
+            proven = prove_message(
                 self.opened, chain, counterparty, index=index, height=height, leaf=leaf, leaves=self._leaves
             )
         except LakeError:  # one that is damaged, say
             raise
         except InvalidInput as error:
             raise NotFound(str(error)) from None
-        return _answer(shown.relay, message_document(shown))
+        return _answer(proven.relay, message_document(proven))
 
     def numbers(self, height: int) -> Iterator[tuple[int, int]]:
-        """Yield what ``RelayViews`` says."""
+        """Yield the number of each leaf and of its block."""
         blocks = program_free_rows(self.opened, self.manifest(height), "blocks", RELAY_POSITION)
         yield from zip(blocks["leaf"].tolist(), blocks["number"].tolist(), strict=True)
 
     def waiting(self, height: int) -> Iterator[tuple[str, int]]:
-        """Yield what ``RelayViews`` says."""
+        """Yield the parachains with pending queues at the lowest leaf."""
         rows = program_free_rows(self.opened, self.manifest(height), "unrouted", RELAY_POSITION)
         chains, counts = np.unique(rows["to"][rows["leaf"] == rows["leaf"].min(initial=255)], return_counts=True)
         yield from ((self.opened.names[to], count) for to, count in zip(chains.tolist(), counts.tolist(), strict=True))
 
 
 def require_fits(document: Any) -> None:
-    """Raise ``InvalidInput`` where what is proved is longer than an answer may be."""
+    """Verify that a proof fits into an answer.
+
+    Args:
+        document: The proof.
+
+    Raises:
+        InvalidInput: It does not.
+    """
     size = len(json.dumps(document))
     if size > MAX_ANSWER_BYTES - ANSWER_MARGIN:
         most = f"an answer at most {MAX_ANSWER_BYTES:,}"
@@ -184,98 +211,119 @@ def _answer(relay: RelayState, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _weight(leaves: list[RelayState]) -> int:
-    """Return about how many bytes the states of some leaves have."""
+    """Estimate the memory of leaves' states in bytes."""
     rows = sum(len(getattr(one.leaf, name)) for one in leaves for name in OF_LEAVES)
     return sum(one.trie.tries.live_bytes for one in leaves) + ROW_BYTES * rows
 
 
-_SHOWN = ("max_capacity", "max_total_size", "max_message_size", "msg_count", "total_size", "closing")
+_CHANNEL_COLUMNS = ("max_capacity", "max_total_size", "max_message_size", "msg_count", "total_size", "closing")
 
 
 class ChannelViews(RelayViews):
-    """The views of a network with HRMP channels, whose relay chain has one leaf."""
+    """Views of a network with HRMP channels, whose relay chain has one leaf."""
 
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self._relays = cache_results(partial(channel_relay, opened), KEPT_BYTES, _channel_views_weight)
 
     def head(self, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the last block of the relay chain, which ``chain`` has to be, after a height; refuses as
-        ``of_relay``."""
+        """Return the last relay block after a height.
+
+        Raises:
+            InvalidInput: The chain is not the relay chain.
+        """
         relay = self._relays(self.relay_height(chain, height))
         block = relay.tables["blocks"]
         digests = {name: block[name][-1].tobytes().hex() for name in ("hash", "parent")}
         return {"height": relay.height, "number": relay.number, **digests, "root": relay.trie.root.hex()}
 
     def received(self, what: str, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the proof of how far a parachain has consumed (``watermark``), or of all that waits for it, too
-        (``ingress``), after a height.
+        """Prove a parachain's watermark (``watermark``), or also its pending content (``ingress``).
+
+        Args:
+            what: ``watermark`` or ``ingress``.
+            chain: Name of the parachain.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: there is no such parachain, or the proof is longer than an answer may be (``LakeError``: no
-                such height).
+            InvalidInput: There is no such parachain, or the proof exceeds the size of an answer.
+            LakeError: The height is not committed.
         """
-        return _channel_views_answer(self._shown(what, chain, self.known(chain, height)))
+        return _channel_views_answer(self._prove(what, chain, self.known(chain, height)))
 
     def channels(self, chain: str, height: int | None) -> dict[str, Any]:
-        """Return the channels from a parachain and to it after a height, with a proof that there are no others; refuses
-        as ``received``."""
-        shown = self._shown("channels", chain, self.known(chain, height))
-        table, para = shown.relay.tables["channels"], self.opened.position(chain)
+        """Return all channels of a parachain, with a proof of completeness; errors as ``received``."""
+        proven = self._prove("channels", chain, self.known(chain, height))
+        table, para = proven.relay.tables["channels"], self.opened.position(chain)
         mine = table.filter((table["sender"] == np.uint32(para)) | (table["recipient"] == np.uint32(para)))
-        numbers = zip(*(mine[name].tolist() for name in (*PAIR, *_SHOWN)), strict=True)
+        numbers = zip(*(mine[name].tolist() for name in (*PAIR, *_CHANNEL_COLUMNS)), strict=True)
         names = self.opened.names
         rows = [
             {
                 "sender": names[sender],
                 "recipient": names[recipient],
-                **dict(zip(_SHOWN, values, strict=True)),
+                **dict(zip(_CHANNEL_COLUMNS, values, strict=True)),
                 "mqc_head": head.tobytes().hex(),
             }
             for (sender, recipient, *values), head in zip(numbers, mine["mqc_head"], strict=True)
         ]
-        return {**_channel_views_answer(shown, rows), "channels": rows}
+        return {**_channel_views_answer(proven, rows), "channels": rows}
 
     def channel(self, chain: str, counterparty: str, height: int | None) -> dict[str, Any]:
-        """Return the proof of the channel from a parachain to another one after a height, and the messages in it.
+        """Prove the channel between two parachains with its messages.
+
+        Args:
+            chain: Name of the sender.
+            counterparty: Name of the recipient.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: as ``received``.
-            NotFound: there is no such channel.
+            InvalidInput: As ``received``.
+            NotFound: There is no such channel.
         """
         return self._between("channel", chain, counterparty, None, self.known(chain, height))
 
     def queued(self, chain: str, counterparty: str, index: int, height: int | None) -> dict[str, Any]:
-        """Return the same of the channel in which message ``index`` waits; ``height`` None: after the first height
-        after which it does. Refuses as ``channel``; ``NotFound``, too, where it is not in the channel."""
+        """Prove a channel with a pending message.
+
+        Args:
+            chain: Name of the sender.
+            counterparty: Name of the recipient.
+            index: Number of the message.
+            height: A height, by default the first with the message.
+
+        Raises:
+            InvalidInput: As ``received``.
+            NotFound: There is no such channel, or it does not hold the message.
+        """
         height = None if height is None else self.known(chain, height)
         return self._between("index", chain, counterparty, index, height)
 
     def _between(
-        self, what: str, chain: str, counterparty: str, index: int | None, height: int | None
+        self, selection: str, chain: str, counterparty: str, index: int | None, height: int | None
     ) -> dict[str, Any]:
         for name in (chain, counterparty):
             self.known(name, None)
         try:
-            shown = self._shown(what, chain, height, counterparty, index)
+            proven = self._prove(selection, chain, height, counterparty, index)
         except LakeError:  # one that is damaged, say
             raise
         except InvalidInput as error:
             raise NotFound(str(error)) from None
-        return {**_channel_views_answer(shown, shown.queue), "queue": shown.queue}
+        return {**_channel_views_answer(proven, proven.queue), "queue": proven.queue}
 
-    def _shown(
-        self, what: str, chain: str, height: int | None, counterparty: str | None = None, index: int | None = None
+    def _prove(
+        self, selection: str, chain: str, height: int | None, counterparty: str | None = None, index: int | None = None
     ) -> ProvenChannels:
-        return prove_channel_contents(self.opened, what, chain, counterparty, index, height, self._relays)
+        return prove_channel_contents(self.opened, selection, chain, counterparty, index, height, self._relays)
 
     def numbers(self, height: int) -> Iterator[tuple[int, int]]:
-        """Yield what ``RelayViews`` says."""
+        """Yield the leaf's and its block's number."""
         blocks = program_free_rows(self.opened, self.manifest(height), "blocks", RELAY_POSITION)
         yield 0, int(blocks["number"][-1])
 
     def waiting(self, height: int) -> Iterator[tuple[str, int]]:
-        """Yield what ``RelayViews`` says."""
+        """Yield the parachains with messages in channels."""
         channels = program_free_rows(self.opened, self.manifest(height), "channels", RELAY_POSITION)
         counts: Counter[int] = Counter()
         for to, count in zip(channels["recipient"].tolist(), channels["msg_count"].tolist(), strict=True):
@@ -283,15 +331,15 @@ class ChannelViews(RelayViews):
         yield from ((self.opened.names[to], count) for to, count in sorted(counts.items()) if count)
 
 
-def _channel_views_answer(shown: ProvenChannels, beside: Any = None) -> dict[str, Any]:
-    require_fits([shown.document, beside])
-    return {"height": shown.relay.height, "proof": shown.document, "trust": shown.relay.trust()}
+def _channel_views_answer(proven: ProvenChannels, beside: Any = None) -> dict[str, Any]:
+    require_fits([proven.document, beside])
+    return {"height": proven.relay.height, "proof": proven.document, "trust": proven.relay.trust()}
 
 
 def _channel_views_weight(relay: ChannelRelay) -> int:
-    """Return about how many bytes the state of a relay chain has."""
+    """Estimate the memory of a relay chain's state in bytes."""
     rows = sum(len(relay.tables[name]) for name in COMMITTED)
-    # Contents are there in the tables, as well.
+    # The tables hold the contents a second time.
     values = 2 * sum(map(len, relay.entries.values()))
     return relay.trie.tries.live_bytes + values + ROW_BYTES * (rows + len(relay.entries))
 
@@ -327,14 +375,13 @@ class MessageQuery(PageQuery, LeafQuery):
 
 
 def addresses(views: Views | ChannelViews) -> list[Address]:
-    """Return the leaves of the relay chain, and proofs at each of them; of a network with channels, its last block and
-    proofs of channels and of what is in them."""
+    """List the addresses of leaves and proofs, or of the last relay block and channels."""
     relay = [views.relay]
     paras = [name for name in views.opened.names if name != views.relay]
     at = address_of_view
     if isinstance(views, ChannelViews):
         about = "proved under the relay chain's state"
-        watermark, ingress = (partial(views.received, what) for what in ("watermark", "ingress"))
+        watermark, ingress = (partial(views.received, selection) for selection in ("watermark", "ingress"))
         consumed = f"How far a parachain has consumed, {about}."
         waiting = f"All channels to a parachain with what is in them, {about}."
         every = f"All channels from a parachain and to it, {about}."

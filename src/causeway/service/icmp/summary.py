@@ -1,7 +1,6 @@
-"""Why messages of parachains wait for HRMP channels that are not open (ICMP reference X-6).
+"""Summary of a lake of parachains: relay blocks, pending queues, closed channels.
 
-What the relay chain of a lake of parachains has seen at a committed height, and what waits for whom, without Spark
-(ICMP reference 3.1, L3).
+It needs no Spark (ICMP reference 3.1, L3, X-6).
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from causeway.protocols.relay_chain.options import HrmpOptions
 from causeway.storage.lake import Lake, Manifest
 
 SHOWN_CHANNELS = 4
-"""Channels that a person is told of."""
+"""Maximum number of listed channels."""
 
 
 @dataclass(frozen=True)
 class ClosedChannel:
-    """A channel that is not open though messages wait for it; ``pages``: how many pages of them; ``why``."""
+    """Closed channel with ``pages`` pending pages of messages, and the reason."""
 
     sender: str
     recipient: str
@@ -35,9 +34,13 @@ class ClosedChannel:
 def closed_channels(
     lake: Lake, manifest: Manifest, names: Sequence[str], given: Mapping[str, Any]
 ) -> list[ClosedChannel]:
-    """Return the channels for which pages wait and that are not open at a height, by sender and recipient.
+    """Return the closed channels with pending pages at a height, by sender and recipient.
 
-    ``names``: of the chains, by position; ``given``: the options of the scenario.
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
+        names: Names of the chains by position.
+        given: Options of the scenario.
     """
     options = HrmpOptions.model_validate({key: given[key] for key in HrmpOptions.model_fields if key in given})
     pages, channels = _rows(lake, manifest, "pages"), _rows(lake, manifest, "channels")
@@ -48,34 +51,34 @@ def closed_channels(
     if not closed:
         return []
     requests, sovereign = _rows(lake, manifest, "requests"), _rows(lake, manifest, "sovereign")
-    there = present_parachains(_rows(lake, manifest, "paras")).tolist()
+    present = present_parachains(_rows(lake, manifest, "paras")).tolist()
     confirmed = dict(zip(_pairs(requests), requests["confirmed"].tolist(), strict=True))
     free = dict(zip(sovereign["para"].tolist(), sovereign["free"].tolist(), strict=True))
     outbound, inbound = channel_counts(requests, channels)
 
-    def why(sender: int, recipient: int) -> str:
+    def reason(sender: int, recipient: int) -> str:
         for chain in (sender, recipient):
-            if chain not in there:
+            if chain not in present:
                 return f"{names[chain]} is not registered"
         if confirmed.get((sender, recipient)) == 1:
             return "it opens with the next session"
         if (sender, recipient) in confirmed:
-            end, what, held, limit = recipient, "accepted", inbound, "max_inbound_channels"
+            end, action, counts, limit = recipient, "accepted", inbound, "max_inbound_channels"
         else:
-            end, what, held, limit = sender, "asked for", outbound, "max_outbound_channels"
+            end, action, counts, limit = sender, "asked for", outbound, "max_outbound_channels"
         side = "recipient" if end == recipient else "sender"
         deposit = getattr(options, f"{side}_deposit")
         if free.get(end, 0) < deposit:
             return f"{names[end]} has {free.get(end, 0):,} units, {side}_deposit is {deposit:,}"
-        if held[end] >= getattr(options, limit):
-            return f"{names[end]} has {held[end]:,} channels, as many as {limit} allows"
-        return f"it is not {what} yet"
+        if counts[end] >= getattr(options, limit):
+            return f"{names[end]} has {counts[end]:,} channels, as many as {limit} allows"
+        return f"it is not {action} yet"
 
-    return [ClosedChannel(names[x], names[y], waiting[x, y], why(x, y)) for x, y in closed]
+    return [ClosedChannel(names[x], names[y], waiting[x, y], reason(x, y)) for x, y in closed]
 
 
 def describe_closed_channels(closed: Sequence[ClosedChannel]) -> Iterator[str]:
-    """Yield what a person reads of channels that are not open."""
+    """Yield a readable description of closed channels."""
     for one in closed[:SHOWN_CHANNELS]:
         pages = f"{one.pages:,} page{'s' if one.pages > 1 else ''}"
         yield f"The channel from {one.sender} to {one.recipient}, for which {pages} wait, is not open: {one.why}."
@@ -96,19 +99,24 @@ def _pairs(rows: Frame) -> list[tuple[int, int]]:
 
 
 MOST_CLOSED = 1_000
-"""Channels that are not open that a program is told of."""
+"""Maximum number of closed channels in JSON output."""
 
 SHOWN = 4
-"""Parachains for which queues or messages from users wait that a person is shown."""
+"""Maximum number of listed parachains with pending input."""
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is told of a lake at a height after a run (``network.carriers``)."""
+    """Summarize a lake at a height after a run (``network.carriers``).
+
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
+    """
     about = lake.about()
     # With HRMP the relay chain has one leaf.
     leaf = [] if about["scenario"]["options"].get("channels") == "hrmp" else ["leaf"]
     blocks_of = _carriers_rows(lake, manifest, "blocks", [*leaf, "number", "hash"])
-    # Each leaf lists what is posted and included on its own chain (G9): told is of the best one (hazard 29).
+    # Each leaf lists its own chain's postings and inclusions (G9); the summary covers the best one (hazard 29).
     best = min(blocks_of, key=lambda row: (-row["number"], row["hash"]))
 
     def of_best(table: str, columns: list[str]) -> list[dict[str, Any]]:
@@ -118,9 +126,9 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     names, relay = [item["name"] for item in about["chains"]], best["number"]
     blocks = {row["para"]: row["number"] for row in of_best("paras", ["para", "number"])}
     listed = [row["to"] for row in of_best("unrouted", ["to"])]
-    # A network has egress queues or channels, and the tables of one of them.
+    # A network has either egress queues or channels.
     sent = [row["recipient"] for row in _carriers_rows(lake, manifest, "contents", ["recipient"])]
-    what = "Messages that are in channels" if sent else "Queues that are posted"
+    pending_text = "Messages that are in channels" if sent else "Queues that are posted"
     waiting = Counter([*sent, *listed])
     ingress = Counter(row["chain"] for row in _carriers_rows(lake, manifest, "pool", ["chain"]))
     content: dict[str, Any] = {
@@ -133,7 +141,7 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     if len(blocks_of) > 1:
         lines[0] += f" This is the best of {len(blocks_of)} leaves, block {best['hash'].hex()}."
     if waiting:
-        lines.append(f"{what} and not consumed: {_by_chain(waiting, names)}.")
+        lines.append(f"{pending_text} and not consumed: {_by_chain(waiting, names)}.")
     if ingress:
         lines.append(f"Messages from users that wait for the next block: {_by_chain(ingress, names)}.")
     options = about["scenario"]["options"]
@@ -145,10 +153,10 @@ def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
 
 
 def _by_chain(counts: Mapping[int, int], names: Sequence[str]) -> str:
-    """Return counts by parachain in words, the largest first."""
+    """Format counts by parachain, the largest first."""
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
-    return shown + (f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
+    listed = ", ".join(f"{count:,} for {names[para]}" for para, count in most[:SHOWN])
+    return listed + (f", and for {len(most) - SHOWN:,} more" if len(most) > SHOWN else "")
 
 
 def _carriers_rows(lake: Lake, manifest: Manifest, table: str, columns: list[str]) -> list[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Keys and signed messages of users and relayers."""
+"""Keys and signed messages of users, relayers and validators."""

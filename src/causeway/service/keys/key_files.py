@@ -1,9 +1,10 @@
-"""Keys in files, each in one of its own that nobody but its owner can read: of users, relayers and validators (Ed25519)
-and of chains that certify (BLS12-381).
+"""Key files: Ed25519 keys of users, relayers and validators, BLS12-381 keys of chains.
 
-A file is one JSON object: ``{"type": "causeway-key", "version": 1, "algorithm": "ed25519", "public": "...", "secret":
-"..."}``, both keys as 64 hexadecimal digits; ``secret`` is the seed of RFC 8032. Of a chain's key the algorithm is
-``bls12-381``, the public key has 192 digits, and the secret one is a number, the highest digit first.
+Only its owner can read a key file.
+
+A file is one JSON object: ``{"type": "causeway-key", "version": 1, "algorithm": "ed25519", "public": "...",
+"secret": "..."}``, both keys as 64 hexadecimal digits; ``secret`` is the seed of RFC 8032. For a chain's
+key the algorithm is ``bls12-381``, the public key has 192 digits, and the secret one is a big-endian number.
 """
 
 from __future__ import annotations
@@ -30,26 +31,28 @@ CHAIN_ALGORITHM = "bls12-381"
 _P = 2**255 - 19
 _Y = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 WEAK = frozenset({0, 1, _P - 1, _P, _P + 1, _Y, _P - _Y})
-"""The y coordinates, also not reduced, of the eight points of small order: under them as public keys anybody can sign
-(RFC 8032 lets them pass)."""
+"""The y coordinates, also unreduced, of the eight points of small order.
+
+Anyone can sign for them as public keys; RFC 8032 accepts them.
+"""
 
 MAX_FILE_BYTES = 4096
-"""Longest key file that is read."""
+"""Maximum size of a key file in bytes."""
 
 
 class WeakKey(InvalidInput):
-    """A public key for which anybody can sign."""
+    """Public key for which anyone can sign."""
 
 
 @dataclass(frozen=True)
 class AccountKey:
-    """A secret key; it is never shown. ``seed``: the 32 bytes of RFC 8032."""
+    """Secret key, hidden from ``repr``; ``seed`` is the 32 bytes of RFC 8032."""
 
     seed: bytes = field(repr=False)
 
     @classmethod
     def made(cls) -> AccountKey:
-        """Return a new key, of the system's randomness."""
+        """Generate a key from the system's randomness."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @cached_property
@@ -58,41 +61,45 @@ class AccountKey:
 
     @cached_property
     def public(self) -> bytes:
-        """Return the public key, 32 bytes."""
+        """Public key, 32 bytes."""
         return self._private.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature on a message, 64 bytes."""
+        """Sign a message; the signature has 64 bytes."""
         return self._private.sign(message)
 
 
 @dataclass(frozen=True)
 class ChainKey:
-    """The secret key of a chain that certifies its states; it is never shown."""
+    """Secret key of a certifying chain, hidden from ``repr``."""
 
     secret: SecretKey = field(repr=False)
 
     @classmethod
     def made(cls) -> ChainKey:
-        """Return a new key, of the system's randomness."""
+        """Generate a key from the system's randomness."""
         return cls(SecretKey.generate())
 
     @property
     def seed(self) -> bytes:
-        """Return the secret key, 32 bytes."""
+        """Secret key, 32 bytes."""
         return self.secret.to_bytes()
 
     @cached_property
     def public(self) -> bytes:
-        """Return the public key, 96 bytes."""
+        """Public key, 96 bytes."""
         return self.secret.public_key()
 
 
 def write_key(path: Path, key: AccountKey | ChainKey) -> None:
-    """Write a key into a new file that its owner alone can read.
+    """Write a key to a new file that only its owner can read.
+
+    Args:
+        path: The file.
+        key: The key.
 
     Raises:
-        InvalidInput: there is such a file already, or the place cannot be written.
+        InvalidInput: The file exists, or cannot be written.
     """
     algorithm = ALGORITHM if isinstance(key, AccountKey) else CHAIN_ALGORITHM
     content = {"type": TYPE, "version": VERSION, "algorithm": algorithm}
@@ -110,7 +117,14 @@ def write_key(path: Path, key: AccountKey | ChainKey) -> None:
 
 
 def read_key(path: Path) -> AccountKey:
-    """Return the key of a user, relayer or validator in a file; raises as ``read_any_key`` does, and for a chain's."""
+    """Read the key of a user, relayer or validator.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidInput: The file is unusable (``read_any_key``), or holds a chain's key.
+    """
     key = read_any_key(path)
     if not isinstance(key, AccountKey):
         raise InvalidInput(f"{path}: holds the key of a chain; make another one with: causeway key new FILE")
@@ -118,7 +132,14 @@ def read_key(path: Path) -> AccountKey:
 
 
 def read_chain_key(path: Path) -> ChainKey:
-    """Return the key of a chain in a file; raises as ``read_any_key`` does, and for a key that is no chain's."""
+    """Read the key of a chain.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidInput: The file is unusable (``read_any_key``), or holds another kind of key.
+    """
     key = read_any_key(path)
     if not isinstance(key, ChainKey):
         raise InvalidInput(f"{path}: holds no key of a chain; make one with: causeway key new --chain FILE")
@@ -126,10 +147,13 @@ def read_chain_key(path: Path) -> ChainKey:
 
 
 def read_any_key(path: Path) -> AccountKey | ChainKey:
-    """Return the key in a file.
+    """Read a key of any kind.
+
+    Args:
+        path: The file.
 
     Raises:
-        InvalidInput: there is no such file, others than its owner can read it, or it holds no key.
+        InvalidInput: The file is missing, readable by others, or holds no valid key.
     """
     text = read_secret(path)
     try:
@@ -153,10 +177,13 @@ def read_any_key(path: Path) -> AccountKey | ChainKey:
 
 
 def read_secret(path: Path) -> str:
-    """Return the text of a file that holds a secret.
+    """Read the text of a secret file.
+
+    Args:
+        path: The file.
 
     Raises:
-        InvalidInput: there is no such file, or others than its owner can read it.
+        InvalidInput: The file is missing, too long, or readable by others.
     """
     try:
         with open(path, "rb") as file:
@@ -170,7 +197,14 @@ def read_secret(path: Path) -> str:
 
 
 def refuse_readable(path: Path) -> None:
-    """Raise ``InvalidInput`` if others than its owner can read or change a file (or it is not there)."""
+    """Verify that only the owner can read or change a file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidInput: Others can, or the file is missing.
+    """
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -181,7 +215,16 @@ def refuse_readable(path: Path) -> None:
 
 
 def public_key(text: str, what: str) -> bytes:
-    """Return the public key that 64 hexadecimal digits stand for. Raises ``InvalidInput``, which names ``what``."""
+    """Parse a public key of 64 hexadecimal digits.
+
+    Args:
+        text: The digits.
+        what: Name of the value, for the error.
+
+    Raises:
+        InvalidInput: The text is no public key.
+        WeakKey: The key is a point of small order.
+    """
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -194,5 +237,5 @@ def public_key(text: str, what: str) -> bytes:
 
 
 def is_weak(public: bytes) -> bool:
-    """Return whether a public key is a point of small order."""
+    """Return True if a public key is a point of small order."""
     return int.from_bytes(public, "little") % 2**255 in WEAK

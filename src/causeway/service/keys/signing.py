@@ -1,10 +1,10 @@
-"""Signed messages to a served lake: who sent what, to which lake, once.
+"""Signed messages to a served lake, bound to one sender, one lake and one nonce.
 
-What is signed is a sequence of bytes that says what it is for (``DOMAIN``), then each field with its length in front,
-four bytes, the highest first: the lake's identity, what it is (``MESSAGE``, ``TRANSACTION``), the chain (empty for a
-message to a program), the sender's public key, the nonce (eight bytes, the highest first), and the content as canonical
-JSON: keys ascending by code points, no spaces, UTF-8, no floats. So a signature is good for one lake, one sender, one
-nonce and one content. The SHA-256 digest of the same bytes is the message's name.
+The signed bytes are a domain tag (``DOMAIN``), then each field with a length prefix of four bytes,
+big-endian: the lake's identity, the kind (``MESSAGE``, ``TRANSACTION``), the chain (empty for a message to a
+program), the sender's public key, the nonce (eight bytes, big-endian), and the content as canonical JSON:
+keys ascending by code points, no spaces, UTF-8, no floats. The SHA-256 digest of the same bytes is the
+message's name.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from causeway.service.keys.key_files import AccountKey, is_weak
 DOMAIN = b"causeway/signed/v1\0"
 
 MESSAGE = "message"
-"""A user's message to a program."""
+"""Kind of a user's message to a program."""
 
 TRANSACTION = "transaction"
-"""What somebody carries to a chain."""
+"""Kind of a carrier's transaction for a chain."""
 
 MAX_NONCE = 2**63 - 1
 
 
 class NotSigned(CausewayError):
-    """A message's signature is not that of its sender on it."""
+    """Invalid signature of a message."""
 
 
 @dataclass(frozen=True)
 class SignedMessage:
-    """A signed message. ``content``: as JSON has it; ``sender``: a public key."""
+    """Signed message; ``content`` is a JSON object, ``sender`` a public key."""
 
     lake: str
     kind: str
@@ -51,7 +51,11 @@ class SignedMessage:
 
     @cached_property
     def encoded(self) -> bytes:
-        """Return what is signed. Raises ``InvalidInput`` when the content has no canonical form."""
+        """The signed bytes.
+
+        Raises:
+            InvalidInput: The content has no canonical form.
+        """
         fields = (
             self.lake.encode(),
             self.kind.encode(),
@@ -64,22 +68,26 @@ class SignedMessage:
 
     @cached_property
     def hash(self) -> str:
-        """Return the message's name: 64 hexadecimal digits."""
+        """Name of the message, 64 hexadecimal digits."""
         return hashlib.sha256(self.encoded).hexdigest()
 
     def body(self) -> dict[str, Any]:
-        """Return what is posted: kind and chain follow from where it is posted to."""
+        """Return the request body; kind and chain follow from its address."""
         sender, signature = self.sender.hex(), self.signature.hex()
         content = dict(self.content)
         return {"lake": self.lake, "sender": sender, "nonce": self.nonce, "content": content, "signature": signature}
 
     def verify(self) -> None:
-        """Raise ``NotSigned`` unless the signature is the sender's on this message."""
+        """Verify the signature.
+
+        Raises:
+            NotSigned: The signature is invalid, or the key is weak.
+        """
         if is_weak(self.sender):
             raise NotSigned(f"sender: {self.sender.hex()}: a point of small order is nobody's key")
         try:
             Ed25519PublicKey.from_public_bytes(self.sender).verify(self.signature, self.encoded)
-        except (InvalidSignature, ValueError):  # a ValueError: the bytes are no point of the curve
+        except (InvalidSignature, ValueError):  # ValueError: the bytes are no curve point
             text = "is not the sender's on this lake, kind, chain, nonce and content"
             raise NotSigned(f"signature: {text}") from None
 
@@ -87,16 +95,31 @@ class SignedMessage:
 def sign_message(
     key: AccountKey, lake: str, kind: str, chain: str, nonce: int, content: Mapping[str, Any]
 ) -> SignedMessage:
-    """Return a message with the signature of a key."""
+    """Create a signed message.
+
+    Args:
+        key: Key of the sender.
+        lake: Identity of the lake.
+        kind: ``MESSAGE`` or ``TRANSACTION``.
+        chain: Name of the chain; empty for a message.
+        nonce: Nonce of the sender.
+        content: The content.
+
+    Raises:
+        InvalidInput: The content has no canonical form.
+    """
     bare = SignedMessage(lake, kind, chain, key.public, nonce, content)
     return SignedMessage(lake, kind, chain, key.public, nonce, content, key.sign(bare.encoded))
 
 
 def canonical_json(content: Any) -> bytes:
-    """Return the one form in bytes of a JSON value.
+    """Encode a JSON value canonically.
+
+    Args:
+        content: The value.
 
     Raises:
-        InvalidInput: it has none: a float, half of a surrogate pair, too deep.
+        InvalidInput: The value has a float or a lone surrogate, or is nested too deeply.
     """
     try:
         _refuse_floats(content)
@@ -119,10 +142,10 @@ def _refuse_floats(value: Any) -> None:
 
 
 def sender_number(public: bytes) -> int:
-    """Return the number under which a chain's programs know the holder of a public key: 64 bits of its digest."""
+    """Return the number of a key holder for programs: 64 bits of the public key's digest."""
     return int.from_bytes(hashlib.sha256(b"causeway/sender/v1\0" + public).digest()[:8], "big")
 
 
 def carrier_number(public: bytes) -> int:
-    """Return the number under which what the holder of a public key carries is accounted: 31 bits of the same."""
+    """Return the account number of a carrier: the upper 31 bits of the sender number."""
     return sender_number(public) >> 33

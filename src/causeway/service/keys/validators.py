@@ -1,14 +1,10 @@
-"""Who signs for a served lake's chains: its own validators, and chains that certify, with keys in files;
-validators of other lakes are listed.
+"""Signing keys of a served lake's chains, and protection against double signing.
 
-The last heights that validators signed, remembered outside the lake, so that nothing is signed twice.
-
-Whoever signs two headers of one height gives everybody the proof that its chain is malicious, and all clients of the
-chain freeze; and a subnet that certifies two states of one height has sent other messages than those that were taken.
-An older copy of a lake, put back and served again, would do that. So beside each key file lies a file
-with the last height of each chain that the key signed (``KEYFILE.signed``), written before the height is committed and
-thereby shown to anybody. A height is signed when it is above, or when it is the very same block: one that a kill
-interrupted between the two files is made again from the lake's record, and comes out the same.
+Two signed headers of one height prove that a chain is malicious, and all its clients freeze; a subnet that
+certifies two states of one height contradicts its sent messages. Serving a restored older copy of a lake
+would cause both. Beside each key file, ``KEYFILE.signed`` therefore stores the last signed height of each
+chain, written before the height is committed and thus visible. A height may be signed if it is above the
+stored one, or the identical block: a block interrupted by a kill is rebuilt identically from the record.
 """
 
 from __future__ import annotations
@@ -33,9 +29,14 @@ from causeway.storage.object_store import name_errors
 
 @dataclass(frozen=True)
 class ValidatorKeys:
-    """The keys of a served lake. ``files``: of the keys that sign, by chain; ``secrets``: what is in them; ``newest``:
-    whether the lake is its newest copy, where what was signed last is not known any more; ``drawn``: the chains whose
-    keys are drawn from the seed."""
+    """Keys of a served lake.
+
+    Attributes:
+        files: Key files by chain.
+        secrets: Content of the files.
+        newest: True if the lake is its newest copy, for a lost signing record.
+        drawn: Chains whose keys are drawn from the seed.
+    """
 
     files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)
@@ -46,16 +47,19 @@ class ValidatorKeys:
 def add_chain_keys(
     scenario: Scenario, own: Sequence[str] = (), *, newest: bool = False
 ) -> tuple[Scenario, ValidatorKeys]:
-    """Return a scenario that lists the public keys of its chains whose secret keys are in files, and those keys.
+    """Add the public keys of key files to a scenario of certifying chains.
 
     Args:
-        scenario: what it lists itself stays.
-        own: ``CHAIN=FILE``: the key file of a chain that this lake runs.
-        newest: as in ``ValidatorKeys``.
+        scenario: The scenario; its own listed keys remain.
+        own: ``CHAIN=FILE``: key file of a chain that this lake runs.
+        newest: As in ``ValidatorKeys``.
+
+    Returns:
+        The extended scenario and the keys.
 
     Raises:
-        InvalidInput: the protocol's chains do not certify with keys, a chain or key is none, another lake runs it, or
-            the scenario lists another key.
+        InvalidInput: The protocol does not certify, a chain or key is invalid, another lake runs the chain,
+            or the scenario lists another key.
     """
     if not scenario.protocol.certifies:
         if own:
@@ -68,7 +72,7 @@ def add_chain_keys(
     files: dict[str, list[Path]] = {}
     seeds: dict[bytes, bytes] = {}
     for text in own:
-        chain, path = _parts(text, "--chain-key", "CHAIN=FILE", names)
+        chain, path = _split_option(text, "--chain-key", "CHAIN=FILE", names)
         key = read_chain_key(Path(path))
         if chain in files:
             raise InvalidInput(f"--chain-key: {chain}: given twice; a chain has one key")
@@ -93,18 +97,21 @@ def add_validators(
     drawn: bool = False,
     newest: bool = False,
 ) -> tuple[Scenario, ValidatorKeys]:
-    """Return a scenario that lists the validators of its chains, and the keys of those that are here.
+    """Add validators to a scenario of signing chains.
 
     Args:
-        scenario: what it lists itself stays.
-        own: ``CHAIN=FILE``: a key file of a validator of a chain that this lake runs.
-        others: ``CHAIN=KEY,KEY``: the public keys of the validators of another chain.
-        drawn: whether chains may be left whose keys are drawn from the seed.
-        newest: as in ``ValidatorKeys``.
+        scenario: The scenario; its own listed validators remain.
+        own: ``CHAIN=FILE``: key file of a validator of a chain that this lake runs.
+        others: ``CHAIN=KEY,KEY``: public keys of another chain's validators.
+        drawn: True to allow chains with keys drawn from the seed.
+        newest: As in ``ValidatorKeys``.
+
+    Returns:
+        The extended scenario and the keys.
 
     Raises:
-        InvalidInput: the protocol's chains do not sign, a chain or key is none, they contradict the scenario, or a
-            chain is left.
+        InvalidInput: The protocol does not sign, a chain or key is invalid or contradicts the scenario, or a
+            chain has no validators.
     """
     chains = scenario.declared_topology()
     names: list[str] = chains.chains["name"].to_pylist()
@@ -117,7 +124,7 @@ def add_validators(
     seeds: dict[bytes, bytes] = {}
     given: dict[str, list[str]] = {}
     for text in own:
-        chain, path = _parts(text, "--validator-key", "CHAIN=FILE", names)
+        chain, path = _split_option(text, "--validator-key", "CHAIN=FILE", names)
         key = read_key(Path(path))
         files.setdefault(chain, []).append(Path(path))
         seeds[key.public] = key.seed
@@ -129,7 +136,7 @@ def add_validators(
                 raise InvalidInput(f"--validator-key: {public}: {text}")
         listed.setdefault(chain, publics)
     for text in others:
-        chain, value = _parts(text, "--validators", "CHAIN=KEY,KEY", names)
+        chain, value = _split_option(text, "--validators", "CHAIN=KEY,KEY", names)
         publics = [public_key(part.strip(), "--validators").hex() for part in value.split(",")]
         if listed.setdefault(chain, publics) != publics:
             raise InvalidInput(f"--validators: {chain}: the scenario, the lake or --validator-key names others")
@@ -143,7 +150,7 @@ def add_validators(
     return replace(scenario, document=document), ValidatorKeys(files, Secrets(seeds), newest)
 
 
-def _parts(text: str, option: str, form: str, names: Sequence[str]) -> tuple[str, str]:
+def _split_option(text: str, option: str, form: str, names: Sequence[str]) -> tuple[str, str]:
     chain, equals, value = text.partition("=")
     if not equals or not value:
         raise InvalidInput(f"{option}: {text!r}; write it as {form}")
@@ -163,33 +170,35 @@ VERSION = 1
 
 
 class SignedAlready(InvalidInput):
-    """The keys of validators have signed another block of this height, or a later one."""
+    """Height that the keys have already signed with another block, or exceeded."""
 
 
 @dataclass(frozen=True)
 class SignedMark:
-    """What was signed last of a chain: the block's height, its tick, and a digest of what its header says."""
+    """Last signed block of a chain: its height, tick, and the digest of its header."""
 
     height: int
     tick: int
     digest: str
 
     def is_whole(self) -> bool:
-        """Return whether all of it has the types that it must have."""
+        """Return True if all fields have the correct types."""
         return type(self.height) is int and type(self.tick) is int and type(self.digest) is str
 
 
 class SignedHeights:
-    """The last heights that some keys signed. Held by one process at a time.
+    """Last signed heights of some keys; locked by one process at a time.
 
-    ``keys``: the files of the keys, by the chain that they sign for.
+    Args:
+        keys: Key files by chain.
+        lake: Location of the lake.
     """
 
     def __init__(self, keys: Mapping[str, Sequence[Path]], lake: str) -> None:
-        """Open the files, or make them.
+        """Open the files, or create them.
 
         Raises:
-            InvalidInput: one is in the lake, is used by another process, cannot be written, or is damaged.
+            InvalidInput: A file is in the lake, locked by another process, not writable, or corrupted.
         """
         self._files: list[_File] = []
         self._lake = lake
@@ -207,19 +216,21 @@ class SignedHeights:
             raise
 
     def unfinished(self, height: int, *, newest: bool) -> int | None:
-        """Return the tick of the height after ``height``, the lake's last, if it was signed and not committed.
+        """Return the tick of the height after the lake's last if it was signed but not committed.
 
-        ``newest``: whether this is the newest copy of a lake whose files are lost; -1 stands for no lake.
+        Args:
+            height: Last height of the lake, -1 without a lake.
+            newest: True if this is the newest copy of a lake with lost files.
 
         Raises:
-            SignedAlready: later heights were signed.
-            InvalidInput: a file is missing, or what it says of a chain, although the lake has heights that were signed.
+            SignedAlready: Later heights were signed.
+            InvalidInput: A file, or its entry of a chain, is missing although the lake has signed heights.
         """
-        unsaid = [(file, chain) for file in self._files for chain in file.chains if chain not in file.marks]
-        if unsaid and height > 0 and not newest:
-            file, chain = unsaid[0]
-            what = f"says nothing of {chain}" if file.path.exists() else "missing"
-            text = f"{what}, but {self._lake} has {height} heights that the key signed; put it back"
+        missing = [(file, chain) for file in self._files for chain in file.chains if chain not in file.marks]
+        if missing and height > 0 and not newest:
+            file, chain = missing[0]
+            problem = f"says nothing of {chain}" if file.path.exists() else "missing"
+            text = f"{problem}, but {self._lake} has {height} heights that the key signed; put it back"
             lost = "if it is lost and no newer copy of the lake was ever served, add --newest-copy"
             raise InvalidInput(f"{file.path}: {text}, or, {lost}")
         for file in self._files:
@@ -230,12 +241,15 @@ class SignedHeights:
         return ticks[0] if ticks and height >= 0 else None
 
     def sign(self, headers: Iterable[Mapping[str, Any]], tick: int, names: Sequence[str]) -> None:
-        """Remember the headers of a height, durably, before anybody sees them.
+        """Record the headers of a height durably before they become visible.
 
-        ``headers``: rows with ``chain`` (a position among ``names``), ``number``, ``root``.
+        Args:
+            headers: Rows with ``chain`` (position in ``names``), ``number``, ``root``.
+            tick: Tick of the height.
+            names: Names of the chains.
 
         Raises:
-            SignedAlready: another one was signed.
+            SignedAlready: Another block was signed.
         """
         new = {names[row["chain"]]: SignedMark(row["number"], tick, _digest(row, tick)) for row in headers}
         for file in self._files:
@@ -253,7 +267,7 @@ class SignedHeights:
         return SignedAlready(f"{text}: {why}. Put back the newest copy of the lake; or serve a new one with new keys")
 
     def close(self) -> None:
-        """Let other processes use the keys."""
+        """Release the keys."""
         for file in self._files:
             file.close()
 
@@ -265,7 +279,7 @@ class SignedHeights:
 
 
 class _File:
-    """The marks of the key in a file, which is locked meanwhile. ``chains``: those it signs for now."""
+    """Signing record of a key file, locked while open, for the ``chains`` of the key."""
 
     def __init__(self, key: Path, path: Path, chains: Sequence[str]) -> None:
         self.path, self.chains = path, chains
@@ -299,7 +313,7 @@ class _File:
             ) from None
 
     def write(self, marks: Mapping[str, SignedMark]) -> None:
-        """Add marks, and have the disk keep them."""
+        """Add marks durably."""
         self.marks = {**self.marks, **marks}
         chains = {chain: asdict(mark) for chain, mark in sorted(self.marks.items())}
         new = self.path.with_name(self.path.name + ".new")
@@ -316,7 +330,7 @@ class _File:
             os.close(folder)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -327,5 +341,5 @@ def _digest(row: Mapping[str, Any], tick: int) -> str:
 
 
 def header_rows(tables: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    """Return what ``SignedHeights.sign`` wants of tables of headers."""
+    """Convert header tables to the rows of ``SignedHeights.sign``."""
     return [row for table in tables for row in table.select(["chain", "number", "root"]).to_pylist()]

@@ -1,1 +1,1 @@
-"""The node that makes the blocks of a served lake."""
+"""Node that serves a lake and makes its blocks."""

@@ -1,10 +1,8 @@
-"""The HTTP endpoints of a served lake, version 1: ``docs/how-to/serve.md`` lists them.
+"""HTTP API of a served lake, version 1 (``docs/how-to/serve.md``), its metrics and its log.
 
-Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading never waits for a block that is being made.
-
-Metrics for Prometheus: all are computed from committed state, so they survive restarts.
-
-What a server says of itself in its log: blocks, refusals and faults, in few lines whatever strangers send.
+Answers are JSON; an error is ``{"error": name, "text": one line}``. Reads never wait for a block in
+progress. Prometheus metrics are computed from committed state, so they survive restarts. The log
+aggregates blocks and refusals, so its volume does not depend on clients.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ from causeway.storage.layout import LakeDamaged
 
 
 class LakeCollector(Collector):
-    """The metrics of a lake at its last height. ``pool``: the messages that wait for a block."""
+    """Metrics of a lake at its last height and of its mempool."""
 
     def __init__(self, endpoint: Endpoint, pool: Mempool) -> None:
         self._endpoint, self._pool = endpoint, pool
@@ -83,44 +81,44 @@ class LakeCollector(Collector):
 
 
 def lake_metrics(endpoint: Endpoint, pool: Mempool) -> tuple[bytes, str]:
-    """Return the metrics of a lake in the text form of Prometheus, and its media type."""
+    """Render the metrics of a lake as Prometheus text, with its media type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(LakeCollector(endpoint, pool))
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
 EVERY = 10.0
-"""Seconds between two lines about blocks, and between two about refusals."""
+"""Minimum interval in seconds between two log lines about blocks, and about refusals."""
 
 MOST_NAMES = 20
-"""Names of refusals that one line counts, besides the others."""
+"""Maximum number of refusal names in a line; others are summed."""
 
 FRAMES = 3
-"""Innermost calls that a fault is told with."""
+"""Number of innermost stack frames in the log of a fault."""
 
 
 class ServingLog:
-    """Tells a journal what a server does. Threads may share one."""
+    """Log of a server; thread-safe."""
 
     def __init__(self, journal: Journal = SILENT) -> None:
         self._journal = journal
         self._lock = threading.Lock()
         self._refused: Counter[str] = Counter()
         self._blocks = 0
-        self._told = {"blocks": -EVERY, "refused": -EVERY}
+        self._last_logged = {"blocks": -EVERY, "refused": -EVERY}
 
     def started(self, url: str, lake: str, height: int) -> None:
-        """Tell that it serves."""
+        """Log the start of serving."""
         self._journal.info("serving", url=url, lake=lake, height=height)
 
     def stopped(self, height: int) -> None:
-        """Tell that it does not any more, and what has not been told."""
+        """Log the end of serving and pending refusals."""
         with self._lock:
-            self._tell_refused()
+            self._log_refused()
         self._journal.info("stopped", height=height)
 
     def committed(self, manifest: Manifest, waiting: int) -> None:
-        """Take notice of a block; ``waiting``: messages that wait for the next."""
+        """Count a block; ``waiting`` is the number of pending messages."""
         rows = dict(manifest.rows)
         self._journal.debug("block", height=manifest.height, tick=manifest.tick, **rows)
         with self._lock:
@@ -131,52 +129,59 @@ class ServingLog:
                 self._blocks = 0
 
     def refused(self, status: int, name: str) -> None:
-        """Take notice of a request that was refused."""
+        """Count a refused request."""
         with self._lock:
             known = f"{status}:{name}" in self._refused or len(self._refused) < MOST_NAMES
             self._refused[f"{status}:{name}" if known else "others"] += 1
             if self._is_due("refused"):
-                self._tell_refused()
+                self._log_refused()
 
     def failed(self, path: str, error: BaseException) -> None:
-        """Tell of a fault of the server itself."""
+        """Log a fault of the server."""
         frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
-        where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
-        self._journal.error("fault", path=path, error=f"{type(error).__name__}: {error}", where=where)
+        trace = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+        self._journal.error("fault", path=path, error=f"{type(error).__name__}: {error}", where=trace)
 
     def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
-        """Tell that an exchange with another lake has stood still for so long, that it is tried again in so many
-        seconds, what failed, and what to look at."""
+        """Log a stalled exchange with another lake.
+
+        Args:
+            exchange: Name of the exchange.
+            seconds: Duration of the stall.
+            again: Seconds until the next attempt.
+            failures: Failures by name.
+            look: Hint for the operator.
+        """
         members = {"exchange": exchange, "seconds": round(seconds), "again": round(again)}
-        self._journal.warning("stands-still", **members, failures=_counts(Counter(failures)), look=look)
+        self._journal.warning("stands-still", **members, failures=_format_counts(Counter(failures)), look=look)
 
     def goes_on(self, exchange: str, seconds: float) -> None:
-        """Tell that an exchange goes on that stood still for so long."""
+        """Log the end of a stall."""
         self._journal.info("goes-on", exchange=exchange, seconds=round(seconds))
 
-    def _is_due(self, what: str) -> bool:
+    def _is_due(self, topic: str) -> bool:
         now = time.monotonic()
-        if now - self._told[what] < EVERY:
+        if now - self._last_logged[topic] < EVERY:
             return False
-        self._told[what] = now
+        self._last_logged[topic] = now
         return True
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         if self._refused:
-            self._journal.warning("refused", requests=_counts(self._refused))
+            self._journal.warning("refused", requests=_format_counts(self._refused))
             self._refused.clear()
 
 
-def _counts(named: Counter[str]) -> str:
-    """Return names with their counts, the most frequent first."""
+def _format_counts(named: Counter[str]) -> str:
+    """Format names with their counts, the most frequent first."""
     return ",".join(f"{name}*{count}" for name, count in named.most_common(MOST_NAMES + 1))
 
 
 MOST_WAITS = 64
-"""Requests that wait for a block at a time; further ones are answered at once."""
+"""Maximum number of requests that wait for a block; further ones are answered at once."""
 
 LOOK = 0.02
-"""Seconds between two looks whether there is one."""
+"""Poll interval in seconds while a request waits for a block."""
 
 STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
@@ -194,17 +199,17 @@ STATUS: dict[type[CausewayError], int] = {
     MempoolFull: 503,
     Busy: 503,
 }
-"""The status of each error; of two that fit, the first."""
+"""HTTP status of each error; the first match applies."""
 
 
 class Wait(Query):
-    """How long to wait for a block."""
+    """Time to wait for a block."""
 
     wait: Seconds = Field(0, description="Seconds to wait for the block.")
 
 
 class SignedBody(Body):
-    """A signed message; ``docs/how-to/serve.md`` says what is signed."""
+    """A signed message; ``docs/how-to/serve.md`` defines the signed bytes."""
 
     lake: str = Field(..., max_length=64, description="The identity of the lake it is for, as its status says.")
     sender: Digest = Field(..., description="The sender's public key (Ed25519).")
@@ -213,7 +218,7 @@ class SignedBody(Body):
 
 
 class MessageContent(MessageSection):
-    """The keys of ``[[traffic.send]]`` but for ``tick`` and ``sender``: a method asked for, or a call to be made."""
+    """The keys of ``[[traffic.send]]`` without ``tick`` and ``sender``: a method or a call."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -238,7 +243,7 @@ class MessageBody(SignedBody):
 
 
 class TransactionSection(Body):
-    """What somebody carries to a chain."""
+    """A transaction for a chain."""
 
     transaction: Digits = Field(..., description="The transaction, as the protocol encodes it.")
 
@@ -250,28 +255,38 @@ class TransactionBody(SignedBody):
 
 
 def create_application(node: Node, hosts: Collection[str] = (), log: ServingLog | None = None) -> Starlette:
-    """Return the ASGI application that serves a node's lake, and takes what goes into its blocks.
+    """Create the ASGI application of a node's lake.
 
-    ``hosts``: names by which it is asked, beside ``localhost`` and addresses in digits. ``log``: is told of refusals
-    and faults.
+    Args:
+        node: The node.
+        hosts: Allowed host names besides ``localhost`` and numeric addresses.
+        log: Log of refusals and faults.
     """
     addresses = list_addresses(node)
-    handlers: dict[Any, Any] = {CausewayError: _failed, HTTPException: _not_served, Exception: _unexpected}
+    handlers: dict[Any, Any] = {
+        CausewayError: _answer_error,
+        HTTPException: _answer_http_error,
+        Exception: _answer_fault,
+    }
     routes = [address.route() for address in addresses]
     transfers = BodyTransfers()
     layers = [Middleware(PacedResponses, transfers=transfers), Middleware(HostGuard, hosts=frozenset(hosts))]
-    served = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
-    served.router.redirect_slashes = False  # an address has one form
-    served.state.log, served.state.transfers, served.state.turns = log or ServingLog(), transfers, BodyTurns()
-    return served
+    application = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
+    application.router.redirect_slashes = False  # an address has one form
+    application.state.log, application.state.transfers, application.state.turns = (
+        log or ServingLog(),
+        transfers,
+        BodyTurns(),
+    )
+    return application
 
 
 def list_addresses(node: Node) -> list[Address]:
-    """Return all that a node answers."""
+    """List the addresses of a node's API."""
     endpoints = Endpoints(node)
     chain = {"chain": {"type": "string", "enum": node.views.own()}}
     name, key = ({part: {"type": "string", "pattern": "^[0-9a-f]{64}$"}} for part in ("hash", "sender"))
-    taken = {200: TakenAnswer, 202: TakenAnswer}
+    submission_answers = {200: TakenAnswer, 202: TakenAnswer}
     longest = 2 * node.endpoint.max_transaction_bytes + ENVELOPE_BYTES
     status = {200: node.endpoint.status_answer}
     own = [
@@ -285,10 +300,16 @@ def list_addresses(node: Node) -> list[Address]:
             endpoints.send,
             Wait,
             MessageBody,
-            taken,
+            submission_answers,
         ),
         Address(
-            "GET", "/v1/messages/{hash}", "What became of a message.", endpoints.taken, Wait, answers=taken, parts=name
+            "GET",
+            "/v1/messages/{hash}",
+            "What became of a message.",
+            endpoints.taken,
+            Wait,
+            answers=submission_answers,
+            parts=name,
         ),
         Address(
             "GET",
@@ -313,33 +334,33 @@ def list_addresses(node: Node) -> list[Address]:
             endpoints.submit,
             Wait,
             TransactionBody,
-            taken,
+            submission_answers,
             chain,
             longest,
         ),
         *node.endpoint.addresses(),
     ]
-    described = build_document(own)
+    document = build_document(own)
 
     async def openapi(call: TypedRequest) -> Response:
-        return JSONResponse(described)
+        return JSONResponse(document)
 
     return [*own, Address("GET", "/openapi.json", "This document, but for this address.", openapi)]
 
 
 class Endpoints:
-    """What each address answers."""
+    """Handlers of the addresses."""
 
     def __init__(self, node: Node) -> None:
         self._node, self._views = node, node.views
         self._waits = 0
 
     async def status(self, call: TypedRequest) -> Response:
-        """Answer what the network is, and how far it has come."""
+        """Answer the network's status."""
         return await answer_inline(self._views.status)
 
     async def health(self, call: TypedRequest) -> Response:
-        """Answer whether blocks are being made."""
+        """Answer the state of block production."""
         failure = self._node.failure
         if failure is not None:
             return _error(503, type(failure).__name__, f"no more blocks are made: {failure}")
@@ -347,69 +368,69 @@ class Endpoints:
         return JSONResponse({"height": self._node.network.height, "waiting": len(pool), "waiting_bytes": pool.size})
 
     async def metrics(self, call: TypedRequest) -> Response:
-        """Answer the lake's metrics in the text form of Prometheus."""
-        asked = functools.partial(lake_metrics, self._node.endpoint, self._node.pool)
-        body, kind = await asyncio.get_running_loop().run_in_executor(READERS, asked)
+        """Answer the lake's metrics as Prometheus text."""
+        render = functools.partial(lake_metrics, self._node.endpoint, self._node.pool)
+        body, kind = await asyncio.get_running_loop().run_in_executor(READERS, render)
         return Response(body, media_type=kind)
 
     async def submit(self, call: TypedRequest) -> Response:
-        """Take a relayer's transaction for the next block; ``wait``: answer once it is in one."""
+        """Accept a relayer's transaction; with ``wait``, answer once it is in a block."""
         return await self._take(call, TRANSACTION, call.path["chain"])
 
     async def send(self, call: TypedRequest) -> Response:
-        """Take a user's message to a program for the next block; ``wait``: answer once it is in one."""
+        """Accept a user's message to a program; with ``wait``, answer once it is in a block."""
         return await self._take(call, MESSAGE, "")
 
     async def _take(self, call: TypedRequest, kind: str, chain: str) -> Response:
-        taken = await self._hand_over(call, kind, chain)
+        status = await self._submit(call, kind, chain)
         call.release_body()
-        return await self._waited(call, taken)
+        return await self._wait_for_block(call, status)
 
-    async def _hand_over(self, call: TypedRequest, kind: str, chain: str) -> SubmissionStatus:
+    async def _submit(self, call: TypedRequest, kind: str, chain: str) -> SubmissionStatus:
         model = call.model
         sender, signature = bytes.fromhex(model.sender), bytes.fromhex(model.signature)
-        # What was signed is what came, not what the declaration makes of it.
+        # The signature covers the received content, not its validated form.
         signed = SignedMessage(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
         return await run_in_threadpool(self._node.take, signed)
 
     async def taken(self, call: TypedRequest) -> Response:
-        """Answer what became of a message: waiting, or in the block of a height."""
+        """Answer the state of a message: pending, or in the block of a height."""
         name = call.path["hash"]
         found = self._node.find(name)
         if found is None:
             raise NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
-        return await self._waited(call, found)
+        return await self._wait_for_block(call, found)
 
     async def outcome(self, call: TypedRequest) -> Response:
-        """Answer what the block that has a message refused of it."""
+        """Answer the faults of a message in its block."""
         return await answer_in_thread(self._node.outcome, call.path["hash"])
 
     async def sender(self, call: TypedRequest) -> Response:
         """Answer the last nonce of a sender."""
         return await answer_inline(self._node.sender, call.path["sender"])
 
-    async def _waited(self, call: TypedRequest, taken: SubmissionStatus) -> Response:
-        # Who waits holds one of the connections that there are: others shall find one, too.
+    async def _wait_for_block(self, call: TypedRequest, submission: SubmissionStatus) -> Response:
+        # A waiting request holds a connection, so the number of waiting requests is bounded.
         seconds = call.query.wait if self._waits < MOST_WAITS else 0
         end = asyncio.get_running_loop().time() + seconds
         self._waits += 1
         try:
-            # No thread waits: there are few of them, and reading needs them.
-            while taken.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
+            # Poll instead of blocking a thread: reads need the few threads.
+            while submission.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
                 await asyncio.sleep(LOOK)
-                taken = self._node.find(taken.hash) or taken
+                submission = self._node.find(submission.hash) or submission
         finally:
             self._waits -= 1
-        return JSONResponse(asdict(taken), 202 if taken.height is None else 200)
+        return JSONResponse(asdict(submission), 202 if submission.height is None else 200)
 
 
 def _error(status: int, name: str, text: str, headers: Any = None) -> JSONResponse:
-    # What was asked may be quoted, and JSON may hold halves of characters, which no answer can.
+    # The text may quote the request; JSON admits lone surrogates, which UTF-8 does not.
     line = " ".join(text.split()).encode(errors="replace").decode()
     return JSONResponse({"error": name, "text": line}, status, headers)
 
 
-async def _failed(request: Request, error: CausewayError) -> Response:
+async def _answer_error(request: Request, error: CausewayError) -> Response:
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     log: ServingLog = request.app.state.log
     if status == 500:
@@ -419,12 +440,12 @@ async def _failed(request: Request, error: CausewayError) -> Response:
     return _error(status, error.name, str(error))
 
 
-async def _not_served(request: Request, error: HTTPException) -> Response:
+async def _answer_http_error(request: Request, error: HTTPException) -> Response:
     request.app.state.log.refused(error.status_code, "NotServed")
     return _error(error.status_code, "NotServed", f"{request.url.path}: {error.detail}", error.headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
+async def _answer_fault(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)
     request.app.state.log.failed(request.url.path, error)

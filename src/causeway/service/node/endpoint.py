@@ -1,9 +1,7 @@
-"""What a node asks of the protocol of its lake.
+"""Contract between a node and its lake's protocol, and the views of every served lake.
 
-What a served lake says of itself, whatever its protocol, as objects that JSON can hold.
-
-Bytes are hexadecimal, times are nanoseconds of block time. All is read from committed heights, by any number of
-threads.
+Views are objects that JSON can hold: bytes are hexadecimal, times are nanoseconds of block time. They
+read committed heights only and are thread-safe.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ KEPT_MANIFESTS = 64
 
 
 class LakeViews:
-    """The views of one lake. ``external``: the names of the chains that another lake runs."""
+    """Views of one lake; ``external`` names the chains of other lakes."""
 
     def __init__(self, opened: OpenedLake) -> None:
         self.opened = opened
@@ -50,12 +48,12 @@ class LakeViews:
         return self.opened.last_height()
 
     def time(self, height: int) -> int:
-        """Return the block time of a height in nanoseconds."""
+        """Return the block time of a height in ns."""
         manifest = self.manifest(height)
         return (manifest.tick + 1) * self.opened.tick_ns if height else 0
 
     def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
+        """Return the network's identity and progress."""
         height = self.height()
         return {
             "protocol": self.opened.protocol,
@@ -68,63 +66,79 @@ class LakeViews:
         }
 
     def outcome(self, height: int, sender: int) -> list[dict[str, Any]]:
-        """Return what the block of a height refused, or a program failed on, of what a sender (by number) asked for.
+        """Return the refusals and failures that a block caused for a sender's messages.
 
-        ``program``: its name; ``what``: ``refused``, a call of the program's, or ``failed``, the program itself on the
-        message; ``why``: the refusal's name, or the error; ``count``: how often; ``where``: on which chain. A block
-        does not tell whose message led to a call: where others asked the same program in it, refusals of theirs are
-        told, too.
+        Each row has ``program`` (name), ``what`` (``refused``: a call of the program; ``failed``: the program on
+        the message), ``why`` (name of the refusal, or the error), ``where`` (chain) and ``count``. A block does
+        not record the origin of a call: refusals of other senders' messages to the same program are included.
+
+        Args:
+            height: The height.
+            sender: Number of the sender.
         """
         manifest, opened = self.manifest(height), self.opened
         numbers = opened.topology.chains["number"].to_numpy()
-        asked = InputRecord(opened.lake).rows(opened.lake.outside(manifest), "ingress", numbers)
-        asked = asked.filter(pc.equal(asked["sender"], pa.scalar(sender, pa.uint64())))
+        ingress = InputRecord(opened.lake).rows(opened.lake.outside(manifest), "ingress", numbers)
+        ingress = ingress.filter(pc.equal(ingress["sender"], pa.scalar(sender, pa.uint64())))
         found: Counter[tuple[str, str, str, str]] = Counter()
-        ends = set(zip(asked["chain"].to_pylist(), asked["receiver"].to_pylist(), strict=True))
+        ends = set(zip(ingress["chain"].to_pylist(), ingress["receiver"].to_pylist(), strict=True))
         by_number = {int(item["number"]): row for row, item in enumerate(opened.about["chains"])}
         for chain, program in sorted(ends):
             name, position = opened.program_names.get(program) or str(program), by_number[chain]
-            where = opened.names[position]
-            found.update((name, *fault, where) for fault in self._refused(height, position, program))
-            found.update((name, *fault, where) for fault in self._failed(height, position, program, sender))
+            chain_name = opened.names[position]
+            found.update((name, *fault, chain_name) for fault in self._refused(height, position, program))
+            found.update((name, *fault, chain_name) for fault in self._failed(height, position, program, sender))
         names = ("program", "what", "why", "where")
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in sorted(found.items())]
 
     def refused(self, height: int, chain: str, carrier: int, transaction: bytes) -> list[dict[str, Any]]:
-        """Return what the block of a height refused of a transaction that ``carrier`` (by number) brought to ``chain``,
-        as ``outcome`` does of a message; ``program`` is empty, ``where``: the chain, and which item of it.
+        """Return the refusals of a transaction in its block, in the form of ``outcome``.
 
-        Protocols whose chains take transactions have their own.
+        ``program`` is empty; ``where`` names the chain and the item. Protocols with transactions override it.
+
+        Args:
+            height: The height.
+            chain: Name of the chain.
+            carrier: Number of the carrier.
+            transaction: The transaction.
+
+        Raises:
+            InvalidInput: The protocol has no transactions.
         """
         raise InvalidInput(f"transaction: {self.opened.protocol} has none that are carried")
 
     def _refused(self, height: int, position: int, program: int) -> Iterator[tuple[str, str]]:
         refused = int(Event.SENT | Event.REJECTED)
 
-        def chosen(batch: pa.RecordBatch) -> Any:
+        def select(batch: pa.RecordBatch) -> Any:
             mask = (batch["chain"].to_numpy() == position) & (batch["sender"].to_numpy() == program)
             mask &= batch["kind"].to_numpy() == Kind.REQUEST
             return mask & ((batch["events"].to_numpy() & refused) == refused)
 
         names = ["chain", "kind", "events", "sender", "reason"]
-        rows = self.opened.log_rows("events", height, position, names, chosen)
-        yield from (("refused", why) for why in ([] if rows is None else rows["reason"].to_pylist()))
+        rows = self.opened.log_rows("events", height, position, names, select)
+        yield from (("refused", reason) for reason in ([] if rows is None else rows["reason"].to_pylist()))
 
     def _failed(self, height: int, position: int, program: int, sender: int) -> Iterator[tuple[str, str]]:
-        def chosen(batch: pa.RecordBatch) -> Any:
+        def select(batch: pa.RecordBatch) -> Any:
             mask = (batch["chain"].to_numpy() == position) & (batch["program"].to_numpy() == program)
             mask &= batch["sender"].to_numpy() == sender
             return mask & (batch["kind"].to_numpy() == Kind.INGRESS)
 
         names = ["chain", "kind", "program", "sender", "error"]
-        rows = self.opened.log_rows("failures", height, position, names, chosen)
-        yield from (("failed", why) for why in ([] if rows is None else rows["error"].to_pylist()))
+        rows = self.opened.log_rows("failures", height, position, names, select)
+        yield from (("failed", error) for error in ([] if rows is None else rows["error"].to_pylist()))
 
     def known(self, chain: str, height: int | None) -> int:
-        """Return ``height``, or the last; of a chain that is here.
+        """Validate a chain of this lake and a height; return the height, by default the last.
+
+        Args:
+            chain: Name of the chain.
+            height: A height.
 
         Raises:
-            InvalidInput: there is no such chain here (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain.
+            LakeError: The height is not committed.
         """
         self.opened.position(chain)
         if chain in self.external:
@@ -133,21 +147,20 @@ class LakeViews:
 
 
 class Submission(Protocol):
-    """A transaction that somebody brings, read and found within its bounds."""
+    """Transaction that is decoded and within its bounds."""
 
     def nothing_left(self) -> bool:
-        """Return whether all that it asks for has happened by the last height."""
+        """Return True if the last height already has all its effects."""
         ...
 
     def message(self, chain: int) -> PendingMessage:
-        """Return it as what waits for a block of the chain with a number: how many calls it has, and the first tick in
-        whose block it may be."""
+        """Convert to a pending message for a chain, with call count and earliest tick."""
         ...
 
 
 @dataclass(frozen=True)
 class ExtraAddress:
-    """An address that a served lake listens at besides its own: the key that names it, where it is, what answers."""
+    """Additional listening address: its configuration key, host, port and application."""
 
     key: str
     host: str
@@ -156,104 +169,112 @@ class ExtraAddress:
 
 
 class ExchangeLog(Protocol):
-    """Is told how an exchange goes (``service.serving_log``)."""
+    """Log of an exchange (``service.node.api.ServingLog``)."""
 
     def failed(self, path: str, error: BaseException) -> None:
-        """Tell of a fault of this side."""
+        """Log a local fault."""
         ...
 
     def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
-        """Tell that an exchange has stood still for so long: in how many seconds somebody is asked again, what failed,
-        how often, and what to look at."""
+        """Log a stall: its duration, seconds until the next attempt, failures by name, hint."""
         ...
 
     def goes_on(self, exchange: str, seconds: float) -> None:
-        """Tell that an exchange goes on that stood still for so long."""
+        """Log the end of a stall."""
         ...
 
 
 class LakeExchange(Protocol):
-    """What a served lake does besides answering at its address: it answers at others, and fetches what comes into its
-    blocks from other lakes."""
+    """Exchange of a served lake with others: additional addresses, input for its blocks."""
 
     def addresses(self) -> Sequence[ExtraAddress]:
-        """Return where else it answers."""
+        """Return the additional addresses."""
         ...
 
     def carried(self) -> pa.Table:
-        """Return what goes into the next block (``CARRIED_SCHEMA``); it is let go of."""
+        """Pop the input for the next block (``CARRIED_SCHEMA``)."""
         ...
 
     @property
     def waits(self) -> bool:
-        """Return whether anything waits for the next block."""
+        """True if input for the next block is pending."""
         ...
 
     def committed(self, manifest: Manifest) -> None:
-        """Take notice of a new height."""
+        """Process a new height."""
         ...
 
     async def run(self, news: Callable[[], None], log: ExchangeLog) -> None:
-        """Fetch until cancelled; ``news`` is called when something waits for the next block. What fails on this side is
-        told (``log``), stops nothing else, and is tried again."""
+        """Fetch until cancelled; local faults are logged and retried.
+
+        Args:
+            news: Callback for new input.
+            log: Log of the exchange.
+        """
         ...
 
 
 class Endpoint(Protocol):
-    """A protocol's part of a served lake. The registry names a class, which is called with an ``OpenedLake`` and the
-    network's kernel.
+    """Protocol part of a served lake.
 
-    ``views``: what the lake says of itself. ``status_answer``: the schema of its status. ``max_transaction_bytes``: the
-    longest transaction. ``exchange``: what it does besides answering, None if that is all.
+    The registry names a class, which is called with an ``OpenedLake`` and the network's kernel.
+    ``status_answer`` is the schema of the lake's status.
     """
 
     status_answer: ClassVar[type[StatusAnswer]]
 
     @property
     def exchange(self) -> LakeExchange | None:
-        """Return what the lake does besides answering."""
+        """Exchange with other lakes, if any."""
         ...
 
     @property
     def views(self) -> LakeViews:
-        """Return what the lake says of itself."""
+        """Views of the lake."""
         ...
 
     @property
     def followed(self) -> frozenset[str]:
-        """Return the chains of other lakes to which something may be carried here: this lake follows them."""
+        """Chains of other lakes that accept transactions here: this lake follows them."""
         ...
 
     @property
     def max_transaction_bytes(self) -> int:
-        """Return how many bytes a transaction has at most."""
+        """Maximum size of a transaction in bytes."""
         ...
 
     def submission(self, chain: str, user: int, transaction: bytes) -> Submission:
-        """Return a transaction for a chain by the bearer with the number ``user``.
+        """Decode a transaction.
+
+        Args:
+            chain: Name of the chain.
+            user: Number of the carrier.
+            transaction: The transaction.
 
         Raises:
-            InvalidInput: it is none, or the number is not allowed.
+            InvalidInput: The transaction is invalid, or the number is not allowed.
         """
         ...
 
     def require_possible(self, row: Mapping[str, Any]) -> None:
-        """Refuse a user's message (a row of ``INGRESS_SCHEMA``) that no block could carry out.
+        """Reject a user's message that no block could execute.
+
+        Args:
+            row: The message, a row of ``INGRESS_SCHEMA``.
 
         Raises:
-            InvalidInput: it names the field.
+            InvalidInput: The message is impossible; the text names the field.
         """
         ...
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which the scenario has planned something that is no traffic,
-        None when there is none."""
+        """Return the first tick from ``tick`` on with a planned event other than traffic, or None."""
         ...
 
     def addresses(self) -> Sequence[Address]:
-        """Return the addresses that the protocol adds to those of every lake, all under ``/v1/chains/{chain}``."""
+        """Return the protocol's addresses, all under ``/v1/chains/{chain}``."""
         ...
 
     def metrics(self, height: int) -> Iterable[Metric]:
-        """Yield what Prometheus is told of the queues and carriers at a height."""
+        """Yield Prometheus metrics of queues and carriers at a height."""
         ...

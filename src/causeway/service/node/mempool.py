@@ -1,19 +1,19 @@
-"""What is brought to a served lake and waits for a block: messages from users, and what somebody carries.
+"""Mempool of a served lake, and the nonces that prevent replays.
 
-What a served lake remembers of senders and of their messages, so that nothing is taken twice.
+The names, senders and nonces of a block's messages are written to the lake's record (``taken``) before
+the block is made. After a kill, messages without a block can thus be resent and others cannot. Every
+``BETWEEN`` such files, the last nonces of all senders are written (``senders``), which bounds the files
+read at a start.
 
-Each block's messages lie in the lake's record before the block is made (``taken``): name, sender, nonce, height. So
-what no block has taken before a kill may come again, and what one has taken may not. Every ``BETWEEN`` such files the
-last nonces of all senders are written, too (``senders``), so that a start reads few files, however long the lake is.
+At most ``MOST_SENDERS`` senders are stored. Of the evicted ones (least recent first) only the largest
+nonce is kept (``floor``); an unknown sender continues above it. A nonce is at most ``MOST_STEP`` above
+the previous one, so no sender can inflate the floor.
 
-So many senders are remembered, ``MOST_SENDERS``; of those whose last message is longest ago only the largest nonce is
-kept (``floor``), and whoever is not remembered goes on above it. A nonce may be at most ``MOST_STEP`` above the last
-one: nobody drives the floor up.
-
-Who carries has an account of fees under a number of 31 bits, which keys can be found for. So a carrier's number is no
-other key's as long as the carrier is remembered (``carriers`` in the record). There are places for ``MOST_CARRIERS``,
-and everybody finds one: when all are taken, those who carried least often give up theirs, of several the one that
-carried longest ago. Keys cost nothing, but whoever makes many has to carry as often with each as those who are of use.
+A carrier's fees are accounted under a number of 31 bits, for which colliding keys can be found. A
+carrier's number therefore belongs to its key while the carrier is stored (``carriers`` in the record).
+There are ``MOST_CARRIERS`` places. If all are used, the carriers with the fewest transactions lose
+theirs, among equals the least recent. Keys are free, but an attacker must carry as much with each key as
+useful carriers do.
 """
 
 from __future__ import annotations
@@ -34,27 +34,32 @@ from causeway.service.keys.signing import MAX_NONCE, carrier_number
 from causeway.storage.external_input import CARRIERS_SCHEMA, INPUT_SCHEMA, SENDERS_SCHEMA, InputRecord
 
 OVERHEAD = 256
-"""Bytes that a message is counted for beside its payload: what is kept of it."""
+"""Bytes counted for a message besides its payload."""
 
 
 class MempoolFull(CausewayError):
-    """There are too many messages that wait for a block."""
+    """Too many pending messages."""
 
 
 class QuotaExceeded(CausewayError):
-    """One sender has as much waiting for a block as a sender may have."""
+    """Too many pending messages of one sender."""
 
 
 @dataclass(frozen=True)
 class MempoolLimits:
-    """How much waits at most, in messages and bytes.
+    """Limits of pending messages and bytes.
 
     Attributes:
-        messages, size: of everybody together.
-        sender_messages, sender_size: of one sender.
-        user_messages, user_size: of users together; the rest is kept for those who carry messages.
-        carried_messages, carried_size: of those together; the rest is kept for users.
-        new_messages, new_size: of those of them whose first one has not been in a block; keys cost nothing.
+        messages: Messages in total.
+        size: Bytes in total.
+        sender_messages: Messages of one sender.
+        sender_size: Bytes of one sender.
+        user_messages: Messages of all users; the rest is reserved for carriers.
+        user_size: Bytes of all users.
+        carried_messages: Transactions of all carriers; the rest is reserved for users.
+        carried_size: Bytes of all carriers.
+        new_messages: Transactions of carriers without a transaction in a block; keys are free.
+        new_size: Bytes of such carriers.
     """
 
     messages: int = 1_000
@@ -69,7 +74,7 @@ class MempoolLimits:
     new_size: int = MAX_WAITING_BYTES // 8 * 3
 
     def shares(self, message: PendingMessage) -> Iterator[tuple[QuotaShare, int, int]]:
-        """Yield those with whom the sender of a message shares room, and how much there is for all of them."""
+        """Yield the quotas that apply to a message: group, messages, bytes."""
         if not message.carried:
             yield QuotaShare("users", "relayers"), self.user_messages, self.user_size
             return
@@ -79,7 +84,7 @@ class MempoolLimits:
 
 
 class QuotaShare(NamedTuple):
-    """Those who share room, and for whom the rest is kept."""
+    """Group of senders with a quota, and the group for which the rest is reserved."""
 
     who: str
     others: str
@@ -87,18 +92,21 @@ class QuotaShare(NamedTuple):
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message from a user to a program, or a transaction that somebody carries to a chain.
+    """Message from a user to a program, or transaction of a carrier for a chain.
 
     Attributes:
-        chain: number of the chain.
-        sender: the number of the user, or of who carries it.
-        payload: the message's bytes, or the transaction's.
-        receiver, method: the program's number, and what is asked of it; a transaction is for no program.
-        calls: how many calls are in it, for a transaction.
-        not_before: the first tick in whose block it may be.
-        count: so many equal messages.
-        new: nothing of its sender has been in a block yet.
-        key, nonce, hash: the sender's public key, the number that the sender gave it, and its name.
+        chain: Number of the chain.
+        sender: Number of the user or carrier.
+        payload: Bytes of the message or transaction.
+        receiver: Number of the program; None for a transaction.
+        method: Called method.
+        calls: Calls in a transaction.
+        not_before: Earliest tick of its block.
+        count: Number of equal messages.
+        key: Public key of the sender.
+        nonce: Nonce of the sender.
+        hash: Name of the message.
+        new: True if no block has a message of its sender yet.
     """
 
     chain: int
@@ -116,23 +124,29 @@ class PendingMessage:
 
     @property
     def carried(self) -> bool:
-        """Return whether it is a transaction."""
+        """True for a transaction."""
         return self.receiver is None
 
     @property
     def size(self) -> int:
-        """Return how many bytes it is counted for."""
+        """Counted size in bytes."""
         return (len(self.payload) + OVERHEAD) * self.count
 
     @property
     def work(self) -> int:
-        """Return how many calls and messages it is in a block."""
+        """Number of calls and messages in a block."""
         return self.calls * self.count
 
 
 def block_rows(messages: Iterable[PendingMessage]) -> tuple[pa.Table, pa.Table]:
-    """Return what goes into a block: messages from users (``INGRESS_SCHEMA``), and what is carried
-    (``CARRIED_SCHEMA``), each in the order in which it came."""
+    """Convert messages to a block's input, in order of arrival.
+
+    Args:
+        messages: The messages.
+
+    Returns:
+        Users' messages (``INGRESS_SCHEMA``) and transactions (``CARRIED_SCHEMA``).
+    """
     ingress, carried = [], []
     for message in messages:
         row = {"chain": message.chain, "payload": message.payload}
@@ -146,29 +160,29 @@ def block_rows(messages: Iterable[PendingMessage]) -> tuple[pa.Table, pa.Table]:
 
 @dataclass
 class PendingCounts:
-    """How many messages wait, and their bytes."""
+    """Number and bytes of pending messages."""
 
     messages: int = 0
     size: int = 0
 
     def change(self, message: PendingMessage, sign: int = 1) -> None:
-        """Count a message in, or out again."""
+        """Add a message, or remove it with ``sign`` -1."""
         self.messages += sign * message.count
         self.size += sign * message.size
 
     def passes(self, message: PendingMessage, messages: int, size: int) -> bool:
-        """Return whether a further message would be too much."""
+        """Return True if a further message would exceed the limits."""
         return self.messages + message.count > messages or self.size + message.size > size
 
 
 class Mempool:
-    """Messages that wait for a block, in the order in which they came."""
+    """Pending messages in order of arrival."""
 
     def __init__(self, limits: MempoolLimits | None = None) -> None:
         self.limits = limits or MempoolLimits()
         self._waiting: list[PendingMessage] = []
         self._all, self._shared = PendingCounts(), defaultdict[QuotaShare, PendingCounts](PendingCounts)
-        self._of: dict[bytes, PendingCounts] = {}
+        self._by_sender: dict[bytes, PendingCounts] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -176,19 +190,22 @@ class Mempool:
 
     @property
     def size(self) -> int:
-        """Return how many bytes wait."""
+        """Counted bytes."""
         return self._all.size
 
     def add(self, message: PendingMessage) -> None:
-        """Let a message wait.
+        """Add a message.
+
+        Args:
+            message: The message.
 
         Raises:
-            QuotaExceeded: its sender has too much waiting.
-            MempoolFull: too much waits.
+            QuotaExceeded: Its sender has too many pending messages.
+            MempoolFull: The mempool, or the quota of the sender's group, is full.
         """
         most = self.limits
         with self._lock:
-            own = self._of.get(message.key, PendingCounts())
+            own = self._by_sender.get(message.key, PendingCounts())
             if own.passes(message, most.sender_messages, most.sender_size):
                 text = f"of one sender at most {most.sender_messages} messages and {most.sender_size} bytes wait"
                 raise QuotaExceeded(f"{text} for a block, {own.messages} and {own.size} do; try again later")
@@ -199,8 +216,8 @@ class Mempool:
                 waiting = self._shared[share]
                 if waiting.passes(message, messages, size):
                     text = f"{waiting.messages} messages, {waiting.size} bytes of {share.who} wait for a block"
-                    kept = f"no more than {messages}, {size} are kept, the rest is for {share.others}"
-                    raise MempoolFull(f"{text}; {kept}; try again later")
+                    limit_text = f"no more than {messages}, {size} are kept, the rest is for {share.others}"
+                    raise MempoolFull(f"{text}; {limit_text}; try again later")
             self._waiting.append(message)
             self._count(message, 1)
 
@@ -208,19 +225,24 @@ class Mempool:
         self._all.change(message, sign)
         for share, _, _ in self.limits.shares(message):
             self._shared[share].change(message, sign)
-        own = self._of.setdefault(message.key, PendingCounts())
+        own = self._by_sender.setdefault(message.key, PendingCounts())
         own.change(message, sign)
         if not own.messages:
-            del self._of[message.key]
+            del self._by_sender[message.key]
 
     def not_before(self) -> int:
-        """Return the first tick whose block the message that has waited longest may be in; 0 when none waits."""
+        """Return the earliest tick of the oldest message, or 0."""
         with self._lock:
             return self._waiting[0].not_before if self._waiting else 0
 
     def take(self, tick: int) -> list[PendingMessage]:
-        """Return, and let go of, the messages for the block of ``tick``: the first ones, up to one that comes later, or
-        that would make the block too long."""
+        """Pop the messages for the block of a tick.
+
+        These are the first ones, up to one that is too early or exceeds the block's limits.
+
+        Args:
+            tick: Tick of the block.
+        """
         with self._lock:
             work = size = count = 0
             for message in self._waiting:
@@ -228,44 +250,44 @@ class Mempool:
                 if message.not_before > tick or (count and full):
                     break
                 work, size, count = work + message.work, size + message.size, count + 1
-            taken, self._waiting = self._waiting[:count], self._waiting[count:]
-            for message in taken:
+            popped, self._waiting = self._waiting[:count], self._waiting[count:]
+            for message in popped:
                 self._count(message, -1)
-            return taken
+            return popped
 
 
 MOST_SENDERS = 100_000
 
 MOST_CARRIERS = 10_000
-"""Carriers that are remembered with their numbers."""
+"""Maximum number of stored carriers."""
 
 GIVEN_UP = 1_000
-"""So many places are made free at once: looking for them costs as much as looking for one."""
+"""Places freed at a time; freeing many costs as much as freeing one."""
 
 MOST_STEP = 2**32
 
 BETWEEN = 256
 
 REMEMBERED = 50_000
-"""Messages of which it is remembered in which block they were."""
+"""Messages whose block is stored."""
 
 LOOKED_AT = 2_000
-"""Blocks that had messages, of which the names are read at a start."""
+"""Blocks with messages whose names are read at a start."""
 
 
 class NonceRefused(CausewayError):
-    """A message's nonce is not above those of its sender before it, or too far above."""
+    """Nonce at or below the sender's last one, or too far above it."""
 
 
 class NumberTaken(CausewayError):
-    """The number under which a sender's transactions would be accounted belongs to another key."""
+    """Account number that belongs to another key."""
 
 
 class Senders:
-    """The last nonces, and the blocks of the last messages, of one lake. Not for several threads at once."""
+    """Last nonces, and blocks of recent messages, of one lake; not thread-safe."""
 
     def __init__(self, record: InputRecord, last_tick: int) -> None:
-        """Read what blocks up to ``last_tick`` have taken."""
+        """Load the messages of blocks up to ``last_tick``."""
         self._record = record
         self.floor = 0
         self._nonces: OrderedDict[bytes, int] = OrderedDict()
@@ -278,15 +300,15 @@ class Senders:
         self._read(last_tick)
 
     def _read(self, last_tick: int) -> None:
-        # Of a tick with several files, all but one are of attempts that failed: their heights' manifests tell which.
-        kept = (known for known in self._record.newest("senders") if known[0] <= last_tick and len(known[1]) == 1)
-        since, files = next(kept, (-1, []))
-        taken: dict[int, list[str]] = {}
+        # If a tick has several files, all but one belong to failed attempts; the manifest names the valid one.
+        snapshots = (known for known in self._record.newest("senders") if known[0] <= last_tick and len(known[1]) == 1)
+        since, files = next(snapshots, (-1, []))
+        paths_by_tick: dict[int, list[str]] = {}
         for tick, paths in self._record.newest("taken"):
-            if tick <= since and len(taken) >= LOOKED_AT:
+            if tick <= since and len(paths_by_tick) >= LOOKED_AT:
                 break
             if tick <= last_tick:
-                taken[tick] = paths
+                paths_by_tick[tick] = paths
         if files:
             rows = self._record.read("senders", files[0])
             self._nonces.update(zip(rows["sender"].to_pylist(), rows["nonce"].to_pylist(), strict=True))
@@ -295,20 +317,20 @@ class Senders:
             if tick <= last_tick:
                 for path in paths:
                     self._restore_places(self._record.read("carriers", path)["sender"].to_pylist())
-        newest = sorted(taken)[-LOOKED_AT:]
-        self._files = sum(tick > since for tick in taken)
-        for tick in sorted({*newest, *(tick for tick in taken if tick > since)}):
-            for row in self._taken_in(taken[tick]):
+        newest = sorted(paths_by_tick)[-LOOKED_AT:]
+        self._files = sum(tick > since for tick in paths_by_tick)
+        for tick in sorted({*newest, *(tick for tick in paths_by_tick if tick > since)}):
+            for row in self._messages_in(paths_by_tick[tick]):
                 if tick > since:
-                    self._take(row["sender"], row["nonce"])
+                    self._set_nonce(row["sender"], row["nonce"])
                 if row["sender"] in self._carriers:
                     self._carriers.move_to_end(row["sender"])
                     self._carried[row["sender"]] += 1
                 self._remember(row["hash"].hex(), row["height"])
-        self._give_up_places()
+        self._evict_carriers()
 
     def _restore_places(self, keys: Sequence[bytes]) -> None:
-        """Give carriers their places again; one whose number another key has taken since has none any more."""
+        """Restore carriers' places; a later key with the same number replaces the earlier one."""
         for key in keys:
             before = self._owners.get(carrier_number(key), key)
             if before != key:
@@ -317,8 +339,8 @@ class Senders:
             if key not in self._carriers:
                 self._carriers[key] = self._nonces.pop(key, self.floor)
 
-    def _taken_in(self, paths: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the rows of a tick's messages, those of the attempt that became a block."""
+    def _messages_in(self, paths: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows of a tick's messages, from the attempt that became a block."""
         found: list[list[dict[str, Any]]] = [self._record.read("taken", path).to_pylist() for path in paths]
         if len(paths) == 1:
             return found[0]
@@ -327,10 +349,10 @@ class Senders:
                 return rows
         return []
 
-    # ---- before a block
+    # ---- pending messages
 
     def last(self, key: bytes) -> int:
-        """Return the last nonce of a sender, of what waits, too; the next one must be above it."""
+        """Return the last nonce of a sender, including pending messages."""
         waiting = self._pending.get(key)
         return waiting[0] if waiting is not None else self._last_taken(key)
 
@@ -338,41 +360,51 @@ class Senders:
         return self._carriers[key] if key in self._carriers else self._nonces.get(key, self.floor)
 
     def check_carrier(self, key: bytes) -> None:
-        """Raise ``NumberTaken`` when the number of who wants to carry is another key's."""
+        """Verify that a carrier's number is not another key's.
+
+        Raises:
+            NumberTaken: It is.
+        """
         number = carrier_number(key)
         if self._owners.get(number, key) != key:
             text = f"number {number}, which follows from it, is another key's on this lake"
             raise NumberTaken(f"sender: {text}; make a new key")
 
     def is_new(self, key: bytes) -> bool:
-        """Return whether no remembered block has a transaction of this key."""
+        """Return True if no stored block has a transaction of this key."""
         return key not in self._carriers
 
     def check(self, key: bytes, nonce: int) -> None:
-        """Raise ``NonceRefused`` unless a sender may use a nonce next."""
+        """Verify a sender's next nonce.
+
+        Raises:
+            NonceRefused: The nonce is not allowed.
+        """
         last = self.last(key)
         most = min(last + MOST_STEP, MAX_NONCE)
         if not last < nonce <= most:
             raise NonceRefused(f"nonce: {nonce}; this sender's last one is {last}: allowed are {last + 1} to {most}")
 
     def wait(self, message: PendingMessage) -> None:
-        """Take notice of a message that waits for a block."""
+        """Record a pending message."""
         _, count = self._pending.get(message.key, (0, 0))
         if message.carried:
             self._owners[carrier_number(message.key)] = message.key
         self._pending[message.key] = message.nonce, count + 1
 
-    # ---- a block
+    # ---- blocks
 
     def rows(self, messages: Sequence[PendingMessage], height: int) -> dict[str, pa.Table]:
-        """Return what the record keeps of a block's messages: ``taken`` (``TAKEN_SCHEMA``), ``carriers``
-        (``CARRIERS_SCHEMA``), and every so often of all ``senders`` (``SENDERS_SCHEMA``), as they will be once the
-        block is made."""
+        """Return a block's tables for the record: ``taken``, ``carriers``, sometimes ``senders``.
+
+        The tables describe the state after the block (``TAKEN_SCHEMA``, ``CARRIERS_SCHEMA``,
+        ``SENDERS_SCHEMA``).
+        """
         rows = [
             {"hash": bytes.fromhex(message.hash), "sender": message.key, "nonce": message.nonce, "height": height}
             for message in messages
         ]
-        found = {"taken": pa.Table.from_pylist(rows, INPUT_SCHEMA)}
+        tables = {"taken": pa.Table.from_pylist(rows, INPUT_SCHEMA)}
         carriers = dict.fromkeys(one.key for one in messages if one.carried and one.key not in self._carriers)
         self._files += 1
         if self._files >= BETWEEN:
@@ -382,12 +414,12 @@ class Senders:
                 nonces[message.key] = message.nonce
                 nonces.move_to_end(message.key)
             columns = {"sender": [b"", *nonces], "nonce": [self.floor, *nonces.values()]}
-            found["senders"] = pa.Table.from_pydict(columns, SENDERS_SCHEMA)
+            tables["senders"] = pa.Table.from_pydict(columns, SENDERS_SCHEMA)
             carriers = dict.fromkeys([*self._carriers, *carriers])
-        return {**found, "carriers": pa.Table.from_pydict({"sender": list(carriers)}, CARRIERS_SCHEMA)}
+        return {**tables, "carriers": pa.Table.from_pydict({"sender": list(carriers)}, CARRIERS_SCHEMA)}
 
     def taken(self, messages: Sequence[PendingMessage], height: int) -> None:
-        """Take notice of a block that has messages."""
+        """Record a block with messages."""
         for message in messages:
             last, count = self._pending[message.key]
             if count > 1:
@@ -398,31 +430,31 @@ class Senders:
                 self._carriers.setdefault(message.key, self._nonces.pop(message.key, 0))
                 self._carriers.move_to_end(message.key)
                 self._carried[message.key] += 1
-            self._take(message.key, message.nonce)
+            self._set_nonce(message.key, message.nonce)
             self._remember(message.hash, height)
-        self._give_up_places()
+        self._evict_carriers()
 
-    def _give_up_places(self) -> None:
-        """Let those who carried least go from the carriers, when there are too many; of users they still are."""
+    def _evict_carriers(self) -> None:
+        """Demote the carriers with the fewest transactions to users if there are too many."""
         if len(self._carriers) <= MOST_CARRIERS:
             return
         idle = (key for key in self._carriers if key not in self._pending)
-        many = len(self._carriers) - MOST_CARRIERS + GIVEN_UP
-        for key in heapq.nsmallest(many, idle, key=self._carried.__getitem__):
+        count = len(self._carriers) - MOST_CARRIERS + GIVEN_UP
+        for key in heapq.nsmallest(count, idle, key=self._carried.__getitem__):
             del self._owners[carrier_number(key)], self._carried[key]
-            self._take(key, self._carriers.pop(key))
+            self._set_nonce(key, self._carriers.pop(key))
 
     def height_of(self, name: str) -> int | None:
-        """Return the height of the block that has a message, None for one that is not remembered."""
+        """Return the height of the block with a message, or None if it is not stored."""
         return self._heights.get(name)
 
     def sent(self, name: str, height: int) -> tuple[bytes, int] | None:
-        """Return the public key of who sent a message that the block of a height has, and its nonce."""
+        """Return the sender's public key and nonce of a message in the block of a height."""
         path = self._record.lake.manifest(height).outside.get("taken")
         rows = [] if path is None else self._record.read("taken", path).to_pylist()
         return next(((row["sender"], row["nonce"]) for row in rows if row["hash"].hex() == name), None)
 
-    def _take(self, key: bytes, nonce: int) -> None:
+    def _set_nonce(self, key: bytes, nonce: int) -> None:
         if key in self._carriers:
             self._carriers[key] = nonce
             return

@@ -1,7 +1,15 @@
-"""A lake that makes blocks: at a pace, on demand, or both; the memory between blocks is the lake's alone.
+"""Node of a served lake: block production, submissions, and the bounds of the clock.
 
-Time on its chains is the lake's own: a block a tick. What is brought may say that it belongs into no block before some
-tick (``Message.not_before``): the clock then moves on, within the bounds of ``service.clock``.
+A lake's time is its ticks, one a block. A header of another lake may come from its future
+(``PendingMessage.not_before``); once verified by its client, it moves the clock forward, so an effect is
+never earlier than its cause. A chain with arbitrary header times must not expire other chains' clients
+and packets, so both the step and the sum are bounded:
+
+- A block is at most ``max_step`` later than its predecessor: 30 seconds, the longest block time that
+  relayers allow for (IBC reference X-4). A header further ahead waits for several blocks.
+- The clock is at most ``max_lead`` ahead of the lake's own time: its blocks' ticks, or the real time since
+  its creation, whichever is more. Lakes started at different times thus converge, a suspended lake catches
+  up, and no header moves the clock further. Headers beyond are refused on submission.
 """
 
 from __future__ import annotations
@@ -32,7 +40,6 @@ from causeway.service.http.requests import Forbidden, NotFound
 from causeway.service.keys.key_files import public_key
 from causeway.service.keys.signing import TRANSACTION, SignedMessage, carrier_number, sender_number
 from causeway.service.keys.validators import SignedHeights, ValidatorKeys, header_rows
-from causeway.service.node.clock import Clock, ClockBounds
 from causeway.service.node.endpoint import Endpoint
 from causeway.service.node.mempool import Mempool, MempoolLimits, PendingMessage, Senders, block_rows
 from causeway.storage.external_input import InputRecord
@@ -40,18 +47,80 @@ from causeway.storage.lake import Lake, Manifest
 from causeway.storage.layout import LAKE_FILE
 from causeway.tick.deployment import has_activity
 
+SECOND = 10**9
+
+MAX_STEP_SECONDS = 30.0
+MAX_LEAD_SECONDS = 3_600.0
+"""One hour: the lakes of a network are started within it, and packets that expire later are safe."""
+
+
+class HeaderTooFarAhead(InvalidInput):
+    """Header beyond the bounds of this lake's clock."""
+
+
+@dataclass(frozen=True)
+class ClockBounds:
+    """Bounds of the clock, in seconds of block time."""
+
+    max_step: float = MAX_STEP_SECONDS
+    max_lead: float = MAX_LEAD_SECONDS
+
+
+class Clock:
+    """Clock of a lake.
+
+    Args:
+        tick_ns: Length of a tick in ns.
+        made: Creation time of the lake, in seconds of the Unix epoch.
+        bounds: Bounds of the clock.
+        now: Source of the current time, in seconds of the Unix epoch.
+    """
+
+    def __init__(
+        self, tick_ns: int, made: float, bounds: ClockBounds | None = None, now: Callable[[], float] = time.time
+    ) -> None:
+        self._tick_ns, self._made, self._now = tick_ns, made, now
+        self._bounds = bounds or ClockBounds()
+
+    def longest_step(self) -> int:
+        """Return the maximum number of ticks between two blocks, at least one."""
+        return max(1, int(self._bounds.max_step * SECOND) // self._tick_ns)
+
+    def latest(self, height: int) -> int:
+        """Return the last tick to which a header may move the clock after the block of a height."""
+        own = max(height * self._tick_ns, int((self._now() - self._made) * SECOND))
+        return (own + int(self._bounds.max_lead * SECOND)) // self._tick_ns
+
+    def require(self, tick: int, height: int) -> None:
+        """Validate the earliest tick of a message.
+
+        Args:
+            tick: Earliest tick of the message.
+            height: Last height.
+
+        Raises:
+            HeaderTooFarAhead: The tick is too far ahead.
+        """
+        latest = self.latest(height)
+        if tick > latest:
+            seconds = (tick - latest) * self._tick_ns // SECOND
+            raise HeaderTooFarAhead(
+                f"header: its time is {seconds} s beyond what this lake's clock may be moved to,"
+                f" {self._bounds.max_lead:.0f} s ahead of its own"
+            )
+
+
 QUIET = 1_000
-"""After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
-block moves."""
+"""Blocks on demand without activity after which production pauses until new input arrives."""
 
 
 @dataclass(frozen=True)
 class BlockPace:
-    """When blocks are made.
+    """Pace of block production.
 
     Attributes:
-        block_seconds: from one block to the next; 0 = none of themselves.
-        on_demand: at once, when there is something to do.
+        block_seconds: Seconds between two blocks; 0 for no regular blocks.
+        on_demand: Make a block at once when there is work.
     """
 
     block_seconds: float = 1.0
@@ -59,12 +128,12 @@ class BlockPace:
 
 
 WAITING, IN_BLOCK, REDUNDANT = "waiting", "in_block", "redundant"
-"""What becomes of a message: it waits for a block, is in one, or was not taken because all in it has happened."""
+"""States of a message: pending, in a block, or not accepted because it has no remaining effect."""
 
 
 @dataclass(frozen=True)
 class SubmissionStatus:
-    """What has become of a message: its name, how it is, and the height of the block that has it."""
+    """State of a message: its name, ``state``, and the height of its block."""
 
     hash: str
     state: str
@@ -72,9 +141,9 @@ class SubmissionStatus:
 
 
 class Node:
-    """The network of a scenario on a lake, which takes transactions and messages and makes blocks.
+    """Network of a scenario on a lake, which accepts messages and makes blocks.
 
-    Reading the lake needs nothing of this: readers see committed heights, whatever is being made.
+    Reading the lake needs no node: readers see committed heights.
     """
 
     def __init__(
@@ -91,14 +160,19 @@ class Node:
     ) -> None:
         """Open the lake, or create it, and claim it.
 
-        ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing. ``clock``: how
-        far headers from elsewhere move the lake's clock. ``limits``: how much waits at most. ``keys``: of the
-        validators or subnets; without any, they are drawn from the seed. ``carriers``: the public keys of those who may
-        carry anything here; all if there are none.
+        Args:
+            scenario: The scenario.
+            lake: Location of the lake.
+            pace: Pace of block production.
+            drop_redundant: Accept no transactions without remaining effect.
+            clock: Bounds of the lake's clock.
+            limits: Limits of the mempool.
+            keys: Keys of validators or subnets; by default drawn from the seed.
+            carriers: Public keys of the allowed carriers; empty for all.
 
         Raises:
-            InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
-                (``LakeError``).
+            InvalidInput: The protocol cannot be served, or the scenario is invalid.
+            LakeError: The lake is unusable.
         """
         name = scenario.network.protocol
         served = registry.protocol_names("endpoint")
@@ -121,8 +195,8 @@ class Node:
             self.opened, self.network.deployment.kernel
         )
         self.views = self.endpoint.views
-        made = self.opened.about.get("made") or self.network.lake.storage.modified(LAKE_FILE)
-        self.clock = Clock(self.opened.tick_ns, time.time() if made is None else made, clock)
+        created = self.opened.about.get("made") or self.network.lake.storage.modified(LAKE_FILE)
+        self.clock = Clock(self.opened.tick_ns, time.time() if created is None else created, clock)
         self.external = frozenset(self.network.topology.external)
         self._directory = NameDirectory(self.network.topology, "message")
         self._homes = genesis_chains(self.network.topology)
@@ -138,42 +212,51 @@ class Node:
         self.failure: BaseException | None = None
 
     def _open(self, scenario: Scenario, lake: str, keys: ValidatorKeys) -> None:
-        """Open the network, and finish a block that was signed before a kill, so that it comes out as it was."""
+        """Open the network; complete a block that was signed before a kill, with identical content."""
         place = Lake.at(lake)
         resume = place.exists()
-        begun = self._signed.unfinished(place.last_height() if resume else -1, newest=keys.newest)
+        unfinished = self._signed.unfinished(place.last_height() if resume else -1, newest=keys.newest)
         secrets = keys.secrets
-        self.network = LakeNetwork(scenario, lake, resume=resume, recorded=True, secrets=secrets, unfinished=begun)
-        if begun is not None:
+        self.network = LakeNetwork(scenario, lake, resume=resume, recorded=True, secrets=secrets, unfinished=unfinished)
+        if unfinished is not None:
             try:
-                self.network.step(begun, check=self._sign)
+                self.network.step(unfinished, check=self._sign)
             except BaseException:
                 self.network.close()
                 raise
 
     def _sign(self, manifest: Manifest) -> None:
-        """Take notice of a height's headers before it is committed. Raises ``SignedAlready``."""
+        """Record a height's headers as signed before the commit.
+
+        Raises:
+            SignedAlready: Another block of the height was signed.
+        """
         rows = header_rows(self.network.lake.log_rows("headers", manifest))
         if self.scenario.protocol.certifies:
-            # A subnet's own height may be behind the lake's; what is put back and made again is a height of the lake.
+            # A subnet's own height may lag; rollbacks concern heights of the lake.
             rows = [{**row, "number": manifest.height} for row in rows]
         self._signed.sign(rows, manifest.tick, self.network.deployment.kernel.chains())
 
-    # ---- what users bring
+    # ---- submissions
 
     def take(self, signed: SignedMessage) -> SubmissionStatus:
-        """Let a signed message or transaction wait for a block; return its name, and what has become of it so far.
+        """Accept a signed message or transaction; repeating one has no effect.
 
-        The same one again changes nothing and is answered as the first time.
+        Args:
+            signed: The message.
+
+        Returns:
+            Its name and state.
 
         Raises:
-            Forbidden: it is for another lake, or its sender may not carry anything here.
-            NotSigned: the signature is not the sender's.
-            InvalidInput: a key, name or value of the content is not what it must be.
-            NonceRefused: the sender has used this nonce, or a larger one, for something else.
-            NumberTaken: the number of a relayer's account is another key's.
-            HeaderTooFarAhead: a header in it is from beyond what the lake's clock may be moved to.
-            QuotaExceeded, MempoolFull: too much waits already.
+            Forbidden: It is for another lake, or its sender may not carry here.
+            NotSigned: The signature is invalid.
+            InvalidInput: The content is invalid.
+            NonceRefused: The nonce was used for another message, or is too far ahead.
+            NumberTaken: The number of a carrier's account is another key's.
+            HeaderTooFarAhead: A header is beyond the bounds of the lake's clock.
+            QuotaExceeded: The sender has too many pending messages.
+            MempoolFull: The mempool is full.
         """
         own = self.opened.lake.identity
         if signed.lake != own:
@@ -187,7 +270,7 @@ class Node:
             return SubmissionStatus(signed.hash, REDUNDANT, self.network.height)
         message = replace(message, key=signed.sender, nonce=signed.nonce, hash=signed.hash)
         with self._changed:
-            known = self.find(signed.hash)  # the same one may have come, and a block been made, since it was looked for
+            known = self.find(signed.hash)  # it may have arrived in the meantime
             if known is not None:
                 return known
             self.senders.check(signed.sender, signed.nonce)
@@ -201,7 +284,7 @@ class Node:
         return SubmissionStatus(signed.hash, WAITING, None)
 
     def _transaction(self, signed: SignedMessage) -> PendingMessage | None:
-        """Return a transaction as what waits for a block, None when nothing in it is left to do."""
+        """Convert a transaction to a pending message, or return None if it has no remaining effect."""
         if self._carriers and signed.sender not in self._carriers:
             raise Forbidden("sender: only relayers that are named by who serves this lake carry to it")
         number = self.number_of(signed.chain)
@@ -214,7 +297,7 @@ class Node:
         return message
 
     def _message(self, signed: SignedMessage) -> PendingMessage:
-        """Return a user's message (the keys of ``[[traffic.send]]`` but for ``tick`` and ``sender``) as what waits."""
+        """Convert a user's message (keys of ``[[traffic.send]]`` without ``tick`` and ``sender``)."""
         content = dict(signed.content)
         section = validate_document(MessageSection, content, "content")
         most = self.pool.limits.sender_messages
@@ -233,7 +316,7 @@ class Node:
         return PendingMessage(**{name: row[name] for name in INGRESS_SCHEMA.names}, count=section.count)
 
     def find(self, name: str) -> SubmissionStatus | None:
-        """Return what has become of a message, by its hash; None when it is not known (any more)."""
+        """Return the state of a message by hash, or None if it is unknown."""
         with self._changed:
             height = self.senders.height_of(name)
             if height is not None:
@@ -241,11 +324,13 @@ class Node:
             return SubmissionStatus(name, WAITING, None) if name in self._waiting else None
 
     def outcome(self, name: str) -> dict[str, Any]:
-        """Return what the block that has a message, by its hash, refused of it (``LakeViews.outcome``); so of what was
-        carried (``LakeViews.refused``).
+        """Return a message's faults in its block (``LakeViews.outcome``, ``LakeViews.refused``).
+
+        Args:
+            name: Hash of the message.
 
         Raises:
-            NotFound: no such message is in a block, as far as is remembered.
+            NotFound: No recent block has the message.
         """
         found = self.find(name)
         if found is None or found.height is None:
@@ -261,8 +346,7 @@ class Node:
         return {"hash": name, "height": found.height, "faults": faults}
 
     def _carried(self, name: str, height: int, sender: bytes, nonce: int) -> tuple[str, bytes] | None:
-        """Return the chain and the transaction that have a hash, of those in the block of a height; None for a user's
-        message."""
+        """Return chain and content of a block's transaction; None for a user's message."""
         lake = self.network.lake
         names = {number: chain for chain, number in self.chains.items()}
         numbers = np.array(list(names), dtype=np.uint64)
@@ -275,7 +359,7 @@ class Node:
         return None
 
     def sender(self, public: str) -> dict[str, Any]:
-        """Return what is known of the sender with a public key (hexadecimal): its numbers, and its last nonce."""
+        """Return the numbers and the last nonce of a sender, by public key (hexadecimal)."""
         key = public_key(public, "sender")
         with self._changed:
             last = self.senders.last(key)
@@ -284,8 +368,11 @@ class Node:
     def number_of(self, chain: str) -> int:
         """Return the number of a chain that this lake runs or follows.
 
+        Args:
+            chain: Name of the chain.
+
         Raises:
-            InvalidInput: there is none of this name, or another lake runs it.
+            InvalidInput: There is no such chain, or another lake runs it.
         """
         if chain not in self.chains:
             raise InvalidInput(f"chain: {suggest_known('chain', chain, list(self.chains))}")
@@ -296,12 +383,15 @@ class Node:
     # ---- blocks
 
     def _next_tick(self) -> int:
-        """Return the tick of the next block: the next one, or as late as a header wants it, but no longer a step than
-        the clock takes, and past nothing that the scenario brings or has planned."""
+        """Return the tick of the next block.
+
+        It is the next tick, or as late as a header requires, bounded by the clock's step, the scenario's
+        traffic and its planned events.
+        """
         before = self.network.manifest
         following = before.tick + 1 if before.height else before.tick
-        coming = (self.network.deployment.traffic.next_tick(following), self.endpoint.next_planned(following))
-        bounds = [before.tick + self.clock.longest_step(), *(tick for tick in coming if tick is not None)]
+        planned = (self.network.deployment.traffic.next_tick(following), self.endpoint.next_planned(following))
+        bounds = [before.tick + self.clock.longest_step(), *(tick for tick in planned if tick is not None)]
         return min([max(following, self.pool.not_before()), *bounds])
 
     def produce(self) -> Manifest:
@@ -313,11 +403,11 @@ class Node:
         fetched = exchange.carried() if exchange is not None else None
         if fetched is not None and fetched.num_rows:
             carried = fetched if carried is None else pa.concat_tables([carried, fetched])
-        noted = {}
+        records = {}
         if messages:
             with self._changed:
-                noted = self.senders.rows(messages, self.network.height + 1)
-        manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted, check=self._sign)
+                records = self.senders.rows(messages, self.network.height + 1)
+        manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=records, check=self._sign)
         if exchange is not None:
             exchange.committed(manifest)
         self._quiet = 0 if carried is not None or has_activity(manifest.rows) else self._quiet + 1
@@ -329,18 +419,22 @@ class Node:
 
     @property
     def has_work(self) -> bool:
-        """Return whether a block would do something: something waits for it, or the scenario is not at its end."""
+        """True if a block would have an effect: pending input, or an unfinished scenario."""
         exchange = self.endpoint.exchange
         waits = bool(self.pool) or (exchange is not None and exchange.waits)
         return waits or (self.network.next_tick() is not None and self._quiet < QUIET)
 
     def look(self) -> None:
-        """Let whoever makes blocks see whether there is work."""
+        """Wake up block production to check for work."""
         with self._changed:
             self._changed.notify_all()
 
     def run(self, committed: Callable[[Manifest], None] | None = None) -> None:
-        """Make blocks at the node's pace until ``stop``; a block that is being made is finished."""
+        """Make blocks at the node's pace until ``stop``; a block in progress is completed.
+
+        Args:
+            committed: Callback for each block.
+        """
         due = time.monotonic()
         try:
             while self._wait_for(due):
@@ -355,28 +449,28 @@ class Node:
             raise
 
     def _wait_for(self, due: float) -> bool:
-        """Wait until a block is to be made; return whether one is, not so when the node stops."""
+        """Wait for the next block's time; return False if the node stops."""
         with self._changed:
             while not self._stopping:
-                left = due - time.monotonic() if self.pace.block_seconds else None
-                if (left is not None and left <= 0) or (self.pace.on_demand and self.has_work):
+                remaining = due - time.monotonic() if self.pace.block_seconds else None
+                if (remaining is not None and remaining <= 0) or (self.pace.on_demand and self.has_work):
                     return True
-                self._changed.wait(left)
+                self._changed.wait(remaining)
         return False
 
     def stop(self) -> None:
-        """Let ``run`` end after the block that is being made."""
+        """End ``run`` after the block in progress."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
 
     @property
     def ending(self) -> bool:
-        """Return whether no more blocks come."""
+        """True if no more blocks will be made."""
         return self._stopping or self.failure is not None
 
     def close(self) -> None:
-        """Let go of the lake, and of the keys."""
+        """Release the lake and the keys."""
         self.network.close()
         self._signed.close()
 

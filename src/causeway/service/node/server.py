@@ -1,7 +1,4 @@
-"""Several applications behind one server: each at ports of its own.
-
-A served lake as a process: HTTP in front, blocks behind, and an end that loses nothing.
-"""
+"""Server process of a lake: HTTP on several ports, block production, graceful shutdown."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from causeway.storage.lake import Manifest
 
 
 class PortRouter:
-    """An ASGI application that hands a request to the one at the port that it came to, ``app`` at all others."""
+    """ASGI application that dispatches by port; ``app`` is the default."""
 
     def __init__(self, app: ASGIApp, others: Mapping[int, ASGIApp]) -> None:
         self._app, self._others = app, dict(others)
@@ -47,52 +44,57 @@ class PortRouter:
 
 
 MOST_REQUESTS = 256
-"""Connections and requests that are answered at a time; more are told to come again. So many again may be open
-(``listening``)."""
+"""Maximum number of concurrent connections and requests; as many refused ones may be open."""
 
 GRACE = 5
-"""Seconds that requests have to end when the server stops."""
+"""Seconds for requests to complete on shutdown."""
 
 
 AGAIN = 10.0
-"""Seconds after which fetching begins again when it ended."""
+"""Seconds before a failed fetch loop restarts."""
 
 
 class ProductionFailed(CausewayError):
-    """A block could not be made; the heights before it are committed."""
+    """Failure of a block; earlier heights are committed."""
 
 
 class ProductionStopped(InvalidInput):
-    """A block could not be made until somebody mends what the message says: the disk is full, say. The heights before
-    it are committed."""
+    """Failure of a block that the operator can repair, e.g. a full disk.
+
+    Earlier heights are committed.
+    """
 
 
 class _Server(uvicorn.Server):
-    """Stops the node first, so that no request waits for a block that does not come."""
+    """Server that stops the node first, so no request waits for a block that never comes."""
 
     def __init__(self, config: uvicorn.Config, node: Node) -> None:
         super().__init__(config)
         self._node = node
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal to end."""
+        """Handle a termination signal."""
         self._node.stop()
         super().handle_exit(sig, frame)
 
 
 @dataclass(frozen=True)
 class Tls:
-    """The files with a server's certificate (and those that vouch for it), and with its secret key, both PEM."""
+    """Files of a server's certificate chain and of its secret key, both PEM."""
 
     certificate: Path
     key: Path
 
     @classmethod
     def of(cls, certificate: Path | None, key: Path | None) -> Tls | None:
-        """Return what two options stand for, None without both.
+        """Build from two options; None if neither is given.
+
+        Args:
+            certificate: File of the certificate chain.
+            key: File of the secret key.
 
         Raises:
-            InvalidInput: one is missing, others can read the key, or they hold no certificate and its key.
+            InvalidInput: One is missing, others can read the key, or the files hold no certificate with its key.
         """
         if certificate is None or key is None:
             if (certificate, key) != (None, None):
@@ -108,10 +110,15 @@ class Tls:
 
 
 def require_local(host: str, public: bool, what: str = "--host") -> None:
-    """Refuse an address that other machines reach, unless that is wanted. ``what``: names it in errors.
+    """Reject an address that other machines reach, unless ``public``.
+
+    Args:
+        host: The address.
+        public: True to allow it.
+        what: Name of the option, for the error.
 
     Raises:
-        InvalidInput: it is not wanted.
+        InvalidInput: The address is not local.
     """
     local = host == LOCAL or (is_address(host) and ipaddress.ip_address(host).is_loopback)
     if not local and not public:
@@ -127,7 +134,7 @@ def socket_url(listening: socket.socket, tls: Tls | None = None) -> str:
 
 @dataclass(frozen=True)
 class ExtraSocket:
-    """An address that the protocol of a lake adds, and the socket that listens there."""
+    """Additional address with its listening socket."""
 
     address: ExtraAddress
     listening: socket.socket
@@ -139,17 +146,21 @@ class ExtraSocket:
 
 @contextmanager
 def open_extra_addresses(node: Node, public: bool) -> Iterator[list[ExtraSocket]]:
-    """Give the sockets of the addresses that the protocol of a node's lake adds, closed in the end.
+    """Open the sockets of the protocol's additional addresses, and close them at the end.
+
+    Args:
+        node: The node.
+        public: True to allow addresses that other machines reach.
 
     Raises:
-        InvalidInput: an address can be reached by strangers, and that is not wanted (``public``); or it cannot be had.
+        InvalidInput: An address is not local, or cannot be bound.
     """
     exchange = node.endpoint.exchange
     found: list[ExtraSocket] = []
     try:
-        for where in () if exchange is None else exchange.addresses():
-            require_local(where.host, public, where.key)
-            found.append(ExtraSocket(where, bind_socket(where.host, where.port, where.key)))
+        for address in () if exchange is None else exchange.addresses():
+            require_local(address.host, public, address.key)
+            found.append(ExtraSocket(address, bind_socket(address.host, address.port, address.key)))
         yield found
     finally:
         for one in found:
@@ -157,8 +168,13 @@ def open_extra_addresses(node: Node, public: bool) -> Iterator[list[ExtraSocket]
 
 
 def route_by_port(app: Starlette, others: Mapping[int, ASGIApp], hosts: Collection[str]) -> ASGIApp:
-    """Return what answers at all addresses: ``others`` at their ports, ``app`` elsewhere. Who may ask is the same, and
-    what is held of long answers is counted together."""
+    """Combine the applications of all ports; they share the host guard and the transfer limits.
+
+    Args:
+        app: Application of the main port.
+        others: Applications by port.
+        hosts: Allowed host names.
+    """
     transfers, named = app.state.transfers, frozenset(hosts)
     return PortRouter(app, {port: PacedResponses(HostGuard(other, named), transfers) for port, other in others.items()})
 
@@ -174,14 +190,21 @@ def serve(
     started: Callable[[], None] = lambda: None,
     further: Sequence[ExtraSocket] = (),
 ) -> None:
-    """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
+    """Serve a node's lake and make its blocks until SIGINT or SIGTERM.
 
-    ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there. ``log``:
-    is told of refusals and faults. ``started`` is called once signals to end are taken and the sockets take
-    connections. ``further``: what else listens (``further_addresses``).
+    Args:
+        node: The node.
+        listening: The main socket.
+        committed: Callback for each block.
+        hosts: Allowed host names.
+        tls: Certificate and key; None for plain HTTP.
+        log: Log of refusals and faults.
+        started: Callback once signals are handled and the sockets listen.
+        further: Additional sockets (``open_extra_addresses``).
 
     Raises:
-        ProductionFailed, ProductionStopped: a block could not be made.
+        ProductionFailed: A block failed.
+        ProductionStopped: A block failed for a reason that the operator can repair.
     """
     apps = {one.listening.getsockname()[1]: one.address.app for one in further}
     config = uvicorn.Config(
@@ -195,8 +218,8 @@ def serve(
         timeout_graceful_shutdown=GRACE,
     )
     server = _Server(config, node)
-    # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and
-    # that ends nothing.
+    # Signals also count before uvicorn handles them. Uvicorn re-raises them at its end: that must not
+    # kill the process.
     before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def produce() -> None:
@@ -210,7 +233,7 @@ def serve(
     sockets = [listening, *(one.listening for one in further)]
     share_connections(sockets)
     for each in sockets:
-        each.listen(config.backlog)  # whoever is told the address may connect before the loop has begun
+        each.listen(config.backlog)  # clients may connect before the loop runs
     started()
     producer = threading.Thread(target=produce, name="blocks")
     producer.start()
@@ -223,11 +246,11 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     if node.failure is not None:
-        raise _ended(node.failure, node.network.height) from node.failure
+        raise _production_error(node.failure, node.network.height) from node.failure
 
 
-def _ended(failure: BaseException, height: int) -> CausewayError:
-    """Return the error that says why no more blocks come after a height."""
+def _production_error(failure: BaseException, height: int) -> CausewayError:
+    """Build the error of failed block production."""
     text = str(failure) if isinstance(failure, InvalidInput) else describe_os_error(failure)
     if text is None:
         return ProductionFailed(f"block {height + 1}: {type(failure).__name__}: {failure}")
@@ -235,7 +258,7 @@ def _ended(failure: BaseException, height: int) -> CausewayError:
 
 
 async def _serve(server: _Server, sockets: list[socket.socket], node: Node, log: ServingLog) -> None:
-    """Answer at the sockets, and fetch what the lake fetches, until the server ends."""
+    """Answer requests and run the exchange until the server ends."""
     exchange = node.endpoint.exchange
     if exchange is None:
         await server.serve(sockets=sockets)
@@ -250,7 +273,7 @@ async def _serve(server: _Server, sockets: list[socket.socket], node: Node, log:
 
 
 async def _fetch(exchange: LakeExchange, node: Node, log: ServingLog) -> None:
-    """Fetch until cancelled: whatever becomes of it, the lake is served, and fetching begins again."""
+    """Run the exchange until cancelled; restart it after failures."""
     while True:
         try:
             await exchange.run(node.look, log)

@@ -1,1 +1,1 @@
-"""The relay process between served lakes."""
+"""Relay process between served lakes."""

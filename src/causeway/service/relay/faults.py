@@ -1,7 +1,4 @@
-"""What goes wrong with a relay process's own transactions, on purpose: they are lost, come late or twice.
-
-The same seed gives the same faults.
-"""
+"""Faults of a relay process's own transactions: loss, delay, duplication, by seed."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ KINDS = ("loss", "delay", "duplicate")
 
 @dataclass(frozen=True)
 class FaultSettings:
-    """How often what happens.
+    """Rates of faults.
 
     Attributes:
-        loss: the probability that a transaction is never submitted.
-        duplicate: the probability that it is submitted twice.
-        delay: it is submitted up to so many transactions later, each number as likely.
+        loss: Probability that a transaction is not submitted.
+        delay: Maximum delay in transactions, uniform.
+        duplicate: Probability that a transaction is submitted twice.
     """
 
     loss: float = 0.0
@@ -32,10 +29,13 @@ class FaultSettings:
 
     @classmethod
     def parse(cls, text: str) -> FaultSettings:
-        """Return the settings of a text like ``loss=0.1,delay=2,duplicate=0.2``.
+        """Parse settings like ``loss=0.1,delay=2,duplicate=0.2``.
+
+        Args:
+            text: The settings.
 
         Raises:
-            InvalidInput: a kind is unknown, or a number is none or not allowed.
+            InvalidInput: A kind is unknown, or a number is invalid.
         """
         found: dict[str, float] = {}
         for item in filter(None, text.split(",")):
@@ -54,7 +54,7 @@ class FaultSettings:
 
 @dataclass
 class TransactionFaults(Generic[Submitted]):
-    """The faults of one direction. ``late``: transactions held back, with how many more go before them."""
+    """Faults of one direction; ``late`` holds delayed transactions with their remaining delay."""
 
     settings: FaultSettings = field(default_factory=FaultSettings)
     seed: str = "0"
@@ -65,21 +65,21 @@ class TransactionFaults(Generic[Submitted]):
         self._random = random.Random(self.seed)
 
     def applied(self, submit: Submitted) -> list[Submitted]:
-        """Return what is submitted when ``submit`` is to be."""
+        """Return the transactions to submit in place of ``submit``."""
         draws = self._random.random(), self._random.random(), self._random.randint(0, self.settings.delay)
-        now = self._due()
+        due = self._due()
         if draws[0] < self.settings.loss:
             self.lost += 1
-            return now
+            return due
         copies = [submit] * (2 if draws[1] < self.settings.duplicate else 1)
         if draws[2]:
             self.late += [(draws[2], copy) for copy in copies]
-            return now
-        return [*copies, *now]
+            return due
+        return [*copies, *due]
 
     def _due(self) -> list[Submitted]:
-        """Return those held back whose time has come, oldest first."""
-        self.late = [(left - 1, submit) for left, submit in self.late]
-        due = [submit for left, submit in self.late if left <= 0]
+        """Pop the delayed transactions that are due, oldest first."""
+        self.late = [(remaining - 1, submit) for remaining, submit in self.late]
+        due = [submit for remaining, submit in self.late if remaining <= 0]
         self.late = [item for item in self.late if item[0] > 0]
         return due

@@ -1,8 +1,7 @@
-"""Passes of a relay process: each direction at its own pace, supervised, until all is done or somebody says stop.
+"""Supervised passes of a relay process, and their metrics.
 
-Whatever goes wrong in a pass, its own direction pauses, longer each time, and starts again; no other notices.
-
-What Prometheus is told by a relay process.
+Each direction runs at its own pace until it is idle or stopped. A failed pass pauses only its own direction,
+longer each time.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ WAIT = 20
 """Seconds that a request waits for a block."""
 
 MOST_CHARACTERS = 500
-"""Of why something was refused, so many are kept."""
+"""Maximum length of a stored reason."""
 
 
 @dataclass(frozen=True)
 class PassPacing:
-    """When passes are made, in seconds.
+    """Timing of passes, in seconds.
 
     Attributes:
-        poll: between two of a direction.
-        longest_pause: at most between two after errors, refusals, or passes that moved nothing.
-        longest_wait: a transaction is waited for so long before the next pass looks for itself.
-        longest_pass: a pass takes no longer; the next one finds out by itself what is left.
-        grace: passes that are being made when the process is told to end have so long.
-        tries: passes without an effect, one after the other, after which ``until_idle`` gives a direction up.
+        poll: Interval between two passes of a direction.
+        longest_pause: Maximum interval after errors, refusals, or passes without progress.
+        longest_wait: Maximum wait for a transaction before the next pass.
+        longest_pass: Deadline of a pass.
+        grace: Time for passes in progress on shutdown.
+        tries: Successive passes without effect before ``until_idle`` gives up a direction.
     """
 
     poll: float = 0.5
@@ -55,12 +54,21 @@ class PassPacing:
 
 @dataclass
 class DirectionProgress:
-    """What a process did in one direction, and what it last saw there.
+    """Work of a process in one direction, and its last observed state.
 
-    ``passes``: those that came to their end; ``transactions``, ``messages``: handed over; ``moved_at``: the height that
-    took the last transaction; ``errors``: passes that failed, by the error's name; ``failures``: those that failed, one
-    after the other, up to the last; ``stalled``: those that found the target as it was before; ``given_up``: whether no
-    more are made. ``hopeless_states``: the states in which nothing that a process can do moves a direction.
+    Attributes:
+        hopeless_states: States that a process cannot change.
+        direction: The direction.
+        state: Last state.
+        why: Reason of the state.
+        passes: Completed passes.
+        transactions: Submitted transactions.
+        messages: Submitted messages.
+        moved_at: Height of the last transaction's block.
+        errors: Failed passes by error name.
+        failures: Successive failed passes up to the last.
+        stalled: Successive passes without progress of the target.
+        given_up: True if no more passes are made.
     """
 
     hopeless_states: ClassVar[frozenset[str]] = frozenset()
@@ -78,52 +86,51 @@ class DirectionProgress:
     given_up: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
+        """Return the object for ``--json``."""
         content = {name: value for name, value in self.__dict__.items() if name not in ("direction", "given_up")}
         return {"direction": str(self.direction), **content}
 
     @property
     def hopeless(self) -> bool:
-        """Return whether the target takes nothing from this process any more, or the direction was given up."""
+        """True if the target accepts nothing more from this process, or the direction was given up."""
         return self.given_up or self.state in self.hopeless_states
 
     @property
     def fruitless(self) -> int:
-        """Return how many passes one after the other, up to the last, failed or moved nothing: the pauses between them
-        become longer."""
+        """Successive passes that failed or made no progress; they determine the pause."""
         return self.failures + self.stalled
 
     @property
     def vain(self) -> int:
-        """Return how many passes came to nothing, of which ``Pacing.tries`` are made."""
+        """Successive passes without effect, bounded by ``PassPacing.tries``."""
         return self.fruitless
 
 
 NOTHING_MOVES = "what was found and handed over, time after time, changed nothing"
-"""What is said of a direction that is given up where no answer said why."""
+"""Reason for giving up a direction without an error."""
 
 
 class PassResult(Protocol):
-    """What a pass found and did."""
+    """Result of a pass."""
 
     @property
     def state(self) -> Enum:
-        """Return how it ended."""
+        """Final state."""
         ...
 
     @property
     def why(self) -> str:
-        """Return what kept it from doing more."""
+        """Reason for incomplete work."""
         ...
 
     @property
     def messages(self) -> int:
-        """Return how many messages it handed over."""
+        """Submitted messages."""
         ...
 
     @property
     def transactions(self) -> int:
-        """Return in how many transactions."""
+        """Submitted transactions."""
         ...
 
 
@@ -132,14 +139,15 @@ Result = TypeVar("Result", bound=PassResult)
 
 
 class RelayLoop(ABC, Generic[Way, Result]):
-    """The passes of a process in all its directions.
+    """Passes of a process in all its directions.
 
     Args:
-        progress: of each direction; what came of its passes is noted there.
-        pacing: when passes are made.
-        faults: what happens to the transactions, and with the ``seed`` to which.
-        report: called after every pass.
-        journal: is told what happens.
+        progress: Progress of each direction, updated by its passes.
+        pacing: Timing of passes.
+        faults: Fault rates of its transactions.
+        seed: Seed of the faults.
+        report: Callback after every pass.
+        journal: Log of events.
     """
 
     def __init__(
@@ -154,65 +162,65 @@ class RelayLoop(ABC, Generic[Way, Result]):
         self.progress = progress
         self._pacing, self._journal = pacing or PassPacing(), journal
         self._report = report or (lambda progress: None)
-        made = faults or FaultSettings()
+        settings = faults or FaultSettings()
         self._faults: dict[str, TransactionFaults[Submit]] = {
-            str(item.direction): TransactionFaults(made, f"{seed}/{item.direction}") for item in progress
+            str(item.direction): TransactionFaults(settings, f"{seed}/{item.direction}") for item in progress
         }
         self._random = random.Random()
         self._stopping = asyncio.Event()
 
     @abstractmethod
     async def _pass(self, progress: Way) -> Result:
-        """Make one pass in one direction, and note what came of it."""
+        """Run one pass in one direction and update its progress."""
 
     @abstractmethod
     def _answered(self, step: Any) -> Awaitable[Any]:
-        """Return the answer to what a pass asks for."""
+        """Answer a step of a pass."""
 
     @abstractmethod
     def _left(self, passed: Result) -> int:
-        """Return how much there was to bring before a pass."""
+        """Return the amount of work before a pass."""
 
     @abstractmethod
     def _waits(self, progress: Way) -> bool:
-        """Return whether a direction has something to bring that cannot be brought yet."""
+        """Return True if a direction has work that cannot be done yet."""
 
     @abstractmethod
     def _remark(self, progress: Way, passed: Result, why: str) -> None:
-        """Tell the journal what else a pass found; ``why``: what the one before could not do."""
+        """Log further findings of a pass; ``why`` is the previous reason."""
 
     def _is_counted(self, progress: Way) -> bool:
-        """Return whether a process has something to do as long as this direction has; the journal tells of it."""
+        """Return True if this direction's work keeps the process busy and is logged."""
         return True
 
     def stop(self) -> None:
-        """Let every direction end after the pass that it makes, or soon if that takes long (``Pacing.grace``)."""
+        """End every direction after its current pass, at most ``PassPacing.grace`` later."""
         self._stopping.set()
 
     async def forever(self) -> None:
-        """Make passes in all directions until ``stop``."""
+        """Run passes in all directions until ``stop``."""
         await self._until_stopped([self._direction(progress) for progress in self.progress])
 
     async def until_idle(self) -> None:
-        """Make passes in all directions until none finds anything to do, or can do anything."""
+        """Run passes in all directions until none has work, or can do any."""
         await self._until_stopped([self._idle()])
 
     async def _until_stopped(self, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Do all the work to its end; after ``stop`` it has a while, then it is cancelled wherever it is.
+        """Run all work to its end; cancel it some time after ``stop``.
 
-        What no pass is to blame for, such as an output that nobody reads any more, ends all and is raised.
+        Errors outside passes, such as a closed output, end all work and are raised.
         """
         tasks = [asyncio.create_task(item) for item in work]
         stop = asyncio.create_task(self._stopping.wait())
-        left = set(tasks)
+        pending = set(tasks)
         try:
-            while left and not self._stopping.is_set():
-                done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
-                left -= done
+            while pending and not self._stopping.is_set():
+                done, _ = await asyncio.wait({*pending, stop}, return_when=asyncio.FIRST_COMPLETED)
+                pending -= done
                 if any(task.exception() is not None for task in done):
                     break
-            if left and self._stopping.is_set():
-                await asyncio.wait(left, timeout=self._pacing.grace)
+            if pending and self._stopping.is_set():
+                await asyncio.wait(pending, timeout=self._pacing.grace)
         finally:
             for task in (*tasks, stop):
                 task.cancel()
@@ -222,8 +230,10 @@ class RelayLoop(ABC, Generic[Way, Result]):
             raise failed[0]
 
     async def _idle(self) -> None:
-        """Make passes in turns until every direction has been found quiet since anything was last handed over, or
-        ceased to be to do. One that fails or stalls misses turns, so that the others do not wait for it."""
+        """Run passes in turn until all directions are quiet since the last submission, or given up.
+
+        A failing or stalled direction skips turns, so it does not delay the others.
+        """
         due = dict.fromkeys(map(str, (progress.direction for progress in self.progress)), 0.0)
         quiet: set[str] = set()
         busy: set[str] = set()
@@ -237,7 +247,7 @@ class RelayLoop(ABC, Generic[Way, Result]):
                 if self._now() < due[way]:
                     waits = True
                     continue
-                before = self._handed_over()
+                before = self._submitted_counts()
                 await self._supervised(progress)
                 if progress.vain >= self._pacing.tries:
                     progress.given_up = True
@@ -247,12 +257,12 @@ class RelayLoop(ABC, Generic[Way, Result]):
                 waits |= bool(progress.fruitless) or self._waits(progress)
                 due[way] = self._now() + self._pause_after(progress) if progress.fruitless else 0.0
                 if progress.failures:
-                    continue  # it says nothing of what is to do
-                if before != self._handed_over() or progress.stalled or self._waits(progress):
+                    continue  # a failed pass says nothing about remaining work
+                if before != self._submitted_counts() or progress.stalled or self._waits(progress):
                     busy.add(way)
                     quiet.discard(way)
                 elif way in busy:
-                    # What it had to do is done: others may have to go on with that.
+                    # Its work is done, which may have created work for others.
                     busy.remove(way)
                     quiet = {way}
                 else:
@@ -269,15 +279,15 @@ class RelayLoop(ABC, Generic[Way, Result]):
             refused = refused + 1 if progress.hopeless else 0
             await self._sleep(self._pause_after(progress, refused))
 
-    def _handed_over(self) -> tuple[int, int]:
-        """Return what changes with everything that is handed over in the directions that count."""
-        mine = [progress for progress in self.progress if self._is_counted(progress)]
-        held = [self._faults[str(progress.direction)] for progress in mine]
-        handed_over = sum(progress.transactions for progress in mine)
-        return handed_over, sum(faults.lost + len(faults.late) for faults in held)
+    def _submitted_counts(self) -> tuple[int, int]:
+        """Return counters that change with every submission in the counted directions."""
+        counted = [progress for progress in self.progress if self._is_counted(progress)]
+        faults_by_direction = [self._faults[str(progress.direction)] for progress in counted]
+        handed_over = sum(progress.transactions for progress in counted)
+        return handed_over, sum(faults.lost + len(faults.late) for faults in faults_by_direction)
 
     async def _supervised(self, progress: Way) -> None:
-        """Make one pass in one direction, and take notice of whatever came of it."""
+        """Run one pass in one direction and process its result or failure."""
         state, why = progress.state, progress.why
         try:
             async with asyncio.timeout(self._pacing.longest_pass):
@@ -306,8 +316,11 @@ class RelayLoop(ABC, Generic[Way, Result]):
     async def _carried_out(
         self, progress: Way, clients: Mapping[str, ServiceClient], steps: Generator[Any, Any, Result]
     ) -> tuple[Result, int | None]:
-        """Do what a pass asks for, step by step, and note what every protocol's passes have. Returns what came of it,
-        and the height that took the last of its transactions, None if none is known."""
+        """Execute the steps of a pass and update the common progress.
+
+        Returns:
+            The result, and the height of its last transaction's block if known.
+        """
         answer: Any = None
         committed: int | None = None
         while True:
@@ -320,7 +333,7 @@ class RelayLoop(ABC, Generic[Way, Result]):
                 answer = await self._answered(step)
                 continue
             faults = self._faults[str(progress.direction)]
-            height = await self._submitted(clients[step.end], step, faults)
+            height = await self._submit(clients[step.end], step, faults)
             answer = None
             if height is not None:
                 progress.moved_at = committed = height
@@ -331,7 +344,7 @@ class RelayLoop(ABC, Generic[Way, Result]):
         return passed, committed
 
     def _pause_after(self, progress: Way, refused: int = 0) -> float:
-        """Return how many seconds a direction pauses after a pass; it was ``refused`` so often one after the other."""
+        """Return the pause in seconds after a pass; ``refused`` counts successive refusals."""
         fruitless = progress.fruitless + refused
         pause = self._pause_of(fruitless)
         if fruitless:
@@ -339,17 +352,17 @@ class RelayLoop(ABC, Generic[Way, Result]):
         return pause
 
     def _pause_of(self, fruitless: int) -> float:
-        """Return the seconds between two passes: twice as many after every one that had no effect."""
-        # Those who fail together shall not come again together.
+        """Return the pause in seconds, doubled for every pass without effect."""
+        # Jitter keeps simultaneous failures from retrying simultaneously.
         longest = max(self._pacing.longest_pause, self._pacing.poll)
         return min(self._pacing.poll * float(1 << min(fruitless, 30)), longest) * self._random.uniform(0.8, 1.2)
 
     def _now(self) -> float:
-        """Return the seconds of the clock that pauses are measured by."""
+        """Return the loop's time in seconds."""
         return asyncio.get_running_loop().time()
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait so long, or until ``stop``."""
+        """Sleep, or return early on ``stop``."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
@@ -367,9 +380,8 @@ class RelayLoop(ABC, Generic[Way, Result]):
             self._journal.error("given-up", direction=progress.direction, why=progress.why)
         self._report(progress)
 
-    async def _submitted(self, client: ServiceClient, submit: Submit, faults: TransactionFaults[Submit]) -> int | None:
-        """Submit a transaction, as the faults leave it; for the last one wait until a block has it. Returns its
-        height."""
+    async def _submit(self, client: ServiceClient, submit: Submit, faults: TransactionFaults[Submit]) -> int | None:
+        """Submit a transaction subject to faults; return the height of the last one's block."""
         name, height = "", None
         for one in faults.applied(submit):
             name, height = await client.submit(one.chain, one.transaction, 0)
@@ -383,13 +395,13 @@ class RelayLoop(ABC, Generic[Way, Result]):
 
 
 class ProgressCollector(Collector):
-    """The metrics of what a relay process did in each direction.
+    """Prometheus metrics of a relay process's directions.
 
     Args:
-        progress: the directions.
-        gauges: numbers of ``progress``, with what they are.
-        counters: those that only grow.
-        by_name: such counts by name, which is the label ``error``.
+        progress: Progress of the directions.
+        gauges: Descriptions of gauges by attribute name.
+        counters: Descriptions of counters by attribute name.
+        by_name: Descriptions of counters by error name.
     """
 
     def __init__(
@@ -414,6 +426,6 @@ class ProgressCollector(Collector):
         for name, text in self._by_name.items():
             named = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction", "error"])
             for item in self._progress:
-                for error, count in dict(getattr(item, name)).items():  # another thread counts on
+                for error, count in dict(getattr(item, name)).items():  # another thread may update it
                     named.add_metric([str(item.direction), error], count)
             yield named

@@ -1,4 +1,4 @@
-"""What is asked of a protocol that has a process which carries messages between two served lakes."""
+"""Contract of protocols with a relay process between two served lakes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from causeway.service.relay.faults import FaultSettings
 
 
 class RelayProgress(Protocol):
-    """What a process did in one direction, and what it last saw there.
+    """Work of a process in one direction, and its last observed state.
 
-    ``transactions``: how many it submitted; ``failures``: passes that failed, one after the other, up to the last.
-    ``state``, ``why``: in a word, and what keeps it from going on.
+    Attributes:
+        direction: The direction.
+        transactions: Submitted transactions.
+        failures: Successive failed passes up to the last.
+        state: State in a word.
+        why: Reason for missing progress.
     """
 
     direction: Any
@@ -33,48 +37,54 @@ class RelayProgress(Protocol):
 
     @property
     def hopeless(self) -> bool:
-        """Return whether nothing that the process can do will move this direction."""
+        """True if the process can make no more progress in this direction."""
         ...
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
+        """Return the object for ``--json``."""
         ...
 
     def cells(self) -> Sequence[str]:
-        """Return what ``Relay.columns`` say of it."""
+        """Return the cells of ``Relay.columns``."""
         ...
 
 
 class RelayProcess(Protocol):
-    """A process between two served lakes."""
+    """Process between two served lakes."""
 
     @property
     def progress(self) -> Sequence[RelayProgress]:
-        """Return what it did, a direction each."""
+        """Progress of each direction."""
         ...
 
     def stop(self) -> None:
-        """Let it end after what it is doing."""
+        """End the process after its current work."""
         ...
 
     async def forever(self) -> None:
-        """Carry messages until ``stop``."""
+        """Relay messages until ``stop``."""
         ...
 
     async def until_idle(self) -> None:
-        """Carry messages until there is nothing to do, or nothing that can be done."""
+        """Relay messages until there is no more work, or none can be done."""
         ...
 
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """What a user says of a process, whatever the protocol.
+    """Protocol-independent options of a relay process.
 
-    ``key_a``, ``key_b``: sign what is submitted to each lake, and decide the fee account; new ones if not given;
-    ``ca``: a file of certificates that are believed instead of the system's; ``only``: connections as
-    ``CHAIN/COUNTERPARTY``, without any all; ``to``: ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds
-    between two polls; ``metrics_port``: where Prometheus is answered; ``faults``, ``seed``: what happens to its own
-    transactions; ``options``: those of the protocol, by name.
+    Attributes:
+        key_a: Signing key and fee account at the first lake; a new one by default.
+        key_b: Signing key and fee account at the second lake; a new one by default.
+        ca: File of trusted certificates instead of the system's.
+        only: Connections as ``CHAIN/COUNTERPARTY``; empty for all.
+        to: ``both``, or the single target lake ``a`` or ``b``.
+        poll: Poll interval in seconds.
+        metrics_port: Port for Prometheus metrics.
+        faults: Fault rates of its own transactions.
+        seed: Seed of the faults.
+        options: Options of the protocol by name.
     """
 
     key_a: AccountKey | None = None
@@ -90,10 +100,12 @@ class RelayOptions:
 
 
 class Relay(Protocol):
-    """Carries messages between lakes of one protocol. The registry names it; ``causeway relay`` asks it.
+    """Relay of one protocol, named in the registry and used by ``causeway relay``.
 
-    ``about``: what it carries, as the command's help says it. ``options``: those that the protocol adds. ``columns``:
-    of the table that a person reads, the first one text, the second too, others numbers.
+    Attributes:
+        about: Description in the command's help.
+        options: Options of the protocol.
+        columns: Columns of the status table; the first two are text, the others numbers.
     """
 
     about: str
@@ -103,54 +115,73 @@ class Relay(Protocol):
     def between(
         self, a: str, b: str, wanted: RelayOptions, report: Callable[[RelayProgress], None], journal: Journal
     ) -> AbstractAsyncContextManager[RelayProcess]:
-        """Give the process between the lakes served at two addresses; ``report`` is called after every pass,
-        ``journal`` is told what happens.
+        """Create the process between two served lakes.
+
+        Args:
+            a: Address of the first lake.
+            b: Address of the second lake.
+            wanted: Options of the process.
+            report: Callback after every pass.
+            journal: Log of events.
 
         Raises:
-            LakeDown: one cannot be reached now, or does not answer as it should.
-            InvalidInput: there is nothing between them to relay.
+            LakeDown: A lake does not answer, or not as expected.
+            InvalidInput: There is nothing to relay between them.
         """
         ...
 
 
 class LakeDown(InvalidInput):
-    """A lake cannot be reached now, or does not answer as it should: that may pass."""
+    """Lake that does not answer, or not as expected; may pass."""
 
 
 async def find_relay(a: str, b: str, ca: Path | None = None) -> tuple[str, Relay]:
-    """Return the protocol of the lakes served at two addresses, and what carries messages between them.
+    """Return the protocol of two served lakes and its relay.
+
+    Args:
+        a: Address of the first lake.
+        b: Address of the second lake.
+        ca: File of trusted certificates instead of the system's.
 
     Raises:
-        LakeDown: one cannot be reached now, or does not answer as it should.
-        InvalidInput: they have different protocols, or one whose messages no process carries.
+        LakeDown: A lake does not answer, or not as expected.
+        InvalidInput: The protocols differ, or the protocol has no relay.
     """
-    found: list[str] = []
+    protocols: list[str] = []
     for url in (a, b):
         async with ServiceClient(url, ca=ca) as client:
             try:
-                found.append(await client.protocol())
+                protocols.append(await client.protocol())
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
-    if found[0] != found[1]:
-        raise InvalidInput(f"{a} is of the protocol {found[0]}, {b} of {found[1]}: nothing can be carried between them")
-    relay: Relay | None = find_protocol(found[0]).part("relay")
-    why = find_protocol(found[0]).apart
-    if why is not None:
-        raise InvalidInput(f"{a}, {b}: lakes of {found[0]} exchange nothing: {why}")
+    if protocols[0] != protocols[1]:
+        raise InvalidInput(
+            f"{a} is of the protocol {protocols[0]}, {b} of {protocols[1]}: nothing can be carried between them"
+        )
+    relay: Relay | None = find_protocol(protocols[0]).part("relay")
+    reason = find_protocol(protocols[0]).apart
+    if reason is not None:
+        raise InvalidInput(f"{a}, {b}: lakes of {protocols[0]} exchange nothing: {reason}")
     if relay is None:
         raise InvalidInput(
-            f"{a}: the lake is of the protocol {found[0]}; a process carries messages of "
+            f"{a}: the lake is of the protocol {protocols[0]}; a process carries messages of "
             f"{' and '.join(protocol_names('relay'))}"
         )
-    return found[0], relay
+    return protocols[0], relay
 
 
 async def require_two_lakes(a: ServiceClient, b: ServiceClient) -> None:
-    """Refuse to carry between two addresses of one lake: what is signed for one of them would be good at the other.
+    """Verify that two addresses belong to different lakes.
+
+    A message signed for one address of a lake is valid at the other.
+
+    Args:
+        a: Client of the first lake.
+        b: Client of the second lake.
 
     Raises:
-        ServiceError: one cannot be reached now, or does not answer as it should.
-        InvalidInput: they are one lake.
+        ServiceError: A lake does not answer, or not as expected.
+        InvalidInput: They are one lake.
     """
     identity, other = await a.identity(), await b.identity()
     if identity == other:

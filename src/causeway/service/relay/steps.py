@@ -1,7 +1,4 @@
-"""What relay loops of all protocols have of what they ask for and hand over, as data: whoever runs one answers.
-
-How far a target has come, as it says itself: what counts is only that it is further than ever before.
-"""
+"""Steps common to all relay loops, as data answered by the process; watermarks of a target."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import TypeVar
 
 @dataclass(frozen=True)
 class Direction:
-    """From chain ``source`` on the lake at one ``end`` ("a" or "b") to chain ``target`` on that at the other."""
+    """Direction from chain ``source`` at ``end`` ("a" or "b") to ``target`` at the other end."""
 
     end: str
     source: str
@@ -20,7 +17,7 @@ class Direction:
 
     @property
     def other(self) -> str:
-        """Return the end that ``target`` is at."""
+        """End of ``target``."""
         return "b" if self.end == "a" else "a"
 
     def __str__(self) -> str:
@@ -29,7 +26,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Submit:
-    """Hands over a transaction for a chain. The answer is not looked at; ``last``: no more come in this pass."""
+    """Submission of a transaction, without an answer; ``last`` marks the last one of a pass."""
 
     end: str
     chain: str
@@ -41,11 +38,17 @@ class Submit:
 K = TypeVar("K")
 
 
-def advance_watermarks(before: Mapping[K, int], said: Mapping[K, int]) -> tuple[dict[K, int], bool]:
-    """Return the highest number ever said of each name that is said now, and whether one is higher than before.
+def advance_watermarks(before: Mapping[K, int], reported: Mapping[K, int]) -> tuple[dict[K, int], bool]:
+    """Update the watermarks of a target.
 
-    None of the numbers falls while a target keeps the rules. So what it takes back, and says again, is no step on, and
-    what is said for the first time is none.
+    A correct target's numbers never fall. Numbers that fall and return, and new names, are no progress.
+
+    Args:
+        before: Watermarks by name.
+        reported: Reported numbers by name.
+
+    Returns:
+        The new watermarks of the reported names, and True if one rose.
     """
-    moved = any(number > before.get(name, number) for name, number in said.items())
-    return {name: max(number, before.get(name, number)) for name, number in said.items()}, moved
+    moved = any(number > before.get(name, number) for name, number in reported.items())
+    return {name: max(number, before.get(name, number)) for name, number in reported.items()}, moved

@@ -1,4 +1,4 @@
-"""Answers of a served lake of domains (``service.answers``)."""
+"""Answers of a served lake of domains (``service.http.answers``)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswers, Dige
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000
 MAX_NODES = 64_000
-"""Different nodes of all proofs in an answer."""
+"""Maximum number of distinct nodes of all proofs in an answer."""
 
 MAX_MEMBERS = 512
-"""Nodes of one proof."""
+"""Maximum number of nodes of one proof."""
 
 MAX_LEAF_BYTES = 1 << 10
 MAX_PEAKS = 128
-"""Digests of a proof in a mountain range: 64 levels, and as many mountains."""
+"""Maximum number of digests of an MMR proof: 64 levels, and as many mountains."""
 
 MAX_BLOCK = 2**32 - 1
-"""Numbers of blocks have 32 bits on the wire."""
+"""Block numbers have 32 bits on the wire."""
 
 Block = Annotated[int, Field(strict=True, ge=0, le=MAX_BLOCK)]
 Channel = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
@@ -33,7 +33,7 @@ Nodes = Annotated[list[Node], Field(max_length=MAX_MEMBERS)]
 
 
 class OptionsAnswer(Answer):
-    """The options that relay processes go by."""
+    """Options relevant to relay processes."""
 
     archiving_depth: Annotated[Height, Field(ge=1)]
     challenge_period: Annotated[Height, Field(ge=1)]
@@ -43,7 +43,7 @@ class OptionsAnswer(Answer):
 
 
 class StatusAnswer(answers.StatusAnswer):
-    """What the network is, and how far it has come."""
+    """Identity and progress of the network."""
 
     chains: ChainAnswers
     consensus: Name
@@ -52,7 +52,7 @@ class StatusAnswer(answers.StatusAnswer):
 
 
 class ChannelAnswer(Answer):
-    """A channel as one end has it; ``count``: requests without a response."""
+    """One end of a channel; ``count``: requests without a response."""
 
     channel: Channel
     state: Annotated[int, Field(strict=True, ge=0, le=2)]
@@ -83,7 +83,7 @@ class ChannelsAnswer(Answer):
 
 
 class MessageAnswer(Answer):
-    """A message that is proved; ``members``: which of the nodes its proof has, by their places."""
+    """A proven message; ``members``: positions of its proof's nodes."""
 
     channel: Channel
     response: bool
@@ -119,7 +119,7 @@ class ReceiptsAnswer(Answer):
 
 
 class ReceiptedAnswer(Answer):
-    """The last receipt of a domain that was taken in, and the last that is confirmed."""
+    """The last received and the last confirmed receipt of a domain."""
 
     domain: Name
     height: Height
@@ -138,7 +138,7 @@ class HeaderAnswer(Answer):
 
 
 class BlocksAnswer(Answer):
-    """Headers that follow each other, with the author's signature on the last."""
+    """Consecutive headers, with the author's signature on the last."""
 
     chain: Name
     headers: Annotated[list[HeaderAnswer], Field(max_length=MAX_BLOCKS)]
@@ -167,15 +167,14 @@ class AnchorAnswer(Answer):
 
 
 class KnownAnswer(Answer):
-    """The latest block of which something of a domain is known."""
+    """The latest block with known facts of a domain."""
 
     domain: Name
     block: Block
 
 
 class FollowedAnswer(Answer):
-    """What is known of another lake's consensus chain: its newest block, the newest that is final, and as of which
-    block is known what it has of domains."""
+    """Known state of a remote consensus chain: newest and final block, facts of domains."""
 
     chain: Name
     height: Height

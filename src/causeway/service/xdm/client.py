@@ -1,4 +1,4 @@
-"""The client of a served lake of domains: each question of a relay process as a request."""
+"""Client of a served lake of domains: each read of a relay process as a request."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from causeway.service.xdm.relay_state import (
 
 
 class DomainLakeClient(ServiceClient):
-    """The addresses of one served lake of domains. All raise what ``ServiceClient.ask`` does."""
+    """Client of a served lake of domains; all methods raise the errors of ``ServiceClient.ask``."""
 
     async def status(self) -> StatusAnswer:
         """Return the chains and options of the network."""
         return await self.ask(StatusAnswer, "GET", "/v1/status")
 
     async def followed(self, step: ReadFollowed) -> FollowedAnswer:
-        """Return what is known of the consensus chain."""
+        """Return the known state of the consensus chain."""
         return await self.ask(FollowedAnswer, "GET", f"{_chain(step.chain)}/followed")
 
     async def blocks(self, step: ReadBlocks) -> BlocksAnswer:
@@ -51,7 +51,7 @@ class DomainLakeClient(ServiceClient):
         return await self.ask(AnchorAnswer, "GET", path, most=MAX_ANSWER_BYTES)
 
     async def receipted(self, step: ReadReceipted) -> ReceiptedAnswer:
-        """Return the last receipt of a domain that was taken in."""
+        """Return the last received receipt of a domain."""
         return await self.ask(ReceiptedAnswer, "GET", f"{_chain(step.chain)}/receipted/{path_part(step.domain)}")
 
     async def receipts(self, step: ReadReceipts) -> ReceiptsAnswer:
@@ -70,8 +70,8 @@ class DomainLakeClient(ServiceClient):
     async def messages(self, step: ReadMessages) -> MessagesAnswer:
         """Return messages with their proofs."""
         lanes = [{"channel": lane.channel, "response": lane.response, "first": lane.first} for lane in step.lanes]
-        asked = {"counterparty": step.counterparty, "block": step.block, "lanes": lanes, "most": step.most}
-        path, body = f"{_chain(step.chain)}/messages", json.dumps(asked).encode()
+        request = {"counterparty": step.counterparty, "block": step.block, "lanes": lanes, "most": step.most}
+        path, body = f"{_chain(step.chain)}/messages", json.dumps(request).encode()
         return await self.ask(MessagesAnswer, "POST", path, body=body, most=MAX_ANSWER_BYTES, again=True)
 
 

@@ -1,5 +1,6 @@
-"""What a served lake of domains says of receipts, and of the consensus chain: its blocks, and what is proved under them
-(XDM reference 2.4, 3.10, X-5). A lake that follows it says what it knows.
+"""Views of receipts, consensus blocks and proofs under them (XDM reference 2.4, 3.10, X-5).
+
+A lake that follows the consensus chain reports its knowledge of it.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ ANSWER_MARGIN = 1 << 16
 ROW_MARGIN = 1 << 8
 
 LONGEST_SCAN = 0.25
-"""Seconds after which headers and receipts are answered in part; the next request asks for the rest. Each lies in a
-file of its own height, and few answers are made at a time."""
+"""Seconds after which an answer with headers or receipts is returned in part.
+
+Each is in a file of its own height, and few threads build answers.
+"""
 
 
 class ConsensusViews(LakeViews):
-    """What one lake of domains says of receipts and of the consensus chain. ``kernel``: the network's, whose chains
-    sign."""
+    """Views of receipts and of the consensus chain; the chains of ``kernel`` sign."""
 
     def __init__(self, opened: OpenedLake, kernel: XdmKernel) -> None:
         super().__init__(opened)
@@ -53,41 +55,44 @@ class ConsensusViews(LakeViews):
     # ---- receipts
 
     def receipts(self, chain: str, after: int | None) -> dict[str, Any]:
-        """Return the receipts of a domain's blocks after that of a number, from the first on without one, in order and
-        signed by its operator.
+        """Return signed receipts of a domain in order of its blocks.
+
+        Args:
+            chain: Name of the domain.
+            after: Number of the block before the first one; None to start with the first.
 
         Raises:
-            InvalidInput: there is no such domain here.
+            InvalidInput: This lake has no such domain, or runs the consensus chain.
         """
         self.known(chain, None)
         position = self.opened.position(chain)
         if position == CONSENSUS_POSITION or not self.network.follows:
             raise InvalidInput(f"chain: {chain}: receipts are made for a consensus chain that another lake runs")
         last = self.height()
-        # The receipt of a block is made a height after it.
+        # A receipt is made one height after its block.
         first = 1 if after is None else self._height_after(after, last) + 1
-        shown: list[dict[str, Any]] = []
-        left = MAX_ANSWER_BYTES - ANSWER_MARGIN
+        listed: list[dict[str, Any]] = []
+        remaining = MAX_ANSWER_BYTES - ANSWER_MARGIN
         newest, known = self._newest(last, position), -1 if after is None else after
         end = time.monotonic() + LONGEST_SCAN
         for height in range(first, last + 1):
-            # A chain that is halted makes none, for however long.
-            if known >= newest or (shown and time.monotonic() > end):
+            # A halted chain makes no receipts.
+            if known >= newest or (listed and time.monotonic() > end):
                 break
             for number, receipt in self._receipts_at(height, position):
-                left -= ROW_MARGIN + DIGITS * len(receipt)
-                if shown and (left < 0 or len(shown) == MAX_ITEMS):
-                    return {"chain": chain, "receipts": shown}
+                remaining -= ROW_MARGIN + DIGITS * len(receipt)
+                if listed and (remaining < 0 or len(listed) == MAX_ITEMS):
+                    return {"chain": chain, "receipts": listed}
                 signature, known = self.kernel.signers.receipt(chain, receipt), number
-                shown.append({"number": number, "receipt": receipt.hex(), "signature": signature.hex()})
-        return {"chain": chain, "receipts": shown}
+                listed.append({"number": number, "receipt": receipt.hex(), "signature": signature.hex()})
+        return {"chain": chain, "receipts": listed}
 
     def _newest(self, height: int, position: int) -> int:
         """Return the number of a chain's last block at a height."""
         return int(self.table(height, position, "tips")["number"][0])
 
     def _height_after(self, number: int, last: int) -> int:
-        """Return the height after the one at which chains made their block of a number, or the next one that is."""
+        """Return the first height whose block number is above ``number``."""
         low, high = 0, last + 1
         while low < high:
             middle = (low + high) // 2
@@ -98,20 +103,23 @@ class ConsensusViews(LakeViews):
         return low
 
     def _receipts_at(self, height: int, position: int) -> list[tuple[int, bytes]]:
-        def mine(batch: pa.RecordBatch) -> Mask:
+        def select(batch: pa.RecordBatch) -> Mask:
             mask: Mask = batch["domain"].to_numpy() == position
             return mask
 
-        rows = self.opened.log_rows("receipts", height, CONSENSUS_POSITION, ["domain", "number", "receipt"], mine)
+        rows = self.opened.log_rows("receipts", height, CONSENSUS_POSITION, ["domain", "number", "receipt"], select)
         if rows is None:
             return []
         return list(zip(rows["number"].to_pylist(), rows["receipt"].to_pylist(), strict=True))
 
     def receipted(self, domain: str) -> dict[str, Any]:
-        """Return the last receipt of a domain that the consensus chain, which runs here, has taken in.
+        """Return the last received receipt of a domain; the consensus chain must run here.
+
+        Args:
+            domain: Name of the domain.
 
         Raises:
-            InvalidInput: there is no such domain, or the consensus chain is another lake's.
+            InvalidInput: There is no such domain, or another lake runs the consensus chain.
         """
         height, position = self.known(self.consensus, None), self._domain(domain)
         found = {"number": "receipted", "confirmed": "confirmed", "unbooked": "unbooked"}
@@ -119,7 +127,7 @@ class ConsensusViews(LakeViews):
         return {"domain": domain, "height": height, **blocks}
 
     def _block_of(self, table: str, domain: int, height: int) -> int | None:
-        """Return the number of the block that a table of the consensus chain has for the domain at a position."""
+        """Return a domain's block number in a table of the consensus chain."""
         rows = self.table(height, CONSENSUS_POSITION, table)
         numbers = rows["number"][rows["domain"] == domain]
         return int(numbers[0]) if len(numbers) else None
@@ -131,7 +139,15 @@ class ConsensusViews(LakeViews):
         return position
 
     def position_of(self, chain: str, key: str) -> int:
-        """Return the position of the chain that ``key`` of a request names. Raises ``InvalidInput``."""
+        """Return the position of a chain.
+
+        Args:
+            chain: Name of the chain.
+            key: Key of the request, for the error.
+
+        Raises:
+            InvalidInput: There is no such chain.
+        """
         if chain not in self.opened.names:
             raise InvalidInput(f"{key}: {suggest_known('chain', chain, self.opened.names)}")
         return self.opened.position(chain)
@@ -139,28 +155,30 @@ class ConsensusViews(LakeViews):
     # ---- the consensus chain
 
     def blocks(self, after: int | None) -> dict[str, Any]:
-        """Return headers of the consensus chain, which runs here, after the block of a number, from the first on
-        without one; with its author's signature on the last.
+        """Return headers of the consensus chain, with its author's signature on the last.
+
+        Args:
+            after: Number of the block before the first one; None to start with the first.
 
         Raises:
-            InvalidInput: the consensus chain is another lake's.
+            InvalidInput: Another lake runs the consensus chain.
         """
         last = self.known(self.consensus, None)
         first = 0 if after is None else self._height_after(after, last)
-        shown: list[dict[str, Any]] = []
+        listed: list[dict[str, Any]] = []
         signature = b""
         newest, known = self._newest(last, CONSENSUS_POSITION), -1 if after is None else after
         end = time.monotonic() + LONGEST_SCAN
         for height in range(first, last + 1):
-            if len(shown) == MAX_BLOCKS or known >= newest or (shown and time.monotonic() > end):
+            if len(listed) == MAX_BLOCKS or known >= newest or (listed and time.monotonic() > end):
                 break
             for number, parent, root, certification in self._headers_at(height):
                 if len(certification) != SIGNED_BYTES:
-                    where = self.opened.lake.storage.uri
-                    raise LakeError(f"lake: {where}: the header of block {number} of {self.consensus} is not signed")
+                    uri = self.opened.lake.storage.uri
+                    raise LakeError(f"lake: {uri}: the header of block {number} of {self.consensus} is not signed")
                 extrinsics, signature = certification[:DIGEST_BYTES], certification[DIGEST_BYTES:]
                 known = number
-                shown.append(
+                listed.append(
                     {
                         "parent": parent.hex(),
                         "number": number,
@@ -168,27 +186,32 @@ class ConsensusViews(LakeViews):
                         "extrinsics_root": extrinsics.hex(),
                     }
                 )
-        return {"chain": self.consensus, "headers": shown, "signature": signature.hex()}
+        return {"chain": self.consensus, "headers": listed, "signature": signature.hex()}
 
     def _headers_at(self, height: int) -> list[tuple[int, bytes, bytes, bytes]]:
-        def mine(batch: pa.RecordBatch) -> Mask:
+        def select(batch: pa.RecordBatch) -> Mask:
             mask: Mask = batch["chain"].to_numpy() == CONSENSUS_POSITION
             return mask
 
         names = ["chain", "number", "parent", "root", "certification"]
-        rows = self.opened.log_rows("headers", height, CONSENSUS_POSITION, names, mine)
+        rows = self.opened.log_rows("headers", height, CONSENSUS_POSITION, names, select)
         if rows is None:
             return []
         return list(zip(*(rows[name].to_pylist() for name in names[1:]), strict=True))
 
     def anchor(self, under: int, domain: str | None) -> dict[str, Any]:
-        """Return the leaf of the block before the one of the number ``under``, proved under the mountain range of that
-        one; and the receipt of a domain that is confirmed in its state, with its proof; of another lake's domain also
-        the proof of what was declared for it.
+        """Return the MMR leaf of the block before ``under``, proved under the range of ``under``.
+
+        With a domain, also return its confirmed receipt in that block's state with its proof; for another lake's domain
+        also the proof of its declared value.
+
+        Args:
+            under: Number of the block.
+            domain: Name of the domain.
 
         Raises:
-            InvalidInput: the consensus chain is another lake's.
-            NotFound: it does not remember such a block.
+            InvalidInput: Another lake runs the consensus chain.
+            NotFound: The chain does not remember such a block.
         """
         height = self.known(self.consensus, None)
         ranges = ConsensusRanges.of(self._state(height, ("blocks", "range")))
@@ -198,15 +221,15 @@ class ConsensusViews(LakeViews):
             raise NotFound(f"under: {under}; {self.consensus} proves under {allowed}")
         at = known.index(under)
         leaf_count = int(ranges.blocks["leaf_count"][at])
-        made = ranges.window.prove(int(ranges.blocks["leaf_count"][at - 1]), leaf_count)
+        range_proof = ranges.window.prove(int(ranges.blocks["leaf_count"][at - 1]), leaf_count)
         found = {
             "block": known[at - 1],
             "under": under,
             "hash": ranges.blocks["hash"][at].tobytes().hex(),
             "leaf": ranges.leaves[at - 1].as_py().hex(),
-            "leaf_index": made.leaf_indices[0],
+            "leaf_index": range_proof.leaf_indices[0],
             "leaf_count": leaf_count,
-            "items": [item.hex() for item in made.items],
+            "items": [item.hex() for item in range_proof.items],
             "receipt": None,
             "declared": [],
         }
@@ -221,15 +244,15 @@ class ConsensusViews(LakeViews):
         try:
             receipt = ExecutionReceipt.decode(read_value(storage.root, nodes, key)[0])
         except ProofError:
-            return found  # none is confirmed there
-        said = {"number": receipt.domain_block_number, "proof": [node.hex() for node in nodes]}
-        return {**found, "receipt": said}
+            return found  # no receipt is confirmed there
+        receipt_answer = {"number": receipt.domain_block_number, "proof": [node.hex() for node in nodes]}
+        return {**found, "receipt": receipt_answer}
 
     def followed(self) -> dict[str, Any]:
-        """Return what is known here of the consensus chain, which another lake runs.
+        """Return the known state of another lake's consensus chain.
 
         Raises:
-            InvalidInput: it runs here.
+            InvalidInput: The consensus chain runs here.
         """
         if not self.network.follows:
             raise InvalidInput(f"chain: {self.consensus} runs here; nothing is followed")
@@ -247,7 +270,7 @@ class ConsensusViews(LakeViews):
         }
 
     def _blocks_of(self, positions: npt.NDArray[np.uint32], numbers: npt.NDArray[np.uint64]) -> list[dict[str, Any]]:
-        """Return domains by name, each with the number of a block."""
+        """Return domains by name, each with a block number."""
         rows = zip(positions.tolist(), numbers.tolist(), strict=True)
         return [{"domain": self.opened.names[position], "block": number} for position, number in rows]
 

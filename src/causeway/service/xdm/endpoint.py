@@ -1,4 +1,4 @@
-"""What a node needs to know of cross-domain messaging: what is carried to its chains, its addresses, its metrics."""
+"""XDM part of a served lake: transactions, addresses, metrics."""
 
 from __future__ import annotations
 
@@ -22,50 +22,54 @@ from causeway.service.xdm.routes import Views, addresses
 
 @dataclass(frozen=True)
 class CarriedTransaction:
-    """A transaction that somebody brings (``service.endpoint.Submission``)."""
+    """Transaction of a carrier (``service.node.endpoint.Submission``)."""
 
     carrier: int
     encoded: bytes
     content: Transaction
 
     def nothing_left(self) -> bool:
-        """Return False: whether anything in it is left to do, the block says."""
+        """Return False: the block decides on the remaining effect."""
         return False
 
     def message(self, chain: int) -> PendingMessage:
-        """Return the transaction as what waits for a block of the chain with a number."""
+        """Convert the transaction to a pending message for a chain."""
         return PendingMessage(chain, self.carrier, self.encoded, calls=self.content.calls)
 
 
 class XdmEndpoint:
-    """A served lake of domains (``service.endpoint.Endpoint``)."""
+    """Served lake of domains (``service.node.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
     exchange = None
-    """Relay processes carry what goes to other lakes and comes from there."""
+    """Relay processes connect the lake with others."""
 
     def __init__(self, opened: OpenedLake, kernel: XdmKernel) -> None:
         self.views, self._kernel = Views(opened, kernel), kernel
         self.followed = frozenset({self.views.consensus} if kernel.network.follows else ())
 
     def submission(self, chain: str, user: int, transaction: bytes) -> CarriedTransaction:
-        """Return a transaction (SCALE, ``protocols.xdm.carried``).
+        """Decode a transaction (SCALE, ``protocols.xdm.carried``).
 
         Raises:
-            InvalidInput: it is none, or of a kind that the chain does not take.
+            InvalidInput: The transaction is invalid, or of a kind that the chain does not accept.
         """
         content = decode_transaction(transaction)
-        takes: tuple[type, ...] = (Messages,)
+        accepted: tuple[type, ...] = (Messages,)
         if chain == self.views.consensus:
-            takes = (Blocks, Confirmed) if chain in self.followed else (Messages, Receipts)
-        if not isinstance(content, takes):
-            allowed = " and ".join(kind.__name__ for kind in takes)
+            accepted = (Blocks, Confirmed) if chain in self.followed else (Messages, Receipts)
+        if not isinstance(content, accepted):
+            allowed = " and ".join(kind.__name__ for kind in accepted)
             raise InvalidInput(f"transaction: {type(content).__name__}; {chain} takes {allowed}")
         return CarriedTransaction(user, transaction, content)
 
     def require_possible(self, row: Mapping[str, Any]) -> None:
-        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        """Reject a user's message that no block could execute.
+
+        Raises:
+            InvalidInput: The message is impossible; the text names the field.
+        """
         network = self._kernel.network
         program = np.array([row["receiver"]], dtype=np.uint64)
         chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
@@ -75,15 +79,15 @@ class XdmEndpoint:
             raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which the scenario has planned something, None when none."""
+        """Return the first tick from ``tick`` on with a planned event, or None."""
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> list[Address]:
-        """Return channels, messages with proofs, receipts, and what there is of the consensus chain."""
+        """Return the addresses of channels, messages, receipts and the consensus chain."""
         return addresses(self.views)
 
     def metrics(self, height: int) -> Iterable[Metric]:
-        """Yield what Prometheus is told of channels and of the consensus chain at a height."""
+        """Yield metrics of channels and of the consensus chain at a height."""
         waiting = GaugeMetricFamily(
             "causeway_channel_waiting", "Requests without a response.", labels=("chain", "counterparty", "channel")
         )

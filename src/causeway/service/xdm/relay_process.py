@@ -1,4 +1,4 @@
-"""``causeway relay`` between lakes of domains: what a person reads of it, and how it is put together."""
+"""``causeway relay`` between lakes of domains: status table and assembly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class XdmRelay:
-    """Carries between a lake with the consensus chain and one with domains (``service.relay.Relay``)."""
+    """Relay between lakes with the consensus chain and with domains.
+
+    See ``service.relay.process.Relay``.
+    """
 
     about = "blocks of the consensus chain, receipts of domains, and messages with their responses."
     options: tuple[CommandOption, ...] = ()
@@ -25,7 +28,7 @@ class XdmRelay:
     async def between(
         self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
     ) -> AsyncIterator[DomainRelay]:
-        """Give the process between two lakes, as ``service.relay.Relay`` says."""
+        """Create the process between two lakes; see ``service.relay.process.Relay``."""
         from causeway.service.http.client import ServiceError
         from causeway.service.http.metrics_port import serve_metrics
         from causeway.service.relay.loop import PassPacing

@@ -1,7 +1,4 @@
-"""A relay process: passes of the relay loop over HTTP, each direction at its own pace.
-
-What Prometheus is told by a relay process between lakes of domains.
-"""
+"""Relay process between lakes of domains: passes over HTTP, and metrics."""
 
 from __future__ import annotations
 
@@ -34,15 +31,16 @@ from causeway.service.xdm.relay_state import (
 from causeway.service.xdm.relayer import DomainPass, PassOutcome, RelayPlacement, relay_direction
 
 MOST_NAMED = 8
-"""So many chains are named in an error."""
+"""Maximum number of chains named in an error."""
 
 
 @dataclass
 class DomainProgress(loop.DirectionProgress):
-    """What a process did in one direction, and what it last saw there (``passes.Progress``).
+    """Work of a process in one direction (``relay.loop.DirectionProgress``).
 
-    ``left``: messages, blocks or receipts that were to be brought; ``in_vain``: passes one after the other, up to the
-    last, that found nothing to bring of what was waited for longer than anything takes.
+    Attributes:
+        left: Pending messages, blocks or receipts.
+        in_vain: Successive passes whose awaited work is overdue.
     """
 
     hopeless_states = frozenset((PassOutcome.REFUSED.value,))
@@ -53,18 +51,23 @@ class DomainProgress(loop.DirectionProgress):
 
     @property
     def vain(self) -> int:
-        """Return how many passes came to nothing. Who waits in vain need not wait longer each time, so that these are
-        counted apart."""
+        """Successive passes without effect; overdue waits count separately, without a longer pause."""
         return max(self.fruitless, self.in_vain)
 
     def cells(self) -> tuple[str, ...]:
-        """Return what the table for a person says of it: the columns of ``relay_process``."""
+        """Return the cells of the status table."""
         return str(self.direction), self.state, *map(str, (self.left, self.transactions, self.messages))
 
 
 @dataclass(frozen=True)
 class LakeDirections:
-    """The directions between two lakes. ``domains``: of the one that follows the consensus chain."""
+    """Directions between two lakes.
+
+    Attributes:
+        directions: The directions.
+        place: Placement of the chains.
+        domains: Domains of the lake that follows the consensus chain.
+    """
 
     directions: tuple[ChainPair, ...]
     place: RelayPlacement
@@ -74,14 +77,17 @@ class LakeDirections:
 async def find_directions(
     a: DomainLakeClient, b: DomainLakeClient, only: Collection[str] = (), side: str = "both"
 ) -> LakeDirections:
-    """Return the directions in which two lakes can be relayed.
+    """Return the directions between two lakes.
 
-    ``only``: pairs of chains as ``CHAIN/COUNTERPARTY``, either way round, whose messages are carried; without any, all.
-    ``side``: ``both``, or what goes to ``a`` or to ``b`` alone.
+    Args:
+        a: Client of the first lake.
+        b: Client of the second lake.
+        only: Pairs of chains as ``CHAIN/COUNTERPARTY`` in either direction; empty for all.
+        side: ``both``, or the single target lake ``a`` or ``b``.
 
     Raises:
-        InvalidInput: they are not two parts of one network, or neither runs the consensus chain.
-        ServiceError: a lake does not answer.
+        InvalidInput: The lakes are not parts of one network, or neither runs the consensus chain.
+        ServiceError: A lake does not answer.
     """
     status = {"a": await a.status(), "b": await b.status()}
     return directions_from_status(status, {"a": a.url, "b": b.url}, only, side)
@@ -90,27 +96,33 @@ async def find_directions(
 def directions_from_status(
     status: Mapping[str, StatusAnswer], urls: Mapping[str, str], only: Collection[str] = (), side: str = "both"
 ) -> LakeDirections:
-    """Return the directions between two lakes by what they say of themselves; arguments and errors as of
-    ``ends_between``."""
+    """Return the directions between two lakes by their statuses; errors as ``find_directions``.
+
+    Args:
+        status: Statuses by end.
+        urls: Addresses by end.
+        only: As in ``find_directions``.
+        side: As in ``find_directions``.
+    """
     one, two = status["a"], status["b"]
     names = {end: tuple(chain.name for chain in content.chains) for end, content in status.items()}
     own = {end: {chain.name for chain in content.chains if not chain.external} for end, content in status.items()}
-    where = f"{urls['a']} and {urls['b']}"
+    both_urls = f"{urls['a']} and {urls['b']}"
     if own["a"] & own["b"]:
         shared = ", ".join(sorted(own["a"] & own["b"])[:MOST_NAMED])
         raise InvalidInput(f"both lakes run {shared}: it must be external in one of them")
     if names["a"] != names["b"] or one.consensus != two.consensus or one.consensus not in names["a"]:
-        raise InvalidInput(f"{where} do not have the same chains: the scenarios declare them in the same order")
-    for name, said in one.options:
-        if said != (other := getattr(two.options, name)):
-            text = f"options.{name}: {said} in the lake of {urls['a']}, {other} in that of {urls['b']}"
+        raise InvalidInput(f"{both_urls} do not have the same chains: the scenarios declare them in the same order")
+    for name, value in one.options:
+        if value != (other := getattr(two.options, name)):
+            text = f"options.{name}: {value} in the lake of {urls['a']}, {other} in that of {urls['b']}"
             raise InvalidInput(f"{text}: both scenarios declare the same")
     if one.agreed != two.agreed:
-        raise InvalidInput(f"{where} differ in their options, seed or programs: both scenarios declare the same")
+        raise InvalidInput(f"{both_urls} differ in their options, seed or programs: both scenarios declare the same")
     home = next((end for end in ("a", "b") if one.consensus in own[end]), None)
     if home is None:
         text = "neither runs the consensus chain: a relay process carries between the lake that does and another"
-        raise InvalidInput(f"{where}: {text}")
+        raise InvalidInput(f"{both_urls}: {text}")
     far = "b" if home == "a" else "a"
     domains = tuple(name for name in names["a"] if name in own[far])
     if not domains:
@@ -119,7 +131,7 @@ def directions_from_status(
     if only:
         pairs = [(near, other) for near, other in pairs if f"{near}/{other}" in only or f"{other}/{near}" in only]
         if not pairs:
-            raise InvalidInput(f"{where} have no such pair of chains: {', '.join(only)}")
+            raise InvalidInput(f"{both_urls} have no such pair of chains: {', '.join(only)}")
     found = [ChainPair(home, one.consensus, one.consensus, "blocks")]
     found += [ChainPair(far, domain, one.consensus, "receipts") for domain in domains]
     for near, other in pairs:
@@ -136,7 +148,17 @@ def directions_from_status(
 
 
 class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
-    """A relay process over its directions. ``report`` is called after every pass."""
+    """Relay process over its directions.
+
+    Args:
+        clients: Clients by end.
+        ends: The directions.
+        pacing: Timing of passes.
+        faults: Fault rates of its transactions.
+        seed: Seed of the faults.
+        report: Callback after every pass.
+        journal: Log of events.
+    """
 
     def __init__(
         self,
@@ -156,7 +178,7 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
         self._seen: dict[str, Any] = {}
 
     def _is_counted(self, progress: DomainProgress) -> bool:
-        """Return whether messages are carried: blocks and receipts there are as long as chains make blocks."""
+        """Return True for messages: blocks and receipts are endless while chains make blocks."""
         return progress.direction.what == "messages"
 
     def _waits(self, progress: DomainProgress) -> bool:
@@ -170,18 +192,18 @@ class DomainRelay(RelayLoop[DomainProgress, DomainPass]):
             self._journal.debug("no-progress", direction=progress.direction, passes=progress.stalled)
 
     async def _pass(self, progress: DomainProgress) -> DomainPass:
-        """Make one pass in one direction, and note what came of it."""
+        """Run one pass in one direction and update its progress."""
         direction = progress.direction
         steps = relay_direction(direction, self._ends.place, self._memories[str(direction)], self._ends.domains)
         passed, _ = await self._carried_out(progress, self._clients, steps)
         progress.left = passed.left
-        # Something is to be done, and nothing has changed since the pass before, or for too long.
-        stands = passed.state is not PassOutcome.IDLE and self._seen.get(str(direction)) == passed.mark
+        # There is work, but the target made no progress since the previous pass, or for too long.
+        no_progress = passed.state is not PassOutcome.IDLE and self._seen.get(str(direction)) == passed.mark
         if passed.in_vain and passed.state is PassOutcome.WAITING:
             progress.in_vain += 1
-        elif stands or (passed.in_vain and passed.state in (PassOutcome.SUBMITTED, PassOutcome.BROUGHT)):
+        elif no_progress or (passed.in_vain and passed.state in (PassOutcome.SUBMITTED, PassOutcome.BROUGHT)):
             progress.stalled += 1
-        elif not passed.in_vain:  # what is there one time and gone the next was not taken
+        elif not passed.in_vain:  # an idle pass alone is no proof of delivery
             progress.in_vain = progress.stalled = 0
         self._seen[str(direction)] = passed.mark
         return passed
@@ -220,7 +242,7 @@ BY_NAME = {"errors": "Errors of requests."}
 
 
 class DomainRelayCollector(ProgressCollector):
-    """The metrics of a relay process."""
+    """Metrics of a relay process."""
 
     def __init__(self, relaying: DomainRelay) -> None:
         super().__init__(relaying.progress, GAUGES, COUNTERS, BY_NAME)

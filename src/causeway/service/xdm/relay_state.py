@@ -1,10 +1,8 @@
-"""What the relay loop asks for and hands over, as data: whoever runs it answers (XDM reference 3.10, X-5).
+"""State of the relay loop between domains: requests, memory (XDM reference 3.10, X-5).
 
-What a relay process remembers of a direction from one pass to the next (XDM reference 3.10, X-5).
-
-What there is to bring follows from both chains alone. This is about what was brought and is not taken yet: each message
-comes again only after so many blocks of the target since it was brought, and in which its lane has not gone on. A
-process that is started again has lost nothing but its patience.
+The work follows from both chains alone. The memory holds submissions that are not received yet: a message is
+resubmitted only after a number of the target's blocks since its submission without progress of its lane. A
+restarted process loses nothing but its back-off.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from causeway.service.relay.steps import Submit, advance_watermarks
 
 @dataclass(frozen=True)
 class ChainPair(steps.Direction):
-    """From chain ``source`` to chain ``target``.
+    """Direction from chain ``source`` to chain ``target``.
 
-    ``what``: "messages" of one to the other; "blocks" of the consensus chain ``source`` to the lake that follows it;
-    "receipts" of the domain ``source`` to the consensus chain ``target``.
+    ``what`` is "messages" between the two, "blocks" of the consensus chain ``source`` for the lake that follows it, or
+    "receipts" of the domain ``source`` for the consensus chain ``target``.
     """
 
     what: str = "messages"
@@ -32,7 +30,7 @@ class ChainPair(steps.Direction):
 
 @dataclass(frozen=True)
 class ReadFollowed:
-    """Asks what is known of the consensus chain at the lake that follows it."""
+    """Request for the known state of the consensus chain at the lake that follows it."""
 
     end: str
     chain: str
@@ -40,7 +38,7 @@ class ReadFollowed:
 
 @dataclass(frozen=True)
 class ReadBlocks:
-    """Asks for headers of the consensus chain after a block, with its author's signature on the last."""
+    """Request for consensus headers after a block, with the author's signature on the last."""
 
     end: str
     chain: str
@@ -49,8 +47,7 @@ class ReadBlocks:
 
 @dataclass(frozen=True)
 class ReadAnchor:
-    """Asks for the leaf of the block before ``under`` in the mountain range of that one, and with a ``domain`` for its
-    confirmed receipt."""
+    """Request for the MMR leaf of the block before ``under``, and a domain's confirmed receipt."""
 
     end: str
     chain: str
@@ -60,7 +57,7 @@ class ReadAnchor:
 
 @dataclass(frozen=True)
 class ReadReceipted:
-    """Asks for the last receipt of a domain that the consensus chain has taken in."""
+    """Request for the last receipt of a domain that the consensus chain received."""
 
     end: str
     chain: str
@@ -69,7 +66,7 @@ class ReadReceipted:
 
 @dataclass(frozen=True)
 class ReadReceipts:
-    """Asks for a domain's receipts after that of a block."""
+    """Request for a domain's receipts after a block."""
 
     end: str
     chain: str
@@ -78,7 +75,7 @@ class ReadReceipts:
 
 @dataclass(frozen=True)
 class ReadChannels:
-    """Asks for the channels of a chain with another, and what it knows of the consensus chain."""
+    """Request for a chain's channels with another, and its known consensus blocks."""
 
     end: str
     chain: str
@@ -96,8 +93,7 @@ class LaneRequest:
 
 @dataclass(frozen=True)
 class ReadMessages:
-    """Asks for messages of a chain to another in the storage of its block of a number, with their proofs; of a lane at
-    most so many."""
+    """Request for messages in the storage of a block, with proofs; at most ``most`` a lane."""
 
     end: str
     chain: str
@@ -111,38 +107,47 @@ Step = ReadFollowed | ReadBlocks | ReadAnchor | ReadReceipted | ReadReceipts | R
 
 
 Key = tuple[int, bool]
-"""A channel, and whether it is about responses."""
+"""Channel, and True for responses."""
 
 MARGIN = 16
-"""Blocks that a message may take besides: for its receipt, its leaf, the passes that carry them, and to be seen."""
+"""Additional blocks for a message: its receipt, its leaf, the relay passes, and its observation."""
 
 
 @dataclass
 class DeliveryRecord:
-    """What was brought of a lane: ``at`` which block of the target each nonce was, the last time. The target has said
-    since block ``since`` that it expects the nonce ``expected``."""
+    """Submissions of a lane.
+
+    Attributes:
+        expected: Nonce that the target expects.
+        since: Block of the target since it expects that nonce.
+        at: Block of the target at the last submission of each nonce.
+    """
 
     expected: int
     since: int
     at: dict[int, int] = field(default_factory=dict)
 
     def goes_on(self, expected: int, height: int, resubmit_after: int) -> None:
-        """Note what the target expects, and forget what it has taken; not at once, for it may take that back."""
+        """Record the expected nonce, and drop received nonces after a while (reverts)."""
         if expected != self.expected:
             self.expected, self.since = expected, height
-        kept = {nonce: at for nonce, at in self.at.items() if nonce >= expected or at + resubmit_after > height}
-        self.at = kept
+        remembered = {nonce: at for nonce, at in self.at.items() if nonce >= expected or at + resubmit_after > height}
+        self.at = remembered
 
     def rests(self, nonce: int, height: int, resubmit_after: int) -> bool:
-        """Return whether a message was brought, and too lately to come again."""
+        """Return True if a message was submitted too recently to be resubmitted."""
         at = self.at.get(nonce)
         return at is not None and max(at, self.since) + resubmit_after > height
 
 
 @dataclass
 class AwaitedDelivery:
-    """Something is to come to the target. It has taken nothing since it knew the consensus block ``since``; the newest
-    one it has known since its height ``height``."""
+    """Wait for progress of the target.
+
+    Attributes:
+        since: Consensus block at its start.
+        height: Height of the target at its newest known consensus block.
+    """
 
     since: int
     height: int
@@ -150,8 +155,14 @@ class AwaitedDelivery:
 
 @dataclass(frozen=True)
 class RelayLimits:
-    """The options of the network: nonces of a lane, channels in a pass, blocks until something is brought again, blocks
-    until something is confirmed and final."""
+    """Options of the network.
+
+    Attributes:
+        nonces: Nonces of a lane.
+        channels: Channels in a pass.
+        resubmit_after: Blocks until a resubmission.
+        confirmed_after: Blocks until something is confirmed and final.
+    """
 
     nonces: int
     channels: int
@@ -160,17 +171,22 @@ class RelayLimits:
 
     @property
     def longest_wait(self) -> int:
-        """Return after how many blocks what has not come never will: it was confirmed, brought, and brought again."""
+        """Blocks after which a message is overdue: confirmation, submission, resubmission."""
         return self.confirmed_after + 2 * self.resubmit_after + MARGIN
 
 
 @dataclass
 class RelayMemory:
-    """The memory of one direction.
+    """Memory of one direction.
 
-    ``turn``: passes so far, by which channels have their turns. ``taken``: of each lane, the highest nonce up to which
-    the target has said that it has taken what there was; ``moved``: how often one of them became higher. ``best``,
-    ``height``: the newest consensus block that the target has said it knows, and its own.
+    Attributes:
+        lanes: Submissions by lane.
+        turn: Number of passes, which rotates the channels.
+        taken: Highest nonce up to which the target has received everything, by lane.
+        moved: Number of rises of such a nonce.
+        best: Newest consensus block known to the target.
+        height: Height of the target.
+        awaited: Current wait, if any.
     """
 
     lanes: dict[Key, DeliveryRecord] = field(default_factory=dict)
@@ -183,25 +199,28 @@ class RelayMemory:
 
     @property
     def mark(self) -> tuple[int, int, int]:
-        """Return what changes whenever the target is further than it ever was."""
+        """Value that changes with every progress of the target."""
         return self.height, self.best, self.moved
 
     def waited(self, taken: Mapping[Key, int], best: int | None, height: int, *, due: bool) -> int:
-        """Return for how many blocks nothing has come to the target of what there is: of the consensus chain, or of
-        the target where that stands.
+        """Return the number of blocks without progress of the target although work is due.
 
-        ``taken``: of each lane that the source has, up to which nonce the target has taken what there is; ``best``: the
-        newest consensus block that the target knows; ``height``: its own; ``due``: whether anything is to come.
+        The blocks are those of the consensus chain, or of the target if that stands still. Nonces and blocks
+        never fall, so a wait restarts only if the target exceeds its maximum; the source's claims and reversions
+        do not matter.
 
-        Nonces and blocks never become fewer. So a wait begins anew only where the target has taken more than ever
-        before: what the source says there is does not matter, nor what either of them takes back.
+        Args:
+            taken: Nonce up to which the target has received everything, by lane of the source.
+            best: Newest consensus block known to the target.
+            height: Height of the target.
+            due: True if work is due.
         """
         self.taken, moved = advance_watermarks(self.taken, taken)
         self.moved += moved
         newest, known = -1 if best is None else best, self.awaited
         if newest > self.best:
             if known is not None:
-                # Before anything of the consensus chain is known its numbers say nothing.
+                # Block numbers are meaningless before the first known block.
                 known.since, known.height = newest if self.best < 0 else known.since, height
             self.best = newest
         self.height = max(self.height, height)
@@ -210,18 +229,19 @@ class RelayMemory:
         return 0 if known is None else max(self.best - known.since, self.height - known.height)
 
     def wanted(self, due: Mapping[Key, tuple[int, int]], height: int, limits: RelayLimits) -> list[LaneRequest]:
-        """Return from which nonce on lanes are to be brought now, but for what ``rests``, of as many channels as have
-        their turn.
+        """Return the lanes to read now with their first nonce, for the channels in rotation.
 
-        ``due``: of each lane that has something, the nonce that the target expects and the end of what the source has;
-        ``height``: the target's.
+        Args:
+            due: Expected nonce and end of the source's messages, by lane with work.
+            height: Height of the target.
+            limits: Options of the network.
         """
-        self.lanes = {key: brought for key, brought in self.lanes.items() if key in due}
+        self.lanes = {key: record for key, record in self.lanes.items() if key in due}
         found: dict[Key, int] = {}
         for key, (expected, end) in due.items():
-            if (brought := self.lanes.get(key)) is not None:
-                brought.goes_on(expected, height, limits.resubmit_after)
-            # What is beyond what the target may keep is for nothing.
+            if (record := self.lanes.get(key)) is not None:
+                record.goes_on(expected, height, limits.resubmit_after)
+            # The target does not buffer nonces beyond its limit.
             nonces = range(expected, min(end, expected + 2 * limits.nonces))
             first = next((nonce for nonce in nonces if not self.rests(key, nonce, height, limits)), None)
             if first is not None:
@@ -233,11 +253,10 @@ class RelayMemory:
         return [LaneRequest(*key, first) for key, first in sorted(found.items()) if key[0] in chosen]
 
     def rests(self, key: Key, nonce: int, height: int, limits: RelayLimits) -> bool:
-        """Return whether a message of a lane is not to be brought now, because it was lately; whatever comes before it
-        and was lost is no reason to bring it, too (X-5)."""
-        brought = self.lanes.get(key)
-        return brought is not None and brought.rests(nonce, height, limits.resubmit_after)
+        """Return True if a message was submitted too recently, even if earlier ones were lost (X-5)."""
+        record = self.lanes.get(key)
+        return record is not None and record.rests(nonce, height, limits.resubmit_after)
 
     def handed_over(self, key: Key, nonces: Collection[int], expected: int, height: int) -> None:
-        """Remember that messages of a lane were handed over."""
+        """Record submissions of a lane."""
         self.lanes.setdefault(key, DeliveryRecord(expected, height)).at.update(dict.fromkeys(nonces, height))

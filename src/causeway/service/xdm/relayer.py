@@ -1,15 +1,14 @@
-"""The relay loop as state machines: they ask questions and hand over transactions, and know no socket and no clock
-(XDM reference 3.10, X-5).
+"""Relay loop between domains as state machines without I/O (XDM reference 3.10, X-5).
 
-    place = Place(consensus="main", home="a", chains=("main", "left", "right"), limits=limits)
-    steps = messages(Direction("a", "left", "right"), place, Memory())
+    place = RelayPlacement(consensus="main", home="a", chains=("main", "left", "right"), limits=limits)
+    steps = relay_messages(ChainPair("a", "left", "right"), place, RelayMemory())
     step = next(steps)
-    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``Passed``
+    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``DomainPass``
 
-Three kinds of things are carried. The consensus chain's blocks, and what is confirmed in them, to the lake that follows
-it; receipts of that lake's domains to the consensus chain; messages and responses between chains of the two. Whoever
-runs a pass may stop at any step and never come back: the next one finds out by itself what is left. What a lake says is
-verified before it is handed over, as its target will.
+Three kinds of items are relayed: blocks of the consensus chain, with confirmed facts, to the lake that follows it;
+receipts of that lake's domains to the consensus chain; messages and responses between chains of the two. A pass may
+be abandoned at any step: the next one determines the remaining work by itself. A lake's data is verified before
+submission, as the target will do.
 """
 
 from __future__ import annotations
@@ -74,31 +73,37 @@ from causeway.service.xdm.relay_state import (
 )
 
 TAGS = ("ProtocolChannelOpen", "ProtocolChannelClose", "EndpointRequest", "EndpointResponse", "None")
-"""Variants of weight tags by the numbers of the wire."""
+"""Variants of weight tags by their numbers on the wire."""
 
 TRANSACTION_MARGIN = 1 << 10
 ITEM_MARGIN = 16
-"""Bytes beside the items of a transaction, and beside each item."""
+"""Bytes besides the items of a transaction, and besides each item."""
 
 
 class PassOutcome(Enum):
-    """How a pass ended."""
+    """Final state of a pass."""
 
     IDLE = "idle"
-    """There was nothing to do."""
+    """There was no work."""
     WAITING = "waiting for confirmation"
-    """There is something that cannot be proved to the target yet."""
+    """There is work that cannot be proved to the target yet."""
     BROUGHT = "brought"
-    """All that there is was brought, and is not taken yet."""
+    """All work was submitted, and is not received yet."""
     SUBMITTED = "submitted"
     REFUSED = "refused"
-    """What the source says is not what the target would take."""
+    """The target would not accept the source's data."""
 
 
 @dataclass(frozen=True)
 class RelayPlacement:
-    """Where what is needed of all directions is. ``consensus``: the consensus chain; ``home``: the end that runs it;
-    ``chains``: all chains in the order of their positions; ``limits``: of the options."""
+    """Placement of the chains.
+
+    Attributes:
+        consensus: Name of the consensus chain.
+        home: End that runs the consensus chain.
+        chains: Names of all chains by position.
+        limits: Options of the network.
+    """
 
     consensus: str
     home: str
@@ -106,7 +111,7 @@ class RelayPlacement:
     limits: RelayLimits
 
     def id_of(self, chain: str) -> ChainId:
-        """Return a chain as messages name it."""
+        """Return the chain id in messages."""
         return ChainId(None if chain == self.consensus else self.domain(chain))
 
     def domain(self, chain: str) -> int:
@@ -116,8 +121,17 @@ class RelayPlacement:
 
 @dataclass(frozen=True)
 class DomainPass:
-    """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target goes on;
-    ``why``: of what could not be done; ``in_vain``: whether it was waited for longer than anything takes."""
+    """Result of a pass.
+
+    Attributes:
+        state: Final state.
+        left: Work before the pass.
+        messages: Submitted items.
+        transactions: Submitted transactions.
+        mark: Value that changes with every progress of the target.
+        why: Reason for incomplete work.
+        in_vain: True if the awaited work is overdue.
+    """
 
     state: PassOutcome
     left: int = 0
@@ -134,7 +148,14 @@ Pass = Generator[Step, Any, DomainPass]
 def relay_direction(
     direction: ChainPair, place: RelayPlacement, memory: RelayMemory, beside: Sequence[str] = ()
 ) -> Pass:
-    """Make one pass in a direction. ``beside``: for blocks, the domains of the lake that follows."""
+    """Run one pass in a direction.
+
+    Args:
+        direction: The direction.
+        place: Placement of the chains.
+        memory: Memory of the direction.
+        beside: For blocks, the domains of the lake that follows.
+    """
     if direction.what == "blocks":
         return relay_blocks(direction, place, beside)
     if direction.what == "receipts":
@@ -143,9 +164,16 @@ def relay_direction(
 
 
 def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[str]) -> Pass:
-    """Bring blocks of the consensus chain to the lake that follows it, and what a final one has of its domains: the
-    receipts that are confirmed, under which they prove their messages to each other, and what value domains of other
-    lakes have declared for them."""
+    """Relay consensus blocks to the lake that follows them, with facts of a final block.
+
+    The facts are its domains' confirmed receipts, which anchor their proofs for each other, and the value declared for
+    them by domains of other lakes.
+
+    Args:
+        direction: The direction.
+        place: Placement of the chains.
+        domains: Domains of the lake that follows.
+    """
     followed: FollowedAnswer = yield ReadFollowed(direction.other, place.consensus)
     found: BlocksAnswer = yield ReadBlocks(direction.end, place.consensus, followed.best)
     mark = followed.best, tuple((one.domain, one.block) for one in (*followed.receipts, *followed.declared))
@@ -158,7 +186,7 @@ def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[
             raise ServiceError(f"{place.consensus}: headers without a signature")
         ready.append((encode_transaction(Blocks(headers, found.signature)), len(headers)))
     if followed.final is not None:
-        confirmed = yield from _confirmed(direction, place, followed, domains)
+        confirmed = yield from _confirmed_facts(direction, place, followed, domains)
         if isinstance(confirmed, str):
             return DomainPass(PassOutcome.REFUSED, mark=mark, why=confirmed)
         ready += [(encode_transaction(one), len(one.domains)) for one in confirmed]
@@ -168,24 +196,26 @@ def relay_blocks(direction: ChainPair, place: RelayPlacement, domains: Sequence[
     return DomainPass(state, len(found.headers), sum(count for _, count in ready), len(ready), mark)
 
 
-def _confirmed(
+def _confirmed_facts(
     direction: ChainPair, place: RelayPlacement, followed: FollowedAnswer, domains: Sequence[str]
 ) -> Generator[Step, Any, list[Confirmed] | str]:
-    """Return what the block before the newest final one has of domains, as far as the lake has not got it; a text says
-    why it is not to be believed."""
+    """Return the facts of domains in the block before the newest final one that the lake lacks.
+
+    A text is the reason for not believing them.
+    """
     assert followed.final is not None
-    receipts, shown = ({one.domain: one.block for one in of} for of in (followed.receipts, followed.declared))
+    receipts, declared_blocks = ({one.domain: one.block for one in of} for of in (followed.receipts, followed.declared))
     found: list[ConfirmedDomain] = []
     block = None
     for domain in domains:
-        if block is not None and min(receipts.get(domain, -1), shown.get(domain, -1)) >= block:
+        if block is not None and min(receipts.get(domain, -1), declared_blocks.get(domain, -1)) >= block:
             continue
         anchor: AnchorAnswer = yield ReadAnchor(direction.end, place.consensus, followed.final, domain)
         if block is not None and anchor.block != block:
             raise ServiceError(f"{place.consensus}: two blocks are before {followed.final}")
         block, number = anchor.block, place.domain(domain)
         receipt = () if anchor.receipt is None or receipts.get(domain, -1) >= block else anchor.receipt.proof
-        declared = () if shown.get(domain, -1) >= block else anchor.declared
+        declared = () if declared_blocks.get(domain, -1) >= block else anchor.declared
         try:
             root = MmrLeaf.decode(anchor.leaf).state_root
             if receipt:
@@ -198,11 +228,16 @@ def _confirmed(
             found.append(ConfirmedDomain(number, tuple(receipt), tuple(declared)))
     if block is None:
         return []
-    return [Confirmed(block, tuple(batch)) for batch in _batches(found, [one.size for one in found])]
+    return [Confirmed(block, tuple(batch)) for batch in _divide(found, [one.size for one in found])]
 
 
 def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
-    """Bring receipts of a domain to the consensus chain, each after the one before it, as long as it confirms any."""
+    """Relay receipts of a domain to the consensus chain, in order, while it confirms any.
+
+    Args:
+        direction: The direction.
+        place: Placement of the chains.
+    """
     known: ReceiptedAnswer = yield ReadReceipted(direction.other, place.consensus, direction.source)
     if known.unbooked is not None:
         books = f"the books of {place.consensus}"
@@ -212,7 +247,7 @@ def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
     domain = place.domain(direction.source)
     items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
     sizes = [len(one.receipt) + len(one.signature) for one in items]
-    batches = _batches(items, sizes)
+    batches = _divide(items, sizes)
     for row, batch in enumerate(batches):
         data = encode_transaction(Receipts(tuple(batch)))
         yield Submit(direction.other, place.consensus, data, len(batch), last=row == len(batches) - 1)
@@ -221,7 +256,13 @@ def relay_receipts(direction: ChainPair, place: RelayPlacement) -> Pass:
 
 
 def relay_messages(direction: ChainPair, place: RelayPlacement, memory: RelayMemory) -> Pass:
-    """Bring messages and responses of a chain to another: what the target has not taken, as far as it is confirmed."""
+    """Relay a chain's confirmed messages and responses that another has not received.
+
+    Args:
+        direction: The direction.
+        place: Placement of the chains.
+        memory: Memory of the direction.
+    """
     theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
     ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
     due = due_lanes(ours, theirs)
@@ -230,24 +271,26 @@ def relay_messages(direction: ChainPair, place: RelayPlacement, memory: RelayMem
     if not due:
         memory.lanes.clear()
         return DomainPass(PassOutcome.IDLE, in_vain=waited >= longest)
-    passed: DomainPass = yield from _brought(direction, place, memory, theirs, due)
+    passed: DomainPass = yield from _submit_messages(direction, place, memory, theirs, due)
     if waited < longest or passed.why:
         return replace(passed, in_vain=waited >= longest)
-    ((channel, response), (expected, _)), what = min(due.items()), direction.target
+    ((channel, response), (expected, _)), target = min(due.items()), direction.target
     lane = f"channel {channel}, {'responses' if response else 'requests'} from nonce {expected} on"
-    why = f"{what} has taken nothing in {longest} blocks of what {direction.source} says that there is: {lane}"
+    why = f"{target} has taken nothing in {longest} blocks of what {direction.source} says that there is: {lane}"
     return replace(passed, in_vain=True, why=why)
 
 
-def _brought(
+def _submit_messages(
     direction: ChainPair,
     place: RelayPlacement,
     memory: RelayMemory,
     theirs: ChannelsAnswer,
     due: dict[Key, tuple[int, int]],
 ) -> Pass:
-    """Bring what is ``due`` (of each lane, the nonce that the target expects and the end of what there is), as far as
-    it is confirmed and was not just brought."""
+    """Submit due messages that are confirmed and were not submitted recently.
+
+    ``due`` has the expected nonce and the end of the messages by lane.
+    """
     left = sum(end - expected for expected, end in due.values())
     mark, under = memory.mark, theirs.under
     if under is None:
@@ -264,38 +307,40 @@ def _brought(
     else:
         block = anchor.receipt.number
     step = ReadMessages(direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces)
-    said: MessagesAnswer = yield step
+    answer: MessagesAnswer = yield step
     new = [
         one
-        for one in said.messages
+        for one in answer.messages
         if not memory.rests((one.channel, one.response), one.nonce, theirs.height, place.limits)
     ]
-    found = said.model_copy(update={"messages": new})
+    found = answer.model_copy(update={"messages": new})
     try:
-        envelopes = _envelopes(direction, place, under, anchor, found, step)
+        envelopes = _build_envelopes(direction, place, under, anchor, found, step)
     except (ProofError, InvalidInput) as error:
         return DomainPass(PassOutcome.REFUSED, left, mark=mark, why=f"a proof of {direction.source} is none: {error}")
     if not envelopes:
         return DomainPass(PassOutcome.WAITING, left, mark=mark)
     items = [(envelope, one.response) for envelope, one in zip(envelopes, found.messages, strict=True)]
-    batches = _batches(items, [len(envelope) for envelope in envelopes])
+    batches = _divide(items, [len(envelope) for envelope in envelopes])
     for row, batch in enumerate(batches):
         data = encode_transaction(Messages(tuple(one for one, _ in batch), tuple(response for _, response in batch)))
         yield Submit(direction.other, direction.target, data, len(batch), last=row == len(batches) - 1)
     nonces: dict[Key, list[int]] = {}
     for one in new:
         nonces.setdefault((one.channel, one.response), []).append(one.nonce)
-    for key, taken in nonces.items():
-        memory.handed_over(key, taken, due[key][0], theirs.height)
+    for key, submitted in nonces.items():
+        memory.handed_over(key, submitted, due[key][0], theirs.height)
     return DomainPass(PassOutcome.SUBMITTED, left, len(items), len(batches), mark)
 
 
 def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[int, int]]:
-    """Return the lanes of a chain that have something for the other: the nonce that it expects, and the end of what
-    there is, as both sides' channels say.
+    """Return expected nonce and end of the messages, by lane with work for the other chain.
 
-    A chain has answered the requests below its ``next_inbox``; a channel that the other side does not know yet has
-    nothing there.
+    A chain has answered the requests below its ``next_inbox``; an unknown channel of the other side is empty.
+
+    Args:
+        ours: Channels of the source.
+        theirs: Channels of the target.
     """
     known = {one.channel: one for one in theirs.channels}
     found: dict[Key, tuple[int, int]] = {}
@@ -310,7 +355,12 @@ def due_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[i
 
 
 def received_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, int]:
-    """Return the lanes that a chain has for the other: up to which nonce that says it has taken what there is."""
+    """Return the nonce up to which the other chain has received everything, by lane of a chain.
+
+    Args:
+        ours: Channels of the source.
+        theirs: Channels of the target.
+    """
     known = {one.channel: one for one in theirs.channels}
     found: dict[Key, int] = {}
     for one in ours.channels:
@@ -320,19 +370,19 @@ def received_lanes(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, in
     return found
 
 
-def _envelopes(
+def _build_envelopes(
     direction: ChainPair,
     place: RelayPlacement,
     under: UnderAnswer,
     anchor: AnchorAnswer,
     found: MessagesAnswer,
-    asked: ReadMessages,
+    request: ReadMessages,
 ) -> list[bytes]:
-    """Return an envelope for each message, composed of both lakes' parts and verified as the target will.
+    """Compose an envelope for each message from both lakes' parts, and verify it.
 
     Raises:
-        ProofError: it proves nothing under what the target knows of the consensus chain.
-        InvalidInput: it is about something else than what was asked for.
+        ProofError: It proves nothing under the target's known consensus block.
+        InvalidInput: It differs from the request.
     """
     mmr = ConsensusChainMmrProof(
         anchor.under, anchor.hash, anchor.leaf, (anchor.leaf_index,), anchor.leaf_count, tuple(anchor.items)
@@ -341,40 +391,40 @@ def _envelopes(
         raise InvalidInput(f"{place.consensus}: another block {under.number} than {direction.target} knows")
     verify_consensus_leaf(under.root, mmr, under.leaf_count)
     receipt = None if anchor.receipt is None else tuple(anchor.receipt.proof)
-    lanes = {(lane.channel, lane.response): lane.first for lane in asked.lanes}
-    made = []
+    lanes = {(lane.channel, lane.response): lane.first for lane in request.lanes}
+    envelopes = []
     for one in found.messages:
         first = lanes.get((one.channel, one.response))
-        if first is None or not first <= one.nonce < first + asked.most:
+        if first is None or not first <= one.nonce < first + request.most:
             raise InvalidInput(f"channel {one.channel}: a message with nonce {one.nonce} was not asked for")
         envelope = CrossDomainMessage(
             place.id_of(direction.source),
             place.id_of(direction.target),
             one.channel,
             one.nonce,
-            EnvelopeProof(mmr, _nodes(one, found.nodes), receipt),
-            _tag(one.tag),
+            EnvelopeProof(mmr, _proof_nodes(one, found.nodes), receipt),
+            _decode_tag(one.tag),
         )
         verify_cross_domain_message(under.root, envelope, response=one.response, leaf_count=under.leaf_count)
-        made.append(envelope.encode())
-    return made
+        envelopes.append(envelope.encode())
+    return envelopes
 
 
-def _nodes(message: MessageAnswer, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
+def _proof_nodes(message: MessageAnswer, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
     if any(member >= len(nodes) for member in message.members):
         raise InvalidInput("a proof names a node that there is not")
     return tuple(sorted({nodes[member] for member in message.members}))
 
 
-def _tag(number: int) -> WeightTag:
+def _decode_tag(number: int) -> WeightTag:
     kind = number & (1 << TAG_BITS) - 1
     if kind >= len(TAGS):
         raise InvalidInput(f"{number} is no weight tag")
     return WeightTag(TAGS[kind], number >> TAG_BITS if TAGS[kind].startswith("Endpoint") else None)
 
 
-def _batches(items: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
-    """Return items cut into transactions."""
+def _divide(items: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Divide items into transactions."""
     found: list[list[Any]] = []
     room = 0
     for item, size in zip(items, sizes, strict=True):

@@ -1,15 +1,11 @@
-"""The addresses that a served lake of domains has beside those of every lake.
+"""Addresses and views of a lake of domains: channels, messages, receipts, consensus chain.
 
-What the block that has a carried transaction refused of it: by the error's name, and of which of its items (XDM
-reference 3.4, 3.5, 3.10).
+All views read committed heights (XDM reference 2.4, 3.10, X-5). A lake that follows the consensus chain reports its
+knowledge of it.
 
-Events of a block name messages, not who carried them. So a message that somebody else carried in the same block, too,
-is told of to both, and of blocks and receipts all that was refused on the chain in that block.
-
-What a served lake of domains says of itself: channels, messages with their proofs, receipts, and of the consensus
-chain its blocks and what is proved under them (XDM reference 2.4, 3.10, X-5).
-
-All is read from committed heights. A lake that follows the consensus chain says what it knows of it.
+The outcome of a carried transaction lists the refusals of its block by error and item (XDM reference 3.4, 3.5,
+3.10). Events name messages, not carriers: a message carried twice in one block is reported to both carriers, and
+for blocks and receipts all refusals on the chain in that block are reported.
 """
 
 from __future__ import annotations
@@ -65,22 +61,26 @@ from causeway.service.xdm.consensus_views import ANSWER_MARGIN, ROW_MARGIN, Cons
 COLUMNS = ("chain", "kind", "events", *LANE_COLUMNS, "reason")
 
 OF_REQUESTS = MessengerError.FailedToNoteTransferIn.name
-"""What a chain says of a request of another in the lane of its own requests; all else there is of responses to them."""
+"""Only refusal of a remote request in the lane of own requests; all others there concern responses."""
 
 LaneKey = tuple[int, int, int, int]
 """Source, destination, substream and index of a message."""
 
 
 def refused_items(opened: OpenedLake, height: int, position: int, content: Transaction) -> Counter[tuple[str, str]]:
-    """Return why, of what, and how often something of a transaction was refused in the block of a height.
+    """Count the refusals of a transaction in a block, by reason and item.
 
-    ``position``: of the chain that it was carried to.
+    Args:
+        opened: The lake.
+        height: Height of the block.
+        position: Position of the target chain.
+        content: The transaction.
     """
     rows = _refusals(opened, height, position)
     if isinstance(content, Messages):
-        found = Counter(_of_messages(rows, position, content, opened.names))
+        found = Counter(_message_refusals(rows, position, content, opened.names))
     elif isinstance(content, Receipts):
-        found = Counter(_of_receipts(rows, content, opened.names))
+        found = Counter(_receipt_refusals(rows, content, opened.names))
     else:
         found = Counter()
     found.update((why, "") for (_, end, _, _), why in rows if end == NO_CHAIN)
@@ -88,30 +88,30 @@ def refused_items(opened: OpenedLake, height: int, position: int, content: Trans
 
 
 def _refusals(opened: OpenedLake, height: int, position: int) -> list[tuple[LaneKey, str]]:
-    """Return what the block of a chain refused, with the lane and index that it says."""
+    """Return the refusals in a chain's block with their lanes and indices."""
 
-    def chosen(batch: pa.RecordBatch) -> Mask:
+    def select(batch: pa.RecordBatch) -> Mask:
         mask: Mask = (batch["chain"].to_numpy() == position) & (batch["kind"].to_numpy() == Kind.CONTROL)
         mask &= (batch["events"].to_numpy() & int(Event.REJECTED)) > 0
         return mask
 
-    rows = opened.log_rows("events", height, position, list(COLUMNS), chosen)
+    rows = opened.log_rows("events", height, position, list(COLUMNS), select)
     if rows is None:
         return []
     lanes = zip(*(rows[name].to_pylist() for name in LANE_COLUMNS), strict=True)
     return list(zip(lanes, rows["reason"].to_pylist(), strict=True))
 
 
-def _of_messages(
+def _message_refusals(
     rows: list[tuple[LaneKey, str]], position: int, content: Messages, names: list[str]
 ) -> Iterator[tuple[str, str]]:
-    brought, _ = decode_envelopes(pa.array(content.envelopes, pa.large_binary()), np.array(content.responses))
-    envelopes = brought.envelopes
+    decoded, _ = decode_envelopes(pa.array(content.envelopes, pa.large_binary()), np.array(content.responses))
+    envelopes = decoded.envelopes
     carried: set[LaneKey] = set(zip(*(envelopes[name].tolist() for name in LANE_COLUMNS), strict=True))
     for (source, destination, substream, index), why in rows:
         lane = source, destination, substream, index
         if source == position and destination != NO_CHAIN:
-            # What the chain says in the lane of its own requests is about a response to one, or a request with its fee.
+            # An event in the lane of own requests concerns a response, or a request with its fee.
             lane = destination, source, substream | int(why != OF_REQUESTS), index
         if lane in carried:
             number = np.array([lane[2]], dtype=np.uint64)
@@ -119,8 +119,10 @@ def _of_messages(
             yield why, f"{kind} {index} of channel {lane_channels(number)[0]} from {names[lane[0]]}"
 
 
-def _of_receipts(rows: list[tuple[LaneKey, str]], content: Receipts, names: list[str]) -> Iterator[tuple[str, str]]:
-    # A domain that there is not is named by the consensus chain itself.
+def _receipt_refusals(
+    rows: list[tuple[LaneKey, str]], content: Receipts, names: list[str]
+) -> Iterator[tuple[str, str]]:
+    # An unknown domain is attributed to the consensus chain.
     domains = {one.domain + 1 if one.domain + 1 < len(names) else CONSENSUS_POSITION for one in content.receipts}
     for (source, destination, substream, index), why in rows:
         if source == CONSENSUS_POSITION and destination in domains and not substream and not index:
@@ -128,28 +130,33 @@ def _of_receipts(rows: list[tuple[LaneKey, str]], content: Receipts, names: list
 
 
 def refusal_faults(found: Counter[tuple[str, str]], chain: str) -> list[dict[str, Any]]:
-    """Return refusals as what an outcome says (``service.lake_views.LakeViews.outcome``)."""
-    told = []
+    """Convert refusals to rows of an outcome (``service.node.endpoint.LakeViews.outcome``).
+
+    Args:
+        found: Number of refusals by reason and item.
+        chain: Name of the chain.
+    """
+    rows = []
     for (why, item), count in sorted(found.items()):
-        where = f"{chain}: {item}" if item else chain
-        told.append({"program": "", "what": "refused", "why": why, "count": count, "where": where})
-    return told
+        location = f"{chain}: {item}" if item else chain
+        rows.append({"program": "", "what": "refused", "why": why, "count": count, "where": location})
+    return rows
 
 
 MOST_CHANNELS = 10_000
-"""Channels of a pair of chains that are told of."""
+"""Maximum number of listed channels of a pair of chains."""
 
 MOST_MESSAGES = 1_000
-"""Messages in one answer."""
+"""Maximum number of messages in an answer."""
 
 _LANE_KEYS = ("source", "destination", "substream")
 
 
 class Views(ConsensusViews):
-    """The views of one lake of domains. ``kernel``: the network's, whose chains sign."""
+    """Views of one lake of domains; the chains of ``kernel`` sign."""
 
     def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
+        """Return the network's identity and progress."""
         options = self.kernel.options
         return {
             **super().status(),
@@ -165,21 +172,26 @@ class Views(ConsensusViews):
         }
 
     def _agreed(self) -> str:
-        """Return a digest of all that lakes of one network have in common: options, chains, programs."""
+        """Return a digest of the common facts of one network's lakes: options, chains, programs."""
         topology = self.network.topology
         options = self.kernel.options.model_dump(mode="json", exclude={"validator_keys"})
         programs = topology.programs.select(["number", "name", "chain", "program", "balance"])
-        said = [options, self.kernel.seed, self.network.names, programs.sort_by("number").to_pylist()]
-        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+        facts = [options, self.kernel.seed, self.network.names, programs.sort_by("number").to_pylist()]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
     # ---- channels and messages of a chain
 
     def channels(self, chain: str, counterparty: str, height: int | None) -> dict[str, Any]:
-        """Return the channels of a chain with another at a height, and the consensus block that messages to it are
-        proved under.
+        """Return a chain's channels with another, and the consensus block anchoring messages to it.
+
+        Args:
+            chain: Name of the chain.
+            counterparty: Name of the other chain.
+            height: A height, by default the last.
 
         Raises:
-            InvalidInput: there is no such chain here (``LakeError``: no such height).
+            InvalidInput: This lake has no such chain.
+            LakeError: The height is not committed.
         """
         height = self.known(chain, height)
         position, foreign = self.opened.position(chain), self.position_of(counterparty, "counterparty")
@@ -187,17 +199,16 @@ class Views(ConsensusViews):
         rows = rows.filter(rows["foreign"] == foreign)
         names = ("channel", "state", "next_inbox", "next_outbox", "next_response", "count")
         columns = (rows[name][:MOST_CHANNELS].tolist() for name in names)
-        shown = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        listed = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         blocks = self.table(height, CONSENSUS_POSITION, "blocks")
         at = self._proved_at(blocks, position, foreign, height)
         under = None if at < 0 or not int(blocks["leaf_count"][at]) else _block(blocks, at)
         best = int(blocks["number"][-1]) if len(blocks) else None
         place = {"chain": chain, "counterparty": counterparty, "height": height}
-        return {**place, "best": best, "under": under, "channels": shown}
+        return {**place, "best": best, "under": under, "channels": listed}
 
     def waiting(self, height: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the channels of all chains here at a height: the positions of both ends, the channel's number, and how
-        many requests have no response."""
+        """Yield all channels at a height: both positions, channel, requests without a response."""
         names = ["chain", "foreign", "channel", "count"]
         for first, _ in self.opened.about["buckets"]:
             rows = self.opened.chosen_rows(
@@ -207,13 +218,15 @@ class Views(ConsensusViews):
                 yield from zip(*(rows[name].to_pylist() for name in names), strict=True)
 
     def best(self, height: int) -> int | None:
-        """Return the newest consensus block that is known here at a height."""
+        """Return the newest known consensus block at a height."""
         numbers = self.table(height, CONSENSUS_POSITION, "blocks")["number"]
         return int(numbers[-1]) if len(numbers) else None
 
     def _proved_at(self, blocks: Frame, position: int, foreign: int, height: int) -> int:
-        """Return the row of the consensus block that messages to a chain are proved under now, -1 for none: the newest,
-        the newest final one, or the one after that of which is known what was declared."""
+        """Return the row of the consensus block that anchors messages to a chain, or -1.
+
+        It is the newest block, the newest final one, or the one after the block with known declarations.
+        """
         if position == CONSENSUS_POSITION:
             return len(blocks) - 1
         if not self.network.follows or foreign == CONSENSUS_POSITION:
@@ -226,17 +239,20 @@ class Views(ConsensusViews):
     def messages(
         self, chain: str, counterparty: str, block: int, lanes: list[tuple[int, bool, int]], most: int
     ) -> dict[str, Any]:
-        """Return messages of a chain to another, as they are in the storage of its block of a number, with their proofs
-        under its root.
+        """Return messages between chains in the storage of a block, with proofs under its root.
+
+        As many as fit into an answer, at least one if there is any.
 
         Args:
-            chain, counterparty: from which to which.
-            block: the number.
-            lanes: (channel, whether responses are asked for, first nonce).
-            most: messages of a lane at most. As many as one answer holds, one at least where there is any.
+            chain: Name of the source.
+            counterparty: Name of the target.
+            block: Number of the source's block.
+            lanes: Channel, True for responses, first nonce.
+            most: Maximum number of messages of a lane.
 
         Raises:
-            InvalidInput: there is no such chain here, or no such block (``LakeError``: it is not kept).
+            InvalidInput: This lake has no such chain or block.
+            LakeError: The block's state was removed.
         """
         self.known(chain, None)
         height = find_height(self.opened, block, self.height())
@@ -245,16 +261,16 @@ class Views(ConsensusViews):
         storage = read_storage(self.opened, position, height)
         proofs = storage.proofs(message_keys(rows))
         numbers: dict[bytes, int] = {}
-        shown: list[dict[str, Any]] = []
-        left = MAX_ANSWER_BYTES - ANSWER_MARGIN
+        listed: list[dict[str, Any]] = []
+        remaining = MAX_ANSWER_BYTES - ANSWER_MARGIN
         for row in range(len(rows)):
             nodes = sorted(set(proofs.nodes_of(row)))
-            left -= ROW_MARGIN + sum(DIGITS * len(node) + 8 for node in nodes if node not in numbers)
-            if left < 0 and shown:
+            remaining -= ROW_MARGIN + sum(DIGITS * len(node) + 8 for node in nodes if node not in numbers)
+            if remaining < 0 and listed:
                 break
             lane, nonce = int(rows["substream"][row]), int(rows["index"][row])
             members = [numbers.setdefault(node, len(numbers)) for node in nodes]
-            shown.append(
+            listed.append(
                 {
                     "channel": lane >> 1,
                     "response": bool(lane & 1),
@@ -264,7 +280,7 @@ class Views(ConsensusViews):
                 }
             )
         place = {"chain": chain, "counterparty": counterparty, "block": block, "root": storage.root.hex()}
-        return {**place, "nodes": [node.hex() for node in numbers], "messages": shown}
+        return {**place, "nodes": [node.hex() for node in numbers], "messages": listed}
 
     def _wanted(self, height: int, position: int, foreign: int, lanes: list[tuple[int, bool, int]], most: int) -> Frame:
         """Return the messages (lane, ``index``, ``tag``) of some lanes from a nonce on."""
@@ -275,17 +291,17 @@ class Views(ConsensusViews):
             parts.append(rows.select([*_LANE_KEYS, "index"]).with_columns(tag=message_tags(name, rows)))
         every = concat(parts)
         keep = np.zeros(len(every), dtype=bool)
-        asked: list[dict[int, int]] = []  # a lane that is named again is looked for again
+        lookups: list[dict[int, int]] = []  # a repeated lane needs another lookup
         for channel, response, first in lanes:
             lane = channel << 1 | response
-            once = next((named for named in asked if lane not in named), None)
-            if once is None:
-                asked.append(once := {})
-            once[lane] = first
-        for named in asked:
-            numbers = np.array(sorted(named), dtype=np.uint64)
+            lookup = next((first_nonces for first_nonces in lookups if lane not in first_nonces), None)
+            if lookup is None:
+                lookups.append(lookup := {})
+            lookup[lane] = first
+        for first_nonces in lookups:
+            numbers = np.array(sorted(first_nonces), dtype=np.uint64)
             at = find_positions(numbers, every["substream"])
-            begin = np.array([named[int(number)] for number in numbers], dtype=np.uint64)[at]
+            begin = np.array([first_nonces[int(number)] for number in numbers], dtype=np.uint64)[at]
             keep |= (at >= 0) & (every["index"] >= begin) & (every["index"] - begin < np.uint64(most))
         found = every.filter(keep)
         order = np.lexsort((found["index"], found["substream"]))
@@ -309,7 +325,7 @@ def _block(blocks: Frame, at: int) -> dict[str, Any]:
 CHAIN = "/v1/chains/{chain}"
 
 MOST_LANES = 256
-"""Lanes that messages are asked of at once."""
+"""Maximum number of lanes in a request."""
 
 LANE_BYTES = 128
 """Bytes of a lane in a body: its keys, and the digits of two numbers."""
@@ -322,13 +338,13 @@ class ChannelsQuery(Query):
 
 
 class AfterQuery(Query):
-    """From where on."""
+    """Starting point of a list."""
 
     after: Number | None = Field(None, description="The number of a block; without it, from the first on.")
 
 
 class AnchorQuery(Query):
-    """What is to be proved."""
+    """The anchor to prove."""
 
     under: Number = Field(..., description="The number of the block under whose mountain range it is proved.")
     domain: str | None = Field(None, max_length=128, description="Whose confirmed receipt is proved, too.")
@@ -343,7 +359,7 @@ class Lane(ScenarioSection):
 
 
 class MessagesBody(Body):
-    """Which messages."""
+    """Selection of messages."""
 
     counterparty: Annotated[str, Field(max_length=128)] = Field(..., description="The chain that they are for.")
     block: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(
@@ -354,24 +370,24 @@ class MessagesBody(Body):
 
 
 def addresses(views: Views) -> list[Address]:
-    """Return channels, messages with proofs, receipts, and what there is of the consensus chain."""
+    """List the addresses of channels, messages, receipts and the consensus chain."""
     own, names, main, at = views.own(), views.opened.names, views.consensus, address_of_view
     domains = [name for name in names if name != main]
 
     async def messages(call: TypedRequest) -> Response:
-        asked = call.model
-        lanes = [(lane.channel, lane.response, lane.first) for lane in asked.lanes]
+        request = call.model
+        lanes = [(lane.channel, lane.response, lane.first) for lane in request.lanes]
         return await answer_in_thread(
-            views.messages, call.path["chain"], asked.counterparty, asked.block, lanes, asked.most
+            views.messages, call.path["chain"], request.counterparty, request.block, lanes, request.most
         )
 
     def of_consensus(view: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """Return a view that refuses to be asked of another chain than the consensus chain."""
+        """Restrict a view to the consensus chain."""
 
-        def view_of_consensus(chain: str, **asked: Any) -> dict[str, Any]:
+        def view_of_consensus(chain: str, **arguments: Any) -> dict[str, Any]:
             if chain != main:
                 raise InvalidInput(f"chain: {chain[:128]}; allowed: {main}")
-            return view(**asked)
+            return view(**arguments)
 
         return view_of_consensus
 

@@ -1,5 +1,9 @@
-"""What operators proved and chains checked in a lake of domains, what they refused, and what is held, at a committed
-height, without Spark (XDM reference 2.4, 3.8, X-5; hazards 20 and 22)."""
+"""Summary of a lake of domains (XDM reference 2.4, 3.8, X-5; hazards 20 and 22).
+
+It describes a height and needs no Spark.
+
+It counts proofs by operators, checks and refusals by chains, and unacknowledged responses.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ PROOFS = {
     CheckCounters.REQUEST: "request",
     CheckCounters.RESPONSE: "response",
 }
-"""Kinds of proofs, as a summary names them."""
+"""Names of the kinds of proofs."""
 
 _OTHERS = {
     CheckCounters.EARLY: "kept_early",
@@ -39,37 +43,42 @@ _SPOKEN = {
 
 
 _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
-"""Fees have 64 bits, their sum may have more."""
+"""Fees have 64 bits; their sum is computed in halves."""
 
 
 def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is told of a lake at a height after a run (``network.carriers``)."""
+    """Summarize a lake at a height after a run (``network.carriers``).
+
+    Args:
+        lake: The lake.
+        manifest: Manifest of the height.
+    """
     proofs = {name: {"checked": 0, "old_root": 0} for name in PROOFS.values()}
     refused: dict[str, int] = defaultdict(int)
     others = dict.fromkeys(_OTHERS.values(), 0)
     for row in (row for part in lake.state(manifest, "counted") for row in part.to_pylist()):
-        what = CheckCounters(row["what"])
-        if what in PROOFS:
-            proofs[PROOFS[what]]["checked"] += row["count"]
-            proofs[PROOFS[what]]["old_root"] += row["old"]
-        elif what == CheckCounters.REFUSED:
+        kind = CheckCounters(row["what"])
+        if kind in PROOFS:
+            proofs[PROOFS[kind]]["checked"] += row["count"]
+            proofs[PROOFS[kind]]["old_root"] += row["old"]
+        elif kind == CheckCounters.REFUSED:
             refused[MessageValidity(row["error"]).name] += row["count"]
         else:
-            others[_OTHERS[what]] += row["count"]
-    held = [part["fee"].to_numpy() for part in lake.state(manifest, "responses", ["fee"])]
-    kept = sum(map(len, held))
-    fees = sum((int((part >> _HALF).sum()) << 32) + int((part & _LOW).sum()) for part in held)
+            others[_OTHERS[kind]] += row["count"]
+    fee_parts = [part["fee"].to_numpy() for part in lake.state(manifest, "responses", ["fee"])]
+    response_count = sum(map(len, fee_parts))
+    fees = sum((int((part >> _HALF).sum()) << 32) + int((part & _LOW).sum()) for part in fee_parts)
     content = {
         "proofs": proofs,
         "refused_envelopes": dict(sorted(refused.items())),
         **others,
-        "not_acknowledged": {"responses": kept, "fees": fees},
+        "not_acknowledged": {"responses": response_count, "fees": fees},
     }
     return CarrierSummary(content, list(_lines(content)))
 
 
 def _lines(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a person reads of it."""
+    """Yield the readable summary."""
     proofs = content["proofs"]
     checked, old = (sum(each[name] for each in proofs.values()) for name in ("checked", "old_root"))
     if checked:
@@ -78,12 +87,12 @@ def _lines(content: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"{count:,} {name}" for name, count in content["refused_envelopes"].items()]
     if parts:
         yield f"Envelopes refused: {', '.join(parts)}."
-    said = {"kept_early": "kept until their turn", "proved_again": "proved again", "never_answered": "never answered"}
-    parts = [f"{content[name]:,} {text}" for name, text in said.items() if content[name]]
+    texts = {"kept_early": "kept until their turn", "proved_again": "proved again", "never_answered": "never answered"}
+    parts = [f"{content[name]:,} {text}" for name, text in texts.items() if content[name]]
     if parts:
         yield f"Messages: {', '.join(parts)}."
     if content["frauds_proved"]:
         yield f"Frauds proved: {content['frauds_proved']:,}, with {content['receipts_pruned']:,} receipts pruned."
-    held = content["not_acknowledged"]
-    if held["responses"]:
-        yield f"{held['responses']:,} responses not acknowledged, for which fees of {held['fees']:,} are held."
+    pending = content["not_acknowledged"]
+    if pending["responses"]:
+        yield f"{pending['responses']:,} responses not acknowledged, for which fees of {pending['fees']:,} are held."
