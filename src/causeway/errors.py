@@ -1,4 +1,4 @@
-"""The errors that callers of the engine catch."""
+"""Errors that callers of the engine catch."""
 
 from causeway_proofs.errors import CausewayError, InvalidInput
 

@@ -1,1 +1,1 @@
-"""Documents, topology, traffic and faults as protocols see them."""
+"""Documents, topology, traffic and faults, as protocols read them."""

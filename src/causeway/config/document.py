@@ -1,6 +1,7 @@
-"""Reading a user's file, such as a scenario: TOML, overrides from a command line, errors that name the key.
+"""TOML documents of users: reading, overrides, and validation errors that name the key.
 
-On which lines of a TOML file its keys stand: what reads TOML gives values and no lines.
+``validate_document`` converts pydantic errors to one line with key, value and allowed values. ``key_lines`` scans the
+text for the line of each key, since TOML parsers return values without lines.
 """
 
 from __future__ import annotations
@@ -29,28 +30,47 @@ Document = TypeVar("Document", bound="BaseModel")
 Key = str | int
 
 MAX_BYTES = 16 << 20
-"""A file is as long at most: what is longer is something else."""
+"""Maximum length of a file."""
 
 MAX_NESTED = 32
-"""Tables and lists of a scenario are nested as deep at most."""
+"""Maximum nesting of tables and lists."""
 
 PYDANTIC_KEY = "[key]"
-"""The step by which pydantic says that it is the key that is wrong, and not what stands under it."""
+"""Step of a pydantic location for an error of a key rather than of its value."""
 
 
 def quote_toml(text: str) -> str:
-    """Return ``text`` as a TOML string, for an override whose value is meant literally (a path, a Spark master)."""
+    """Encode a text as a TOML string, for a literal override (a path, a Spark master).
+
+    Args:
+        text: The text.
+    """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read_document(path: Path, what: str = "scenario") -> dict[str, Any]:
-    """Return the tables of a TOML file, which is a ``what``; ``InvalidInput`` names the file and, for a syntax error,
-    the line."""
+    """Read the tables of a TOML file.
+
+    Args:
+        path: The file.
+        what: Kind of the file, for errors.
+
+    Raises:
+        InvalidInput: The file is missing or invalid; the text names the file, and the line of a syntax error.
+    """
     return parse_document(read_text(path, what), path)
 
 
 def parse_document(text: str, path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML text, which is that of a file. Raises ``InvalidInput``."""
+    """Parse a TOML text.
+
+    Args:
+        text: The text.
+        path: Its file, for errors.
+
+    Raises:
+        InvalidInput: The text is invalid, or nested too deep.
+    """
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -63,7 +83,15 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
 
 
 def read_text(path: Path, what: str = "scenario") -> str:
-    """Return the text of a TOML file, which is a ``what``. Raises ``InvalidInput``, which names the file."""
+    """Read the text of a TOML file.
+
+    Args:
+        path: The file.
+        what: Kind of the file, for errors.
+
+    Raises:
+        InvalidInput: The file is missing, too long or not UTF-8.
+    """
     try:
         content = _read(path)
         if len(content) > MAX_BYTES:
@@ -78,12 +106,16 @@ def read_text(path: Path, what: str = "scenario") -> str:
 
 
 def _read(path: Path) -> bytes:
-    """Return the first bytes of a file, or of a pipe that somebody writes to: another one would never end. Raises
-    ``InvalidInput`` for that, and ``OSError``."""
+    """Read the first bytes of a file or of a pipe; a pipe without a writer would block for ever.
+
+    Raises:
+        InvalidInput: The pipe has no writer.
+        OSError: The file cannot be read.
+    """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         first = b""
         if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            with suppress(BlockingIOError):  # who writes to it has not written yet
+            with suppress(BlockingIOError):  # the writer has not written yet
                 first = os.read(file.fileno(), 1)
                 if not first:
                     raise InvalidInput(f"{path}: is a pipe to which nobody writes")
@@ -92,7 +124,12 @@ def _read(path: Path) -> bytes:
 
 
 def is_deep(value: Any, most: int = MAX_NESTED) -> bool:
-    """Return whether tables and lists are nested more than ``most`` deep."""
+    """Return True if tables and lists are nested too deeply.
+
+    Args:
+        value: The value.
+        most: Maximum depth.
+    """
     level = [value]
     for _ in range(most):
         level = [
@@ -107,11 +144,17 @@ def is_deep(value: Any, most: int = MAX_NESTED) -> bool:
 
 
 def override_key(document: dict[str, Any], key: str, text: str) -> None:
-    """Set ``key`` (dotted, list positions as ``chains[0].count`` or ``chains.0.count``) of ``document`` to a TOML
-    value.
+    """Set a key of a document to a TOML value.
 
-    A text that is no TOML value (``local[2]``, a bare word) stands for itself. Raises ``InvalidInput`` when the key
-    does not lead anywhere.
+    A text that is not a TOML value (``local[2]``, a bare word) is taken literally.
+
+    Args:
+        document: The document, changed in place.
+        key: Dotted key, with list positions as ``chains[0].count`` or ``chains.0.count``.
+        text: The TOML value.
+
+    Raises:
+        InvalidInput: The key leads nowhere.
     """
     where = f"--set {key}"
     steps = parse_key(key)
@@ -133,7 +176,7 @@ def override_key(document: dict[str, Any], key: str, text: str) -> None:
 
 
 def _require_lists(document: Mapping[str, Any], key: str, where: str) -> None:
-    """Refuse a key with a position, as ``faults[0]``, of a list that the document does not have."""
+    """Reject a key with a position, as ``faults[0]``, in a list that the document lacks."""
     for bracket in re.finditer(r"\[\d+\]", key):
         before = key[: bracket.start()]
         steps, node = parse_key(before), document
@@ -147,7 +190,11 @@ def _require_lists(document: Mapping[str, Any], key: str, where: str) -> None:
 
 
 def parse_key(key: str) -> list[Key]:
-    """Return the steps of a dotted key; a step with a dot in it stands in double quotes, as in TOML."""
+    """Split a dotted key into steps.
+
+    Args:
+        key: The key; a step with a dot is in double quotes, as in TOML.
+    """
     steps: list[Key] = []
     for quoted_step, step in re.findall(r'"([^"]*)"(?:\.|$)|([^.]*)(?:\.|$)', re.sub(r"\[(\d+)\]", r".\1", key)):
         steps.append(quoted_step or (int(step) if step.isdecimal() else step))
@@ -155,7 +202,11 @@ def parse_key(key: str) -> list[Key]:
 
 
 def format_key(steps: list[Key] | tuple[Key, ...]) -> str:
-    """Return steps as ``section[2].key``."""
+    """Format steps as ``section[2].key``.
+
+    Args:
+        steps: The steps.
+    """
     text = ""
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -163,8 +214,16 @@ def format_key(steps: list[Key] | tuple[Key, ...]) -> str:
 
 
 def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple[str, Any, Any] | None:
-    """Return the key under which two documents differ first, in the order of names, and both values (None: absent);
-    None when they are equal."""
+    """Compare two documents in order of key name.
+
+    Args:
+        one: A document, or a part of it.
+        other: The other document.
+        steps: Key of the compared part.
+
+    Returns:
+        The first differing key and both values (None: absent), or None if they are equal.
+    """
     pairs: list[tuple[Key, Any, Any]]
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         pairs = [(name, one.get(name), other.get(name)) for name in sorted({*one, *other})]
@@ -172,39 +231,54 @@ def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple
         pairs = list(zip(range(len(one)), one, other, strict=True))
     else:
         return None if one == other else (format_key(steps), one, other)
-    found = (first_difference(here, there, (*steps, step)) for step, here, there in pairs)
+    found = (first_difference(left, right, (*steps, step)) for step, left, right in pairs)
     return next((difference for difference in found if difference is not None), None)
 
 
 def validate_document(
     model: type[Document], document: Mapping[str, Any], path: str, under: tuple[Key, ...] = ()
 ) -> Document:
-    """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed.
+    """Validate a document.
 
-    ``under``: the key of the file under which the document stands.
+    Args:
+        model: The pydantic model.
+        document: The document.
+        path: Its file, for errors.
+        under: Key of the file that holds the document.
+
+    Raises:
+        InvalidInput: One line with file, key, value and allowed values.
     """
-    found, wrong = collect_errors(model, document, under)
-    if found is None:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise InvalidInput(f"{path}: {wrong[0]}{more}")
-    return found
+    validated, errors = collect_errors(model, document, under)
+    if validated is None:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise InvalidInput(f"{path}: {errors[0]}{more}")
+    return validated
 
 
 def collect_errors(
     model: type[Document], document: Mapping[str, Any], under: tuple[Key, ...] = ()
 ) -> tuple[Document | None, list[str]]:
-    """Return ``document`` as ``model``, or None and all that is wrong with it: key, value and what is allowed, a line
-    each. ``under``: as of ``validated``."""
+    """Validate a document and collect all errors.
+
+    Args:
+        model: The pydantic model.
+        document: The document.
+        under: Key of the file that holds the document.
+
+    Returns:
+        The validated document or None, and a line for each error: key, value and allowed values.
+    """
     from pydantic import ValidationError
 
     try:
         return model.model_validate(document), []
     except ValidationError as error:
-        return None, [_line(dict(each), document, under) for each in error.errors(include_url=False)]
+        return None, [_format_error(dict(each), document, under) for each in error.errors(include_url=False)]
 
 
-def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, ...]) -> str:
-    """Return one pydantic error as key, value and what is allowed."""
+def _format_error(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, ...]) -> str:
+    """Format a pydantic error as key, value and allowed values."""
     steps = [*under, *(step for step in _without_tags(error["loc"], document) if step != PYDANTIC_KEY)]
     context = error.get("ctx", {})
     kind = error["type"]
@@ -231,15 +305,15 @@ def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, 
         message = message.replace(f"a valid {theirs}", f"a {ours}")
     message = message.replace("a valid ", "a ")
     value = error.get("input")
-    # Of a table in which something is wrong the message says what; one that stands for something else is the value.
+    # An error inside a table is described by the message alone; a table of the wrong type is shown as the value.
     inside = isinstance(value, dict) and not kind.endswith("_type")
-    if inside and not steps:  # a check of the whole document, which says where
+    if inside and not steps:  # a check of the whole document names the key itself
         return message
     return f"{format_key(steps)}: {message}" if inside else f"{format_key(steps)}: {format_value(value)}: {message}"
 
 
 def _without_tags(location: tuple[Key, ...], document: Mapping[str, Any]) -> list[Key]:
-    """Return the location in the file: without the steps by which pydantic names the member of a union."""
+    """Remove the steps of a pydantic location that name a union member."""
     steps: list[Key] = []
     node: Any = document
     for step in location:
@@ -291,12 +365,23 @@ _STRINGS = tuple(
 
 
 def key_lines(text: str) -> dict[tuple[Key, ...], int]:
-    """Return the line, from 1, of each key, table and element of a list of a TOML text that can be read as such."""
+    """Return the line of each key, table and list element of a valid TOML text.
+
+    Args:
+        text: The text.
+
+    Returns:
+        Lines from 1, by steps.
+    """
     return _Lines(text).found
 
 
 class _Lines:
-    """Walks over a text. ``found``: lines by the steps that lead to what stands there."""
+    """A scanner of a TOML text.
+
+    Attributes:
+        found: Lines by steps.
+    """
 
     def __init__(self, text: str) -> None:
         self.found: dict[tuple[Key, ...], int] = {}
@@ -325,9 +410,9 @@ class _Lines:
         self._skip(_SPACE)
         self._at += brackets
         steps: tuple[Key, ...] = ()
-        for place, name in enumerate(names):
+        for position, name in enumerate(names):
             steps = (*steps, name)
-            if steps in self._sizes and (place < len(names) - 1 or brackets == 1):
+            if steps in self._sizes and (position < len(names) - 1 or brackets == 1):
                 steps = (*steps, self._sizes[steps] - 1)
         return steps
 
@@ -386,12 +471,12 @@ class _Lines:
                 return True
         return False
 
-    def _skip(self, what: re.Pattern[str]) -> bool:
-        found = what.match(self._text, self._at)
+    def _skip(self, pattern: re.Pattern[str]) -> bool:
+        found = pattern.match(self._text, self._at)
         self._at = self._at if found is None else found.end()
         return True
 
-    def _note(self, steps: tuple[Key, ...], place: int) -> None:
-        line = bisect_right(self._starts, place)
-        for end in range(1, len(steps) + 1):  # tables on the way need no header of their own
+    def _note(self, steps: tuple[Key, ...], offset: int) -> None:
+        line = bisect_right(self._starts, offset)
+        for end in range(1, len(steps) + 1):  # enclosing tables need no header
             self.found.setdefault(steps[:end], line)

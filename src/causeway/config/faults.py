@@ -1,4 +1,4 @@
-"""What goes wrong on purpose in a network: the faults of a scenario as one table."""
+"""Faults of a scenario as one table."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ FAULTS_SCHEMA = pa.schema(
         pa.field("args", pa.string(), nullable=False),
     ]
 )
-"""One row a fault. ``kind``: what goes wrong, of those that the protocol declares. ``source``: number of the chain that
-it is about, or of the one whose messages it is about (null: any); ``destination``: of the one they go to (null: any).
-``from``, ``until``: the ticks in which it acts, both included. ``args``: a JSON object of what else the kind needs."""
+"""One row a fault.
+
+``kind``: a kind of the protocol. ``source``: number of the affected chain, or of the chain whose messages are affected
+(null: any). ``destination``: receiving chain of those messages (null: any). ``from``, ``until``: first and last tick of
+the fault. ``args``: JSON object of further keys of the kind.
+"""
 
 FOR_EVER = 2**63
-"""A fault whose last tick is at or past this has no end."""
+"""Last tick of a fault without end."""
 
 
 @dataclass(frozen=True)
 class FaultRule:
-    """One fault, as in ``FAULTS_SCHEMA``."""
+    """A fault, as in ``FAULTS_SCHEMA``."""
 
     kind: str
     source: int | None = None
@@ -40,21 +43,25 @@ class FaultRule:
     args: Mapping[str, Any] = field(default_factory=dict)
 
     def is_active(self, tick: int) -> bool:
-        """Return whether it acts at ``tick``."""
+        """Return True if the fault is in effect at a tick."""
         return self.first <= tick <= self.last
 
 
 @dataclass(frozen=True)
 class Faults:
-    """All faults of a scenario, in its order, chains as numbers. ``skip``: the probability that a destination takes
-    nothing from one source at one tick (a slow carrier)."""
+    """All faults of a scenario, in order, with chain numbers.
+
+    Attributes:
+        table: Rows of ``FAULTS_SCHEMA``.
+        skip: Probability that a destination fetches nothing from a source at a tick.
+    """
 
     table: pa.Table = field(default_factory=FAULTS_SCHEMA.empty_table)
     skip: float = 0.0
 
     @classmethod
     def of(cls, *faults: FaultRule, skip: float = 0.0) -> Faults:
-        """Return the faults as a table."""
+        """Create the table of faults."""
         rows = [
             {
                 "kind": fault.kind,
@@ -70,7 +77,7 @@ class Faults:
 
     @cached_property
     def rows(self) -> list[FaultRule]:
-        """Return the faults one by one."""
+        """The faults as objects."""
         return [
             FaultRule(
                 row["kind"], row["source"], row["destination"], row["from"], row["until"], json.loads(row["args"])

@@ -1,6 +1,6 @@
-"""Sections of a user's file: what they all refuse, and the kinds of values that more than one room declares.
+"""Base of scenario sections, and value types shared by several packages.
 
-Every section refuses keys it does not know. Numbers are exact: a float never stands for a whole number.
+Sections reject unknown keys. Numbers are exact: a float never stands for a whole number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _name_or_number(value: object) -> int | str:
 
 
 def _amount(limit: int, limit_text: str) -> BeforeValidator:
-    """Return a validator of a whole number, given as a number or as decimal digits, from 0 up to below ``limit``."""
+    """Create a validator for whole numbers below ``limit``, given as a number or decimal digits."""
 
     def parse(value: object) -> int:
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,40}", value):
@@ -78,7 +78,7 @@ class ScenarioSection(BaseModel):
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Return the keys of the section as they stand in the file."""
+        """Return the keys of the section as in the file."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
 
@@ -96,7 +96,7 @@ class ContentSection(ScenarioSection):
 
     @property
     def content(self) -> bytes:
-        """Return the payload's bytes; empty when none is given."""
+        """Payload in bytes; empty if none is given."""
         if self.hex is not None:
             return bytes.fromhex(self.hex)
         return (self.text or "").encode()

@@ -1,7 +1,4 @@
-"""What a network consists of: its chains, the programs on them, and when programs move.
-
-Which chains are in a network's registry at which ticks, and which nodes they have.
-"""
+"""Topology of a network: chains, programs, moves, and membership of chains and nodes."""
 
 from __future__ import annotations
 
@@ -16,18 +13,18 @@ import pyarrow as pa
 from causeway_proofs.order import U64
 
 MAX_NODES = 1000
-"""Nodes that a chain has at first, or that join at once, at most."""
+"""Maximum number of nodes of a chain at first, and of nodes that join at once."""
 
 
 @dataclass(frozen=True)
 class TickSpan:
-    """The ticks at which a chain is in the registry: from ``first`` to ``last``, both included; None: for ever."""
+    """Ticks of a chain in the registry, from ``first`` to ``last`` inclusive; None: for ever."""
 
     first: int = 0
     last: int | None = None
 
     def holds(self, tick: int) -> bool:
-        """Return whether the chain is in the registry at ``tick``."""
+        """Return True if the span includes a tick."""
         return self.first <= tick and (self.last is None or tick <= self.last)
 
     def __str__(self) -> str:
@@ -43,10 +40,13 @@ ALWAYS = TickSpan()
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A change of the nodes of ``chain`` (its number), in force before the round of ``tick``.
+    """A change of a chain's nodes, in force before the round of ``tick``.
 
-    ``add``: how many new nodes join; they get the numbers after the highest that the chain ever gave. ``remove``: the
-    numbers of those that leave.
+    Attributes:
+        tick: The tick.
+        chain: Number of the chain.
+        add: Number of new nodes; they are numbered after the highest number ever used.
+        remove: Numbers of the nodes that leave.
     """
 
     tick: int
@@ -57,9 +57,9 @@ class NodeChange:
 
 @dataclass(frozen=True)
 class ChainSplit:
-    """The split of ``chain`` before the round of ``tick``: some of its programs go to ``into``, which begins there.
+    """A split of ``chain`` before the round of ``tick``: some programs move to ``into``.
 
-    Chains are numbers. Which programs go is part of the moves of the topology.
+    Chains are numbers; ``into`` begins at the tick. The moved programs are among the moves of the topology.
     """
 
     tick: int
@@ -69,10 +69,13 @@ class ChainSplit:
 
 @dataclass(frozen=True)
 class Membership:
-    """The chains that are not in the registry all the time, and the nodes of chains. Chains are numbers.
+    """Lifetimes and nodes of chains, by chain number.
 
-    ``spans``: of those that come or go. ``nodes``: how many nodes a chain has at first, where that is said; they have
-    the numbers from 0 on. ``changes``: by tick. ``splits``: by tick.
+    Attributes:
+        spans: Lifetimes of the chains that begin or end.
+        nodes: Initial number of nodes, if declared; they are numbered from 0.
+        changes: Changes of nodes, by tick.
+        splits: Splits of chains, by tick.
     """
 
     spans: Mapping[int, TickSpan] = field(default_factory=dict)
@@ -81,17 +84,17 @@ class Membership:
     splits: tuple[ChainSplit, ...] = ()
 
     def span(self, chain: int) -> TickSpan:
-        """Return when ``chain`` is in the registry."""
+        """Return the lifetime of a chain."""
         return self.spans.get(chain, ALWAYS)
 
     def members(self, chains: U64, tick: int) -> npt.NDArray[np.bool_]:
-        """Return which of ``chains`` are in the registry in the round of ``tick``."""
+        """Return a mask of the chains in the registry in the round of ``tick``."""
         absent = [chain for chain, span in self.spans.items() if not span.holds(tick)]
         return ~np.isin(chains, np.array(absent, dtype=np.uint64))
 
     @cached_property
     def ticks(self) -> tuple[int, ...]:
-        """Return the ticks before whose rounds something changes, ascending."""
+        """Ticks before whose rounds the membership changes, ascending."""
         coming = [span.first for span in self.spans.values() if span.first]
         going = [span.last + 1 for span in self.spans.values() if span.last is not None]
         planned = [change.tick for change in self.changes] + [split.tick for split in self.splits]
@@ -105,7 +108,7 @@ class Membership:
         return found
 
     def splitting(self, tick: int) -> tuple[int, ...]:
-        """Return the chains that a split before the round of ``tick`` is about: those that are split, and the new."""
+        """Return the chains of splits before the round of ``tick``: split and new ones."""
         return tuple(self._splitting.get(tick, ()))
 
     @cached_property
@@ -116,10 +119,12 @@ class Membership:
         return found
 
     def nodes_of(self, chain: int, tick: int, default: int) -> tuple[int, ...]:
-        """Return the numbers of the nodes of ``chain`` in the round of ``tick``, ascending.
+        """Return the numbers of a chain's nodes in the round of ``tick``, ascending.
 
-        ``default``: how many there are at first where that is not said. See ``first_mistake`` for
-        changes that cannot be made.
+        Args:
+            chain: Number of the chain.
+            tick: The tick.
+            default: Initial number of nodes, if not declared.
         """
         nodes = _Nodes(self.nodes.get(chain, default))
         for change in self._changes_of.get(chain, ()):
@@ -128,9 +133,12 @@ class Membership:
         return tuple(sorted(nodes.there))
 
     def first_invalid_change(self, default: int) -> tuple[int, str] | None:
-        """Return the first of ``changes`` that cannot be made, and why; None if all can.
+        """Return position and description of the first invalid change, or None.
 
-        A node leaves that is not there, or none is left. ``default``: as of ``nodes_of``.
+        It removes an unknown node, or the last one.
+
+        Args:
+            default: Initial number of nodes, if not declared.
         """
         chains: dict[int, _Nodes] = {}
         for row, change in enumerate(self.changes):
@@ -145,7 +153,7 @@ class Membership:
         return None
 
     def encoded(self) -> dict[str, Any]:
-        """Return it as a JSON object; it has ``splits`` only where there are some."""
+        """Encode it as a JSON object; ``splits`` is omitted if empty."""
         found: dict[str, Any] = {
             "spans": [[chain, span.first, span.last] for chain, span in sorted(self.spans.items())],
             "nodes": [[chain, count] for chain, count in sorted(self.nodes.items())],
@@ -157,7 +165,7 @@ class Membership:
 
     @classmethod
     def decoded(cls, content: Mapping[str, Any]) -> Membership:
-        """Return what ``encoded`` was made of; of an object without a key, what it says is empty."""
+        """Decode an object of ``encoded``; a missing key is empty."""
         return cls(
             {chain: TickSpan(first, last) for chain, first, last in content.get("spans", ())},
             dict(content.get("nodes", ())),
@@ -169,17 +177,17 @@ class Membership:
 
 
 class _Nodes:
-    """The nodes of one chain while changes are made."""
+    """The nodes of a chain during changes."""
 
     def __init__(self, count: int) -> None:
         self.there = set(range(count))
-        self._following = count
+        self._next_number = count
 
     def make(self, change: NodeChange) -> None:
-        """Make one change."""
+        """Apply a change."""
         self.there.difference_update(change.remove)
-        self.there.update(range(self._following, self._following + change.add))
-        self._following += change.add
+        self.there.update(range(self._next_number, self._next_number + change.add))
+        self._next_number += change.add
 
 
 CHAINS_SCHEMA = pa.schema(
@@ -188,7 +196,7 @@ CHAINS_SCHEMA = pa.schema(
         pa.field("name", pa.string(), nullable=False),
     ]
 )
-"""One row a chain; numbers are unique, names too."""
+"""One row a chain; numbers and names are unique."""
 
 PROGRAMS_SCHEMA = pa.schema(
     [
@@ -200,8 +208,11 @@ PROGRAMS_SCHEMA = pa.schema(
         pa.field("balance", pa.decimal128(38, 0), nullable=False),
     ]
 )
-"""One row a program instance at genesis. ``chain`` null: on no chain. ``program`` null: mapped to a chain, but nothing
-is installed there. ``options``: a JSON object for the program's class. ``balance``: units of value it starts with."""
+"""One row a program instance at genesis.
+
+``chain`` null: on no chain. ``program`` null: mapped to a chain, nothing installed. ``options``: JSON object for the
+program's class. ``balance``: initial units of value.
+"""
 
 MOVES_SCHEMA = pa.schema(
     [
@@ -210,17 +221,20 @@ MOVES_SCHEMA = pa.schema(
         pa.field("chain", pa.uint64()),
     ]
 )
-"""One row a change of the registry, in force before the round of ``tick``. ``chain`` null: on no chain from then on."""
+"""One row a move, in force before the round of ``tick``; ``chain`` null: to no chain."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The chains of a network, the programs on them at genesis, and the changes that follow.
+    """The chains of a network, their programs at genesis, and later changes.
 
-    ``external``: numbers of chains that another lake runs; this one knows their names and programs, and makes no block
-    of theirs. ``roles``: what chains (by number) are among the others, where the protocol has roles. ``membership``:
-    which of them are in the registry when, and their nodes; what that means for programs stands in ``programs`` and
-    ``moves``.
+    Attributes:
+        chains: Chains (``CHAINS_SCHEMA``).
+        programs: Programs (``PROGRAMS_SCHEMA``).
+        moves: Moves (``MOVES_SCHEMA``).
+        external: Numbers of chains run by another lake: names and programs are known, blocks are not made.
+        roles: Roles by chain number, for protocols with roles.
+        membership: Lifetimes and nodes; their effects on programs are in ``programs`` and ``moves``.
     """
 
     chains: pa.Table

@@ -1,5 +1,4 @@
-"""The contract between what comes from outside (recorded, generated, carried) and the pipeline that feeds it to the
-chains."""
+"""Contract between traffic (recorded, generated, carried) and the engine."""
 
 from __future__ import annotations
 
@@ -18,8 +17,10 @@ INGRESS_SCHEMA = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row a message from outside. ``chain``: where it enters; ``receiver``: the program's number; ``sender``: the
-user's number. Row order is the order of the ingress payload."""
+"""One row a user message, in order of the ingress payload.
+
+``chain``: where it enters; ``receiver``: number of the program; ``sender``: number of the user.
+"""
 
 
 CARRIED_SCHEMA = pa.schema(
@@ -29,17 +30,22 @@ CARRIED_SCHEMA = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row what somebody carried to a chain from outside the network: wire bytes that the protocol reads and verifies.
-``chain``: the chain's number; ``carrier``: who brought it, by a number of their own. Rows are in order of arrival."""
+"""One row a delivery from outside the network, in order of arrival.
+
+``chain``: number of the chain; ``carrier``: number of the carrier; ``payload``: wire bytes that the protocol verifies.
+"""
 
 
 class Traffic(Protocol):
-    """A source of ingress messages. Picklable: the rows are made or read where they are needed, not in the driver."""
+    """A source of ingress messages; picklable.
+
+    Rows are generated or read where they are needed, not in the driver.
+    """
 
     def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return the rows (``INGRESS_SCHEMA``) of ``tick`` for ``chains``, a function of tick and chain only."""
+        """Return the rows (``INGRESS_SCHEMA``) of a tick for chains, a function of tick and chain."""
         ...
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with any row, None when there is none."""
+        """Return the first tick at or after ``tick`` with any row, or None."""
         ...

@@ -1,1 +1,1 @@
-"""Ground floor: identifiers, the queue algebra, messages, the ledger's vocabulary, errors."""
+"""Core data structures: columns, queues, joins, messages, the ledger's vocabulary."""

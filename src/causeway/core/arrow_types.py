@@ -1,4 +1,4 @@
-"""Tables of a ledger that came from elsewhere, in the types that they have here."""
+"""Conversion of foreign Arrow tables to ledger schemas; errors name the column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.core.text import to_one_line
 
 OPTIONAL = ("stated_by", "how")
-"""Columns that must not be null in a stored ledger, and may be missing here."""
+"""Columns that are required in a stored ledger but optional in foreign tables."""
 
 _LARGEST = 2**64 - 1
 _MICROSECONDS = pa.timestamp("us", "UTC")
@@ -20,8 +20,16 @@ _FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def require_columns(names: Sequence[str], schema: pa.Schema, what: str) -> None:
-    """Raise ``InvalidInput`` for a column of a schema that is missing, or there twice. ``names``: those that are there;
-    ``what``: what errors call the table."""
+    """Check that a table has the columns of a schema, each once.
+
+    Args:
+        names: Columns of the table.
+        schema: The schema.
+        what: Name of the table, for errors.
+
+    Raises:
+        InvalidInput: A column is missing or repeated.
+    """
     for field in schema:
         if names.count(field.name) > 1:
             raise InvalidInput(f"{what}: {field.name}: there are two columns of this name")
@@ -31,7 +39,16 @@ def require_columns(names: Sequence[str], schema: pa.Schema, what: str) -> None:
 
 
 def conform_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
-    """Return a table from elsewhere as ``as_table`` does; without rows it needs no columns. Raises ``InvalidInput``."""
+    """Convert a foreign table as ``to_schema``; an empty one needs no columns.
+
+    Args:
+        rows: The table.
+        schema: The schema.
+        what: Name of the table, for errors.
+
+    Raises:
+        InvalidInput: It is not an Arrow table, or does not fit the schema.
+    """
     if not isinstance(rows, pa.Table):
         raise InvalidInput(f"{what}: is a {type(rows).__name__}: must be an Arrow table")
     if rows.schema.equals(schema):
@@ -42,25 +59,36 @@ def conform_table(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
 
 
 def align_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns of a schema, in its types; null in those that a file of an earlier format lacks.
+    """Cast rows to a schema; columns missing in earlier formats become null.
 
-    Raises ``ArrowInvalid`` for a null in a column that must have none.
+    Args:
+        rows: The rows.
+        schema: The schema.
+
+    Raises:
+        ArrowInvalid: A required column has nulls.
     """
-    there = set(rows.column_names)
+    present = set(rows.column_names)
     for field in schema:
-        if field.name in there and not field.nullable and rows[field.name].null_count:
+        if field.name in present and not field.nullable and rows[field.name].null_count:
             raise pa.ArrowInvalid(f"{field.name} is null in a row")
     columns = [
-        rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
     return pa.table(columns, schema=schema)
 
 
 def to_schema(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
-    """Return a table with the columns of a schema, in its types; columns that are not there are null.
+    """Cast a table to a schema; missing columns become null.
 
-    Raises ``InvalidInput`` for a column whose type or value does not fit, or that has nulls and must not.
+    Args:
+        rows: The table.
+        schema: The schema.
+        what: Name of the table, for errors.
+
+    Raises:
+        InvalidInput: A type or value does not fit, or a required column has nulls.
     """
     columns = []
     for field in schema:
@@ -70,33 +98,47 @@ def to_schema(rows: pa.Table, schema: pa.Schema, what: str) -> pa.Table:
         column = rows[field.name]
         if column.null_count and not field.nullable and field.name not in OPTIONAL:
             raise InvalidInput(f"{what}: {field.name}: is null in a row: must not be")
-        columns.append(_as_type(column, field, what))
+        columns.append(_cast(column, field, what))
     return pa.table(columns, schema)
 
 
 def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return rows as Python has them. A time in none of its years, 1 to 9999, is None, as one that was not seen."""
+    """Convert rows to Python; times outside the years 1 to 9999 become None.
+
+    Args:
+        rows: The rows.
+    """
     return list(null_invalid_years(rows).to_pylist())
 
 
 def null_invalid_years(rows: pa.Table) -> pa.Table:
-    """Return rows without times that are in none of Python's years: null in their place."""
+    """Replace times outside Python's years 1 to 9999 by null.
+
+    Args:
+        rows: The rows.
+    """
     for place, field in enumerate(rows.schema):
         if not pa.types.is_timestamp(field.type):
             continue
         times = rows[field.name].cast(_MICROSECONDS).cast(pa.int64())
-        far = pc.or_(pc.less(times, _FIRST_TIME), pc.greater(times, _LAST_TIME))
-        if pc.any(far).as_py():
-            rows = rows.set_column(place, field, pc.if_else(far, pa.scalar(None, field.type), rows[field.name]))
+        out_of_range = pc.or_(pc.less(times, _FIRST_TIME), pc.greater(times, _LAST_TIME))
+        if pc.any(out_of_range).as_py():
+            rows = rows.set_column(
+                place, field, pc.if_else(out_of_range, pa.scalar(None, field.type), rows[field.name])
+            )
     return rows
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values, whether or not a dictionary encodes them."""
+    """Return the type of a column's values, decoding dictionaries.
+
+    Args:
+        kind: Type of the column.
+    """
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _as_type(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, field: pa.Field, what: str) -> pa.ChunkedArray:
     try:
         if pa.types.is_dictionary(field.type):
             if pa.types.is_dictionary(column.type):
@@ -118,7 +160,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str:
-    """Return what does not fit into a column of some type."""
+    """Describe the first value that does not fit a type."""
     if kind == pa.uint64() and (pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)):
         for value in column.drop_null():
             number = value.as_py()

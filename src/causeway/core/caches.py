@@ -1,4 +1,4 @@
-"""Caches that are bounded by bytes, not by entries: input from strangers may be of any length."""
+"""Caches bounded by bytes rather than entries, since untrusted input may have any length."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ CachedValue = TypeVar("CachedValue")
 def cache_results(
     function: Callable[..., CachedValue], size: int, weight: Callable[[CachedValue], int]
 ) -> Callable[..., CachedValue]:
-    """Cache the values of a function by its arguments (hashable), least recently used first out.
+    """Cache the results of a function in a thread-safe LRU cache.
 
-    Threads may share it: they call ``function`` one at a time, and once for equal arguments. Errors are not cached.
+    Calls are serialized, once for equal arguments. Errors are not cached.
 
     Args:
-        function: what makes a value.
-        size: bytes of all values; one longer than that is cached alone.
-        weight: the bytes of a value.
+        function: The function; its arguments are hashable.
+        size: Maximum bytes of all values; a larger one is cached alone.
+        weight: Returns the bytes of a value.
 
     Returns:
         The cached function.
     """
-    making = threading.Lock()
+    lock = threading.Lock()
 
-    def make(*arguments: Any) -> CachedValue:
-        with making:
+    def call(*arguments: Any) -> CachedValue:
+        with lock:
             return function(*arguments)
 
-    kept: LRUCache[Any, CachedValue] = LRUCache(size, getsizeof=lambda value: min(weight(value), size))
-    return cached(kept, condition=threading.Condition())(make)
+    cache: LRUCache[Any, CachedValue] = LRUCache(size, getsizeof=lambda value: min(weight(value), size))
+    return cached(cache, condition=threading.Condition())(call)

@@ -1,6 +1,7 @@
-"""Columns of equal length: NumPy arrays for numbers, Arrow arrays for text and bytes.
+"""Immutable tables for kernels: NumPy arrays for numbers, Arrow arrays for text and bytes.
 
-Columns that are gathered when someone reads them.
+``take`` and ``filter`` defer the gather of a column to its first read. So a round may permute messages many times and
+copies each payload once. A column of one repeated value is a broadcast view with zero strides.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ Rows = npt.NDArray[np.integer[Any]]
 
 
 class DeferredColumn:
-    """A column that is to be gathered when someone reads it: ``rows`` of ``source``.
+    """A column gathered on first read: ``rows`` of ``source``.
 
-    Rows of rows are composed without touching the source, so that a message's payload is copied once on its way through
-    a round, however often the messages are put into another order.
+    Rows of rows are composed without reading the source.
     """
 
     __slots__ = ("_rows", "_source", "_value")
@@ -38,7 +38,7 @@ class DeferredColumn:
         return len(self._rows if self._value is None else self._value)
 
     def gathered(self) -> Column:
-        """Return the column itself; from now on the source is not held any more."""
+        """Gather the column and release the source."""
         if self._value is None:
             self._value = _gather(self._source, self._rows)
             self._source = self._rows = None
@@ -46,42 +46,46 @@ class DeferredColumn:
 
     @property
     def pending(self) -> tuple[Column, Rows] | None:
-        """Return source and rows while the column is not gathered."""
+        """Source and rows until the column is gathered, then None."""
         return (self._source, self._rows) if self._value is None else None
 
     def is_of(self, kind: pa.DataType) -> bool:
-        """Return whether this is, as far as can be said without gathering, a column of an Arrow type without nulls."""
+        """Return True if the column has an Arrow type and no nulls, without gathering it.
+
+        A deferred column with nulls in other rows of its source returns False.
+        """
         source = self._source if self._value is None else self._value
         return not isinstance(source, np.ndarray) and bool(source.type == kind and source.null_count == 0)
 
 
 def pending_gather(column: Column) -> tuple[Column, Rows] | None:
-    """Return source and rows of a column that is not gathered yet, None for another."""
+    """Return source and rows of a column not gathered yet, else None."""
     return column.pending if type(column) is DeferredColumn else None
 
 
 def _gather(source: Column, rows: Rows) -> Column:
     if isinstance(source, np.ndarray):
         column = source.take(rows, axis=0)
-        # Frames share it, so nobody may write to it.
+        # Frames share the column.
         column.setflags(write=False)
         return column
     return _TAKE.call([source, pa.array(rows, _ROW_TYPE)], _CHECKED)
 
 
 _TAKE, _CHECKED, _ROW_TYPE = pc.get_function("array_take"), pc.TakeOptions(boundscheck=True), pa.int64()
-"""What ``Array.take`` does for an array, without looking it up every time."""
+"""The kernel of ``Array.take``, without its lookup on every call."""
 
 
 T = TypeVar("T")
 
 
 class Frame:
-    """An immutable table for kernels: what Arrow tables are to the lake, frames are to a round.
+    """An immutable table for kernels: Arrow tables belong to the lake, frames to a round.
 
-    A column is read with ``frame["name"]``. Numbers are NumPy arrays (unsigned where a specification says so); a column
-    that is one value repeated may be a broadcast view, which costs nothing to take from or to join. After ``take`` and
-    ``filter`` a column is gathered when it is first read; ``frame.column("name")`` hands it to another frame as it is.
+    ``frame["name"]`` reads a column. Numbers are NumPy arrays (unsigned where a specification requires it). A column of
+    one repeated value may be a broadcast view, which is free to take from or to concatenate. After ``take`` and
+    ``filter`` a column is gathered on its first read; ``frame.column("name")`` passes it to another frame without
+    gathering.
     """
 
     __slots__ = ("_columns", "_length")
@@ -105,14 +109,14 @@ class Frame:
         return column
 
     def column(self, name: str) -> Column:
-        """Return a column to be put into another frame; unlike ``frame[name]`` it need not be gathered for that."""
+        """Return a column for another frame; unlike ``frame[name]`` it does not gather it."""
         return self._columns[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
     def get(self, name: str, default: Any) -> Any:
-        """Return column ``name``, or ``default`` where there is none."""
+        """Return column ``name``, or ``default`` if it is absent."""
         return self[name] if name in self._columns else default
 
     def __repr__(self) -> str:
@@ -120,17 +124,17 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the columns in order."""
+        """Column names in order."""
         return list(self._columns)
 
     def take(self, rows: Rows) -> Frame:
-        """Return the frame of ``rows``, in that order. ``rows`` must not be changed afterwards."""
+        """Return the frame of ``rows``, in that order. ``rows`` must not change afterwards."""
         length = len(rows)
         if length == 0:
-            # Nothing of the frame is kept alive by what has nothing of it.
+            # An empty result must not keep the source columns alive.
             if self._length == 0:
                 return self
-            return _frame({name: _emptied(column) for name, column in self._columns.items()}, 0)
+            return _frame({name: _empty_column(column) for name, column in self._columns.items()}, 0)
         composed: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
@@ -150,7 +154,7 @@ class Frame:
         return _frame(columns, length)
 
     def read_only(self) -> Frame:
-        """Return the frame with columns that cannot be written to."""
+        """Return the frame with read-only columns."""
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
             if isinstance(column, np.ndarray):
@@ -160,17 +164,17 @@ class Frame:
         return _frame(columns, self._length)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Frame:
-        """Return the rows where ``mask`` is true, in order; the frame itself when all are."""
+        """Return the rows where ``mask`` is true, in order; the frame itself if all are."""
         count = np.count_nonzero(mask)
         if count == len(mask):
             return self
         return self.take(mask.nonzero()[0] if count else _NO_ROWS)
 
     def slice(self, start: int, stop: int) -> Frame:
-        """Return rows ``start`` to ``stop`` without copying."""
+        """Return rows ``start`` to ``stop`` - 1 without copying."""
         if stop <= start:
             return self.take(_NO_ROWS)
-        parts: dict[int, Rows] = {}
+        sliced: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
             pending = pending_gather(column)
@@ -178,17 +182,17 @@ class Frame:
                 columns[name] = self[name][start:stop]
                 continue
             source, rows = pending
-            if id(rows) not in parts:
-                parts[id(rows)] = rows[start:stop]
-            columns[name] = DeferredColumn(source, parts[id(rows)])
+            if id(rows) not in sliced:
+                sliced[id(rows)] = rows[start:stop]
+            columns[name] = DeferredColumn(source, sliced[id(rows)])
         return Frame(columns, stop - start)
 
     def select(self, names: Iterable[str]) -> Frame:
-        """Return the frame of the columns ``names`` in that order."""
+        """Return the frame of some columns, in the order of ``names``."""
         return _frame({name: self._columns[name] for name in names}, self._length)
 
     def with_columns(self, **columns: Column) -> Frame:
-        """Return the frame with ``columns`` added or replaced; a NumPy or Python scalar is repeated."""
+        """Return the frame with columns added or replaced; NumPy and Python scalars are repeated."""
         added = {
             name: column if hasattr(column, "__len__") else repeat_value(column, self._length)
             for name, column in columns.items()
@@ -198,48 +202,56 @@ class Frame:
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
         arrays = [_to_arrow(self[name], kind) for name, kind in _fields(schema)]
-        # A table of one batch: made of arrays, it costs three times as much.
+        # From one batch: a table built from arrays takes three times as long.
         return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)], schema)
 
     def changed_since(self, before: Frame) -> FrameChanges | None:
-        """Return how this frame came from an earlier one; None where it does not know, as most frames."""
+        """Return the changes since an earlier frame, or None if unknown, as for most frames."""
         return None
 
 
 class FrameChanges(NamedTuple):
-    """How a frame came from an earlier one, of which no two rows have one key: rows that were ``added``, and the keys
-    of those that are ``gone``. No row has a key that a row had before it."""
+    """The difference between a frame and an earlier one, both with unique keys.
+
+    Attributes:
+        added: Added rows; their keys were not in the earlier frame.
+        gone: Keys of the removed rows.
+    """
 
     added: Frame
     gone: Frame
 
 
 class LazyFrame(Frame):
-    """A frame of ``length`` rows that ``make`` returns, when someone reads a column of it."""
+    """A frame of ``length`` rows that ``make`` builds on the first read of a column."""
 
-    __slots__ = ("_made", "_make")
+    __slots__ = ("_built", "_make")
 
     def __init__(self, length: int, make: Callable[[], Frame]) -> None:
         self._length = length
         self._make: Callable[[], Frame] | None = make
-        self._made: dict[str, Column] = {}
+        self._built: dict[str, Column] = {}
 
     @property
     def _columns(self) -> dict[str, Column]:  # type: ignore[override]
         if self._make is not None:
-            self._made, self._make = self._make()._columns, None
-        return self._made
+            self._built, self._make = self._make()._columns, None
+        return self._built
 
 
 def _frame(columns: dict[str, Column], length: int) -> Frame:
-    """Return the frame of columns that are known to have one length: their dictionary becomes the frame's."""
+    """Create a frame from columns of equal length, without a check; it owns the dictionary."""
     frame = Frame.__new__(Frame)
     frame._columns, frame._length = columns, length
     return frame
 
 
 def from_table(table: pa.Table) -> Frame:
-    """Return the frame of an Arrow table: fixed-width columns as NumPy arrays, the others as single Arrow arrays."""
+    """Convert an Arrow table: fixed-width columns to NumPy arrays, others to Arrow arrays.
+
+    Args:
+        table: The table.
+    """
     columns: dict[str, Column] = {}
     for name, chunked in zip(table.column_names, table.itercolumns(), strict=True):
         kind = chunked.type
@@ -248,7 +260,7 @@ def from_table(table: pa.Table) -> Frame:
         else:
             array = (chunked.unify_dictionaries() if pa.types.is_dictionary(kind) else chunked).combine_chunks()
         if pa.types.is_primitive(kind) and not pa.types.is_temporal(kind):
-            columns[name] = _recognised(array.to_numpy(zero_copy_only=False))
+            columns[name] = _compress_constant(array.to_numpy(zero_copy_only=False))
         elif pa.types.is_fixed_size_binary(kind):
             columns[name] = _fixed_bytes(array)
         else:
@@ -258,20 +270,28 @@ def from_table(table: pa.Table) -> Frame:
 
 _EMPTY: dict[int, tuple[pa.Schema, Frame]] = {}
 _FIELDS: dict[int, tuple[pa.Schema, list[tuple[str, pa.DataType]]]] = {}
-"""Frames without rows, and names and types, by the identity of their schema, which is kept beside: to compare schemas
-is slow, and so is to ask them."""
+"""Empty frames, and names and types, by the identity of their schema.
 
-_MAX_KEPT = 1024
-"""Schemas that are kept. Then all are forgotten: a process that makes many networks has those of networks that are
-gone, and would keep none of later ones."""
+The schema is stored with them. Comparing schemas is slow, and so is reading their fields.
+"""
+
+_MAX_SCHEMAS = 1024
+"""Maximum number of cached schemas.
+
+Then the cache is cleared: a process that creates many networks would otherwise hold the schemas of closed ones.
+"""
 
 
 def empty_frame(schema: pa.Schema) -> Frame:
-    """Return the frame of ``schema`` without rows."""
+    """Return the frame of a schema without rows; it is cached.
+
+    Args:
+        schema: The schema.
+    """
     found = _EMPTY.get(id(schema))
     if found is None:
         found = schema, from_table(schema.empty_table())
-        _keep(_EMPTY, found)
+        _cache_schema(_EMPTY, found)
     return found[1]
 
 
@@ -279,18 +299,22 @@ def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
     found = _FIELDS.get(id(schema))
     if found is None:
         found = schema, [(item.name, item.type) for item in schema]
-        _keep(_FIELDS, found)
+        _cache_schema(_FIELDS, found)
     return found[1]
 
 
-def _keep(kept: dict[int, tuple[pa.Schema, T]], found: tuple[pa.Schema, T]) -> None:
-    if len(kept) >= _MAX_KEPT:
-        kept.clear()
-    kept[id(found[0])] = found
+def _cache_schema(cache: dict[int, tuple[pa.Schema, T]], entry: tuple[pa.Schema, T]) -> None:
+    if len(cache) >= _MAX_SCHEMAS:
+        cache.clear()
+    cache[id(entry[0])] = entry
 
 
 def concat(frames: Sequence[Frame]) -> Frame:
-    """Return the rows of ``frames`` one after the other; all must have the columns of the first."""
+    """Concatenate frames.
+
+    Args:
+        frames: Frames that have the columns of the first, at least one.
+    """
     if len(frames) > 1:
         frames = [frame for frame in frames if frame._length] or [frames[0]]
     if len(frames) == 1:
@@ -313,8 +337,13 @@ def concat(frames: Sequence[Frame]) -> Frame:
 
 
 def repeat_value(value: Any, length: int) -> npt.NDArray[Any]:
-    """Return a column of one ``value`` repeated, without storing it more than once."""
-    if isinstance(value, _KEPT):
+    """Return a column of one repeated value, stored once.
+
+    Args:
+        value: A number, or an array for each row.
+        length: Number of rows.
+    """
+    if isinstance(value, _CACHEABLE):
         return _endless(value)[:length]
     one = np.asarray(value)
     column: npt.NDArray[Any] = np.ndarray((length, *one.shape), one.dtype, one, 0, (0, *one.strides))
@@ -322,14 +351,14 @@ def repeat_value(value: Any, length: int) -> npt.NDArray[Any]:
     return column
 
 
-_KEPT = (np.integer, np.bool_)
-"""Types of which equal values are the same in every bit."""
+_CACHEABLE = (np.integer, np.bool_)
+"""Types whose equal values are equal in every bit."""
 
 _ENDLESS = 1 << 48
-"""Rows of a column that stores nothing but its one value: more than any frame has."""
+"""Rows of a broadcast column, more than any frame has."""
 
 _SHORT = 1024
-"""Rows of the kept columns of one text, of which shorter ones are the beginning."""
+"""Rows of the cached columns of one text; shorter columns are slices of them."""
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -341,7 +370,12 @@ def _endless(value: Any) -> npt.NDArray[Any]:
 
 
 def repeat_text(text: str, length: int) -> pa.DictionaryArray:
-    """Return a dictionary-encoded text column of one value repeated."""
+    """Return a dictionary-encoded text column of one repeated value.
+
+    Args:
+        text: The value.
+        length: Number of rows.
+    """
     return _short_text(text).slice(0, length) if length <= _SHORT else _text_column(text, length)
 
 
@@ -355,7 +389,12 @@ def _text_column(text: str, length: int) -> pa.DictionaryArray:
 
 
 def repeat_bytes(value: bytes, length: int) -> pa.BinaryArray:
-    """Return a bytes column of one value repeated."""
+    """Return a bytes column of one repeated value.
+
+    Args:
+        value: The value.
+        length: Number of rows.
+    """
     if length <= _SHORT and len(value) == 0:
         return _NO_BYTES.slice(0, length)
     return pa.array([value], pa.binary()).take(pa.array(np.zeros(length, dtype=np.int32)))
@@ -366,11 +405,11 @@ _NO_BYTES = pa.array([b""] * _SHORT, pa.binary())
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
 
 _NO_VALUES: dict[pa.DataType, pa.Array] = {}
-"""Arrays without rows, by type."""
+"""Empty arrays by type."""
 
 
-def _emptied(column: Column) -> Column:
-    """Return a column of the same type without rows, which shares no memory with it."""
+def _empty_column(column: Column) -> Column:
+    """Return an empty column of the same type that shares no memory."""
     if type(column) is DeferredColumn:
         column = column._source if column._value is None else column._value
     if isinstance(column, np.ndarray):
@@ -381,8 +420,8 @@ def _emptied(column: Column) -> Column:
     return found
 
 
-def _recognised(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the column, as one value repeated if that is what it is: many columns of messages are."""
+def _compress_constant(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a broadcast view of a constant column: many message columns are constant."""
     if len(column) > 1 and column[0] == column[-1]:
         first = column[0]
         if len(column) > _SHORT and not (column[:: len(column) // 64] == first).all():
@@ -435,7 +474,7 @@ _ZEROS = [pa.py_buffer(bytes(1 << 16))]
 
 
 def _zeros(size: int) -> pa.Buffer:
-    """Return a buffer of at least ``size`` zero bytes, always the same: many columns of messages are zero."""
+    """Return a shared buffer of at least ``size`` zero bytes: many message columns are zero."""
     if _ZEROS[0].size < size:
         _ZEROS[0] = pa.py_buffer(bytes(size))
     return _ZEROS[0]

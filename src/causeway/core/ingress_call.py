@@ -1,4 +1,4 @@
-"""The payload of an ingress message with method ``call``: a user asks a caller program to call another program.
+"""Payload of ingress method ``call``: a user orders a caller to call another program.
 
 Layout, all numbers big-endian::
 
@@ -6,9 +6,9 @@ Layout, all numbers big-endian::
     16 bytes  amount attached to the call
     1 byte    length of the method's name
     n bytes   the method's name, UTF-8
-    rest      the body handed to the method
+    rest      the body passed to the method
 
-This is Causeway's own format: the Internet Computer leaves the argument of an ingress message to the canister.
+The format is Causeway's own: the Internet Computer leaves the argument of an ingress message to the canister.
 """
 
 from __future__ import annotations
@@ -20,43 +20,49 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 CALL_METHOD = "call"
-"""The method under which a caller program accepts these payloads."""
+"""Ingress method of caller programs with these payloads."""
 
 HEADER_BYTES = 25
 MAX_METHOD_BYTES = 255
 _MAX_TOTAL_BYTES = 2**31 - 1
 
-U64Array = npt.NDArray[np.uint64]
-
 
 class DecodedCalls(NamedTuple):
-    """What ``decode_calls`` found, one element a payload; where ``valid`` is false the rest is zero or empty."""
+    """Result of ``decode_calls``, one element a payload; invalid ones are zero or empty."""
 
-    receivers: U64Array
-    amount_high: U64Array
-    amount_low: U64Array
+    receivers: U64
+    amount_high: U64
+    amount_low: U64
     methods: pa.StringArray
     bodies: pa.BinaryArray
     valid: npt.NDArray[np.bool_]
 
 
 def encode_calls(
-    receivers: U64Array,
-    amount_high: U64Array | int,
-    amount_low: U64Array | int,
+    receivers: U64,
+    amount_high: U64 | int,
+    amount_low: U64 | int,
     method: str | pa.Array,
     bodies: pa.BinaryArray,
 ) -> pa.BinaryArray:
-    """Return the payloads of calls.
+    """Encode the payloads of n calls.
 
-    ``receivers``: n program numbers. ``amount_high``, ``amount_low``: the upper and lower 64 bits of the amount,
-    n numbers or one for all. ``method``: one name for all, or n names (string or dictionary of string). ``bodies``:
-    n byte strings.
+    Args:
+        receivers: Program numbers, uint64 array of n.
+        amount_high: Upper 64 bits of the amounts, n or one for all.
+        amount_low: Lower 64 bits of the amounts, n or one for all.
+        method: One name for all, or n names (string or dictionary of string).
+        bodies: n byte strings.
 
-    Raises ``InvalidInput`` when a name is longer than 255 bytes or the payloads together exceed 2**31 - 1 bytes (the
-    most one Arrow binary array holds; encode in parts).
+    Returns:
+        Binary array of n payloads.
+
+    Raises:
+        InvalidInput: A name exceeds 255 bytes, or the payloads exceed 2**31 - 1 bytes, the limit of an Arrow binary
+            array.
     """
     count = len(receivers)
     names = _names(method, count)
@@ -76,10 +82,16 @@ def encode_calls(
 
 
 def decode_calls(payloads: pa.BinaryArray) -> DecodedCalls:
-    """Return the parts of ``payloads`` (n byte strings) and which of them are well formed.
+    """Decode payloads.
 
-    Malformed is: null, shorter than the header, shorter than header and name, or a name that is not UTF-8. Never
-    raises for the content of a payload: a user can send any bytes.
+    A payload is malformed if it is null, shorter than header and name, or its name is not UTF-8. Users can send any
+    bytes, so no content raises.
+
+    Args:
+        payloads: Binary array of n payloads.
+
+    Returns:
+        The parts, with a mask of the valid payloads.
     """
     count = len(payloads)
     valid = np.ones(count, dtype=np.bool_)
@@ -125,7 +137,7 @@ def _fixed_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
 
 def _rows(array: pa.BinaryArray, width: int) -> npt.NDArray[np.uint8]:
-    """Return n byte strings of ``width`` bytes each as a (n, width) matrix."""
+    """Return n byte strings of equal width as a (n, width) matrix."""
     if not len(array):
         return np.zeros((0, width), dtype=np.uint8)
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
@@ -135,9 +147,9 @@ def _rows(array: pa.BinaryArray, width: int) -> npt.NDArray[np.uint8]:
 
 
 def _split(payloads: pa.BinaryArray, name_bytes: npt.NDArray[np.int64]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Return name and body of each payload, given the names' lengths; -1: the payload is malformed, both are empty.
+    """Split payloads into names and bodies; name length -1: malformed, both empty.
 
-    Payloads are cut together by the length of their name, of which there are at most 257, then put back in order.
+    Payloads are grouped by name length, of which there are at most 257, then restored to order.
     """
     if len(name_bytes) and not np.count_nonzero(name_bytes != name_bytes[0]):
         kinds, kind_of = name_bytes[:1], np.zeros(len(name_bytes), dtype=np.int64)
@@ -156,17 +168,17 @@ def _split(payloads: pa.BinaryArray, name_bytes: npt.NDArray[np.int64]) -> tuple
     if len(kinds) == 1:
         return names[0], bodies[0]
     order = np.argsort(kind_of, kind="stable")
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    places = pa.array(back)
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(len(order))
+    places = pa.array(inverse)
     empty_column = [pa.array([], pa.binary())]
     return pa.concat_arrays(names or empty_column).take(places), pa.concat_arrays(bodies or empty_column).take(places)
 
 
 def _as_text(names: pa.BinaryArray) -> tuple[pa.StringArray, npt.NDArray[np.bool_]]:
-    """Return the names as text, empty where they are not UTF-8, and which are.
+    """Decode names, empty where they are not UTF-8, and return a mask of the decodable ones.
 
-    Looks at each distinct name alone only when some name is bad.
+    Distinct names are checked one by one only if some name is bad.
     """
     try:
         return names.cast(pa.string()), np.ones(len(names), dtype=np.bool_)
@@ -174,8 +186,8 @@ def _as_text(names: pa.BinaryArray) -> tuple[pa.StringArray, npt.NDArray[np.bool
         encoded = names.dictionary_encode()
         good = np.array([_is_utf8(name) for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
         readable = good[encoded.indices.to_numpy()]
-        kept = pc.if_else(pa.array(readable), names, pa.scalar(b"", pa.binary()))
-        return kept.cast(pa.string()), readable
+        valid_names = pc.if_else(pa.array(readable), names, pa.scalar(b"", pa.binary()))
+        return valid_names.cast(pa.string()), readable
 
 
 def _is_utf8(name: bytes) -> bool:

@@ -1,6 +1,7 @@
-"""Joins of frames by key columns: what a row of one frame is in another; ranges spread out into rows, and back.
+"""Joins of frames by key columns, ranges of numbers, and sets of indices as intervals.
 
-Sets of indices as disjoint runs: what of a queue was seen, in memory that grows with the gaps, not the queue.
+Key columns are packed into 64-bit codes that compare like the keys, so joins are binary searches. ``Intervals`` stores
+the seen indices of a queue in memory that grows with the gaps, not the queue.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ from causeway_proofs.order import U64, WORD_BITS, Rows, bit_width, find_position
 from causeway.core.frame import Frame
 
 SMALL_INPUT = 60
-"""Rows of both frames of a ``lookup`` up to which they are faster found one by one than by codes."""
+"""Total rows of a ``lookup_rows`` up to which a dictionary is faster than codes."""
 
 
 def encode_keys(keys: Sequence[str], *frames: Frame) -> list[U64]:
-    """Return one 64-bit code a row for each frame: codes are equal where all ``keys`` are, and order like them.
+    """Encode key columns as one 64-bit code a row; codes compare like the keys.
 
-    The first key is the most significant. Keys are columns of unsigned numbers; codes may be compared over the frames
-    of one call only.
+    Codes are comparable within one call only.
+
+    Args:
+        keys: Names of unsigned columns, most significant first.
+        frames: Frames with these columns.
+
+    Returns:
+        uint64 array for each frame.
     """
     joined = _column(keys[0], frames)
     width = bit_width(joined)
@@ -33,9 +40,9 @@ def encode_keys(keys: Sequence[str], *frames: Frame) -> list[U64]:
         if more == 0:
             continue
         if width + more > WORD_BITS:
-            joined, width = _ranked(joined)
+            joined, width = _rank(joined)
         if width + more > WORD_BITS:
-            following, more = _ranked(following)
+            following, more = _rank(following)
         joined <<= np.uint64(more)
         joined |= following
         width += more
@@ -48,26 +55,33 @@ def encode_keys(keys: Sequence[str], *frames: Frame) -> list[U64]:
 
 
 def _column(key: str, frames: Sequence[Frame]) -> U64:
-    """Return a column of all frames, joined."""
+    """Concatenate a column of all frames."""
     return np.concatenate([frame[key] for frame in frames], dtype=np.uint64, casting="unsafe")
 
 
-def _ranked(column: U64) -> tuple[U64, int]:
-    """Return the column with each value replaced by its rank among all of them, and the bits that ranks take."""
+def _rank(column: U64) -> tuple[U64, int]:
+    """Replace values by their ranks; return them and the bits that ranks need."""
     values, ranks = np.unique(column, return_inverse=True)
     return ranks.astype(np.uint64), max(len(values) - 1, 0).bit_length()
 
 
 def lookup_rows(table: Frame, asked: Frame, keys: Sequence[str], *, ordered: bool = True) -> Rows:
-    """Return, for each row of ``asked``, the row of ``table`` with the same ``keys``, -1 where there is none.
+    """Find rows by key.
 
-    No two rows of ``table`` agree in all keys. ``ordered``: they ascend by them.
+    Args:
+        table: Frame with unique keys.
+        asked: Frame with the keys to find.
+        keys: Names of the key columns.
+        ordered: ``table`` ascends by the keys.
+
+    Returns:
+        int64 array: the row of ``table`` for each row of ``asked``, -1 for none.
     """
     if len(table) == 0 or len(asked) == 0:
         return np.full(len(asked), -1, dtype=np.int64)
     if len(table) + len(asked) <= SMALL_INPUT:
-        rows = {named: row for row, named in enumerate(_tuples(table, keys))}
-        return np.array([rows.get(named, -1) for named in _tuples(asked, keys)], dtype=np.int64)
+        rows = {key: row for row, key in enumerate(_tuples(table, keys))}
+        return np.array([rows.get(key, -1) for key in _tuples(asked, keys)], dtype=np.int64)
     own, wanted = encode_keys(keys, table, asked)
     if ordered:
         return find_positions(own, wanted)
@@ -81,7 +95,15 @@ def _tuples(frame: Frame, keys: Sequence[str]) -> Iterator[tuple[int, ...]]:
 
 
 def expand_ranges(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:
-    """Return every number of every range ``begin`` to ``end`` - 1, in order: the row of its range, and the number."""
+    """Expand ranges ``begin`` to ``end`` - 1 to single numbers, in order.
+
+    Args:
+        begin: First number of each range.
+        end: End of each range.
+
+    Returns:
+        Row of the range and number, for each number.
+    """
     counts = np.where(end > begin, end - begin, 0).astype(np.int64)
     rows = np.repeat(np.arange(len(begin), dtype=np.int64), counts)
     offset = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -89,10 +111,16 @@ def expand_ranges(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows,
 
 
 def merge_ranges(numbers: U64, *keys: npt.NDArray[Any]) -> tuple[Rows, U64, U64]:
-    """Return the ranges that rows of ``numbers`` make up, the inverse of ``over``: the first row of each, and its ends.
+    """Merge consecutive numbers into ranges, the inverse of ``expand_ranges``.
 
-    A range goes on as long as each row has the next number and equal ``keys``; the rows are in such an order that
-    neighbours are next to each other. Of a range, ``begin`` to ``end`` - 1 are in it.
+    A range continues while each row has the next number and equal keys.
+
+    Args:
+        numbers: Numbers, ordered so that consecutive ones are adjacent.
+        keys: Further columns.
+
+    Returns:
+        First row, first number and end of each range.
     """
     groups = group_rows(numbers - np.arange(len(numbers), dtype=np.uint64), *keys)
     begin = numbers[groups.starts]
@@ -100,7 +128,7 @@ def merge_ranges(numbers: U64, *keys: npt.NDArray[Any]) -> tuple[Rows, U64, U64]
 
 
 class Intervals:
-    """A set of indices. ``starts`` and ``stops`` are the ends of its runs, ascending and apart from each other."""
+    """A set of indices: ``starts`` and ``stops`` of its disjoint ranges, ascending."""
 
     def __init__(self, starts: list[int] | None = None, stops: list[int] | None = None) -> None:
         self.starts = starts or []
@@ -108,12 +136,12 @@ class Intervals:
 
     @classmethod
     def of(cls, indices: U64) -> Intervals:
-        """Return the set of a column of distinct ascending indices."""
+        """Create the set of distinct ascending indices."""
         _, begin, end = merge_ranges(indices)
         return cls(begin.tolist(), end.tolist())
 
     def add(self, begin: int, end: int) -> None:
-        """Add the indices from ``begin`` to ``end`` - 1; runs that touch become one."""
+        """Add the indices ``begin`` to ``end`` - 1, merging adjacent ranges."""
         if end <= begin:
             return
         first = bisect_left(self.stops, begin)
@@ -124,20 +152,20 @@ class Intervals:
         self.stops[first:last] = [end]
 
     def without(self, begin: int, end: int) -> Intervals:
-        """Return the indices from ``begin`` to ``end`` - 1 that are not in this set."""
+        """Return the indices ``begin`` to ``end`` - 1 that are not in the set."""
         rest = [(start, stop) for start, stop, inside in self.cut(begin, end) if not inside]
         return Intervals([start for start, _ in rest], [stop for _, stop in rest])
 
     def cut(self, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the parts of ``begin`` to ``end`` - 1, ascending, each with whether it is in this set."""
-        place = bisect_right(self.stops, begin)
+        """Partition ``begin`` to ``end`` - 1 into ranges, each with True if it is in the set."""
+        index = bisect_right(self.stops, begin)
         while begin < end:
-            start = self.starts[place] if place < len(self.starts) else end
+            start = self.starts[index] if index < len(self.starts) else end
             if begin < start:
                 stop = min(start, end)
                 yield begin, stop, False
             else:
-                stop = min(self.stops[place], end)
+                stop = min(self.stops[index], end)
                 yield begin, stop, True
-                place += 1
+                index += 1
             begin = stop

@@ -1,9 +1,9 @@
-"""The queue algebra: numbered queues as columns (IC reference 2.3; the other protocols' queues are the same algebra).
+"""The queue algebra: numbered queues as columns (IC reference 2.3; shared by all protocols).
 
 A queue is a partial map from indices to elements, with a rolling ``next_index`` above all of them. ``Queues`` holds
-many of them, each named by key columns (sender and receiver of an input queue, source and destination of a lane, ...).
-``push``, ``delete``, ``clear``, ``advance`` and ``slice`` take and give whole columns; so do ``extend``, ``trim`` and
-``forget`` for queues whose tail, head or segments move apart from their elements.
+many, each named by key columns (sender and receiver of an input queue, source and destination of a lane, ...).
+``push``, ``delete``, ``clear``, ``advance`` and ``slice`` work on whole columns. So do ``extend``, ``trim`` and
+``forget``, for queues whose tail, head or segments move independently of their elements.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from causeway.core.frame import Frame, concat
 from causeway.core.joins import encode_keys, lookup_rows
 
 MAX_INDEX = 2**64 - 1
-"""The largest index of a queue."""
+"""Maximum index of a queue."""
 
 
 @dataclass(frozen=True)
 class Queues:
     """Many queues.
 
-    ``keys``: the columns that name a queue. ``counters``: one row a queue, ascending by ``keys``: the keys,
-    ``next_index`` (the tail: the index of the next element), where the queues have a head ``begin`` (its index), and
-    whatever else a protocol counts for a queue. ``elements``: what is in the queues, one row an element: the keys,
-    ``index`` and whatever elements carry, ascending by keys and index. ``segments``: for queues whose elements lie
-    elsewhere, runs of them: the keys, ``first``, ``count`` and whatever tells where they lie, ascending by keys and
-    first. ``base``: the index of the first element of a new queue (``index_base``, IC reference D-1); ``indices``: the
-    counters that are indices, which a new queue has at the base. ``limit``: the greatest that a tail may be.
+    Invariants: every index is at least its queue's ``begin`` and below its ``next_index``; (keys, index) is unique.
 
-    Invariants: every index is at or above its queue's ``begin`` and below its ``next_index``; (keys, index) is unique.
+    Attributes:
+        keys: Columns that name a queue.
+        counters: One row a queue, ascending by ``keys``: the keys, ``next_index`` (the tail, index of the next
+            element), optionally ``begin`` (index of the head), and further counters of a protocol.
+        elements: One row an element, ascending by keys and index: the keys, ``index``, and further columns.
+        segments: For elements stored elsewhere, ranges of them, ascending by keys and first: the keys, ``first``,
+            ``count``, and their location.
+        base: Index of the first element of a new queue (``index_base``, IC reference D-1).
+        indices: Counters that are indices, which start at ``base``.
+        limit: Maximum of a tail.
     """
 
     keys: tuple[str, ...]
@@ -48,11 +51,15 @@ class Queues:
     limit: int = MAX_INDEX
 
     def positions(self, asked: Frame) -> Rows:
-        """Return the row of each queue asked for (by the key columns) in ``counters``, -1 where there is none yet."""
+        """Return the row of each requested queue in ``counters``, -1 for a new one.
+
+        Args:
+            asked: Key columns of the queues.
+        """
         return lookup_rows(self.counters, asked, self.keys)
 
     def read_counters(self, name: str, asked: Frame) -> U64:
-        """Return a counter of each queue asked for; the base where there is none yet."""
+        """Return a counter of each requested queue, the base for a new one."""
         if len(self.counters) == 0:
             return np.full(len(asked), self.base, dtype=np.uint64)
         rows = self.positions(asked)
@@ -60,14 +67,17 @@ class Queues:
         return found
 
     def ensure(self, asked: Frame) -> Queues:
-        """Return the queues with a new, empty one for each asked for (any number of times) that is not there yet.
+        """Return the queues with an empty one added for each missing one.
 
-        Counters of a new queue that are ``indices`` are the base, the others 0.
+        Counters in ``indices`` start at the base, others at 0.
+
+        Args:
+            asked: Key columns of the queues; repeats are allowed.
         """
-        return self._ensured(asked)[0] if len(asked) else self
+        return self._ensure_rows(asked)[0] if len(asked) else self
 
-    def _ensured(self, asked: Frame) -> tuple[Queues, Rows]:
-        """Return what ``ensure`` does, and the row of each queue asked for in it."""
+    def _ensure_rows(self, asked: Frame) -> tuple[Queues, Rows]:
+        """Return ``ensure``, and the row of each requested queue in the result."""
         own, wanted = encode_keys(self.keys, self.counters, asked)
         rows = find_positions(own, wanted)
         missing = np.flatnonzero(rows < 0)
@@ -87,10 +97,16 @@ class Queues:
         return replace(self, counters=Frame(columns))
 
     def number(self, values: Frame) -> tuple[U64, Queues]:
-        """Give the next index of its queue to every row of ``values``, rows of one queue in row order.
+        """Assign the next index of its queue to every row of ``values``, in row order.
 
-        Returns the indices and the queues with advanced tails; raises ``IndexOverflow`` when a tail would pass
-        ``limit``.
+        Args:
+            values: Rows with the key columns.
+
+        Returns:
+            uint64 array of indices, and the queues with advanced tails.
+
+        Raises:
+            IndexOverflow: A tail would exceed ``limit``.
         """
         if len(values) == 0:
             return np.empty(0, dtype=np.uint64), self
@@ -104,7 +120,7 @@ class Queues:
         return indices, queues
 
     def number_grouped(self, values: Frame) -> tuple[U64, Queues]:
-        """As ``number``, for rows of which those of one queue are neighbours, in whatever order the queues come."""
+        """Do as ``number`` for rows grouped by queue, in any order of the queues."""
         if len(values) == 0:
             return np.empty(0, dtype=np.uint64), self
         groups = group_rows(*(values[key] for key in self.keys))
@@ -114,8 +130,8 @@ class Queues:
         known = rows >= 0
         begin = np.full(len(groups), self.base, dtype=np.uint64)
         begin[known] = self.counters["next_index"][rows[known]]
-        if int(begin.max()) > self.limit - len(values):  # else all of them fit, whichever queue they are for
-            self._ensure_room(values, groups, begin)
+        if int(begin.max()) > self.limit - len(values):  # otherwise all rows would fit into any queue
+            self._require_room(values, groups, begin)
         indices = groups.spread(begin) + groups.ranks().astype(np.uint64)
         next_index = self.counters["next_index"].copy()
         next_index[rows[known]] += counts[known]
@@ -127,8 +143,8 @@ class Queues:
         added = values.select(self.keys).take(groups.starts[new])
         return indices, queues._with_new(added, np.searchsorted(own, keys[new]), next_index=begin[new] + counts[new])
 
-    def _ensure_room(self, values: Frame, groups: Groups, begin: U64) -> None:
-        """Raise ``IndexOverflow`` where a queue would pass the limit; ``begin``: the next index of each group's."""
+    def _require_room(self, values: Frame, groups: Groups, begin: U64) -> None:
+        """Raise ``IndexOverflow`` if a queue would exceed the limit. ``begin``: its next index."""
         counts, limit = groups.counts.astype(np.uint64), np.uint64(self.limit)
         full = (counts > limit) | (begin > limit - np.minimum(counts, limit))
         if not full.any():
@@ -139,7 +155,14 @@ class Queues:
         raise IndexOverflow(f"queue ({named}) would pass index {self.limit}", named_all)
 
     def push(self, values: Frame) -> Queues:
-        """Append ``values`` (the elements' columns without ``index``; row order is the order of pushing)."""
+        """Append elements.
+
+        Args:
+            values: Columns of the elements without ``index``, in the order of pushing.
+
+        Raises:
+            IndexOverflow: A tail would exceed ``limit``.
+        """
         if len(values) == 0:
             return self
         order = stable_order(*(values[key] for key in self.keys))
@@ -147,28 +170,27 @@ class Queues:
         index, queues = self.number_grouped(rows)
         numbered = rows.with_columns(index=index)
         if len(self.elements) == 0:
-            # They are in their order already.
-            return replace(queues, elements=numbered.select(self.elements.names))
+            return replace(queues, elements=numbered.select(self.elements.names))  # already sorted
         return queues.merge(numbered)
 
     def merge(self, numbered: Frame) -> Queues:
-        """Add elements that ``number`` has given an ``index``."""
+        """Add elements with an ``index`` from ``number``."""
         if len(numbered) == 0:
             return self
-        return replace(self, elements=self._ordered(self.elements, numbered, "index"))
+        return replace(self, elements=self._merge_sorted(self.elements, numbered, "index"))
 
     def add_segments(self, added: Frame) -> Queues:
-        """Add segments of elements that ``number`` has given their indices."""
+        """Add segments of elements numbered by ``number``."""
         assert self.segments is not None
-        return replace(self, segments=self._ordered(self.segments, added, "first")) if len(added) else self
+        return replace(self, segments=self._merge_sorted(self.segments, added, "first")) if len(added) else self
 
-    def _ordered(self, rows: Frame, added: Frame, last: str) -> Frame:
+    def _merge_sorted(self, rows: Frame, added: Frame, last: str) -> Frame:
         joined = concat([rows, added.select(rows.names)])
         order = stable_order(*(joined[key] for key in self.keys), joined[last])
         return joined if bool((order[1:] > order[:-1]).all()) else joined.take(order)
 
     def rows_of(self, values: Frame) -> Rows:
-        """Return the row of the element with each (keys, ``index``) of ``values``; raise ``NotInQueue`` for none."""
+        """Return the row of each element given by keys and ``index``. Raises ``NotInQueue``."""
         names = (*self.keys, "index")
         rows = lookup_rows(self.elements, values, names)
         if bool((rows < 0).any()):
@@ -178,7 +200,7 @@ class Queues:
         return rows
 
     def delete(self, values: Frame) -> Queues:
-        """Remove the elements that ``values`` names by keys and index; the tails stay. Raises ``NotInQueue``."""
+        """Remove elements given by keys and ``index``; tails stay. Raises ``NotInQueue``."""
         if len(values) == 0:
             return self
         keep = np.ones(len(self.elements), dtype=bool)
@@ -186,28 +208,32 @@ class Queues:
         return self.keep(keep)
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> Queues:
-        """Remove the elements where ``mask`` is false; the tails stay."""
+        """Remove the elements where ``mask`` is false; tails stay."""
         kept = self.elements.filter(mask)
         return self if kept is self.elements else replace(self, elements=kept)
 
     def without(self, mask: npt.NDArray[np.bool_]) -> Queues:
-        """Forget the queues where ``mask`` over the counters is true, empty ones, their tails too."""
+        """Remove empty queues, with their tails, where ``mask`` over the counters is true."""
         kept = self.counters.filter(~mask)
         return self if kept is self.counters else replace(self, counters=kept)
 
     def clear(self) -> Queues:
-        """Remove all elements of every queue; the tails stay."""
+        """Remove all elements; tails stay."""
         return replace(self, elements=self.elements.slice(0, 0)) if len(self.elements) else self
 
     def advance(self, asked: Frame, to: U64) -> Queues:
-        """Remove all below index ``to`` from each queue asked for (each at most once).
+        """Remove all elements below an index from queues.
 
-        Where there is a head it moves up to ``to``; a tail below it follows. Segments that lie below it as a whole go.
+        Heads move up to the index, and tails below it follow. Segments entirely below it are removed.
+
+        Args:
+            asked: Key columns of the queues, each at most once.
+            to: Index for each queue.
         """
         if len(asked) == 0:
             return self
-        ensured, rows = self._ensured(asked)
-        queues = ensured._raised(rows, to, "begin", "next_index")
+        ensured, rows = self._ensure_rows(asked)
+        queues = ensured._raise_counters(rows, to, "begin", "next_index")
         limits = asked.select(self.keys).with_columns(to=to)
         if len(queues.elements):
             queues = queues.keep(queues.elements["index"] >= self._limit(queues.elements, limits))
@@ -217,13 +243,18 @@ class Queues:
         return queues
 
     def extend(self, asked: Frame, to: U64) -> Queues:
-        """Move the tail of each queue asked for (each at most once) up to ``to``: the elements below it come later."""
+        """Raise the tails of queues; the elements below them are added later.
+
+        Args:
+            asked: Key columns of the queues, each at most once.
+            to: New tail for each queue.
+        """
         if len(asked) == 0:
             return self
-        ensured, rows = self._ensured(asked)
-        return ensured._raised(rows, to, "next_index")
+        ensured, rows = self._ensure_rows(asked)
+        return ensured._raise_counters(rows, to, "next_index")
 
-    def _raised(self, rows: Rows, to: U64, *names: str) -> Queues:
+    def _raise_counters(self, rows: Rows, to: U64, *names: str) -> Queues:
         moved = {}
         for name in names:
             if name in self.counters:
@@ -232,21 +263,27 @@ class Queues:
         return self.with_counters(**moved)
 
     def trim(self, asked: Frame) -> Queues:
-        """Move the head of each queue asked for (there already, any number of times) to its first element, to its tail
-        without any."""
+        """Move heads to the first element, or to the tail of an empty queue.
+
+        Args:
+            asked: Key columns of existing queues; repeats are allowed.
+        """
         if len(asked) == 0:
             return self
-        own, wanted, held = encode_keys(self.keys, self.counters, asked, self.elements)
+        own, wanted, element_keys = encode_keys(self.keys, self.counters, asked, self.elements)
         queues = np.unique(wanted)
-        rows, first = find_positions(own, queues), np.searchsorted(held, queues)
-        some = np.searchsorted(held, queues, side="right") > first
+        rows, first = find_positions(own, queues), np.searchsorted(element_keys, queues)
+        nonempty = np.searchsorted(element_keys, queues, side="right") > first
         heads = self.counters["begin"].copy()
         heads[rows] = self.counters["next_index"][rows]
-        heads[rows[some]] = self.elements["index"][first[some]]
+        heads[rows[nonempty]] = self.elements["index"][first[nonempty]]
         return self.with_counters(begin=heads)
 
     def forget(self, below: U64) -> Queues:
-        """Drop the segments that lie as a whole below an index, one a queue in the order of ``counters``."""
+        """Remove segments entirely below an index.
+
+        ``below``: an index for each queue, in the order of ``counters``.
+        """
         segments = self.segments
         if segments is None or len(segments) == 0:
             return self
@@ -254,13 +291,13 @@ class Queues:
         return self if kept is segments else replace(self, segments=kept)
 
     def _limit(self, rows: Frame, limits: Frame) -> U64:
-        """Return the limit of the queue that each row is in, 0 where there is none."""
+        """Return the limit of each row's queue, 0 for none."""
         found = lookup_rows(limits, rows, self.keys, ordered=False)
         limit: U64 = np.where(found >= 0, limits["to"][found], np.uint64(0))
         return limit
 
     def slice(self, queue: Mapping[str, int], begin: int, end: int) -> Frame:
-        """Return the elements of one queue (its keys) with ``begin <= index < end``, ascending."""
+        """Return the elements of one queue with ``begin <= index < end``, ascending."""
         elements = self.elements
         mask: npt.NDArray[np.bool_] = elements["index"] >= np.uint64(begin)
         mask &= elements["index"] < np.uint64(end)
@@ -269,7 +306,7 @@ class Queues:
         return elements.take(np.flatnonzero(mask))
 
     def set_counters(self, asked: Frame, **values: U64) -> Queues:
-        """Set counters of each queue asked for (there already, each once) to other values."""
+        """Set counters of existing queues, each given at most once."""
         rows = self.positions(asked)
         changed = {}
         for name, column in values.items():
@@ -278,9 +315,9 @@ class Queues:
         return self.with_counters(**changed)
 
     def with_values(self, **columns: Any) -> Queues:
-        """Return the queues with columns of their elements replaced that are neither keys nor ``index``."""
+        """Return the queues with element columns replaced that are neither keys nor ``index``."""
         return replace(self, elements=self.elements.with_columns(**columns))
 
     def with_counters(self, **columns: Any) -> Queues:
-        """Return the queues with some of their counters replaced."""
+        """Return the queues with counters replaced."""
         return replace(self, counters=self.counters.with_columns(**columns))

@@ -1,8 +1,6 @@
-"""Values and texts that others wrote, made fit for one line of an error or a terminal.
+"""Text for errors and terminals: untrusted values, numbers and times on one line.
 
-JSON of which nobody knows who wrote it.
-
-Durations as a user writes them.
+``load_json`` parses untrusted JSON. ``parse_duration`` reads durations of users.
 """
 
 from __future__ import annotations
@@ -24,55 +22,91 @@ _SHOWN_CHARACTERS = 60
 _NAME_CHARACTERS = 120
 _LISTED_NAMES = 8
 _ALL_LISTED = 24
-"""Up to so many names are all listed, of more the first ones."""
+"""Maximum number of names that are all listed; of more, only the first."""
 
 _MAX_COMPARED = 100_000
-"""So many names are compared with one that is not among them."""
+"""Maximum number of names compared with an unknown one."""
 
 _LONG_HEX = re.compile(rf"[0-9a-f]{{{_HEAD + _TAIL + 4},}}")
 
 
 def shorten_hex(digits: str) -> str:
-    """Return hexadecimal digits, the middle of long ones left out."""
+    """Shorten long hexadecimal digits in the middle.
+
+    Args:
+        digits: The digits.
+    """
     return digits if len(digits) <= _HEAD + _TAIL else f"{digits[:_HEAD]}…{digits[-_TAIL:]}"
 
 
 def to_one_line(text: str) -> str:
-    """Return a text on one line: long digests shortened, nothing in it that a terminal would act on."""
+    """Escape a text for one line of a terminal, with long digests shortened.
+
+    Args:
+        text: The text, from any source.
+    """
     return escape_controls(_LONG_HEX.sub(lambda found: shorten_hex(found[0]), text))
 
 
 def shorten_name(text: str) -> str:
-    """Return a name as ``readable`` does, the middle of a very long one left out."""
+    """Escape a name as ``to_one_line``, shortened in the middle if very long.
+
+    Args:
+        text: The name.
+    """
     name = to_one_line(text)
     return name if len(name) <= _NAME_CHARACTERS else f"{name[: _NAME_CHARACTERS - 21]}…{name[-20:]}"
 
 
 def truncate_text(text: str, most: int = 200) -> str:
-    """Return a text as ``readable`` does, cut after some characters: then how long it is follows."""
+    """Truncate a text, with its length appended, and escape it as ``to_one_line``.
+
+    Args:
+        text: The text.
+        most: Maximum number of characters.
+    """
     start = to_one_line(text[: most + 1])
     return start if len(text) <= most else f"{start[:most]}... {len(text):,} characters"
 
 
 def is_text(text: str) -> bool:
-    """Return whether a text has a form in UTF-8: half of a surrogate pair has none."""
+    """Return True if a text can be encoded in UTF-8: half of a surrogate pair cannot.
+
+    Args:
+        text: The text.
+    """
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def escape_controls(text: str) -> str:
-    """Return a text on one line, with nothing in it that a terminal would act on."""
+    """Escape the control characters of a text, for one line of a terminal.
+
+    Args:
+        text: The text, from any source.
+    """
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def to_utc(time: str | datetime) -> datetime:
-    """Return a time, or what ISO 8601 has of one, in UTC; one without a zone is of it. Raises ``ValueError`` for what
-    is no time, ``OverflowError`` for one that is not within the years 1 to 9999 there."""
+    """Convert a time to UTC; without a zone it is in UTC.
+
+    Args:
+        time: The time, or its ISO 8601 text.
+
+    Raises:
+        ValueError: The text is no time.
+        OverflowError: The time is outside the years 1 to 9999.
+    """
     found = datetime.fromisoformat(time) if isinstance(time, str) else time
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time for people: ``2.4 s``, ``18.0 min``, ``3.1 h``, ``12.0 days``."""
+    """Format a duration for people: ``2.4 s``, ``18.0 min``, ``3.1 h``, ``12.0 days``.
+
+    Args:
+        seconds: The duration in seconds.
+    """
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
     if seconds < 120:
@@ -83,8 +117,13 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(number: float) -> str:
-    """Return a number with its thousands apart; one that is too large to have all its digits as ``about 1.84 x 10^19``,
-    one that is not whole with up to three digits that count."""
+    """Format a number with thousands separators.
+
+    A very large one becomes ``about 1.84 x 10^19``; a fraction has up to three significant digits.
+
+    Args:
+        number: The number.
+    """
     if abs(number) >= _ALL_DIGITS:
         power = math.floor(math.log10(abs(number)))
         return f"about {number / 10.0**power:.4g} x 10^{power}"
@@ -98,7 +137,11 @@ _NARROW = 1_000
 
 
 def format_value(value: object) -> str:
-    """Return a value as it would stand in a scenario file, cut to one short line."""
+    """Format a value as in a scenario file, truncated to one short line.
+
+    Args:
+        value: The value.
+    """
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -108,7 +151,16 @@ def format_value(value: object) -> str:
 
 
 def suggest_known(kind: str, value: object, known: Collection[str]) -> str:
-    """Return the end of an error line about a name that is not among ``known``."""
+    """Return the end of an error about an unknown name.
+
+    Args:
+        kind: Kind of the name, such as ``chain``.
+        value: The unknown name.
+        known: Known names.
+
+    Returns:
+        A suggestion of a similar name, or the known names.
+    """
     near = difflib.get_close_matches(str(value), known, n=1) if len(known) <= _MAX_COMPARED else []
     if near:
         return f"{format_value(value)}: no such {kind}; did you mean {near[0]}?"
@@ -117,30 +169,54 @@ def suggest_known(kind: str, value: object, known: Collection[str]) -> str:
 
 
 def pluralize(count: float, unit: str) -> str:
-    """Return a unit in the plural, such as ``messages``, as it stands behind a count: in the singular behind 1."""
+    """Return a unit in the number of its count.
+
+    Args:
+        count: The count.
+        unit: The plural, such as ``messages``.
+    """
     return unit.removesuffix("s") if count == 1 else unit
 
 
 def was_or_were(count: int) -> str:
-    """Return the verb that stands behind a count."""
+    """Return the verb for a count.
+
+    Args:
+        count: The count.
+    """
     return "was" if count == 1 else "were"
 
 
 def format_moment(time: datetime | None, *, seconds: bool = True) -> str:
-    """Return a UTC time as ``0001-02-03 04:05:06``, or without its seconds: a year has four digits. None: a time before
-    or after all of these."""
+    """Format a UTC time as ``0001-02-03 04:05:06``.
+
+    Args:
+        time: The time; None: out of range.
+        seconds: Show the seconds.
+    """
     if time is None:
         return "in no year from 1 to 9999"
     return time.replace(tzinfo=None).isoformat(" ", "seconds" if seconds else "minutes")
 
 
 def format_lane_or_none(lane: Sequence[str | None]) -> str:
-    """Return the names of a lane as ``lane_text`` does, or that its messages are in no lane."""
+    """Format a lane as ``format_lane``, or state that there is none.
+
+    Args:
+        lane: Protocol, source, destination and lane.
+    """
     return format_lane(lane) or (f"in no lane ({lane[0]})" if lane[0] else "in no lane")
 
 
 def format_lane(lane: Sequence[str | None]) -> str | None:
-    """Return the names of a lane (protocol, source, destination, lane) as a person reads them."""
+    """Format a lane for people.
+
+    Args:
+        lane: Protocol, source, destination and lane.
+
+    Returns:
+        The text, or None without a lane.
+    """
     _, source, destination, name = lane
     if source is None and destination is None:
         return name
@@ -149,8 +225,14 @@ def format_lane(lane: Sequence[str | None]) -> str | None:
 
 
 def load_json(text: str | bytes) -> Any:
-    """Return the value that a text in JSON is. Raises ``ValueError``: it is none, or is nested too deeply to be
-    read."""
+    """Parse JSON from an untrusted source.
+
+    Args:
+        text: The JSON text.
+
+    Raises:
+        ValueError: It is invalid, or nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,16 +1,14 @@
-"""The ledger's vocabulary: kinds of messages, lifecycle events, and how they are stored.
+"""Vocabulary of the ledger: message events, reject codes and value movements.
 
-A stored event row says what happened to one message on one chain at one height as a set of events (a bit each), because
-a message is mostly received and executed in the same round. The ledger view gives one row an event.
+An event row lists the events of a message on a chain at a height as a bit set, because a message is mostly received and
+executed in the same round. The ledger view has one row an event.
 
-Why a call was not served, in words that all protocols share.
+``RejectCode`` names why a call was not served in terms of all protocols; each protocol maps its own codes to it
+(``protocols.registry``).
 
-Every protocol has codes of its own; its entry in ``protocols.registry`` says which of these each of them means.
-
-The log of value: every movement of value on a chain is one row, from who had it to who has it then.
-
-Who has something is a holder and a number: ``Holder.ACCOUNT`` and a program, ``Holder.ABROAD`` and the chain at the
-other end. A sum of a chain is what came to its holder less what left it, so that the log alone gives every balance.
+The value log has one row for every movement of value on a chain, from one holder to another. A holder is a kind and a
+number: ``ValueHolder.ACCOUNT`` and a program, ``ValueHolder.ABROAD`` and the chain at the other end. The balance of a
+holder is the sum of its incoming less its outgoing rows, so the log alone gives every balance.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from causeway_proofs.kinds import Kind as Kind
 
 
 class Event(IntFlag):
-    """What happened to a message."""
+    """Lifecycle events of a message."""
 
     SENT = 1
     COMMITTED = 2
@@ -40,7 +38,7 @@ class Event(IntFlag):
 
 
 class Via(IntEnum):
-    """By which way a message came to its receiver's queue."""
+    """How a message entered its receiver's queue."""
 
     NONE = 0
     LANE = 1
@@ -51,7 +49,7 @@ class Via(IntEnum):
 
 
 NO_CHAIN = 2**32 - 1
-"""In a column of chains: none, for events that belong to no lane."""
+"""Placeholder in columns of chains for events without a lane."""
 
 EVENTS_SCHEMA = pa.schema(
     [
@@ -73,14 +71,16 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     ]
 )
-"""``chain``: where it happened. ``events``: a set of ``Event``. ``source``, ``destination``: the ends of the lane that
-the message travels in (``NO_CHAIN``: none); ``substream``, ``index``: its position there. ``sender``, ``receiver``,
-``callback``: the message's identity with ``kind``. Ingress that was refused has its position in the chain's payload of
-that tick, from 1, as both ``index`` and ``callback``. ``amount_high``, ``amount_low``: the value attached to the
-request or refunded by the response, so that the log alone tells where value goes and what is lost; of the end of a
-program (control, DROPPED) its balance, in several rows where it is past 128 bits. ``queue_index``: the position in the
-queue named by the event (input queue for received and executed, output queue for sent). ``code``: the reject code or 0.
-``reason``: the stable name of a reason, cause or error, or empty."""
+"""Rows of the log table ``events``.
+
+``chain``: chain of the event. ``events``: a set of ``Event``. ``source``, ``destination``: ends of the message's lane
+(``NO_CHAIN``: none); ``substream``, ``index``: its position there. ``sender``, ``receiver``, ``callback``: with
+``kind`` the message's identity. Refused ingress has its position in the chain's payload of that tick, from 1, as both
+``index`` and ``callback``. ``amount_high``, ``amount_low``: value attached to the request or refunded by the response,
+so that the log alone shows transfers and losses; for the end of a program (control, DROPPED) its balance, in several
+rows beyond 128 bits. ``queue_index``: position in the queue of the event (input queue for received and executed, output
+queue for sent). ``code``: reject code or 0. ``reason``: stable name of a reason, cause or error, or empty.
+"""
 
 FAILURES_SCHEMA = pa.schema(
     [
@@ -95,9 +95,12 @@ FAILURES_SCHEMA = pa.schema(
         pa.field("line", pa.uint32(), nullable=False),
     ]
 )
-"""One row a handler call that raised: ``program`` on ``chain``, on the message named by ``kind``, ``sender`` and
-``callback``. ``handler``: the method; ``error``: what it raised; ``file`` and ``line``: where in the program. A program
-that rejects a request on purpose has not failed. No root depends on these rows."""
+"""One row a handler call that raised.
+
+``program`` on ``chain`` handled the message named by ``kind``, ``sender`` and ``callback``. ``handler``: the method;
+``error``: its exception; ``file`` and ``line``: place in the program. A deliberate reject is not a failure. No root
+depends on these rows.
+"""
 
 COLLECTED_SCHEMA = pa.schema(
     [
@@ -110,8 +113,11 @@ COLLECTED_SCHEMA = pa.schema(
         pa.field("end", pa.uint64(), nullable=False),
     ]
 )
-"""One row a run of indices that ``chain`` collected: ``what`` 0 = messages of a lane (acknowledged and removed from it,
-by their source), 1 = signals about messages of a lane (by their destination); indices ``begin`` to ``end`` - 1."""
+"""One row a range of indices that ``chain`` collected: ``begin`` to ``end`` - 1.
+
+``what`` 0: messages of a lane, acknowledged and removed from it, by their source. ``what`` 1: signals about messages of
+a lane, by their destination.
+"""
 
 REVERTED_SCHEMA = pa.schema(
     [
@@ -120,60 +126,64 @@ REVERTED_SCHEMA = pa.schema(
         pa.field("last", pa.uint64(), nullable=False),
     ]
 )
-"""One row a fork of ``chain`` that took blocks back, at the height of the row: those that it made at heights ``first``
-to ``last``, both included. What it logged there, and in the lanes that it is the source of, counts for nothing."""
+"""One row a fork of ``chain``, at the height of the row, that reverted blocks.
+
+The blocks are those of heights ``first`` to ``last``, inclusive. What the chain logged there, and in lanes that it is
+the source of, is void.
+"""
 
 REVERTED = "reverted"
-"""The log table with these rows, of protocols whose chains have forks; and what the ledger calls an event that was
-taken back."""
+"""The log table of these rows; also the name of a reverted event in the ledger."""
 
 COLLECTED_MESSAGES = 0
 COLLECTED_SIGNALS = 1
 
 
 class RejectCode(Enum):
-    """Why a call was not served, whatever the protocol."""
+    """Why a call was not served, in terms of all protocols."""
 
     NOT_FOUND = "not_found"
-    """Nobody has the name or number that was called, or no program is installed under it."""
+    """No program has the called name or number, or none is installed under it."""
     REFUSED = "refused"
-    """The program said no: it raised ``Reject``, or answered with one."""
+    """The program refused: it raised ``Reject``, or answered with one."""
     FAILED = "failed"
-    """The program's handler raised an error, or gave no answer where it must."""
+    """The program's handler raised an error, or omitted a required answer."""
     TIMED_OUT = "timed_out"
-    """The call expired before it was taken."""
+    """The call expired before its delivery."""
     NO_FUNDS = "no_funds"
-    """The caller cannot pay what the call costs or carries."""
+    """The caller cannot pay the call's cost or amount."""
     UNREACHABLE = "unreachable"
-    """There is no way to the chain: no open channel or connection, or it is not allowed."""
+    """No route to the chain: no open channel or connection, or it is not allowed."""
     BUSY = "busy"
-    """A passing state: a full queue, a program that moves. The same call may be served later."""
+    """A temporary state: a full queue, a program being moved. A retry may succeed."""
     TOO_LARGE = "too_large"
-    """The call or its answer is longer than the protocol carries."""
+    """The call or its answer exceeds the protocol's size limit."""
     INVALID = "invalid"
-    """The call is none that its receiver reads: malformed, of a type that it does not handle, from a false sender."""
+    """The receiver cannot process the call: malformed, of unknown type, or from a false sender."""
     OTHER = "other"
-    """Anything else: the protocol's own code and the text say what."""
+    """Anything else: see the protocol's own code and text."""
 
 
 PortableCode = Callable[[int, bytes], RejectCode]
-"""Returns what a protocol's reject code and the text of the reject mean; with the code 0 the text alone says why a
-message from a user came into no queue."""
+"""Maps a protocol's reject code and text to a ``RejectCode``.
+
+With code 0 the text alone states why a user message entered no queue.
+"""
 
 
 class ValueHolder(IntEnum):
-    """Who has value, and what the number beside it is.
+    """Holders of value, and the meaning of the number beside each.
 
-    Of the asset ``UNITS``: ``NOWHERE`` has what is not issued; ``ABROAD`` (position of a chain) what has left for that
-    chain, less what has come from it; ``BURNED`` what was burned for good. All others have what is issued: ``ACCOUNT``
-    (a program); ``REQUESTS`` (a program): attached to requests that it has not answered; ``MESSAGES``: attached to
-    messages that have not left the chain; ``OUTBOX_FEES``, ``INBOX_FEES``: held until a response, until an
-    acknowledgement; ``DEPOSITS`` (a program, or ``ROOT_OWNER``): held for its channels; ``REWARDS``: due to operators,
-    who share it in the same block; ``OPERATOR`` (its number); ``ROOT``: the account of who governs the chain;
-    ``SOVEREIGN`` (position of a chain): its account on the chain that routes its messages; ``RESERVED`` (the same):
-    what of it is held for channels.
+    For the asset ``UNITS``: ``NOWHERE``: value not issued. ``ABROAD`` (position of a chain): value sent to that chain
+    less value received from it. ``BURNED``: value burned for good. All others hold issued value: ``ACCOUNT`` (a
+    program). ``REQUESTS`` (a program): attached to requests that it has not answered. ``MESSAGES``: attached to
+    messages that have not left the chain. ``OUTBOX_FEES``, ``INBOX_FEES``: held until a response, until an
+    acknowledgement. ``DEPOSITS`` (a program, or ``ROOT_OWNER``): held for its channels. ``REWARDS``: due to operators,
+    who share it in the same block. ``OPERATOR`` (its number). ``ROOT``: account of the chain's governance.
+    ``SOVEREIGN`` (position of a chain): its account on the chain that routes its messages. ``RESERVED`` (the same): the
+    part of it held for channels.
 
-    Of the asset ``BOOKED``: ``BALANCE`` (position of a chain); ``UNCONFIRMED`` and ``CANCELLED``: transfers from a
+    For the asset ``BOOKED``: ``BALANCE`` (position of a chain). ``UNCONFIRMED`` and ``CANCELLED``: transfers from one
     chain to another, whose positions are the upper and the lower 32 bits of the number.
     """
 
@@ -207,32 +217,34 @@ ISSUED = (
     ),
     *(ValueHolder.REWARDS, ValueHolder.OPERATOR, ValueHolder.ROOT, ValueHolder.SOVEREIGN, ValueHolder.RESERVED),
 )
-"""Holders of what a chain has issued."""
+"""Holders of issued value."""
 
 PROGRAM_HOLDERS = (ValueHolder.ACCOUNT, ValueHolder.REQUESTS, ValueHolder.DEPOSITS)
+"""Holders numbered by program."""
 CHAIN_HOLDERS = (ValueHolder.ABROAD, ValueHolder.BALANCE, ValueHolder.SOVEREIGN, ValueHolder.RESERVED)
+"""Holders numbered by chain position."""
 PAIR_HOLDERS = (ValueHolder.UNCONFIRMED, ValueHolder.CANCELLED)
-"""Holders whose numbers are programs, positions of chains, and two positions."""
+"""Holders numbered by two chain positions."""
 
 
 class Asset(IntEnum):
-    """What moves: units of the protocol's asset, or what one chain has in its books about the units of others."""
+    """The asset moved: units of the protocol, or one chain's books about units of others."""
 
     UNITS = 0
     BOOKED = 1
 
 
 class ValueReason(IntEnum):
-    """Why value moves.
+    """Reasons of value movements.
 
-    ``ISSUED``: at genesis. ``ATTACHED``: a program sends it with a call; ``RECEIVED``: a message brings it;
-    ``ACCEPTED``: a program keeps it of a request; ``RETURNED``: it goes back with the answer; ``SENT``: it leaves with
-    a message; ``CLAIMED``: it comes back, since the message was refused. ``FEE_HELD``, ``FEE_BURNED``, ``FEE_MINTED``,
-    ``FEE_PAID``, ``FEE_SHARED``: the fee for the response, that for the request, the same at the destination, due to
-    operators, to each of them. ``DEPOSIT_HELD``, ``DEPOSIT_RELEASED``, ``DEPOSIT_BURNED``: of a channel.
+    ``ISSUED``: at genesis. ``ATTACHED``: a program attaches it to a call. ``RECEIVED``: it arrives with a message.
+    ``ACCEPTED``: a program accepts it from a request. ``RETURNED``: refunded with the answer. ``SENT``: it leaves with
+    a message. ``CLAIMED``: it returns, since the message was refused. ``FEE_HELD``, ``FEE_BURNED``, ``FEE_MINTED``,
+    ``FEE_PAID``, ``FEE_SHARED``: the fee for the response, the fee for the request, that fee at the destination, the
+    fee due to operators, the share of each. ``DEPOSIT_HELD``, ``DEPOSIT_RELEASED``, ``DEPOSIT_BURNED``: for a channel.
 
-    In books: ``NOTED``: a transfer left; ``CONFIRMED``: it came; ``REFUSED``: it was refused; ``RECLAIMED``: it went
-    back; ``WRITTEN_OFF``: a chain burned it.
+    In books: ``NOTED``: a transfer left. ``CONFIRMED``: it arrived. ``REFUSED``: it was refused. ``RECLAIMED``: it was
+    returned. ``WRITTEN_OFF``: a chain burned it.
     """
 
     ISSUED = 0
@@ -258,13 +270,13 @@ class ValueReason(IntEnum):
 
 
 COSTS = (ValueReason.FEE_HELD, ValueReason.FEE_BURNED, ValueReason.DEPOSIT_HELD, ValueReason.DEPOSIT_RELEASED)
-"""Why value leaves the account of a program, or comes back to it, other than with messages."""
+"""Reasons that move value from or to a program's account without a message."""
 
 ROOT_OWNER = 2**64 - 1
-"""The number beside ``DEPOSITS`` of those that root has left."""
+"""Number beside ``DEPOSITS`` for deposits of the chain's root."""
 
 NO_INDEX = 2**64 - 1
-"""In ``index``: the row is about no single message."""
+"""Value of ``index`` in rows that concern no single message."""
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
@@ -288,6 +300,9 @@ VALUE_SCHEMA = pa.schema(
         _field("index", pa.uint64()),
     ]
 )
-"""One row a movement on ``chain``: of an amount that is not 0, from a holder to another (``Holder``, and a number).
-``asset``: ``Asset``; ``why``: ``Why``. ``source``, ``destination``, ``substream``, ``index``: the message that moves
-it. Without a message ``index`` is ``NO_INDEX``, and the ends are ``NO_CHAIN``, or those of the transfers booked."""
+"""One row a movement of a nonzero amount on ``chain``, from one holder to another.
+
+A holder is a ``ValueHolder`` and a number. ``asset``: ``Asset``; ``why``: ``ValueReason``. ``source``, ``destination``,
+``substream``, ``index``: the message that moves the amount. Without a message ``index`` is ``NO_INDEX``, and the ends
+are ``NO_CHAIN``, or those of the booked transfers.
+"""

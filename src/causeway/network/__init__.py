@@ -1,1 +1,1 @@
-"""Scenarios: what a network consists of, what traffic it gets, and what goes wrong."""
+"""Networks on lakes: deployment, runs, replay, re-execution and read-only access."""

@@ -1,6 +1,4 @@
-"""From a scenario to what the pipeline runs: the protocol's kernel, the traffic, and the cut of the chains into
-buckets.
-"""
+"""Deployment of a scenario: kernel, traffic, and the partition of chains into buckets."""
 
 from __future__ import annotations
 
@@ -39,12 +37,18 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MAX_CHAINS = 65_535
-"""Chains are 16-bit positions where lanes are packed into keys."""
+"""Maximum number of chains: lane keys pack chain positions into 16 bits."""
 
 
 @dataclass(frozen=True)
 class DeployedScenario:
-    """A scenario made ready: ``deployment`` for the tasks, and what readers of the lake need to know (``about``)."""
+    """A scenario ready to run.
+
+    Attributes:
+        deployment: Kernel, traffic and buckets, for tasks.
+        topology: The topology after all changes.
+        about: Description of the network, for readers of the lake.
+    """
 
     deployment: Deployment
     topology: Topology
@@ -61,11 +65,19 @@ def deploy_scenario(
     *,
     prepared: bool = False,
 ) -> DeployedScenario:
-    """Build the kernel and the traffic of a scenario and cut its chains into buckets.
+    """Create kernel and traffic of a scenario and partition its chains.
 
-    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
-    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys that are not drawn. ``prepared``: as of
-    ``Scenario.traffic``. Raises ``InvalidInput``.
+    Args:
+        scenario: The scenario.
+        lake: The lake; its folder ``traffic`` holds prepared traffic.
+        session: Prepares traffic in parallel; None: this process does.
+        cores: Number of cores, for the default number of buckets.
+        buckets: Buckets of a resumed lake.
+        secrets: Keys not derived from the seed.
+        prepared: As in ``Scenario.traffic``.
+
+    Raises:
+        InvalidInput: The scenario is invalid.
     """
     sources = scenario.program_sources
     sources.allow(scenario.installed.values())
@@ -94,7 +106,17 @@ def deploy_scenario(
 def describe_network(
     scenario: Scenario, kernel: AnyKernel, topology: Topology, buckets: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Return what readers of a lake need to know of its network; ``buckets``: the cut of its chains."""
+    """Describe a network for readers of its lake.
+
+    Args:
+        scenario: The scenario.
+        kernel: Its kernel.
+        topology: Its topology after all changes.
+        buckets: Its partition into buckets.
+
+    Returns:
+        Content of ``lake.json`` besides its own keys.
+    """
     return {
         "protocol": scenario.network.protocol,
         "asset": scenario.protocol.asset,
@@ -117,8 +139,16 @@ def describe_network(
 
 
 def build_kernel(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
-    """Return the kernel of a scenario's protocol before any change; raises ``InvalidInput`` naming the option or
-    program at fault."""
+    """Create the kernel of a scenario's protocol before any change.
+
+    Args:
+        scenario: The scenario.
+        topology: Its topology.
+        secrets: Keys not derived from the seed.
+
+    Raises:
+        InvalidInput: An option or program is invalid; the text names it.
+    """
     return build_staged_kernel(scenario, [NetworkStage(0, topology, scenario.faults(topology))], secrets)
 
 
@@ -130,8 +160,18 @@ def build_staged_kernel(
     known: Sequence[AnyKernel] = (),
     runner: type[Programs] = Programs,
 ) -> AnyKernel:
-    """Return the kernel of a network that has ``stages``; raises as ``kernel_of`` does. ``known``: the kernels of the
-    first stages, where they were made before; ``runner``: runs the programs."""
+    """Create the kernel of a network with stages.
+
+    Args:
+        scenario: The scenario.
+        stages: The network before and after its changes.
+        secrets: Keys not derived from the seed.
+        known: Kernels of the first stages, if created before.
+        runner: Class that runs the programs.
+
+    Raises:
+        InvalidInput: As ``build_kernel``.
+    """
     _require_programs(scenario)
     options = validate_document(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
     kernels: list[AnyKernel] = list(known)
@@ -166,7 +206,7 @@ def _kernel(
 
 
 def _require_programs(scenario: Scenario) -> None:
-    """Load the classes of all programs. Raises ``InvalidInput``, which names the key of one that cannot be had."""
+    """Load the classes of all programs. Raises ``InvalidInput`` with the key of a missing one."""
     for key, name in scenario.installed.items():
         if name == NOTHING_INSTALLED:
             continue
@@ -182,7 +222,7 @@ def _require_programs(scenario: Scenario) -> None:
 
 
 def _require_ticks(scenario: Scenario, traffic: Traffic, last: int) -> None:
-    """Check that nothing comes after the last tick for which anything may be planned. Raises ``InvalidInput``."""
+    """Check that no traffic comes after the protocol's last tick. Raises ``InvalidInput``."""
     tick = traffic.next_tick(last + 1) if last < LAST_TICK else None
     if tick is not None:
         sends = getattr(scenario.document.traffic, "send", [])
@@ -193,7 +233,15 @@ def _require_ticks(scenario: Scenario, traffic: Traffic, last: int) -> None:
 
 
 def partition_chains(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:
-    """Cut chains (positions) into at most ``count`` runs of neighbours of about equal weight."""
+    """Partition chains into contiguous groups of similar weight.
+
+    Args:
+        weights: Weight of each chain, by position.
+        count: Maximum number of groups.
+
+    Returns:
+        First and end position of each group.
+    """
     chains = len(weights)
     count = max(1, min(count, chains))
     ends = np.searchsorted(np.cumsum(weights), np.arange(1, count + 1) * weights.sum() / count)
@@ -205,12 +253,16 @@ def partition_chains(weights: npt.NDArray[np.float64], count: int) -> tuple[tupl
 
 
 ROWS_A_BUCKET = 10_000
-"""Fewer messages from users a tick are routed faster in one bucket: with several, every tick has a job and a commit of
-its own."""
+"""User messages a tick that justify another bucket: several buckets need a job a tick."""
 
 
 def choose_buckets(rows_a_tick: float, cores: int) -> int:
-    """Return how many buckets are worth while for so many messages from users a tick, at most one a core."""
+    """Choose the number of buckets, at most one a core.
+
+    Args:
+        rows_a_tick: Mean number of user messages a tick.
+        cores: Number of cores.
+    """
     return max(1, min(cores, int(rows_a_tick // ROWS_A_BUCKET)))
 
 

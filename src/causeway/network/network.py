@@ -1,6 +1,7 @@
-"""A network that runs: the object behind ``causeway run`` and behind a notebook.
+"""Networks on a lake: the object behind ``causeway run`` and a notebook.
 
-The state of one program instance, read from the lake without Spark: for unit tests, and for a look.
+``LakeNetwork`` claims a lake, commits groups of ticks, and compacts the logs. ``program_state`` reads the state of one
+program without Spark.
 """
 
 from __future__ import annotations
@@ -45,10 +46,20 @@ if TYPE_CHECKING:
 
 
 def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str) -> Any:
-    """Return the state of the instance ``name`` at the last height of a commit: what a scalar program keeps, or the
-    columns of its row.
+    """Return the state of a program at the last height of a commit.
 
-    None where nothing is installed, or where the program is on no chain. Raises ``InvalidInput`` for an unknown name.
+    Args:
+        lake: The lake.
+        manifest: The commit.
+        topology: Chains and programs of the network.
+        name: Name of the program.
+
+    Returns:
+        The stored value of a scalar program, or the columns of a vector program's row; None for a program without a
+        class, or on no chain.
+
+    Raises:
+        InvalidInput: The name is unknown.
     """
     found = topology.programs.filter(pc.equal(topology.programs["name"], name)).to_pylist()
     if not found:
@@ -65,17 +76,17 @@ def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str)
 
 
 HASHING = "causeway_proofs.hashing.columns:load_engines"
-"""What workers call before their first task: no tick of theirs waits for compiled code."""
+"""Function that workers call before their first task, so that no tick waits to compile."""
 
 Progress = Callable[[Manifest], None]
-"""Called after every commit, with its manifest: one height, or many that follow each other."""
+"""Callback after every commit, with its manifest of one or several consecutive heights."""
 
 
 class LakeNetwork:
     """A network of chains on a lake.
 
-    ``Network.from_scenario(path)`` makes a new one, ``resume=True`` goes on with the one that a lake holds. ``run``
-    moves it on; ``ledger`` and ``state`` give Spark DataFrames over all that happened.
+    ``Network.from_scenario(path)`` creates one; ``resume=True`` continues the one in a lake. ``run`` advances it.
+    ``ledger`` and ``state`` give Spark DataFrames of its history.
     """
 
     def __init__(
@@ -89,11 +100,20 @@ class LakeNetwork:
         unfinished: int | None = None,
         waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """``recorded``: more than the scenario's traffic comes from outside; the lake's record has it (``record``).
+        """Open a network for writing.
 
-        ``secrets``: keys of validators that are not drawn from the seed. ``unfinished``: the tick of the next height
-        where it was begun; what was recorded for it stays. ``waiting``: called when the claim of a run that may be dead
-        has to be watched for a while.
+        Args:
+            scenario: The scenario.
+            lake: Path or URI; None: the scenario's, or a temporary folder.
+            resume: Continue the network of an existing lake.
+            recorded: External input besides the scenario's traffic is recorded in the lake (``step``).
+            secrets: Validator keys not derived from the seed.
+            unfinished: Tick of a height begun before a crash; its recorded input is used again.
+            waiting: Called when the claim of a possibly dead run has to be watched.
+
+        Raises:
+            InvalidInput: The scenario is invalid.
+            LakeError: The lake exists, is missing, or belongs to another scenario.
         """
         self.scenario = scenario
         self._temporary = None
@@ -103,15 +123,15 @@ class LakeNetwork:
             place = os.path.join(self._temporary.name, "lake")
         self.lake = Lake.at(place)
         check_reachable(self.lake.storage)
-        made = self._made_before(place, resume)
+        buckets = self._existing_buckets(place, resume)
         before = FolderBeforeClaim.of(self.lake.storage)
         self._claim = claim_lake(self.lake, waiting)
         try:
-            session = self._begin_spark() if scenario.network.executor == "spark" else None
+            session = self._start_spark() if scenario.network.executor == "spark" else None
             cores = available_cores() if session is None else self._tasks()
-            self._deployed: DeployedScenario = deploy_scenario(scenario, place, session, cores, made, secrets)
-            self._check_cut(place)
-            if made is not None:
+            self._deployed: DeployedScenario = deploy_scenario(scenario, place, session, cores, buckets, secrets)
+            self._check_partitions(place)
+            if buckets is not None:
                 require_same_tables(place, self.lake.about()["tables"], self._deployed.about["tables"])
             if session is not None:
                 self._prepare_workers()
@@ -122,8 +142,8 @@ class LakeNetwork:
             self._let_go()
             raise
 
-    def _begin_spark(self) -> Callable[[], SparkSession]:
-        """Let Java start, and return what waits for the session."""
+    def _start_spark(self) -> Callable[[], SparkSession]:
+        """Start Spark in the background; return a function that waits for the session."""
         start_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
         if not self.lake.storage.is_local:
             check_readable(self.spark, self.lake.storage)
@@ -139,8 +159,8 @@ class LakeNetwork:
     def _tasks(self) -> int:
         return requested_tasks(self.scenario.network.master, self.scenario.network.spark_settings)
 
-    def _made_before(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
-        """Check the lake against what is asked; return how it cuts the chains, None when it is to be made."""
+    def _existing_buckets(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
+        """Validate the lake; return its buckets (first and end chain), None for a new lake."""
         if not self.lake.exists():
             if resume:
                 raise LakeError(f"lake: {place} holds no lake to resume")
@@ -150,18 +170,22 @@ class LakeNetwork:
             raise LakeError(f"lake: {place} already holds a lake; continue it with --resume, or name another folder")
         different = self.scenario.difference(about["scenario"])
         if different is not None:
-            key, asked, made = different
-            text = f"{key} is {format_value(asked)} in {self.scenario.path}, and was {format_value(made)}"
+            key, current, original = different
+            text = f"{key} is {format_value(current)} in {self.scenario.path}, and was {format_value(original)}"
             raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one: {text}")
         return tuple((first, end) for first, end in about["buckets"])
 
-    def _check_cut(self, place: str) -> None:
-        """Check that as many partitions are asked for as the lake has, or a number that gives as many buckets."""
-        asked, deployment = self.scenario.network.partitions, self._deployed.deployment
-        made = len(deployment.buckets)
-        if asked and asked != made and len(partition_chains(deployment.kernel.weights(), asked)) != made:
+    def _check_partitions(self, place: str) -> None:
+        """Check that the requested number of partitions gives the buckets of the lake."""
+        requested, deployment = self.scenario.network.partitions, self._deployed.deployment
+        existing = len(deployment.buckets)
+        if (
+            requested
+            and requested != existing
+            and len(partition_chains(deployment.kernel.weights(), requested)) != existing
+        ):
             raise LakeError(
-                f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume"
+                f"network.partitions: {requested}, but lake {place} was made with {existing}; leave it out to resume"
             )
 
     @classmethod
@@ -174,17 +198,23 @@ class LakeNetwork:
         resume: bool = False,
         waiting: Callable[[], None] = lambda: None,
     ) -> Self:
-        """Make a network from a scenario file.
+        """Create or resume the network of a scenario file.
 
-        ``overrides``: dotted keys of the file with TOML values. ``lake``: a folder or URI; without one a temporary
-        folder is used, which is gone with the object. ``waiting``: as of the class. Raises ``InvalidInput``
-        (``LakeError`` for what concerns the lake).
+        Args:
+            path: The scenario file.
+            overrides: TOML values by dotted key of the file.
+            lake: Folder or URI; None: a temporary folder, removed with the object.
+            resume: Continue the network of an existing lake.
+            waiting: Called when the claim of a possibly dead run has to be watched.
+
+        Raises:
+            InvalidInput: The scenario is invalid; ``LakeError`` for problems of the lake.
         """
         return cls(load_scenario(path, overrides), lake, resume=resume, waiting=waiting)
 
     @property
     def spark(self) -> SparkSession:
-        """Return the Spark session; the first use starts it. A run in process reads with whatever session is open."""
+        """Spark session, started on first use; an in-process run uses the active session."""
         if self.scenario.network.executor == "in_process" and (session := active_session()) is not None:
             return session
         return open_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
@@ -200,23 +230,23 @@ class LakeNetwork:
             remove_uncommitted(self.lake, last)
             before = commit_genesis(self._executor, self.lake, self._claim)
         else:
-            before = self._checked(self.lake.last_manifest())
+            before = self._verify_last(self.lake.last_manifest())
             remove_uncommitted(self.lake, last)
             remove_compacted(self.lake, before)
-        # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
+        # Also for a lake that was served before: input recorded for later ticks was never consumed.
         since = before.tick + 1 if before.height else before.tick
-        self._begun = {unfinished: InputRecord(self.lake).forget(since, unfinished)}
-        self._attempt: ExternalInput = NO_INPUT
+        self._resumed_inputs = {unfinished: InputRecord(self.lake).forget(since, unfinished)}
+        self._pending_input: ExternalInput = NO_INPUT
         self._compacted = latest_compaction(self.lake, before)
         return before
 
-    def _checked(self, before: Manifest) -> Manifest:
-        """Return the last manifest, when it follows on the one before it and its files are what they were."""
+    def _verify_last(self, before: Manifest) -> Manifest:
+        """Verify that the last manifest follows its predecessor, and verify its files; return it."""
         for _ in self.lake.chain(max(0, before.number - 1), before.number):
             pass
         recorded = set(before.outside.values())
         for path, seal in before.files.items():
-            # What was recorded for a tick does not say by its path which height took it in.
+            # The path of recorded input names its tick, not the height that consumed it.
             with self.lake.reading(path, before.first - 1 if path in recorded else None):
                 self.lake.storage.verify(path, seal, quickly=True)
         return before
@@ -234,35 +264,39 @@ class LakeNetwork:
 
     @property
     def manifest(self) -> Manifest:
-        """Return what the last committed height is made of."""
+        """Manifest of the last commit."""
         return self._before
 
     @property
     def height(self) -> int:
-        """Return the last committed height."""
+        """Last committed height."""
         return self._before.height
 
     @property
     def tick(self) -> int:
-        """Return the tick of the last committed height."""
+        """Tick of the last committed height."""
         return self._before.tick
 
     def next_tick(self) -> int | None:
-        """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are
-        skipped.
-        """
+        """Return the next tick to run, skipping idle ones, or None if nothing is left to do."""
         return find_next_tick(self._before.line, self._deployed.deployment.traffic)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
-        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
-        height.
+        """Run until nothing is left to do.
 
-        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every commit. A
-        network may end with messages left: a chain is halted for good, or a carrier drops everything.
+        Ticks without events are skipped at no cost. A network may end with pending messages, if a chain is halted for
+        good or a carrier drops everything.
+
+        Args:
+            ticks: Exclusive last tick; None: the scenario's.
+            progress: Called after every commit.
+
+        Returns:
+            The last committed height.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
         while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
-            outside = self._begun.pop(tick, NO_INPUT)
+            outside = self._resumed_inputs.pop(tick, NO_INPUT)
             self._commit(tick, outside, EACH_HEIGHT if outside else self.scenario.network.commits, limit)
             if progress is not None:
                 progress(self._before)
@@ -273,13 +307,15 @@ class LakeNetwork:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether nothing more would happen, however long the network ran. Of one with chains that another lake
-        runs this is never so: relay processes may always bring something."""
+        """True if nothing would happen however long the network ran.
+
+        Never true with chains run by another lake: a relay process may always deliver something.
+        """
         return self.next_tick() is None and not self.has_external
 
     @property
     def has_external(self) -> bool:
-        """Return whether another lake runs some of the chains, so that relay processes may always bring something."""
+        """True if another lake runs some of the chains."""
         return bool(self._deployed.topology.external)
 
     def step(
@@ -291,20 +327,31 @@ class LakeNetwork:
         noted: Mapping[str, pa.Table | None] = MappingProxyType({}),
         check: Callable[[Manifest], None] | None = None,
     ) -> Manifest:
-        """Run one tick, ``tick`` above the last one's, and commit it as the next height; return its manifest.
+        """Run one tick and commit it as the next height.
 
-        ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``): what else comes from outside in this tick;
-        it is written into the lake first, and with it what is ``noted`` of it (``pipeline.record``). For a network that
-        is ``recorded``; without either, what was recorded comes in where it was begun (``unfinished``). ``check``:
-        is given the manifest before it is committed, and raises if it must not be.
+        External input is written to the lake before it is used. Without any, input recorded for an unfinished height
+        (``unfinished``) is used.
+
+        Args:
+            tick: A tick above the last committed one.
+            ingress: External user messages (``INGRESS_SCHEMA``); only for a ``recorded`` network.
+            carried: External chain messages (``CARRIED_SCHEMA``); only for a ``recorded`` network.
+            noted: Notes on the input, stored with it.
+            check: Called with the manifest before the commit; raises to prevent it.
+
+        Returns:
+            The committed manifest.
+
+        Raises:
+            InvalidInput: Input is given, and the network is not ``recorded``.
         """
-        outside = self._begun.pop(tick, NO_INPUT)
+        outside = self._resumed_inputs.pop(tick, NO_INPUT)
         if ingress is not None or carried is not None:
             if not self._recorded:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
             outside = InputRecord(self.lake).write(tick, ingress=ingress, carried=carried, **noted)
-            InputRecord(self.lake).remove(self._attempt, outside)
-            self._attempt = outside
+            InputRecord(self.lake).remove(self._pending_input, outside)
+            self._pending_input = outside
         self._commit(tick, outside, EACH_HEIGHT, None, check)
         return self._before
 
@@ -316,75 +363,81 @@ class LakeNetwork:
         until: int | None,
         check: Callable[[Manifest], None] | None = None,
     ) -> None:
-        """Run the group of ticks that begins with ``tick`` and commit it."""
+        """Run and commit the group of ticks that begins with ``tick``."""
         first = next_height_tick(self._before.line, tick, self._deployed.deployment.traffic, outside)
         group = TickGroup(first, outside, until, every)
         self._before = run_group(
             self._executor, self.lake, self._before, group, claim=self._claim, compacted=self._compacted, check=check
         )
-        self._attempt = NO_INPUT
+        self._pending_input = NO_INPUT
         self._compacted = compact_logs(self.lake, self._before)
 
     @property
     def deployment(self) -> Deployment:
-        """Return the kernel, the traffic, and how the chains are cut."""
+        """The kernel, the traffic and the buckets."""
         return self._deployed.deployment
 
     @property
     def topology(self) -> Topology:
-        """Return the chains, the programs on them at genesis, and their moves."""
+        """The chains, their programs at genesis, and program moves."""
         return self._deployed.topology
 
     @property
     def before(self) -> Manifest:
-        """Return the manifest of the last committed height."""
+        """Manifest of the last committed height."""
         return self._before
 
     def last_traffic_tick(self) -> int | None:
-        """Return the last tick that brings traffic from outside, None when there is none."""
+        """Return the last tick with traffic, or None."""
         return last_tick(self._deployed.deployment.traffic)
 
     @property
     def tables(self) -> LakeTables:
-        """Return the lake's tables as Spark DataFrames."""
+        """The lake's tables as Spark DataFrames."""
         from causeway.dataframes.lake_tables import LakeTables
 
         return LakeTables(self.spark, self.lake, self._replayed.tables)
 
     @cached_property
     def _replayed(self) -> StateReplay:
-        """The states of heights that are in no file."""
+        """States of heights that are in no file."""
         return StateReplay(self.lake, lambda: self.deployment)
 
     @property
     def ledger(self) -> DataFrame:
-        """Return the rows of the ledger (``docs/ledger.md``): one an event of a message, over all committed heights."""
+        """Ledger rows (``docs/ledger.md``) of all committed heights, one an event of a message."""
         return self.tables.ledger()
 
     @property
     def calls(self) -> DataFrame:
-        """Return one row a call: what became of it, and when."""
+        """Call outcomes with their times, one row a call."""
         return self.tables.calls()
 
     def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
-        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last.
+        """Return a state table (listed in ``docs/lake.md``).
 
-        ``chain``: only what belongs to the chain of that name.
+        Args:
+            table: Name of the table.
+            height: A committed height; None: the last.
+            chain: Name of a chain; None: all.
         """
         return self.tables.state(table, height, chain)
 
     def program_state(self, name: str) -> Any:
-        """Return the state of one program instance now, read without Spark: what a scalar program keeps, or a row's
-        columns.
+        """Return the current state of a program without Spark, as the function ``program_state``.
 
-        Raises ``InvalidInput`` when there is no such program.
+        Raises:
+            InvalidInput: The name is unknown.
         """
         return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
-        """Return how the calls ended, and the verdict of the audit (``network.summary``), of all committed heights.
+        """Return the call outcomes and the audit verdict of all committed heights.
 
-        Raises ``LakeError``, ``LedgerDamaged``, ``TaskFailed``.
+        Raises:
+            LakeError: The lake cannot be read.
+            LedgerDamaged: The derived ledger is damaged.
+            TaskFailed: A worker failed.
         """
         from causeway.analysis.run_summary import summarize_run
 
@@ -392,11 +445,11 @@ class LakeNetwork:
             return found.plain()
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains (``roots.root_of``)."""
+        """Return a digest of the last roots of all chains."""
         return network_root(self.lake, self._before)
 
     def close(self) -> None:
-        """Tidy the lake and let go of it, so that another run may write it; a temporary one is removed."""
+        """Tidy the lake and release its claim; remove a temporary lake."""
         try:
             if self._temporary is None and self._claim.held and hasattr(self, "_compacted"):
                 self._claim.confirm()

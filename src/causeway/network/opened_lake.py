@@ -1,4 +1,8 @@
-"""A network as its lake alone tells it: what there is without the scenario's file and without the programs' classes."""
+"""Read-only networks reconstructed from their lake, without scenario and program classes.
+
+``OpenedLake`` reads headers, state rows and log rows of a chain. Parquet files are read a batch at a time, and only row
+groups whose statistics match.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +31,30 @@ if TYPE_CHECKING:
     from causeway.network.replay import ReplayShare, StateReplay
 
 TOPOLOGY = ("chains", "programs", "registry")
-"""Tables of the lake that say what the network consists of."""
+"""Topology tables of a lake."""
 
 BATCH = 1 << 14
-"""Rows of a file that are in memory at once while some of them are looked for."""
+"""Number of rows of a file in memory during a search."""
 
 Mask = npt.NDArray[np.bool_]
 RowChoice = Callable[[pa.RecordBatch], Mask]
-"""Says of a batch of rows which are wanted."""
+"""Returns a mask of the wanted rows of a batch."""
 
 
 HostLookup = Callable[[Any], npt.NDArray[np.integer[Any]]]
-"""Says on which chain programs are: its position, by their numbers."""
+"""Returns the position of the host chain of programs, given by number."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedLake:
-    """The network in a lake, for readers. Picklable.
+    """A network in a lake, for readers; picklable.
 
     Attributes:
-        lake: the lake; it may be one that is being written.
-        about: what the lake says of itself.
-        topology: the chains, the programs on them at genesis, and their moves.
-        sources: where programs of one's own come from: heights within a commit are executed again when somebody asks
-            for their state.
-        share: how much of this process's time that may take; without it, all.
+        lake: The lake; it may be written meanwhile.
+        about: Its description.
+        topology: The chains, their programs at genesis, and program moves.
+        sources: Allowed sources of user programs, to execute heights within a commit again.
+        share: Share of this process's time for such replays; None: all.
     """
 
     lake: Lake
@@ -62,42 +65,42 @@ class OpenedLake:
 
     @property
     def protocol(self) -> str:
-        """Return the name of the protocol."""
+        """Name of the protocol."""
         name: str = self.about["protocol"]
         return name
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Return the protocol's options as the scenario gave them."""
+        """The protocol's options from the scenario."""
         options: Mapping[str, Any] = self.about["scenario"]["options"]
         return options
 
     @property
     def seed(self) -> int:
-        """Return the network's seed."""
+        """Seed of the network."""
         return int(self.about["scenario"]["network"]["seed"])
 
     @property
     def tick_ns(self) -> int:
-        """Return how many nanoseconds a tick has."""
+        """Nanoseconds a tick."""
         return round(float(self.about["seconds_per_tick"]) * NANOSECONDS)
 
     @cached_property
     def names(self) -> list[str]:
-        """Return the chains' names by position."""
+        """Chain names by position."""
         return [item["name"] for item in self.about["chains"]]
 
     @cached_property
     def program_names(self) -> dict[int, str]:
-        """Return the programs' names by number."""
+        """Program names by number."""
         programs = self.topology.programs
         return dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
 
     def position(self, chain: str) -> int:
-        """Return the position of the chain of that name.
+        """Return the position of a chain by name.
 
         Raises:
-            InvalidInput: there is none.
+            InvalidInput: There is no such chain.
         """
         if chain not in self._positions:
             raise InvalidInput(f"chain: {suggest_known('chain', chain, self.names)}")
@@ -108,7 +111,7 @@ class OpenedLake:
         return {name: position for position, name in enumerate(self.names)}
 
     def bucket(self, position: int) -> str:
-        """Return the bucket of the chain at a position, as manifests name it."""
+        """Return the bucket of a chain position, as manifests name it."""
         ends = [end for _, end in self.about["buckets"]]
         return str(int(np.searchsorted(np.array(ends), position, side="right")))
 
@@ -116,7 +119,7 @@ class OpenedLake:
         """Return the last committed height.
 
         Raises:
-            LakeError: there is none yet.
+            LakeError: There is none yet.
         """
         last = self.lake.last_height()
         if last < 0:
@@ -124,82 +127,100 @@ class OpenedLake:
         return last
 
     def manifest(self, height: int | None = None) -> Manifest:
-        """Return the manifest of a height, by default the last.
+        """Return the manifest of a height; None: the last.
 
         Raises:
-            LakeError: it is not committed.
+            LakeError: The height is not committed.
         """
         return self.lake.manifest(self.last_height() if height is None else height)
 
     @cached_property
     def tables(self) -> TableSchemas:
-        """Return what the lake's tables are made of, those of the programs in use included."""
+        """Schemas of the lake's tables, including those of programs."""
         return TableSchemas.decoded(self.about["tables"])
 
     def header(self, chain: str, height: int) -> tuple[bytes, bytes]:
-        """Return the root in the header number ``height`` that a chain made at that height, and what certifies it
-        (nothing at height 0).
+        """Return root and certification of a chain's header (no certification at height 0).
+
+        Args:
+            chain: Name of the chain.
+            height: Height and number of the header.
 
         Raises:
-            LakeError: the height is not committed, or there is no such header.
-            InvalidInput: there is no such chain.
+            LakeError: The height is not committed, or has no such header.
+            InvalidInput: There is no such chain.
         """
         position = self.position(chain)
 
-        def mine(batch: pa.RecordBatch) -> Mask:
+        def is_header(batch: pa.RecordBatch) -> Mask:
             mask: Mask = (batch["chain"].to_numpy() == position) & (batch["number"].to_numpy() == height)
             return mask
 
-        rows = self.log_rows("headers", height, position, ["chain", "number", "root", "certification"], mine)
+        rows = self.log_rows("headers", height, position, ["chain", "number", "root", "certification"], is_header)
         if rows is None or rows.num_rows != 1:
             raise LakeError(f"lake: {self.lake.storage.uri} has no header of {chain} at height {height}")
         return rows["root"][0].as_py(), rows["certification"][0].as_py()
 
     @cached_property
     def replayed(self) -> StateReplay:
-        """Return the states of the network at heights that are in no file."""
+        """States at heights that are in no file."""
         from causeway.network.replay import StateReplay, recorded_deployment
 
         return StateReplay(self.lake, partial(recorded_deployment, self.lake, self.about, self.sources), self.share)
 
     def state_rows(self, manifest: Manifest, table: str, position: int, host_of: HostLookup) -> Frame:
-        """Return the rows of a state table that belong to the chain at a position, in the table's order.
+        """Return the rows of a state table that belong to a chain, in the table's order.
 
-        ``host_of``: says on which chain programs are; a program's rows belong to that chain.
+        Args:
+            manifest: Manifest viewed at the height.
+            table: Name of the table.
+            position: Position of the chain.
+            host_of: Maps programs to chains; a program's rows belong to its chain.
 
         Raises:
-            Freed: the state of the height was freed.
-            ReplayDiffers: it is in no file, and executing its heights again gives another (``InvalidInput``: they
-                cannot be executed; ``ReplayBusy``: not now).
+            Freed: A vacuum freed the state.
+            ReplayDiffers: The state is in no file, and replaying gives another.
+            InvalidInput: The programs to replay cannot be loaded.
+            ReplayBusy: A replay exceeds the share of time now.
         """
         declared = self.tables.state[table]
 
-        def mine(batch: pa.RecordBatch) -> Mask:
+        def belongs(batch: pa.RecordBatch) -> Mask:
             owners = batch[declared.owner].to_numpy()
             mask: Mask = (host_of(owners) if declared.belongs_to_program else owners) == position
             return mask
 
-        rows = self.chosen_rows(manifest, table, position, None, mine)
+        rows = self.chosen_rows(manifest, table, position, None, belongs)
         return empty_frame(declared.schema) if rows is None else from_table(rows)
 
     def chosen_rows(
         self, manifest: Manifest, table: str, position: int, columns: Sequence[str] | None, chosen: RowChoice
     ) -> pa.Table | None:
-        """Return the rows of a state table, of the bucket of the chain at ``position``, that are ``chosen``; None where
-        there are none at all. Raises as ``state_rows`` does."""
+        """Return the chosen rows of a state table, from the bucket of a chain.
+
+        Args:
+            manifest: Manifest viewed at the height.
+            table: Name of the table.
+            position: Position of the chain.
+            columns: Columns to return; None: all.
+            chosen: Selects rows.
+
+        Returns:
+            The rows, or None if the bucket has none. Raises as ``state_rows``.
+        """
         if freed := self.lake.freed(manifest.height):
             raise freed
         bucket = self.bucket(position)
         if manifest.height < manifest.last:
             rows = self.replayed.tables(manifest.height, table)[int(bucket)]
-            return _chosen(rows if columns is None else rows.select(columns), chosen) if rows.num_rows else None
+            return _filter_rows(rows if columns is None else rows.select(columns), chosen) if rows.num_rows else None
         parts = manifest.state.get(table, {}).get(bucket)
         if parts is None:
             return None
         if parts.whole:
             return select_rows(self.lake, parts.rows[0], manifest.files[parts.rows[0]], columns, chosen)
         rows = self.lake.part(manifest, parts)
-        return _chosen(rows if columns is None else rows.select(columns), chosen)
+        return _filter_rows(rows if columns is None else rows.select(columns), chosen)
 
     def log_rows(
         self,
@@ -212,11 +233,21 @@ class OpenedLake:
         destination: int | None = None,
         most: int | None = None,
     ) -> pa.Table | None:
-        """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
+        """Return the chosen rows of a log table at a height, from the bucket of a chain.
 
-        Read is one file, that of the commit or the one into which it was compacted, and of it the row groups that may
-        have such rows; None where there is none.
-        ``destination``, ``most``: as of ``select``.
+        Only one file is read, that of the commit or its compaction, and only row groups with possible matches.
+
+        Args:
+            table: Name of the table.
+            height: A committed height.
+            position: Position of the chain.
+            columns: Columns to return.
+            chosen: Selects rows.
+            destination: As in ``select_rows``.
+            most: As in ``select_rows``.
+
+        Returns:
+            The rows, or None without a file.
         """
         manifest = self.lake.manifest(height)
         path = manifest.log.get(table, {}).get(self.bucket(position))
@@ -236,10 +267,15 @@ class OpenedLake:
 
 
 def open_lake(uri: str, sources: ModuleSources = NOWHERE, share: ReplayShare | None = None) -> OpenedLake:
-    """Return the network in the lake at a path or URI. ``sources``, ``share``: as of ``OpenedLake``.
+    """Open the network in a lake for reading.
+
+    Args:
+        uri: Path or URI.
+        sources: As in ``OpenedLake``.
+        share: As in ``OpenedLake``.
 
     Raises:
-        LakeError: there is no lake, or it is of another version.
+        LakeError: There is no lake, or it has another format.
     """
     lake = Lake.at(uri).with_identity()
     about = lake.about()
@@ -260,36 +296,42 @@ def select_rows(
     most: int | None = None,
     height: int | None = None,
 ) -> pa.Table:
-    """Return the rows of a Parquet file that are ``chosen``; the others are in memory a batch at a time.
+    """Return the chosen rows of a Parquet file, reading a batch at a time.
 
-    ``destination``: of outbound entries, a chain that the rows are for; row groups with none to it are not read.
-    ``most``: when so many are found, the rest is not read. ``height``: of a log table, only the rows of that height;
-    row groups without are not read.
+    Args:
+        lake: The lake.
+        path: Path of the file.
+        seal: Its seal.
+        columns: Columns to return; None: all.
+        chosen: Selects rows.
+        destination: Receiving chain of outbound entries; skips row groups without it.
+        most: Number of rows to stop after.
+        height: Height of log rows; skips row groups without it.
 
     Raises:
-        LakeDamaged: it is missing, or not what was written.
+        LakeDamaged: The file is missing or damaged.
     """
     with lake.open_parquet(path, seal) as file:
-        groups = _groups(file, {"destination": destination, "height": height})
-        stored = file.schema_arrow  # made anew at every access
+        groups = _matching_groups(file, {"destination": destination, "height": height})
+        stored = file.schema_arrow  # rebuilt on every access
         names = stored.names if columns is None else list(columns)
         read = names if height is None or "height" in names else [*names, "height"]
         schema = pa.schema([stored.field(name) for name in read])
-        kept: list[pa.Table] = []
+        parts: list[pa.Table] = []
         found = 0
         for batch in file.iter_batches(BATCH, row_groups=groups, columns=read, use_threads=False):
             rows = pa.Table.from_batches([batch], schema=schema)
-            rows = _chosen(rows if height is None else select_height(rows, height), chosen)
+            rows = _filter_rows(rows if height is None else select_height(rows, height), chosen)
             if rows.num_rows:
-                kept.append(rows)
+                parts.append(rows)
             found += rows.num_rows
             if most is not None and found >= most:
                 break
-        return (pa.concat_tables(kept) if kept else schema.empty_table()).select(names)
+        return (pa.concat_tables(parts) if parts else schema.empty_table()).select(names)
 
 
-def _groups(file: StoredParquet, wanted: Mapping[str, int | None]) -> list[int]:
-    """Return the row groups of a file that may hold rows with certain values in some columns."""
+def _matching_groups(file: StoredParquet, wanted: Mapping[str, int | None]) -> list[int]:
+    """Return the row groups that may hold certain values in some columns."""
     found = set(range(file.num_row_groups))
     for column, value in wanted.items():
         if value is not None:
@@ -297,16 +339,16 @@ def _groups(file: StoredParquet, wanted: Mapping[str, int | None]) -> list[int]:
     return sorted(found)
 
 
-def _chosen(rows: pa.Table, chosen: RowChoice) -> pa.Table:
-    """Return the rows that are ``chosen``."""
-    kept: list[pa.RecordBatch] = []
+def _filter_rows(rows: pa.Table, chosen: RowChoice) -> pa.Table:
+    """Return the chosen rows."""
+    batches: list[pa.RecordBatch] = []
     for batch in rows.to_batches():
         mask = chosen(batch)
         if mask.all():
-            kept.append(batch)
+            batches.append(batch)
         elif mask.any():
-            kept.append(batch.filter(pa.array(mask)))
-    return pa.Table.from_batches(kept, schema=rows.schema)
+            batches.append(batch.filter(pa.array(mask)))
+    return pa.Table.from_batches(batches, schema=rows.schema)
 
 
 __all__ = ["OpenedLake", "open_lake", "select_rows"]

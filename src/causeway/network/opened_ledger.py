@@ -1,8 +1,8 @@
-"""What the files of a ledger state of it without being read.
+"""Read-only access to a ledger, or to a lake of a run: the objects behind ``cw.open``.
 
-The findings of an audit, for ``cw.open``.
-
-A ledger, or a lake that Causeway ran, opened to be read: the object behind ``cw.open``.
+``OpenedLedger`` gives the tables, figures, traces and audits of a ledger; ``AuditFindings`` holds an audit's result.
+For a lake the ledger is derived into a temporary folder. ``read_extents`` reads protocols and times from file
+statistics, without reading rows.
 """
 
 from __future__ import annotations
@@ -49,65 +49,80 @@ __all__ = ["AuditFindings", "OpenedLedger", "PlaceOverview", "Rows", "open", "re
 TimeExtent = tuple[datetime | None, datetime | None]
 
 _MAX_FILES = 64
-"""So many files are opened; of more these will do for the names of protocols, and times are not told."""
+"""Maximum number of files read for statistics.
+
+With more, protocols come from these and times are unknown.
+"""
 
 
 def read_extents(ledger: Ledger) -> tuple[list[str], TimeExtent]:
-    """Return the protocols that row groups name as the least or the largest, and the first and last time of events,
-    None where files do not state it. Raises ``LedgerDamaged``."""
+    """Return protocols and the time range of events from file statistics.
+
+    Args:
+        ledger: The ledger.
+
+    Returns:
+        The protocols that row groups name as minimum or maximum, and the first and last time; None if files do not
+        state them.
+
+    Raises:
+        LedgerDamaged: A file is damaged.
+    """
     protocols: set[str] = set()
     times: list[int] = []
     files = ledger.files("ledger")
     for file in files[:_MAX_FILES]:
-        with ledger.opened(file) as opened:
-            for stated in opened.statistics("protocol"):
-                if stated is not None and stated.has_min_max:
-                    protocols |= {str(stated.min), str(stated.max)}
-            for stated in opened.statistics("time"):
-                if stated is not None and stated.has_min_max:
-                    times += [int(stated.min_raw), int(stated.max_raw)]
+        with ledger.opened(file) as parquet:
+            for statistic in parquet.statistics("protocol"):
+                if statistic is not None and statistic.has_min_max:
+                    protocols |= {str(statistic.min), str(statistic.max)}
+            for statistic in parquet.statistics("time"):
+                if statistic is not None and statistic.has_min_max:
+                    times += [int(statistic.min_raw), int(statistic.max_raw)]
     if not times or len(files) > _MAX_FILES:
         return sorted(protocols), (None, None)
-    ends = pa.table(
+    times_table = pa.table(
         {
             name: pa.array([time]).cast(pa.timestamp("us", "UTC"))
             for name, time in zip("ab", (min(times), max(times)), strict=True)
         }
     )
-    [found] = to_python_rows(ends)
-    return sorted(protocols), (found["a"], found["b"])
+    [row] = to_python_rows(times_table)
+    return sorted(protocols), (row["a"], row["b"])
 
 
 class AuditFindings:
-    """The findings of an audit: its verdict, the ``checks`` by name, and tables (``violations``, ``completeness``,
-    ``lanes``, ``sums``, ``abroad``)."""
+    """The result of an audit: verdict, ``checks`` by name, and tables.
+
+    The tables are ``violations``, ``completeness``, ``lanes``, ``sums`` and ``abroad``.
+    """
 
     def __init__(self, audit: AuditResult, checks: Mapping[str, CheckVerdict]) -> None:
         self._audit, self.checks = audit, dict(checks)
 
     @property
     def audit(self) -> AuditResult:
-        """Return the whole audit."""
+        """The full audit result."""
         return self._audit
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict of the checks."""
+        """The combined verdict of the checks."""
         return combine_verdicts(self.checks.values())
 
     @property
     def sentence(self) -> str:
-        """Return the verdict as a sentence, as ``causeway audit`` prints it."""
+        """The verdict as a sentence, as ``causeway audit`` prints it."""
         return self._audit.sentence(*self.checks)
 
     @property
     def holds(self) -> bool:
-        """Return whether none of the checks failed."""
+        """True if no check failed."""
         return self.verdict is not Verdict.FAILED
 
     @property
     def violations(self) -> Rows:
-        """Return what the checks name, violated, unknown and noted."""
+        """The findings of the checks: violations, unknown cases and notes."""
         found = self._audit.violations
         if len(self.checks) < len(CHECK_NAMES):
             found = found.filter(pc.is_in(found["check"], pa.array([*self.checks], pa.string())))
@@ -115,22 +130,22 @@ class AuditFindings:
 
     @property
     def completeness(self) -> Rows:
-        """Return the coverage of each lane and side."""
+        """The coverage of each lane and side."""
         return Rows.of("completeness", self._audit.completeness)
 
     @property
     def lanes(self) -> Rows:
-        """Return the figures of each lane."""
+        """The figures of each lane."""
         return Rows.of("lanes", self._audit.lanes)
 
     @property
     def sums(self) -> Rows:
-        """Return the value sent, received, paid out, refunded and pending, by lane and asset."""
+        """The value sent, received, paid out, refunded and pending, by lane and asset."""
         return Rows.of("sums", self._audit.sums)
 
     @property
     def abroad(self) -> Rows:
-        """Return the value that left chains for others and came back, by asset."""
+        """The value that left chains and came back, by asset."""
         return Rows.of("abroad", self._audit.abroad)
 
     def _lines(self) -> list[tuple[str, ...]]:
@@ -157,17 +172,27 @@ FIGURES = (
     *("messages", "calls", "lanes", "latency", "latency_over_time", "backlog", "lane_backlog", "worst", "fees"),
     *("codes", "chains"),
 )
-"""What there is to see of an opened ledger beside its tables."""
+"""Figures of an opened ledger beside its tables."""
 
 _MAX_NAMED = 12
 
 
 @dataclass(frozen=True)
 class PlaceOverview:
-    """What an opened place is. ``kind``: ``lake`` or ``ledger``; ``protocols``: their names, as far as files state them
-    without being read; ``chains``: those of the lake, or of windows; ``rows``: of the table ``ledger``, as its files
-    have them; ``heights``: of a lake with any, the first and the last; ``tick_seconds``: of a lake; ``first_time``,
-    ``last_time``: of an event; ``commit``: the number of the ledger's last one."""
+    """Summary of an opened place.
+
+    Attributes:
+        place: Path or URI.
+        kind: ``lake`` or ``ledger``.
+        protocols: Protocol names, as far as file statistics state them.
+        chains: Chain names of the lake, or of observed windows.
+        rows: Number of rows of the table ``ledger``, from file metadata.
+        heights: First and last height of a lake; None if it has none.
+        tick_seconds: Seconds a tick of a lake.
+        first_time: Time of the first event.
+        last_time: Time of the last event.
+        commit: Number of the ledger's last commit.
+    """
 
     place: str
     kind: str
@@ -182,13 +207,13 @@ class PlaceOverview:
 
 
 class OpenedLedger(MessageSelection):
-    """A ledger, or a lake that Causeway ran with the ledger that is derived of it, to be read.
+    """A ledger opened for reading; for a lake the ledger derived from it.
 
-    Its tables (``ledger``, ``value``, ``observed``, ``promises``, ``headers``, ``watermarks``, ``quarantine``) and what
-    there is to see of them (see ``Selection``) are ``Rows``; ``state`` gives the state tables of a lake. It is as of
-    the moment when it was opened, whoever writes meanwhile; ``reload`` takes in what was committed since. Of a lake the
-    ledger is derived into a temporary folder, which goes with ``close`` or the end of a ``with`` statement; nothing is
-    written into the lake. A Spark session that is active is used where there is much to count.
+    Tables (``ledger``, ``value``, ``observed``, ``promises``, ``headers``, ``watermarks``, ``quarantine``) and figures
+    (see ``MessageSelection``) are ``Rows``. ``state`` gives the state tables of a lake. The view is a snapshot of the
+    time of opening; ``reload`` adds later commits. The ledger of a lake is derived into a temporary folder, which
+    ``close`` or the end of a ``with`` statement removes; the lake is never written. Large counts use the active Spark
+    session, if any.
     """
 
     def __init__(self, place: str, steps: Steps | None = None, sources: ModuleSources = NOWHERE) -> None:
@@ -196,16 +221,17 @@ class OpenedLedger(MessageSelection):
         self.kind = "lake" if is_lake(place) else "ledger"
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lake: Lake | None = None
-        self._ledger = self._opened()
-        super().__init__(place, self._as_of, ALL_MESSAGES, FiguresCounter(steps=steps))
+        self._ledger = self._open_ledger()
+        super().__init__(place, self._current, ALL_MESSAGES, FiguresCounter(steps=steps))
 
-    def _as_of(self) -> Ledger:
-        """Return the ledger. Raises ``InvalidInput`` after ``close`` of what is derived of a lake."""
+    def _current(self) -> Ledger:
+        """Return the ledger. Raises ``InvalidInput`` after ``close`` of a lake's derived ledger."""
         if self._lake is not None and self._folder is None:
             raise InvalidInput(f"{self.place}: was closed; open it again")
         return self._ledger
 
-    def _opened(self) -> Ledger:
+    def _open_ledger(self) -> Ledger:
+        """Open the ledger; derive it first for a lake."""
         if self.kind == "ledger":
             return open_ledger(self.place)
         lake = Lake.at(self.place).with_identity()
@@ -216,36 +242,36 @@ class OpenedLedger(MessageSelection):
             self._folder = tempfile.TemporaryDirectory(prefix="causeway-ledger-", ignore_cleanup_errors=True)
             self.__dict__.pop("_states", None)
         assert self._folder is not None
-        ingest_lake(self.place, self._folder.name, progress=self._begun("deriving the ledger"))
+        ingest_lake(self.place, self._folder.name, progress=self._begin_step("deriving the ledger"))
         return open_ledger(self._folder.name)
 
-    def _begun(self, step: str) -> PassProgressCallback | None:
+    def _begin_step(self, step: str) -> PassProgressCallback | None:
         return None if self._steps is None else self._steps(step)
 
     def reload(self) -> bool:
-        """Take in what was committed meanwhile; return whether anything was. Raises as ``open_place``."""
+        """Load commits written since; return True if there were any. Raises as ``open``."""
         before = self._ledger
-        self._ledger = self._opened()
+        self._ledger = self._open_ledger()
         return (before.number, before.last) != (self._ledger.number, self._ledger.last)
 
     @property
     def stored(self) -> Ledger:
-        """Return the stored ledger that it reads."""
-        return self._as_of()
+        """The underlying stored ledger."""
+        return self._current()
 
     @property
     def about(self) -> PlaceOverview:
-        """Return what it is."""
-        ledger, lake = self._as_of(), self._lake
+        """A summary of the place."""
+        ledger, lake = self._current(), self._lake
         observed = to_python_rows(ledger.table("observed"))
         chains = dict.fromkeys(row["chain"] for row in observed)
         protocols, times = read_extents(ledger)
         heights, tick_seconds = None, None
         if lake is not None:
-            said = lake.about()
-            chains = dict.fromkeys(item["name"] for item in said["chains"])
-            protocols = [said["protocol"]]
-            last, tick_seconds = lake.last_height(), float(said["seconds_per_tick"])
+            description = lake.about()
+            chains = dict.fromkeys(item["name"] for item in description["chains"])
+            protocols = [description["protocol"]]
+            last, tick_seconds = lake.last_height(), float(description["seconds_per_tick"])
             heights = None if last < 0 else (0, last)
         return PlaceOverview(
             self.place,
@@ -262,17 +288,17 @@ class OpenedLedger(MessageSelection):
     def state(
         self, table: str | None = None, height: int | None = None, chain: str | None = None, *, names: bool = False
     ) -> Rows:
-        """Return a state table of the lake, in its order; without ``table``, how many rows each has.
+        """Return a state table of the lake, or the row count of each table.
 
         Args:
-            table: its name.
-            height: a committed height; default: the last.
-            chain: only of this chain, and of the programs that it has at that height.
-            names: chains and programs by their names in place of the numbers.
+            table: Name of the table; None: an overview.
+            height: A committed height; None: the last.
+            chain: Restrict to this chain, and to its programs at that height.
+            names: Show chains and programs by name in place of numbers.
 
         Raises:
-            InvalidInput: it is no lake that Causeway ran, or has no such table.
-            LakeError: the height is not committed, or there is no such chain.
+            InvalidInput: The place is not a lake of a run, or has no such table.
+            LakeError: The height is not committed, or the chain is unknown.
         """
         if self._lake is None:
             raise InvalidInput(f"{self.place}: a ledger of recorded traffic has no state; only a lake of a run has")
@@ -298,50 +324,50 @@ class OpenedLedger(MessageSelection):
         executor: str = "auto",
         limit: int = LIMIT,
     ) -> AuditFindings:
-        """Check it.
+        """Audit the ledger.
 
         Args:
-            check: the checks that count; none: all.
-            deadlines: ``received=1h``, ``answered=none``, in place of those that the ledger has.
-            tolerances: by how much clocks may be wrong: ``2s``, ``CHAIN=500ms``.
-            session: runs it where there is much to check; None: the active one.
-            executor: as of ``pipeline.ledger_audit.audit_ledger``.
-            limit: findings of each lane, check and reason that are named.
+            check: Names of the checks to report; none: all.
+            deadlines: Deadlines such as ``received=1h`` or ``answered=none``, in place of the ledger's.
+            tolerances: Clock tolerances such as ``2s`` or ``CHAIN=500ms``.
+            session: Spark session for large ledgers; None: the active one.
+            executor: As in ``audit_ledger``.
+            limit: Maximum number of findings named for each lane, check and reason.
 
         Raises:
-            InvalidInput: an argument is not allowed.
-            LedgerDamaged: the ledger cannot be read.
+            InvalidInput: An argument is not allowed.
+            LedgerDamaged: The ledger cannot be read.
         """
         for name in check:
             if name not in ENGINE_CHECK_NAMES:
                 raise InvalidInput(f"check: {name}: must be one of {', '.join(ENGINE_CHECK_NAMES)}")
         if session is None and executor == "auto":
-            session = choose_session(self._as_of())
-        progress = self._begun("checking")
+            session = choose_session(self._current())
+        progress = self._begin_step("checking")
         terms = AuditTerms.of(deadlines, tolerances)
-        found = audit_ledger(
-            self._as_of(), executor=executor, session=session, limit=limit, terms=terms, progress=progress
+        result = audit_ledger(
+            self._current(), executor=executor, session=session, limit=limit, terms=terms, progress=progress
         )
-        return AuditFindings(found, {name: found.checks[name] for name in check or ENGINE_CHECK_NAMES})
+        return AuditFindings(result, {name: result.checks[name] for name in check or ENGINE_CHECK_NAMES})
 
     def trace(self, message: str | None = None, **narrowing: str | int | None) -> MessageTrace:
-        """Return the life of a message and of those that belong to it; as of ``network.tracing.trace``."""
-        return trace_message(self._as_of(), message, **narrowing)
+        """Return the history of a message and of related messages, as ``trace_message`` does."""
+        return trace_message(self._current(), message, **narrowing)
 
     def lives(self, messages: Sequence[MessageKey]) -> MessageTrace:
-        """Return the lives of messages that are known by their keys; as of ``network.tracing.lives``."""
-        return read_histories(self._as_of(), messages)
+        """Return the histories of messages by key, as ``read_histories`` does."""
+        return read_histories(self._current(), messages)
 
     def __getattr__(self, name: str) -> Rows:
         if name.startswith("_") or name not in TABLES:
             raise AttributeError(f"a ledger has no {name}; its tables are {', '.join((*TABLES, *FIGURES))}")
-        return _table(self._as_of, name)
+        return _stored_rows(self._current, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *TABLES})
 
     def close(self) -> None:
-        """Remove what was made for it."""
+        """Remove the temporary folder."""
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
@@ -358,7 +384,10 @@ class OpenedLedger(MessageSelection):
         if self._lake is not None and self._folder is None:
             return [("closed", "open it again")]
         about = self.about
-        lines = [("protocol", _named(about.protocols)), ("chains", f"{len(about.chains)}: {_named(about.chains)}")]
+        lines = [
+            ("protocol", _join_names(about.protocols)),
+            ("chains", f"{len(about.chains)}: {_join_names(about.chains)}"),
+        ]
         if self._lake is not None and about.heights is None:
             lines.append(("heights", "none yet"))
         if about.heights is not None:
@@ -380,31 +409,34 @@ class OpenedLedger(MessageSelection):
         return [(name, text) for name, text in lines if text and not text.startswith("0:")]
 
     def __repr__(self) -> str:
-        said = "; ".join(f"{name} {text}" for name, text in self._lines())
+        summary = "; ".join(f"{name} {text}" for name, text in self._lines())
         more = ".ledger, .messages, .calls, .lanes, .latency, .backlog, .audit(), .trace(MESSAGE)"
-        return f"<{self.kind} {to_one_line(self.place)}: {said}; {more}{', .state(TABLE)' if self._lake else ''}>"
+        return f"<{self.kind} {to_one_line(self.place)}: {summary}; {more}{', .state(TABLE)' if self._lake else ''}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self._lines()
         )
         tables = ", ".join((*FIGURES, *TABLES))
-        said = f"tables: {tables}; audit(), trace(MESSAGE){', state(TABLE)' if self._lake else ''}"
+        contents = f"tables: {tables}; audit(), trace(MESSAGE){', state(TABLE)' if self._lake else ''}"
         title = f"{self.kind} {to_one_line(self.place)}"
-        return f"<p><b>{html.escape(title)}</b></p><table>{rows}</table><p>{html.escape(said)}</p>"
+        return f"<p><b>{html.escape(title)}</b></p><table>{rows}</table><p>{html.escape(contents)}</p>"
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = [to_one_line(name) for name in names[:_MAX_NAMED]]
     return ", ".join(shown) + (f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else "")
 
 
-def _table(now: Callable[[], Ledger], name: str) -> Rows:
-    """Return a stored table. ``now``: gives the ledger, and says where it was closed."""
-    ledger = now()
+def _stored_rows(current: Callable[[], Ledger], name: str) -> Rows:
+    """Return a stored table as ``Rows``.
+
+    ``current`` returns the ledger, or raises once it is closed.
+    """
+    ledger = current()
 
     def parts() -> Iterator[pa.Table]:
-        now()
+        current()
         if name in BUCKETED:
             yield from (ledger.rows(bucket, table=name) for bucket in range(ledger.buckets))
         else:
@@ -413,11 +445,11 @@ def _table(now: Callable[[], Ledger], name: str) -> Rows:
     def frame(session: SparkSession) -> DataFrame:
         from causeway.dataframes.ledger_tables import ledger_dataframe
 
-        now()
+        current()
         return ledger_dataframe(session, ledger, name)
 
     def choose(values: dict[str, Any]) -> Rows:
-        whole = Rows(name, TABLES[name], parts).where(**values)  # says what is wrong with them
+        whole = Rows(name, TABLES[name], parts).where(**values)  # validates the values
         condition = {key: given if isinstance(given, list | tuple | set) else (given,) for key, given in values.items()}
         if name not in BUCKETED:
             return whole
@@ -429,13 +461,18 @@ def _table(now: Callable[[], Ledger], name: str) -> Rows:
 
 
 def open(place: Any, *, programs: Sequence[str | os.PathLike[str]] = (), steps: Steps | None = None) -> OpenedLedger:
-    """Open a ledger, or a lake that Causeway ran, to be read; a path or URI.
+    """Open a ledger, or a lake of a run, for reading.
 
-    ``programs``: folders, files of scenarios that programs of one's own lie beside, and modules: from these only they
-    are imported, to execute heights again; ``steps``: begins each step that takes time (deriving, checking, counting),
-    and gives what is told how far it is.
+    Args:
+        place: Path or URI.
+        programs: Folders, scenario files beside user programs, and modules: the only sources from which programs are
+            imported to execute heights again.
+        steps: Begins each slow step (deriving, checking, counting) and returns its progress callback.
 
-    Raises ``InvalidInput`` where neither is there, ``LedgerDamaged``, ``LakeError``.
+    Raises:
+        InvalidInput: The place holds neither a ledger nor a lake.
+        LedgerDamaged: The ledger is damaged.
+        LakeError: The lake cannot be read.
     """
     if not isinstance(place, str | os.PathLike) or not str(place):
         raise InvalidInput(f"place: {format_value(place)}: must be the path or URI of a lake or a ledger")

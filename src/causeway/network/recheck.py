@@ -1,5 +1,8 @@
-"""A lake's heights once more: the roots of the state that it holds, and what its ticks give when they are executed
-again from what it holds."""
+"""Recheck of committed heights: stored roots, and re-execution of ranges of heights.
+
+Heights are split into ranges of similar work, which processes or Spark tasks execute. A range that began with a wrong
+stored state is executed again from an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -29,31 +32,34 @@ from causeway.tick.deployment import FIRST_HEIGHT
 from causeway.tick.rounds import read_states
 
 RecheckProgress = Callable[[int, int], None]
-"""Called with how many heights are done, of how many."""
+"""Callback with the number of executed heights and their total."""
 
 RANGES = 4
-"""So many ranges of heights a process: those that take longer than they look make less of a difference."""
+"""Number of ranges for each process, to balance misjudged work."""
 
 HEIGHT_WEIGHT = 200
-"""A height is as much work as so many log rows, about."""
+"""Work of a height in log rows."""
 
 WORTH_PROCESSES = 300_000
-"""As much work makes up for starting processes."""
+"""Minimum work, in log rows, that justifies starting processes."""
 
 STEPS = 8
-"""How many times further back a range begins that failed again."""
+"""Factor by which a failing range begins further back on each retry."""
 
 RunRanges = Callable[[Sequence[AskForRange]], Sequence[RangeResult | CausewayError]]
-"""Executes ranges of heights, and returns what came of each."""
+"""Executes ranges of heights; returns the result of each."""
 
 
 @dataclass(frozen=True)
 class ExecutedRange:
-    """What came of executing the heights from ``first`` to ``last`` again.
+    """The result of re-executing a range of heights.
 
-    ``different``: the first height of each commit that comes out differently, ascending, and states in files that do;
-    ``unverified``: heights (first, last) to which there was no way, since those before them came out differently.
-    ``other``: why nothing can be executed, None where it was.
+    Attributes:
+        first: First height.
+        last: Last height.
+        different: First differing height of each commit, ascending, and differing stored states.
+        unverified: Ranges (first, last) not executed, since the heights before them differ.
+        other: Reason if nothing can be executed, else None.
     """
 
     first: int
@@ -63,7 +69,7 @@ class ExecutedRange:
     other: str | None = None
 
     def merge_into(self, found: AuditResult, limit: int = LIMIT) -> AuditResult:
-        """Return an audit of the lake to which this is added, as findings of the check ``headers``."""
+        """Add the differences to an audit of the lake, as findings of the check ``headers``."""
         rows = [
             {"verdict": VIOLATED, "reason": each.reason, "event": each.place, "source": chain, "height": each.height}
             for each in self.different
@@ -83,31 +89,34 @@ class ExecutedRange:
 
 
 class LakeRecheck:
-    """Computes again what a lake says of its heights; writes nothing.
-
-    ``sources``: where programs of one's own come from.
-    """
+    """Recomputes roots and heights of a lake; writes nothing."""
 
     def __init__(self, opened: OpenedLake, sources: ModuleSources = NOWHERE, secrets: Secrets = NONE) -> None:
-        """``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; only
-        executing needs them.
+        """Load the programs of a lake.
 
-        Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or its tables are
-        others now (``OtherTables``).
+        Args:
+            opened: The lake.
+            sources: Allowed sources of user programs.
+            secrets: Validator keys not derived from the seed; only execution needs them.
+
+        Raises:
+            InvalidInput: A program or one of several keys is missing; ``OtherTables``: its tables have changed.
         """
         self._opened, self._lake = opened, opened.lake
         self._sources, self._secrets = sources, secrets
         self._deployment = recorded_deployment(self._lake, opened.about, sources, secrets, unsigned=True)
 
     def roots(self, number: int) -> None:
-        """Compute the roots of all chains from the state that the manifest of a number has, which is that of its last
-        height. Raises ``LakeDamaged``, ``Freed``."""
+        """Recompute the roots of all chains from the state of a manifest.
+
+        Raises ``LakeDamaged``, ``Freed``.
+        """
         read_states(self._deployment, self._lake, self._lake.numbered(number))
 
     def execute(
         self, first: int, last: int, progress: RecheckProgress = lambda done, of: None
     ) -> DifferingHeight | None:
-        """Execute heights again, and return the first that comes out differently; otherwise as ``ranges``."""
+        """Execute heights again; return the first that differs, or None. Raises as ``ranges``."""
         found = self.ranges(first, last, progress=progress).different
         return found[0] if found else None
 
@@ -120,55 +129,54 @@ class LakeRecheck:
         session: Session | None = None,
         progress: RecheckProgress = lambda done, of: None,
     ) -> ExecutedRange:
-        """Execute heights again, each on top of what the one before it gave, in ranges that begin with a state in
-        files. The result is the same in however many ranges, and whoever executes them.
+        """Execute heights again in ranges that begin with a stored state.
 
-        Compared are the headers of all chains with all their columns, the rows of the log tables, and the states in
-        files at the ends of commits. Where the state before ``first`` is in no file, or has other roots than the
-        headers, the heights since the last one that is are executed, too.
+        The result does not depend on the number of ranges or on the executor. It compares the headers of all chains
+        with all columns, the rows of log tables, and the stored states at the ends of commits. If the state before
+        ``first`` is not stored, or has wrong roots, execution begins at an earlier height.
 
         Args:
-            first: the first height.
-            last: the last one.
-            processes: how many execute ranges at the same time; 1: this one does; default: by the work and the cores.
-                Keys of validators do not leave this process, so with them it does it alone.
-            session: returns the Spark session whose tasks execute the ranges in place of processes.
-            progress: told how many heights are done.
+            first: First height.
+            last: Last height.
+            processes: Number of parallel processes; 1: only this one; None: by work and cores. Validator keys never
+                leave this process, so with them it executes alone.
+            session: Returns the Spark session whose tasks execute the ranges instead.
+            progress: Called with the number of executed heights and their total.
 
         Raises:
-            InvalidInput: there are no such heights, or keys are missing.
-            LakeDamaged: a file is missing, or is not what was written.
-            Freed: a fork goes back to a state that was freed.
-            ProcessEnded: a process was killed.
+            InvalidInput: There are no such heights, or keys are missing.
+            LakeDamaged: A file is missing or corrupted.
+            Freed: A fork reverts to a freed state.
+            ProcessEnded: A process was killed.
         """
         require_keys(self._opened.about, self._secrets)
         newest = self._opened.last_height()
         if not FIRST_HEIGHT <= first <= last <= newest:
             raise InvalidInput(f"--from {first}, --to {last}: allowed are heights from 0 to {newest}, in this order")
         many = self._processes(first, last, processes)
-        cut = _cut(self._lake, first, last, many * RANGES if many > 1 or session is not None else 1)
+        ranges = _cut(self._lake, first, last, many * RANGES if many > 1 or session is not None else 1)
         run = self._runner(many, session, _Count(progress, last - first + 1))
         at_once = self._deployment.kernel.past_heights > 0
-        return _settled(self._lake, cut, run, at_once=at_once)
+        return _settled(self._lake, ranges, run, at_once=at_once)
 
-    def _processes(self, first: int, last: int, asked: int | None) -> int:
-        if asked is not None and asked < 1:
-            raise InvalidInput(f"processes: {asked}: must be 1 or more")
+    def _processes(self, first: int, last: int, requested: int | None) -> int:
+        if requested is not None and requested < 1:
+            raise InvalidInput(f"processes: {requested}: must be 1 or more")
         if self._secrets.seeds:
             return 1
-        if asked is not None:
-            return asked
-        work = sum(work for _, work in _works(self._lake, first, last))
+        if requested is not None:
+            return requested
+        work = sum(work for _, work in _commit_work(self._lake, first, last))
         return available_cores() if work >= WORTH_PROCESSES else 1
 
     def _runner(self, processes: int, session: Session | None, done: RangeDone) -> RunRanges:
         about = {"uri": self._lake.storage.uri, "programs": self._sources.given}
         if session is not None:
-            return lambda asked: run_tasks(partial(_task, about), asked, session)
+            return lambda ranges: run_tasks(partial(_task, about), ranges, session)
         if processes > 1:
-            return lambda asked: run_in_processes(about, asked, processes, done)
-        again = Reexecutor(self._deployment, self._lake)
-        return lambda asked: [again.run(first, last, wrong, done) for first, last, wrong in asked]
+            return lambda ranges: run_in_processes(about, ranges, processes, done)
+        reexecutor = Reexecutor(self._deployment, self._lake)
+        return lambda ranges: [reexecutor.run(first, last, wrong, done) for first, last, wrong in ranges]
 
 
 def reexecute_lake(
@@ -182,27 +190,42 @@ def reexecute_lake(
     session: Session | None = None,
     progress: RecheckProgress = lambda done, of: None,
 ) -> ExecutedRange:
-    """Execute the heights of the lake at a path or URI again, by default all, as ``Recheck.ranges`` does; where that
-    cannot be done since tables are others now, or keys or programs are missing, say so in the result. Otherwise raises
-    as that does, and as ``open_lake``."""
+    """Execute heights of a lake again as ``LakeRecheck.ranges`` does.
+
+    Changed tables and missing keys or programs are reported in the result.
+
+    Args:
+        uri: Path or URI of the lake.
+        sources: Allowed sources of user programs.
+        secrets: Validator keys not derived from the seed.
+        first: First height.
+        last: Last height; None: the last committed.
+        processes: As in ``LakeRecheck.ranges``.
+        session: As in ``LakeRecheck.ranges``.
+        progress: As in ``LakeRecheck.ranges``.
+
+    Raises:
+        LakeError: The lake cannot be read. Otherwise as ``LakeRecheck.ranges``.
+    """
     opened = open_lake(uri)
     end = opened.last_height() if last is None else last
     try:
         require_keys(opened.about, secrets)
-        again = LakeRecheck(opened, sources, secrets)
+        recheck = LakeRecheck(opened, sources, secrets)
     except OtherTables as error:
         return ExecutedRange(first, end, other=error.what)
     except (MissingKeys, ProgramNotFound) as error:
         return ExecutedRange(first, end, other=str(error))
-    return again.ranges(first, end, processes=processes, session=session, progress=progress)
+    return recheck.ranges(first, end, processes=processes, session=session, progress=progress)
 
 
-def _task(about: dict[str, Any], asked: AskForRange) -> RangeResult | CausewayError:
-    return run_in_processes(about, [asked], 1, lambda heights: None)[0]
+def _task(about: dict[str, Any], heights: AskForRange) -> RangeResult | CausewayError:
+    """Execute a range in a Spark task."""
+    return run_in_processes(about, [heights], 1, lambda heights: None)[0]
 
 
 class _Count:
-    """Adds up how many heights are done, for any number of threads."""
+    """Thread-safe counter of executed heights."""
 
     def __init__(self, progress: RecheckProgress, of: int) -> None:
         self._progress, self._of, self._done, self._lock = progress, of, 0, threading.Lock()
@@ -213,8 +236,8 @@ class _Count:
             self._progress(min(self._done, self._of), self._of)
 
 
-def _works(lake: Lake, first: int, last: int) -> Iterator[tuple[Manifest, int]]:
-    """Yield the commits that have some of the heights, and about how much work these are."""
+def _commit_work(lake: Lake, first: int, last: int) -> Iterator[tuple[Manifest, int]]:
+    """Yield the commits that hold any of the heights, with their work in log rows."""
     manifest = lake.manifest(first)
     while True:
         lines = [line for line in manifest.lines if first <= line.height <= last]
@@ -225,9 +248,8 @@ def _works(lake: Lake, first: int, last: int) -> Iterator[tuple[Manifest, int]]:
 
 
 def _cut(lake: Lake, first: int, last: int, count: int) -> list[tuple[int, int]]:
-    """Return the heights in up to so many ranges of about as much work, each of which begins with a commit before which
-    there is a state in files."""
-    works = [*_works(lake, first, last)]
+    """Partition heights into ranges of similar work; each begins after a stored state."""
+    works = [*_commit_work(lake, first, last)]
     most, held = -(-sum(work for _, work in works) // count), 0
     starts = [first]
     for manifest, work in works:
@@ -239,8 +261,10 @@ def _cut(lake: Lake, first: int, last: int, count: int) -> list[tuple[int, int]]
 
 
 def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_once: bool) -> ExecutedRange:
-    """Execute ranges; those again that began with a state in files which turned out to be wrong. ``at_once``: rounds
-    may look at states long past, so that then all is executed from one state on."""
+    """Execute ranges, and again those whose stored state turned out to be wrong.
+
+    ``at_once``: rounds may read states of the distant past, so a retry executes everything as one range.
+    """
     first, last = cut[0][0], cut[-1][1]
     outcomes = [*run([(begin, end, ()) for begin, end in cut])]
     wrong: set[int] = set()
@@ -249,14 +273,14 @@ def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_o
         if at_once and len(cut) > 1:
             cut, outcomes = [(first, last)], [*run([(first, last, sorted(wrong))])]
             continue
-        again = [
+        retries = [
             number for number, each in enumerate(outcomes) if not isinstance(each, RangeResult) or each.began in wrong
         ]
-        for number, each in zip(again, run([(*cut[number], sorted(wrong)) for number in again]), strict=True):
+        for number, each in zip(retries, run([(*cut[number], sorted(wrong)) for number in retries]), strict=True):
             outcomes[number] = each
     for number, each in enumerate(outcomes):
         if not isinstance(each, RangeResult):
-            outcomes[number] = _from_before(lake, cut[number], wrong, run, each)
+            outcomes[number] = _retry_earlier(lake, cut[number], wrong, run, each)
     found = []
     for each in outcomes:
         if isinstance(each, CausewayError):
@@ -268,11 +292,13 @@ def _settled(lake: Lake, cut: Sequence[tuple[int, int]], run: RunRanges, *, at_o
     return ExecutedRange(first, last, tuple(in_order), tuple(unverified))
 
 
-def _from_before(
+def _retry_earlier(
     lake: Lake, heights: tuple[int, int], wrong: set[int], run: RunRanges, error: CausewayError
 ) -> RangeResult | CausewayError:
-    """Execute a range again that failed, perhaps because of the state in files that it began with: from one further
-    back, and then from one still further."""
+    """Execute a failed range again from ever earlier stored states.
+
+    Its own stored state may have caused the failure.
+    """
     outcome: RangeResult | CausewayError = error
     back, number = 1, lake.manifest(heights[0]).number
     while not isinstance(outcome, RangeResult) and back < STEPS * number:

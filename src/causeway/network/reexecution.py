@@ -1,4 +1,8 @@
-"""Heights of a lake executed again, commit by commit, in one process: what comes out is compared with what it holds."""
+"""Re-execution of committed heights in one process; results are compared with the lake.
+
+Each commit is executed on top of the result of the one before it. After a difference, execution continues from the next
+stored state whose roots match the headers.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,20 @@ from causeway.tick.reading import BucketReader
 from causeway.tick.rounds import CommittedHeights, ReplayDiffers, RoundChain, genesis_round, replay_heights
 
 ROOT_COLUMN = "root"
-"""What differs where the root of a chain does."""
+"""Name of a differing chain root in place of a table."""
 
 UNCOMPARED_TABLES = ("failures",)
-"""Log tables whose rows are not compared: where in a program a handler failed may be another line now."""
+"""Log tables that are not compared: a failure's line may change with the program's text."""
 
 RangeResults = Sequence[RoundResult[Any]]
+"""Results of the buckets for a height."""
 
 
 class DifferenceReason(StrEnum):
-    """What comes out differently.
+    """Kind of a difference.
 
-    ``ROOT``: of a chain; ``ROWS``: of a log table, while all roots are the same; ``STATE``: a state table at the end of
-    a commit is another one in files.
+    ``ROOT``: a chain's root. ``ROWS``: rows of a log table, with equal roots. ``STATE``: a stored state table at the
+    end of a commit.
     """
 
     ROOT = "root_differs"
@@ -47,10 +52,14 @@ class DifferenceReason(StrEnum):
 
 @dataclass(frozen=True)
 class DifferingHeight:
-    """A height that comes out differently when it is executed again.
+    """A height with a result that differs from the lake.
 
-    ``chains``: whose, by name; ``what``: ``ROOT``, or the name of the table; ``column``: of the rows of a log table,
-    the first column that differs, empty where there are more or fewer rows.
+    Attributes:
+        height: The height.
+        chains: Names of the chains that differ.
+        what: ``ROOT_COLUMN``, or the name of the table.
+        reason: Kind of the difference.
+        column: First differing column of a log table; empty if the row counts differ.
     """
 
     height: int
@@ -61,17 +70,19 @@ class DifferingHeight:
 
     @property
     def place(self) -> str:
-        """Return the table that differs, with the column where one is known."""
+        """The table that differs, with the column if known."""
         return f"{self.what}.{self.column}" if self.column else self.what
 
 
 @dataclass
 class RangeResult:
-    """What came of a range of heights.
+    """The result of re-executing a range of heights.
 
-    ``began``: the number of the commit whose state in files it began with, -1: with genesis. ``different``: in each
-    commit the first height that is, and states in files that are. ``wrong``: commits whose state in files is not what
-    executing them gives. ``unverified``: heights (first, last) to which there was no way.
+    Attributes:
+        began: Number of the commit with the initial stored state; -1 for genesis.
+        different: The first differing height of each commit, and differing stored states.
+        wrong: Commits whose stored state is wrong.
+        unverified: Ranges (first, last) that could not be executed.
     """
 
     began: int = -1
@@ -81,7 +92,7 @@ class RangeResult:
 
 
 class Reexecutor:
-    """Executes heights of a lake again; writes nothing."""
+    """Re-executes heights of a lake; writes nothing."""
 
     def __init__(self, deployment: Deployment, lake: Lake) -> None:
         self._deployment, self._lake = deployment, lake
@@ -89,35 +100,43 @@ class Reexecutor:
     def run(
         self, first: int, last: int, wrong: Collection[int], done: Callable[[int], None] = lambda heights: None
     ) -> RangeResult:
-        """Execute the heights from ``first`` to ``last``, and those before ``first`` since a state that is in files.
+        """Execute a range of heights, and the heights between the last stored state and the range.
 
-        A commit is executed on top of what the one before it gave; where that came out differently, of the state in
-        files. ``wrong``: commits whose state in files is known to be wrong. ``done``: told how many heights are done.
-        Raises ``LakeDamaged``, ``Freed``.
+        A commit is executed on the result of the previous one, or on the stored state if that result differed.
+
+        Args:
+            first: First height.
+            last: Last height.
+            wrong: Commits whose stored state is known to be wrong.
+            done: Called with the number of further heights executed.
+
+        Raises:
+            LakeDamaged: A file is damaged.
+            Freed: A vacuum freed a file that is needed.
         """
         found = RangeResult(wrong=set(wrong))
         commit = self._lake.manifest(first)
-        rounds = self._begin(commit.number, found)
+        rounds = self._prepare(commit.number, found)
         number = commit.number
         while True:
             manifest = self._lake.numbered(number)
             end = min(manifest.last, last)
             if rounds is None and number > 0:
-                rounds = self._stored(number - 1, found)
+                rounds = self._load_stored(number - 1, found)
             if rounds is None and number > 0:
                 found.unverified.append((manifest.first, end))
             else:
-                rounds = self._commit(manifest, rounds, end, found)
+                rounds = self._execute_commit(manifest, rounds, end, found)
             done(end - max(first, manifest.first) + 1)
             if end == last:
                 found.wrong -= set(wrong)
                 return found
             number += 1
 
-    def _begin(self, number: int, found: RangeResult) -> RoundChain | None:
-        """Return the heights up to the one before a commit, None before the first or where there is no way to it."""
+    def _prepare(self, number: int, found: RangeResult) -> RoundChain | None:
+        """Return the rounds up to the height before a commit; None for the first, or on failure."""
         start = number - 1
-        while start >= 0 and (rounds := self._stored(start, found)) is None:
+        while start >= 0 and (rounds := self._load_stored(start, found)) is None:
             start -= 1
         found.began = start
         if start < 0 < number:
@@ -129,29 +148,28 @@ class Reexecutor:
                 for _ in replay_heights(rounds, self._lake.numbered(before).last):
                     pass
             except (ReplayDiffers, NotAsRecorded) as error:
-                found.different.append(self._different(error))
+                found.different.append(self._difference(error))
                 return None
-            rounds.made.clear()  # whatever comes reads what the lake has
+            rounds.made.clear()  # later reads use the lake
         return rounds
 
     def _genesis(self, found: RangeResult) -> RoundChain | None:
-        """Return height 0 alone."""
+        """Execute height 0 and compare it; return None after a difference."""
         before = self._lake.manifest(FIRST_HEIGHT)
         try:
-            made = [genesis_round(self._deployment, bucket) for bucket in range(len(self._deployment.buckets))]
-            CommittedHeights(self._lake, self._deployment).compare(before, made)
+            results = [genesis_round(self._deployment, bucket) for bucket in range(len(self._deployment.buckets))]
+            CommittedHeights(self._lake, self._deployment).compare(before, results)
         except (ReplayDiffers, NotAsRecorded) as error:
-            found.different.append(self._different(error))
+            found.different.append(self._difference(error))
             return None
-        different = _Logged(self._lake, self._deployment, before).different(FIRST_HEIGHT, made)
+        different = _CommittedLogs(self._lake, self._deployment, before).different(FIRST_HEIGHT, results)
         if different is not None:
             found.different.append(different)
-        states = {bucket: result.state for bucket, result in enumerate(made)}
+        states = {bucket: result.state for bucket, result in enumerate(results)}
         return RoundChain(self._deployment, self._lake, before, states)
 
-    def _stored(self, number: int, found: RangeResult) -> RoundChain | None:
-        """Return the heights up to the end of a commit, of whose state in files the roots are those in the headers;
-        None where they are not, or the state is not there."""
+    def _load_stored(self, number: int, found: RangeResult) -> RoundChain | None:
+        """Load the state at the end of a commit; return None if it was freed or its roots are wrong."""
         manifest = self._at_end(number)
         if number in found.wrong or self._lake.freed(manifest.height) is not None:
             return None
@@ -162,8 +180,7 @@ class Reexecutor:
         return RoundChain(self._deployment, self._lake, manifest, states)
 
     def _states(self, manifest: Manifest) -> tuple[dict[int, Any], tuple[str, ...]]:
-        """Return the states of all buckets at the end of a commit, and the names of the chains whose roots in it are
-        not those in their headers."""
+        """Read the stored states of all buckets at a commit, and the chains with wrong roots."""
         states: dict[int, Any] = {}
         wrong: list[int] = []
         for bucket in range(len(self._deployment.buckets)):
@@ -172,49 +189,56 @@ class Reexecutor:
             wrong += reader.wrong_roots(bucket, states[bucket]).tolist()
         return states, self._deployment.names(sorted(wrong))
 
-    def _commit(self, manifest: Manifest, rounds: RoundChain | None, end: int, found: RangeResult) -> RoundChain | None:
-        """Execute the heights of a commit up to ``end``; return the heights up to there, None where a root came out
-        differently."""
+    def _execute_commit(
+        self, manifest: Manifest, rounds: RoundChain | None, end: int, found: RangeResult
+    ) -> RoundChain | None:
+        """Execute the heights of a commit up to ``end``; return None after a differing root."""
         if rounds is None:
             rounds = self._genesis(found)
         if rounds is not None:
-            rounds = self._heights(rounds, manifest, end, found)
+            rounds = self._execute_heights(rounds, manifest, end, found)
         if end == manifest.last:
-            self._look_at_state(self._at_end(manifest.number), rounds, found)
+            self._check_state(self._at_end(manifest.number), rounds, found)
         return rounds
 
-    def _heights(self, rounds: RoundChain, manifest: Manifest, end: int, found: RangeResult) -> RoundChain | None:
-        """Execute heights, up to the first at which a root comes out differently."""
-        logged, other = _Logged(self._lake, self._deployment, manifest), False
+    def _execute_heights(
+        self, rounds: RoundChain, manifest: Manifest, end: int, found: RangeResult
+    ) -> RoundChain | None:
+        """Execute heights up to the first differing root; return None if there is one."""
+        logged, differs = _CommittedLogs(self._lake, self._deployment, manifest), False
         try:
             for at, results in replay_heights(rounds, end):
-                different = None if other else logged.different(at.height, results)
+                different = None if differs else logged.different(at.height, results)
                 if different is not None:
                     found.different.append(different)
-                    other = True
+                    differs = True
         except (ReplayDiffers, NotAsRecorded) as error:
-            found.different.append(self._different(error))
+            found.different.append(self._difference(error))
             return None
-        if other:
-            rounds.made.clear()  # whatever comes reads what the lake has
+        if differs:
+            rounds.made.clear()  # later reads use the lake
         return rounds
 
-    def _different(self, error: ReplayDiffers | NotAsRecorded) -> DifferingHeight:
+    def _difference(self, error: ReplayDiffers | NotAsRecorded) -> DifferingHeight:
         """Return the difference that ended the execution of a range."""
         if isinstance(error, ReplayDiffers):
             return DifferingHeight(error.height, error.chains)
         chains = self._deployment.names([error.position])
         return DifferingHeight(error.height, chains, "headers", DifferenceReason.ROWS, "certification")
 
-    def _look_at_state(self, manifest: Manifest, rounds: RoundChain | None, found: RangeResult) -> None:
-        """Compare the state in files at the end of a commit with what executing it gave; where a root came out
-        differently, its roots with those in the headers."""
+    def _check_state(self, manifest: Manifest, rounds: RoundChain | None, found: RangeResult) -> None:
+        """Compare the stored state at the end of a commit with the executed one.
+
+        After a differing root, compare its roots with the headers instead.
+        """
         if self._lake.freed(manifest.height) is not None:
             return
         if rounds is not None:
-            other = self._other_table(manifest, rounds.states)
-            if other is not None:
-                found.different.append(DifferingHeight(manifest.height, other[1], other[0], DifferenceReason.STATE))
+            differing = self._differing_table(manifest, rounds.states)
+            if differing is not None:
+                found.different.append(
+                    DifferingHeight(manifest.height, differing[1], differing[0], DifferenceReason.STATE)
+                )
                 found.wrong.add(manifest.number)
         elif manifest.number not in found.wrong:
             _, wrong = self._states(manifest)
@@ -222,22 +246,22 @@ class Reexecutor:
                 found.different.append(DifferingHeight(manifest.height, wrong))
                 found.wrong.add(manifest.number)
 
-    def _other_table(self, manifest: Manifest, states: dict[int, Any]) -> tuple[str, tuple[str, ...]] | None:
-        """Return the first state table of which the files have other rows than states, and whose rows they are."""
+    def _differing_table(self, manifest: Manifest, states: dict[int, Any]) -> tuple[str, tuple[str, ...]] | None:
+        """Return the first state table that differs from the stored one, and its chains, or None."""
         kernel = self._deployment.kernel
         for name, table in kernel.tables().items():
             chains: set[int] = set()
             for bucket, state in states.items():
                 parts = manifest.state.get(name, {}).get(str(bucket))
-                made = state.frames()[name].to_table(table.schema)
+                executed = state.frames()[name].to_table(table.schema)
                 stored = table.schema.empty_table()
                 if parts is not None:
                     stored = self._lake.part(manifest, parts).select(table.schema.names).cast(table.schema)
                     if len(parts.rows) > 1:
                         stored = sort_table(table, from_table(stored)).to_table(table.schema)
-                if not _same(stored, made):
-                    of = [row_owners(kernel, table, from_table(rows), manifest.tick) for rows in (stored, made)]
-                    chains |= _with_other_rows((stored, made), of)
+                if not _equal_rows(stored, executed):
+                    owners = [row_owners(kernel, table, from_table(rows), manifest.tick) for rows in (stored, executed)]
+                    chains |= _differing_chains((stored, executed), owners)
             if chains:
                 return name, self._deployment.names(sorted(chains))
         return None
@@ -248,12 +272,20 @@ class Reexecutor:
 
 
 def open_reexecutor(uri: str, sources: ModuleSources) -> Reexecutor:
-    """Return the re-execution of the lake at a path or URI. ``sources``: of its programs. Raises ``InvalidInput``."""
+    """Open a lake for re-execution.
+
+    Args:
+        uri: Path or URI of the lake.
+        sources: Allowed sources of its program classes.
+
+    Raises:
+        InvalidInput: The lake or its programs cannot be loaded.
+    """
     opened = open_lake(uri)
     return Reexecutor(recorded_deployment(opened.lake, opened.about, sources), opened.lake)
 
 
-class _Logged:
+class _CommittedLogs:
     """The log tables of a commit."""
 
     def __init__(self, lake: Lake, deployment: Deployment, manifest: Manifest) -> None:
@@ -263,13 +295,13 @@ class _Logged:
         self._read: dict[str, pa.Table] = {}
 
     def different(self, height: int, results: RangeResults) -> DifferingHeight | None:
-        """Return the first log table whose rows at a height differ from the results of the buckets, None for none."""
+        """Return the first log table that differs from the results of a height, or None."""
         for name in self._schemas:
-            both = self._rows(name, height), self._made(name, height, results)
-            if not _same(*both):
-                of = [rows[owner_column(name)].to_numpy() for rows in both]
-                chains = self._deployment.names(sorted(_with_other_rows(both, of)))
-                return DifferingHeight(height, chains, name, DifferenceReason.ROWS, _other_column(*both))
+            both = self._rows(name, height), self._result_rows(name, height, results)
+            if not _equal_rows(*both):
+                owners = [rows[owner_column(name)].to_numpy() for rows in both]
+                chains = self._deployment.names(sorted(_differing_chains(both, owners)))
+                return DifferingHeight(height, chains, name, DifferenceReason.ROWS, _differing_column(*both))
         return None
 
     def _rows(self, table: str, height: int) -> pa.Table:
@@ -279,50 +311,54 @@ class _Logged:
         if table not in self._read:
             commit = self._manifest
             parts = self._lake.log_rows(table, commit, heights=(commit.first, commit.last))
-            self._read[table] = pa.concat_tables(parts).combine_chunks() if len(parts) == 1 else _by_height(parts)
+            self._read[table] = pa.concat_tables(parts).combine_chunks() if len(parts) == 1 else _sort_by_height(parts)
         return select_height(self._read[table], height).select(schema.names)
 
-    def _made(self, table: str, height: int, results: RangeResults) -> pa.Table:
+    def _result_rows(self, table: str, height: int, results: RangeResults) -> pa.Table:
         schema = self._schemas[table]
         frames = [
             {**result.logs, "headers": result.headers, "outbound": result.outbound}.get(table) for result in results
         ]
         stamps = {"height": np.int64(height), "tick": np.int64(self._manifest.at(height).tick)}
-        made = [frame.with_columns(**stamps).to_table(schema) for frame in frames if frame is not None and len(frame)]
-        return pa.concat_tables([schema.empty_table(), *made])
+        tables = [frame.with_columns(**stamps).to_table(schema) for frame in frames if frame is not None and len(frame)]
+        return pa.concat_tables([schema.empty_table(), *tables])
 
 
-def _by_height(parts: Sequence[pa.Table]) -> pa.Table:
+def _sort_by_height(parts: Sequence[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     order = np.argsort(rows["height"].to_numpy(), kind="stable")
     return rows.take(pa.array(order))
 
 
-def _same(one: pa.Table, other: pa.Table) -> bool:
-    """Return whether two tables have the same rows in the same order, names being the same by whatever code."""
+def _equal_rows(one: pa.Table, other: pa.Table) -> bool:
+    """Return True if two tables have equal rows in order, ignoring dictionary codes."""
     if one.num_rows != other.num_rows:
         return False
-    return all(_plain(a).equals(_plain(b)) for a, b in zip(one.columns, other.columns, strict=True))
+    return all(
+        _decode_dictionary(a).equals(_decode_dictionary(b)) for a, b in zip(one.columns, other.columns, strict=True)
+    )
 
 
-def _other_column(one: pa.Table, other: pa.Table) -> str:
-    """Return the first column that two tables differ in, empty where one has more rows."""
+def _differing_column(one: pa.Table, other: pa.Table) -> str:
+    """Return the first column that differs; empty if the row counts differ."""
     if one.num_rows != other.num_rows:
         return ""
     columns = zip(one.schema.names, one.columns, other.columns, strict=True)
-    return next((str(name) for name, a, b in columns if not _plain(a).equals(_plain(b))), "")
+    return next((str(name) for name, a, b in columns if not _decode_dictionary(a).equals(_decode_dictionary(b))), "")
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _with_other_rows(both: tuple[pa.Table, pa.Table], of: Sequence[Any]) -> set[int]:
-    """Return the chains whose rows differ in two tables; ``of``: whose each row is."""
+def _differing_chains(both: tuple[pa.Table, pa.Table], owners: Sequence[Any]) -> set[int]:
+    """Return the chains whose rows differ between two tables. ``owners``: the chain of each row."""
     found = set()
-    for chain in np.unique(np.concatenate([np.asarray(own, dtype=np.int64) for own in of])).tolist():
-        mine = [rows.filter(pa.array(np.asarray(own) == chain)) for rows, own in zip(both, of, strict=True)]
-        if not _same(*mine):
+    for chain in np.unique(np.concatenate([np.asarray(own, dtype=np.int64) for own in owners])).tolist():
+        rows_of_chain = [
+            rows.filter(pa.array(np.asarray(own) == chain)) for rows, own in zip(both, owners, strict=True)
+        ]
+        if not _equal_rows(*rows_of_chain):
             found.add(int(chain))
     return found
 

@@ -1,7 +1,6 @@
-"""Ranges of heights executed again in processes of their own; each asks for the next range when it is done with one.
+"""Processes that re-execute ranges of heights, each taking the next range when it is done.
 
-A process is given lines of JSON and answers in lines of JSON. It ends when there are no more ranges, and with the
-process that started it.
+A process reads and writes lines of JSON. It ends when its input ends, and with its parent.
 """
 
 from __future__ import annotations
@@ -27,54 +26,63 @@ from causeway.spark.workers import retain_freed_memory
 from causeway.storage.layout import Freed, LakeDamaged
 
 REPORT_SECONDS = 0.2
-"""Seconds between two lines that say how far a range is."""
+"""Seconds between two progress lines of a range."""
 
 MAX_OUTPUT_BYTES = 500
-"""Characters of an error that are shown."""
+"""Maximum number of characters of an error."""
 
 AskForRange = tuple[int, int, Sequence[int]]
-"""First and last height of a range, and commits whose state in files is wrong."""
+"""First and last height of a range, and commits whose stored state is wrong."""
 
 RangeDone = Callable[[int], None]
-"""Told how many more heights are done."""
+"""Callback with the number of further executed heights."""
 
 
 class ProcessEnded(CausewayError):
-    """A process that executed heights again ended, or was ended, before it was done."""
+    """A process ended before it finished its range."""
 
 
 def run_in_processes(
     about: dict[str, Any], ranges: Sequence[AskForRange], processes: int, done: RangeDone
 ) -> list[RangeResult | CausewayError]:
-    """Execute ranges of heights in so many processes; return what came of each, in their order.
+    """Execute ranges of heights in parallel processes.
 
-    A range that its process could not be done with is an error: what executes a state that is none may fail in any way.
+    An invalid state may fail in any way, so a failed range is returned as an error.
 
-    ``about``: the lake as ``serve`` takes it: its ``uri``, and where its ``programs`` come from (``Sources.given``).
-    Raises ``InvalidInput`` where a lake cannot be executed at all.
+    Args:
+        about: The lake for ``serve_ranges``: its ``uri`` and the sources of its ``programs`` (``ModuleSources.given``).
+        ranges: The ranges.
+        processes: Number of processes.
+        done: Called with the number of further executed heights.
+
+    Returns:
+        The result or error of each range, in order.
+
+    Raises:
+        InvalidInput: The lake cannot be executed at all.
     """
-    waiting: queue.SimpleQueue[tuple[int, AskForRange]] = queue.SimpleQueue()
+    pending: queue.SimpleQueue[tuple[int, AskForRange]] = queue.SimpleQueue()
     for each in enumerate(ranges):
-        waiting.put(each)
+        pending.put(each)
     found: dict[int, RangeResult | CausewayError] = {}
-    refused: list[InvalidInput] = []
+    errors: list[InvalidInput] = []
     ending = threading.Event()
 
-    def work() -> None:
+    def run_ranges() -> None:
         process: _Process | None = None
         try:
             while not ending.is_set():
-                number, asked = waiting.get_nowait()
+                number, heights = pending.get_nowait()
                 if process is None:
                     process = _Process(about)
                 try:
-                    found[number] = process.run(asked, done, ending)
+                    found[number] = process.run(heights, done, ending)
                 except (ProcessEnded, LakeDamaged) as error:
                     found[number] = error
                     process.end()
                     process = None
                 except InvalidInput as error:
-                    refused.append(error)
+                    errors.append(error)
                     ending.set()
         except queue.Empty:
             return
@@ -82,7 +90,7 @@ def run_in_processes(
             if process is not None:
                 process.end()
 
-    threads = [threading.Thread(target=work) for _ in range(min(processes, len(ranges)))]
+    threads = [threading.Thread(target=run_ranges) for _ in range(min(processes, len(ranges)))]
     try:
         for thread in threads:
             thread.start()
@@ -93,13 +101,13 @@ def run_in_processes(
         ending.set()
         for thread in threads:
             thread.join()
-    if refused:
-        raise refused[0]
+    if errors:
+        raise errors[0]
     return [found[number] for number in range(len(ranges))]
 
 
 class _Process:
-    """A process that executes heights again."""
+    """A process that executes ranges."""
 
     def __init__(self, about: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
@@ -109,123 +117,128 @@ class _Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._said = ""
+        self._last_error = ""
         self._reading = threading.Thread(target=self._read_errors)
         self._reading.start()
 
-    def run(self, asked: AskForRange, done: RangeDone, ending: threading.Event) -> RangeResult:
-        """Have it execute a range; return what came of it. Raises ``ProcessEnded``, and the errors of the range."""
+    def run(self, heights: AskForRange, done: RangeDone, ending: threading.Event) -> RangeResult:
+        """Execute a range. Raises ``ProcessEnded``, and the errors of the range."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        first, last, wrong = asked
-        watch = threading.Thread(target=self._end_with, args=(ending, over := threading.Event()))
+        first, last, wrong = heights
+        watch = threading.Thread(target=self._kill_on_end, args=(ending, over := threading.Event()))
         watch.start()
         try:
             process.stdin.write(json.dumps([first, last, list(wrong)]) + "\n")
             process.stdin.flush()
             for line in process.stdout:
-                said = json.loads(line)
-                if "done" in said:
-                    done(said["done"])
-                elif "error" in said:
-                    raise _error_of(said)
+                answer = json.loads(line)
+                if "done" in answer:
+                    done(answer["done"])
+                elif "error" in answer:
+                    raise _parse_error(answer)
                 else:
-                    return _range_of(said)
+                    return _parse_result(answer)
         except BrokenPipeError:
             pass
         finally:
             over.set()
             watch.join()
-        raise self._ended()
+        raise self._exit_error()
 
-    def _end_with(self, ending: threading.Event, over: threading.Event) -> None:
-        """Kill the process when all is to end, so that nobody waits for its answer."""
+    def _kill_on_end(self, ending: threading.Event, over: threading.Event) -> None:
+        """Kill the process when the run ends early, so that no thread waits for its answer."""
         while not over.wait(REPORT_SECONDS):
             if ending.is_set():
                 self._process.kill()
                 return
 
-    def _ended(self) -> ProcessEnded:
+    def _exit_error(self) -> ProcessEnded:
         code = self._process.wait()
         self._reading.join()
-        how = f"signal {-code}" if code < 0 else self._said or f"exit code {code}"
-        return ProcessEnded(f"a process that executed heights again ended before it was done: {how}")
+        reason = f"signal {-code}" if code < 0 else self._last_error or f"exit code {code}"
+        return ProcessEnded(f"a process that executed heights again ended before it was done: {reason}")
 
     def end(self) -> None:
-        """Kill it, and wait for its end."""
+        """Kill the process and wait for its end."""
         self._process.kill()
         self._reading.join()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert stream is not None
-            with contextlib.suppress(BrokenPipeError):  # what it was asked, and never read
+            with contextlib.suppress(BrokenPipeError):  # input that the process never read
                 stream.close()
         self._process.wait()
 
     def _read_errors(self) -> None:
-        """Remember the last line that it writes about an error."""
+        """Store the last line of its standard error."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._said = line.strip()[:MAX_OUTPUT_BYTES] or self._said
+            self._last_error = line.strip()[:MAX_OUTPUT_BYTES] or self._last_error
 
 
-def _range_of(said: dict[str, Any]) -> RangeResult:
+def _parse_result(answer: dict[str, Any]) -> RangeResult:
     different = [
         DifferingHeight(
             each["height"], tuple(each["chains"]), each["what"], DifferenceReason(each["reason"]), each["column"]
         )
-        for each in said["different"]
+        for each in answer["different"]
     ]
     return RangeResult(
-        said["began"], different, set(said["wrong"]), [(begin, end) for begin, end in said["unverified"]]
+        answer["began"], different, set(answer["wrong"]), [(begin, end) for begin, end in answer["unverified"]]
     )
 
 
-def _error_of(said: dict[str, Any]) -> CausewayError:
-    if "damaged" in said:
-        return LakeDamaged(*said["damaged"])
-    return InvalidInput(said["error"])
+def _parse_error(answer: dict[str, Any]) -> CausewayError:
+    if "damaged" in answer:
+        return LakeDamaged(*answer["damaged"])
+    return InvalidInput(answer["error"])
 
 
 def serve_ranges(about: dict[str, Any], asked: IO[str], answers: IO[str]) -> None:
-    """Execute ranges of heights of a lake as long as lines ask for any; what goes wrong otherwise than it may ends the
-    process."""
-    retain_freed_memory()
-    told, held = time.monotonic(), 0
+    """Execute the ranges that lines of input request; unexpected errors end the process.
 
-    def say(**content: Any) -> None:
+    Args:
+        about: The lake, as in ``run_in_processes``.
+        asked: Lines of [first, last, wrong commits].
+        answers: Receives progress, results and errors.
+    """
+    retain_freed_memory()
+    last_report, executed = time.monotonic(), 0
+
+    def write(**content: Any) -> None:
         answers.write(json.dumps(content) + "\n")
         answers.flush()
 
     def done(heights: int) -> None:
-        nonlocal told, held
-        held += heights
-        if time.monotonic() - told >= REPORT_SECONDS:
-            say(done=held)
-            told, held = time.monotonic(), 0
+        nonlocal last_report, executed
+        executed += heights
+        if time.monotonic() - last_report >= REPORT_SECONDS:
+            write(done=executed)
+            last_report, executed = time.monotonic(), 0
 
     try:
-        again = open_reexecutor(about["uri"], ModuleSources.of(*about["programs"]))
+        reexecutor = open_reexecutor(about["uri"], ModuleSources.of(*about["programs"]))
     except CausewayError as error:
-        say(error=str(error), input=True)
+        write(error=str(error), input=True)
         return
     for line in asked:
         first, last, wrong = json.loads(line)
         try:
-            found = again.run(first, last, wrong, done)
+            result = reexecutor.run(first, last, wrong, done)
         except LakeDamaged as error:
-            say(error=str(error), damaged=[about["uri"], error.path, error.what, error.whole])
+            write(error=str(error), damaged=[about["uri"], error.path, error.what, error.whole])
             return
         except Freed as error:
-            say(error=str(error), input=True)
+            write(error=str(error), input=True)
             return
-        say(done=held)
-        held = 0
-        say(**asdict(found) | {"wrong": sorted(found.wrong)})
+        write(done=executed)
+        executed = 0
+        write(**asdict(result) | {"wrong": sorted(result.wrong)})
 
 
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # What programs print goes nowhere: only answers may stand on the pipe.
+    # Discard what programs print: the pipe carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     serve_ranges(json.loads(sys.argv[1]), sys.stdin, answers)

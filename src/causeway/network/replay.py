@@ -1,5 +1,8 @@
-"""The state of a lake's network at any committed height: at the last one of a commit it is in files; between it is what
-executing the heights again gives, from the commit before. What comes out is compared with what was committed."""
+"""State of a network at any committed height: stored at the end of commits, else replayed.
+
+``StateReplay`` caches states within limits, and may be restricted to a share of the process's time.
+``recorded_deployment`` loads the network of a lake for execution.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ from causeway.tick.deployment import Deployment
 from causeway.tick.rounds import ReplayDiffers, RoundChain, read_states, replay_heights
 
 MAX_CACHED = 64
-"""So many heights' states are kept in memory at most; what did not change from one to the next is there once."""
+"""Maximum number of cached states; unchanged columns are shared between them."""
 
 CACHE_BYTES = 256 << 20
-"""So many bytes of them, or one state."""
+"""Maximum bytes of cached states; one is always cached."""
 
 STOP_HEIGHTS = 32
-"""Of a long way to a height so many states on it are kept: who looks for one is going to ask for others there."""
+"""Number of states cached on a long replay: the next request is often nearby."""
 
 
 def recorded_deployment(
@@ -44,15 +47,19 @@ def recorded_deployment(
     *,
     unsigned: bool = False,
 ) -> Deployment:
-    """Return the network that a lake says it is of (``about``), to be executed again.
+    """Load the network of a lake for execution.
 
-    ``sources``: where programs of one's own come from.
-    ``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; ``unsigned``:
-    they are not needed, since nothing is going to be executed. Those of chains that certify never are: what they
-    signed is in the headers of the lake.
+    Certifications of chains that certify headers are read from the lake, so their keys are never needed.
 
-    Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or when the tables of
-    the programs are not those of the lake.
+    Args:
+        lake: The lake.
+        about: Its description.
+        sources: Allowed sources of user programs.
+        secrets: Validator keys not derived from the seed.
+        unsigned: Nothing will be executed, so keys are not needed.
+
+    Raises:
+        InvalidInput: A program or one of several keys is missing, or the tables have changed.
     """
     identity = about["scenario"]
     if not unsigned:
@@ -63,15 +70,18 @@ def recorded_deployment(
     if LISTED_CHAINS in identity["options"]:
         secrets = Secrets(certifications=partial(_certifications, lake))
     uri = lake.storage.uri
-    made = recorded_scenario(identity, uri, sources)
-    cut = tuple((first, end) for first, end in about["buckets"])
-    deployed = deploy_scenario(made, uri, None, 1, cut, secrets, prepared=True)
+    scenario = recorded_scenario(identity, uri, sources)
+    buckets = tuple((first, end) for first, end in about["buckets"])
+    deployed = deploy_scenario(scenario, uri, None, 1, buckets, secrets, prepared=True)
     require_same_tables(uri, about["tables"], deployed.about["tables"])
     return deployed.deployment
 
 
 class OtherTables(LakeError):
-    """A lake was made with other tables than its scenario has now; ``what``: the first of them, and how it differs."""
+    """The tables of a lake differ from those of its scenario now.
+
+    ``what`` describes the first difference.
+    """
 
     def __init__(self, uri: str, what: str) -> None:
         super().__init__(
@@ -86,8 +96,18 @@ class OtherTables(LakeError):
 
 
 def require_same_tables(uri: str, made: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that a lake's tables are those of now. What a lake of other tables lacks nobody can tell: executed again or
-    continued, it would silently come to something else. Raises ``OtherTables``: it names the first."""
+    """Check that a lake's tables equal those of its scenario now.
+
+    Executing or continuing a lake with other tables would silently give other results.
+
+    Args:
+        uri: Path or URI of the lake.
+        made: Tables of the lake.
+        now: Tables of the scenario.
+
+    Raises:
+        OtherTables: They differ; the text names the first.
+    """
     tables = [{item["name"]: item for kind in ("logs", "state") for item in about[kind]} for about in (made, now)]
     changed = [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
     if not changed:
@@ -102,31 +122,41 @@ def require_same_tables(uri: str, made: Mapping[str, Any], now: Mapping[str, Any
 
 
 def _certifications(lake: Lake, height: int) -> dict[int, bytes]:
-    """Return what certifies the chains in the headers of a height, by the chains' positions."""
+    """Return the certifications in the headers of a height, by chain position."""
     rows = [table.select(["chain", "certification"]) for table in lake.log_rows("headers", lake.manifest(height))]
     return {row["chain"]: row["certification"] for table in rows for row in table.to_pylist()}
 
 
 class MissingKeys(InvalidInput):
-    """Validators sign with keys in files, and none are given."""
+    """Validators sign with keys from files, and none are given."""
 
 
 def require_keys(about: Mapping[str, Any], secrets: Secrets) -> None:
-    """Check that there are keys where validators sign with some that are not drawn. Raises ``MissingKeys``."""
+    """Check that validator keys are given if they are not derived from the seed.
+
+    Args:
+        about: Description of the lake.
+        secrets: The given keys.
+
+    Raises:
+        MissingKeys: They are missing.
+    """
     if LISTED in about["scenario"]["options"] and not secrets.seeds:
         raise MissingKeys("--validator-key: missing; the validators of this lake sign with keys in files")
 
 
 class ReplayBusy(CausewayError):
-    """Heights are being executed again, or have had their share of the time: that passes."""
+    """A replay is in progress, or its share of the time is used up; retry later."""
 
 
 @dataclass(frozen=True)
 class ReplayShare:
-    """How much of its time a process that has more to do executes heights again for whoever asks.
+    """Share of a busy process's time for replays.
 
-    ``seconds``: in a row at most, where it has not for long (a height that was begun is finished); ``part``: of all the
-    time; ``least``: seconds that must be left to begin.
+    Attributes:
+        seconds: Maximum seconds in a row; a height that was begun is finished.
+        part: Fraction of all time.
+        least: Minimum seconds left to begin a replay.
     """
 
     seconds: float = 5.0
@@ -135,27 +165,32 @@ class ReplayShare:
 
 
 StateFrames = tuple[Mapping[str, Frame], ...]
-"""The rows of every state table, of each bucket."""
+"""Rows of every state table, for each bucket."""
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """A state in memory. ``sizes``: the bytes of each of its columns, by the column's identity."""
+class _CachedState:
+    """A state in memory. ``sizes``: bytes by identity of the column."""
 
     frames: StateFrames
     sizes: Mapping[int, int]
 
 
 class StateReplay:
-    """The states of a lake's network at heights that were asked for; writes nothing. For any number of threads."""
+    """States of a network at requested heights; thread-safe, writes nothing."""
 
     def __init__(self, lake: Lake, make: Callable[[], Deployment], share: ReplayShare | None = None) -> None:
-        """``make``: returns the network; called when something has to be executed or verified for the first time.
-        ``share``: of this process's time; without it, all that it takes."""
+        """Create an empty cache.
+
+        Args:
+            lake: The lake.
+            make: Creates the network; called on first use.
+            share: Share of this process's time; None: all.
+        """
         self._lake, self._make, self._share = lake, make, share
         self._left, self._at = (0.0 if share is None else share.seconds), time.monotonic()
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._kept: OrderedDict[int, _CachedState] = OrderedDict()
         self._holders: Counter[int] = Counter()
         self._bytes = 0
 
@@ -164,39 +199,45 @@ class StateReplay:
 
     @cached_property
     def deployment(self) -> Deployment:
-        """Return the network."""
+        """The network."""
         return self._make()
 
     def states(self, height: int) -> dict[int, Any]:
-        """Return the states of all buckets at a height, by bucket.
+        """Return the states of all buckets at a height.
 
-        Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``, what making the network does and, where there is a share
-        of the time, ``ReplayBusy``: what was executed by then is kept, so whoever comes again gets further.
+        Args:
+            height: A committed height.
+
+        Raises:
+            LakeDamaged: A file is damaged.
+            Freed: A vacuum freed the state.
+            ReplayDiffers: Execution differs from the committed heights.
+            ReplayBusy: The share of time is used up; progress is cached, so a retry gets further.
         """
         frames, kernel = self.frames(height), self.deployment.kernel
         return {bucket: kernel.state(of_bucket) for bucket, of_bucket in enumerate(frames)}
 
     def tables(self, height: int, table: str) -> list[pa.Table]:
-        """Return the rows of a state table at a height, a table a bucket; raises as ``states`` does."""
+        """Return the rows of a state table at a height, one table a bucket. Raises as ``states``."""
         schema = self.deployment.kernel.tables()[table].schema
         return [frames[table].to_table(schema) for frames in self.frames(height)]
 
     def frames(self, height: int) -> StateFrames:
-        """Return the rows of every state table at a height, of each bucket; raises as ``states`` does."""
+        """Return the rows of every state table at a height, for each bucket. Raises as ``states``."""
         if self._share is not None and (kept := self._kept.get(height)) is not None:
-            return kept.frames  # it waits for nobody
-        with self._turn(height) as end:
+            return kept.frames  # without waiting for the lock
+        with self._exclusive(height) as end:
             if height in self._kept:
                 self._kept.move_to_end(height)
             else:
                 if freed := self._lake.freed(height):
                     raise freed
-                self._find(self._lake.manifest(height), end)
+                self._replay_to(self._lake.manifest(height), end)
             return self._kept[height].frames
 
     @contextmanager
-    def _turn(self, height: int) -> Iterator[float]:
-        """Let one thread at a time look for a state; yield when its time is over. Raises ``ReplayBusy``."""
+    def _exclusive(self, height: int) -> Iterator[float]:
+        """Let one thread replay at a time; yield its deadline. Raises ``ReplayBusy``."""
         share = self._share
         if share is None:
             with self._lock:
@@ -220,14 +261,15 @@ class StateReplay:
         text = "is in no file, and executing heights again has a share of the time only"
         return ReplayBusy(f"height: the state at {height} {text}: come again, or ask for the last height of a commit")
 
-    def _find(self, commit: Manifest, end: float) -> None:
-        """Keep the state at the height that a manifest is looked at from: go on from the nearest one before it.
+    def _replay_to(self, commit: Manifest, end: float) -> None:
+        """Cache the state at the height of a manifest, continuing from the nearest earlier one.
 
-        Raises ``ReplayBusy`` when the time is over: the state that was reached is kept then.
+        Raises:
+            ReplayBusy: The time is over; the last state is cached.
         """
         height, last = commit.height, commit.first - 1
         if height == commit.last:
-            self._keep(height, read_states(self.deployment, self._lake, commit))
+            self._cache_state(height, read_states(self.deployment, self._lake, commit))
             return
         start = max((kept for kept in self._kept if last <= kept < height), default=None)
         before = commit.at(start) if start is not None and start > last else self._lake.numbered(commit.number - 1)
@@ -238,18 +280,18 @@ class StateReplay:
             states = {bucket: kernel.state(frames) for bucket, frames in enumerate(self._kept[start].frames)}
         stops = -(-(height - before.height) // STOP_HEIGHTS)
         for manifest, results in replay_heights(RoundChain(self.deployment, self._lake, before, states), height):
-            over = manifest.height < height and time.monotonic() > end
-            if manifest.height == height or over or (manifest.height - before.height) % stops == 0:
-                self._keep(manifest.height, {bucket: result.state for bucket, result in enumerate(results)})
-            if over:
+            is_over = manifest.height < height and time.monotonic() > end
+            if manifest.height == height or is_over or (manifest.height - before.height) % stops == 0:
+                self._cache_state(manifest.height, {bucket: result.state for bucket, result in enumerate(results)})
+            if is_over:
                 raise self._busy(height)
 
-    def _keep(self, height: int, states: Mapping[int, Any]) -> None:
-        """Keep the rows of a state, and not the state, which may have more in it that serves the next round only."""
-        kept = _kept([state.frames() for _, state in sorted(states.items())])
-        self._kept[height] = kept
+    def _cache_state(self, height: int, states: Mapping[int, Any]) -> None:
+        """Cache the rows of a state, without data that serves only the next round."""
+        entry = _measure_state([state.frames() for _, state in sorted(states.items())])
+        self._kept[height] = entry
         self._kept.move_to_end(height)
-        for column, size in kept.sizes.items():
+        for column, size in entry.sizes.items():
             self._bytes += 0 if self._holders[column] else size
             self._holders[column] += 1
         while len(self._kept) > MAX_CACHED or (len(self._kept) > 1 and self._bytes > CACHE_BYTES):
@@ -261,15 +303,15 @@ class StateReplay:
                     self._bytes -= size
 
 
-def _kept(frames: Sequence[Mapping[str, Frame]]) -> _Kept:
+def _measure_state(frames: Sequence[Mapping[str, Frame]]) -> _CachedState:
     sizes: dict[int, int] = {}
     for of_bucket in frames:
         for frame in of_bucket.values():
             for name in frame.names:
-                column = frame[name]  # gathered: several threads may read it
+                column = frame[name]  # gather it now: several threads may read it
                 repeated = isinstance(column, np.ndarray) and column.ndim and column.strides[0] == 0
                 sizes[id(column)] = column.itemsize if repeated else column.nbytes
-    return _Kept(tuple(frames), sizes)
+    return _CachedState(tuple(frames), sizes)
 
 
 __all__ = ["ReplayBusy", "ReplayDiffers", "ReplayShare", "StateReplay", "recorded_deployment", "require_keys"]

@@ -1,9 +1,4 @@
-"""What carriers of messages did in a lake, and what they left: for protocols in which chains do not carry them.
-
-The handlers of programs that raised in a run, read from the lake without Spark.
-
-The chains of a lake that stopped because they violated an invariant of their protocol.
-"""
+"""Run records of a lake, read without Spark: carriers, handler failures, stopped chains."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CarrierFee:
-    """What carriers paid in all for one reason, in whole units of an asset."""
+    """The total that carriers paid for one reason, in whole units of an asset."""
 
     asset: str
     why: str
@@ -27,11 +22,12 @@ class CarrierFee:
 
 @dataclass(frozen=True)
 class CarrierSummary:
-    """What is reported about carriers after a run.
+    """Summary of carriers after a run; empty without carriers, or without activity.
 
-    ``content``: what ``--json`` prints of them; ``lines``: what a person reads; ``fees``: what they paid that is no
-    movement of value in the ledger. All are empty where the protocol has no carriers, or where they did nothing and
-    left nothing.
+    Attributes:
+        content: Output of ``--json``.
+        lines: Text for people.
+        fees: Fees that are no value movement in the ledger.
     """
 
     content: Mapping[str, Any] = field(default_factory=dict)
@@ -40,11 +36,16 @@ class CarrierSummary:
 
 
 CarrierFigures: TypeAlias = "Callable[[Lake, Manifest], CarrierSummary]"
-"""Sums up the carriers of one protocol at the last height of a commit. The registry names it."""
+"""Summarizes a protocol's carriers at the last height of a commit; named by the registry."""
 
 
 def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is reported about the carriers of a lake at the last height of a commit, without Spark."""
+    """Summarize the carriers of a lake.
+
+    Args:
+        lake: The lake.
+        manifest: The commit, at its last height.
+    """
     from causeway.protocols.registry import find_protocol
 
     sum_up: CarrierFigures | None = find_protocol(lake.about()["protocol"]).part("carriers")
@@ -58,7 +59,7 @@ FAILURES = "failures"
 
 @dataclass(frozen=True)
 class HandlerFailure:
-    """A handler call that raised: of which program, where and when, and what it raised at which line of the program."""
+    """A handler call that raised: program, time, exception and source line."""
 
     tick: int
     chain: str
@@ -72,17 +73,21 @@ class HandlerFailure:
 
 @dataclass(frozen=True)
 class HandlerFailures:
-    """How many handler calls raised, and the first ones."""
+    """Number of handler calls that raised, and the first ones."""
 
     count: int = 0
     first: tuple[HandlerFailure, ...] = ()
 
 
 def read_failures(lake: Lake, topology: Topology, shown: int = DEFAULT_FAILURES) -> HandlerFailures:
-    """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick; what forks took back
-    does not count.
+    """Count the handler calls that raised, except reverted ones, and return the first by tick.
 
-    Of a long log only the first files are read: the manifest knows how many rows there are.
+    Only the first files of a long log are read: the manifest has the row count.
+
+    Args:
+        lake: The lake.
+        topology: Its topology, for names.
+        shown: Number of failures to return.
     """
     import pyarrow as pa
 
@@ -92,15 +97,15 @@ def read_failures(lake: Lake, topology: Topology, shown: int = DEFAULT_FAILURES)
     manifest = lake.last_manifest()
     count = manifest.totals.get(FAILURES, 0)
     first: list[dict[str, Any]] = []
-    undone = find_reverted(lake, manifest) if count else None
+    reverted = find_reverted(lake, manifest) if count else None
     for path, seal in lake.log_files(FAILURES).items() if count else ():
-        if undone is not None:
+        if reverted is not None:
             rows = lake.sealed_table(path, seal)
-            hit = undone.hits(rows, "chain")
+            hit = reverted.hits(rows, "chain")
             count -= int(hit.sum())
             first.extend(rows.filter(pa.array(~hit)).slice(0, shown).to_pylist())
             continue
-        # Files ascend by their first height, and one holds heights that follow each other.
+        # Files ascend by first height, and each holds consecutive heights.
         if len(first) == shown and last_folder_height(path) >= first[-1]["height"]:
             break
         first.extend(lake.sealed_table(path, seal).slice(0, shown).to_pylist())
@@ -133,7 +138,7 @@ def _failure(row: dict[str, Any], chains: list[str], topology: Topology) -> Hand
 
 @dataclass(frozen=True)
 class StoppedChain:
-    """A chain that stopped: at which height, and the name of the error."""
+    """A chain that stopped, with the height and the name of the error."""
 
     chain: str
     height: int
@@ -141,9 +146,13 @@ class StoppedChain:
 
 
 def stopped_chains(lake: Lake, manifest: Manifest) -> tuple[StoppedChain, ...]:
-    """Return the chains that have stopped by the last height of a commit, in the order in which they did.
+    """Return the chains stopped by the last height of a commit, in order of height.
 
     A protocol whose chains can stop has a state table ``stopped`` (``chain``, ``height``, ``cause``).
+
+    Args:
+        lake: The lake.
+        manifest: The commit.
     """
     names = [item["name"] for item in lake.about()["chains"]]
     rows = [row for table in lake.state(manifest, "stopped") for row in table.to_pylist()]

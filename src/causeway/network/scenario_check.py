@@ -1,4 +1,9 @@
-"""A scenario looked at without running it: all that is wrong with it, what it would run, what in it does nothing."""
+"""Validation of a scenario without a run: mistakes, the plan, settings without effect.
+
+A scenario is validated repeatedly. Each mistake is recorded, then repaired in a copy of the document: its element or
+key is removed, or required keys get a placeholder. So the next validation finds the mistakes behind it. ``stuck`` marks
+a mistake that cannot be repaired.
+"""
 
 from __future__ import annotations
 
@@ -30,29 +35,29 @@ from causeway.scenarios.settings import NOTHING_INSTALLED
 from causeway.spark.masters import available_cores
 
 MAXIMUM = 100
-"""So many things that are wrong are named at most."""
+"""Maximum number of mistakes named."""
 
 _NAMED = ("chains", "programs", "install")
-"""Lists whose elements have names."""
+"""Lists with named elements."""
 
-_REFERRED = ("install", "inject", "heal")
-"""Lists of a change whose elements others refer to."""
+_REFERENCED = ("install", "inject", "heal")
+"""Lists of a change with elements that others refer to."""
 
 _REMOVABLE: tuple[tuple[Key, ...], ...] = (("faults",), ("moves",), ("nodes",), ("splits",), ("traffic", "send"))
-"""Lists whose elements nothing else refers to: what comes after a wrong one can be judged without it."""
+"""Lists with elements that nothing refers to: a wrong element can be removed."""
 
-_NEEDED = ("name", "chain", "source", "destination", "program", "kind", "tick")
-"""Keys of elements of lists that others refer to, or that must be there: a wrong one is replaced, not left out."""
+_REPLACED = ("name", "chain", "source", "destination", "program", "kind", "tick")
+"""Required keys of list elements, or keys others refer to: a wrong value is replaced."""
 
-_NAMING = ("relayers",)
-"""Options whose elements others refer to: each name stands for itself once, and without them nothing can be judged."""
+_UNIQUE_OPTIONS = ("relayers",)
+"""Options whose elements others refer to: repeated names are removed, never the list."""
 
 _KEY = re.compile(r'([A-Za-z_][\w-]*(?:\.[\w-]+|\."[^"]*"|\[\d+\])*)(?=: )')
 _UNKNOWN = ": unknown key"
-_MEANT = re.compile(r": unknown key; did you mean ([\w-]+)\?")
+_SUGGESTION = re.compile(r": unknown key; did you mean ([\w-]+)\?")
 _MISSING = ": missing"
-_STAND_IN = "unnamed-"
-"""How names begin that stand for wrong ones."""
+_PLACEHOLDER = "unnamed-"
+"""Prefix of placeholder names."""
 
 _LISTED = re.compile(r"there are (\d+): (.*)$")
 _TOML_LINE = re.compile(r"\(at line (\d+),")
@@ -60,8 +65,13 @@ _TOML_LINE = re.compile(r"\(at line (\d+),")
 
 @dataclass(frozen=True)
 class ScenarioRemark:
-    """Something that is wrong, or does nothing. ``key``: where, None: nowhere in the file; ``line``: from 1, None: it
-    is said on the command line, or missing; ``text``: what."""
+    """A mistake in a scenario, or a setting without effect.
+
+    Attributes:
+        key: Key in the file; None: not tied to a key.
+        line: Line from 1; None: given on the command line, or missing.
+        text: Description.
+    """
 
     key: str | None
     line: int | None
@@ -70,8 +80,15 @@ class ScenarioRemark:
 
 @dataclass(frozen=True)
 class ScenarioExamination:
-    """What came of it. ``plan``: what would run, None where something is wrong. ``more``: something may be wrong that
-    can be judged only when what is named is mended."""
+    """The result of validating a scenario.
+
+    Attributes:
+        path: The scenario file.
+        wrong: Mistakes, by line.
+        plan: The plan of a run; None with mistakes.
+        idle: Settings without effect, by line.
+        more: True if further mistakes may show only after the named ones are fixed.
+    """
 
     path: str
     wrong: tuple[ScenarioRemark, ...]
@@ -81,10 +98,16 @@ class ScenarioExamination:
 
 
 def examine_scenario(path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> ScenarioExamination:
-    """Look at the scenario of a TOML file; ``overrides``: as of ``load_scenario``.
+    """Validate a scenario file without running it.
 
-    Its programs are imported; a recording is read, into a temporary folder. Raises ``InvalidInput`` where there is no
-    such file, or an override leads nowhere.
+    Programs are imported; a recording is read into a temporary folder.
+
+    Args:
+        path: The TOML file.
+        overrides: As in ``load_scenario``.
+
+    Raises:
+        InvalidInput: The file does not exist, or an override names no key.
     """
     text = read_text(Path(path))
     try:
@@ -94,14 +117,23 @@ def examine_scenario(path: str | os.PathLike[str], overrides: Mapping[str, str] 
         if found is None:
             raise
         return ScenarioExamination(
-            str(path), (ScenarioRemark(None, int(found[1]), _without(str(error), path)),), more=True
+            str(path), (ScenarioRemark(None, int(found[1]), _strip_path(str(error), path)),), more=True
         )
-    return _Examination(str(path), text, document, overrides or {}).examined()
+    return _Examination(str(path), text, document, overrides or {}).examine()
 
 
 @dataclass
 class _Examination:
-    """Collects what is wrong with a document, which is mended on the way by leaving out what is wrong."""
+    """Collects the mistakes of a document and repairs its copy for the next validation.
+
+    Attributes:
+        path: The scenario file.
+        text: Text of the file.
+        document: The document, repaired step by step.
+        overrides: Overridden keys.
+        wrong: Mistakes so far.
+        stuck: True after a mistake that cannot be repaired.
+    """
 
     path: str
     text: str
@@ -109,23 +141,23 @@ class _Examination:
     overrides: Mapping[str, str]
     wrong: list[ScenarioRemark] = field(default_factory=list)
     stuck: bool = False
-    """What is wrong cannot be left out."""
+    """True after a mistake that cannot be repaired."""
 
     def __post_init__(self) -> None:
         self.document = copy.deepcopy(self.document)
         self._lines = key_lines(self.text)
-        self._gone: set[tuple[Key, ...]] = set()
-        self._meant: set[tuple[Key, ...]] = set()
-        self._filled: set[tuple[Key, ...]] = set()
+        self._removed_keys: set[tuple[Key, ...]] = set()
+        self._suggested_keys: set[tuple[Key, ...]] = set()
+        self._placeholders: set[tuple[Key, ...]] = set()
         self._options: tuple[str, ...] = ("options",)
-        self._places: dict[tuple[Key, ...], list[int]] = {}
+        self._positions: dict[tuple[Key, ...], list[int]] = {}
         changes = self.document.get("changes")
         changes = changes if isinstance(changes, list) else []
         of_changes: list[tuple[Key, ...]] = [
             ("changes", place, what)
             for place, change in enumerate(changes)
             for what in (change if isinstance(change, dict) else {})
-            if what not in _REFERRED
+            if what not in _REFERENCED
         ]
         given = [each.get("tick") if isinstance(each, dict) else None for each in changes]
         self._ticks = [tick if isinstance(tick, int) else None for tick in given]
@@ -137,14 +169,15 @@ class _Examination:
                 else:
                     node = node.get(step) if isinstance(node, dict) else None
             if isinstance(node, list):
-                self._places[steps] = [*range(len(node))]
+                self._positions[steps] = [*range(len(node))]
 
-    def examined(self) -> ScenarioExamination:
-        scenario = self._validated()
+    def examine(self) -> ScenarioExamination:
+        """Validate and deploy the scenario; return the mistakes, or the plan."""
+        scenario = self._validate()
         deployed: DeployedScenario | None = None
         if scenario is not None:
             with tempfile.TemporaryDirectory(prefix="causeway-check-") as folder:
-                deployed = self._deployed(folder)
+                deployed = self._deploy(folder)
                 if deployed is not None and not self.wrong:
                     plan, idle = plan_scenario(scenario, deployed)
                     remarks = sorted((self._remark(text) for text in idle), key=lambda each: each.line or 0)
@@ -152,8 +185,8 @@ class _Examination:
         wrong = sorted(self.wrong, key=lambda each: each.line or 0)
         return ScenarioExamination(self.path, tuple(wrong), more=self.stuck)
 
-    def _validated(self) -> Scenario | None:
-        """Return the scenario of the document, mended if need be."""
+    def _validate(self) -> Scenario | None:
+        """Validate the document, repairing it as needed; return None if it cannot be repaired."""
         while True:
             try:
                 model, document = (
@@ -161,7 +194,7 @@ class _Examination:
                     select_protocol_tables(self.document, self.path),
                 )
             except InvalidInput as error:
-                if self._noted([_without(str(error), self.path)]):
+                if self._note_all([_strip_path(str(error), self.path)]):
                     continue
                 return None
             found, texts = collect_errors(model, document)
@@ -174,26 +207,26 @@ class _Examination:
                 try:
                     return scenario_from(self.document, self.path)
                 except InvalidInput as error:
-                    texts = [_without(str(error), self.path)]
-            if not self._noted(texts):
+                    texts = [_strip_path(str(error), self.path)]
+            if not self._note_all(texts):
                 return None
 
-    def _deployed(self, folder: str) -> DeployedScenario | None:
-        """Return the network, mended if need be."""
+    def _deploy(self, folder: str) -> DeployedScenario | None:
+        """Deploy the scenario, repairing it as needed; return None if it cannot be repaired."""
         while True:
-            scenario = self._validated()
-            if scenario is not None and self._programs_left_out(scenario):
-                scenario = self._validated()
+            scenario = self._validate()
+            if scenario is not None and self._replace_missing_programs(scenario):
+                scenario = self._validate()
             if scenario is None:
                 return None
             try:
                 return deploy_scenario(scenario, os.path.join(folder, "lake"), None, available_cores())
             except InvalidInput as error:
-                if not self._noted([_without(str(error), self.path)]):
+                if not self._note_all([_strip_path(str(error), self.path)]):
                     return None
 
-    def _programs_left_out(self, scenario: Scenario) -> bool:
-        """Return whether classes of programs cannot be had; in their place nothing is installed."""
+    def _replace_missing_programs(self, scenario: Scenario) -> bool:
+        """Replace program classes that cannot be loaded by nothing; return True if there were any."""
         allow_scenario_folder(self.path)
         before = len(self.wrong)
         for key, name in scenario.installed.items():
@@ -210,65 +243,70 @@ class _Examination:
                 node[last] = NOTHING_INSTALLED
         return len(self.wrong) > before
 
-    def _noted(self, texts: list[str]) -> bool:
-        """Take notice of what is wrong, and leave it out; return whether that could be done."""
+    def _note_all(self, texts: list[str]) -> bool:
+        """Record mistakes and repair them; return True if all were repaired."""
         noted = [(self._note(text), _UNKNOWN in text) for text in texts]
-        # A key that was left out may be one that must be there: then it gets a value with which all else is judged.
-        done = all(steps is not None or self._fill(text) for (steps, _), text in zip(noted, texts, strict=True))
+        # A key that was removed may be required: then a placeholder lets the rest be validated.
+        done = all(steps is not None or self._fill_removed(text) for (steps, _), text in zip(noted, texts, strict=True))
         done = done and len(self.wrong) < MAXIMUM
-        wrong = [(steps, needless) for steps, needless in noted if steps is not None]
-        # Later elements of a list first, so that the others keep their places.
+        wrong = [(steps, unknown) for steps, unknown in noted if steps is not None]
+        # Later elements of a list first, so that the positions of the others stay valid.
         wrong.sort(key=lambda each: [step for step in each[0] if isinstance(step, int)], reverse=True)
         removed: set[tuple[Key, ...]] = set()
-        for steps, needless in wrong:
-            done = self._left_out(steps, needless, removed) and done
+        for steps, unknown in wrong:
+            done = self._repair(steps, unknown, removed) and done
         self.stuck = self.stuck or not done
         return done
 
-    def _left_out(self, steps: tuple[Key, ...], needless: bool, removed: set[tuple[Key, ...]]) -> bool:
-        """Leave out what stands somewhere: an element of a list, or a key that has another value then. ``needless``: it
-        is a key that nobody knows. ``removed``: elements that are gone by now."""
+    def _repair(self, steps: tuple[Key, ...], unknown: bool, removed: set[tuple[Key, ...]]) -> bool:
+        """Remove a list element, or remove or replace a key; return True on success.
+
+        Args:
+            steps: Path in the current document.
+            unknown: True for an unknown key.
+            removed: List elements removed in this pass.
+        """
         if any(steps[:size] in removed for size in range(1, len(steps) + 1)):
             return True
         element = self._element(steps)
         if element is not None:
             listed, number = element
             table = self._parent(steps)
-            if needless and len(steps) > len(listed) + 1 and table is not None:
-                del table[str(steps[-1])]  # all else that the element has can be judged
+            if unknown and len(steps) > len(listed) + 1 and table is not None:
+                del table[str(steps[-1])]  # the rest of the element can be validated
                 return True
             removed.add((*listed, number))
             node: Any = self.document
             for step in listed:
                 node = node[step]
-            del node[number], self._places[listed][number]
+            del node[number], self._positions[listed][number]
             if listed[0] == "changes":
-                self._let_do_something(listed[1])
+                self._make_effective(listed[1])
             if listed == ("faults",):
-                self._renumber_healed(number)
+                self._renumber_heals(number)
             return True
-        if steps[-2:-1] == ("inject",):  # one that begins before its change
-            return self._fill_in((*steps, "from"))
+        if steps[-2:-1] == ("inject",):  # a fault that begins before its change
+            return self._fill_key((*steps, "from"))
         if steps[:-1] == ("changes",):
-            return self._let_do_something(steps[-1])
-        if isinstance(steps[-1], int):  # a name that is taken, or that is not given
-            return steps[-2] in _NAMED and self._fill_in((*steps, "name"))
+            return self._make_effective(steps[-1])
+        if isinstance(steps[-1], int):  # a duplicate or missing name
+            return steps[-2] in _NAMED and self._fill_key((*steps, "name"))
         parent = self._parent(steps)
         if parent is None:
             return False
         if steps[-1] not in parent:
-            return self._fill_in(steps)
-        if steps[-1] in _NAMING:
-            return self._named_once(parent, steps[-1])
-        if steps[-1] in _NEEDED and not needless and any(isinstance(step, int) for step in steps):
-            self._gone.add(steps)
-            return self._fill_in(steps)
-        self._gone.add(steps)
+            return self._fill_key(steps)
+        if steps[-1] in _UNIQUE_OPTIONS:
+            return self._deduplicate(parent, steps[-1])
+        if steps[-1] in _REPLACED and not unknown and any(isinstance(step, int) for step in steps):
+            self._removed_keys.add(steps)
+            return self._fill_key(steps)
+        self._removed_keys.add(steps)
         del parent[steps[-1]]
         return True
 
-    def _named_once(self, parent: dict[str, Any], key: Key) -> bool:
-        """Leave out names that are there before; return whether some were."""
+    def _deduplicate(self, parent: dict[str, Any], key: Key) -> bool:
+        """Remove repeated names of an option; return True if there were any."""
         names = parent[str(key)]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return False
@@ -276,53 +314,54 @@ class _Examination:
         return len(parent[str(key)]) < len(names)
 
     def _parent(self, steps: tuple[Key, ...]) -> dict[str, Any] | None:
-        """Return the table that a key stands in; None where there is none."""
+        """Return the table that holds a key, or None."""
         parent: Any = self.document
         for step in steps[:-1]:
-            there = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
-            if not there or not isinstance(parent[step], dict | list):
+            exists = step in parent if isinstance(parent, dict) else isinstance(step, int) and step < len(parent)
+            if not exists or not isinstance(parent[step], dict | list):
                 return None
             parent = parent[step]
         return parent if isinstance(parent, dict) else None
 
-    def _let_do_something(self, place: Key) -> bool:
-        """Let a change do something, as each must; return whether it did nothing."""
+    def _make_effective(self, place: Key) -> bool:
+        """Give a change without effect one, since each needs one; return True if it had none."""
         change = self.document["changes"][place]
         idle = isinstance(change, dict) and "heal" not in change
         if idle:
             change["heal"] = True
         return idle
 
-    def _fill(self, text: str) -> bool:
-        """Give a key a value that was left out and must be there; return whether that could be done."""
+    def _fill_removed(self, text: str) -> bool:
+        """Give a removed but required key a placeholder; return True on success."""
         steps = self._steps(text)[0]
-        return steps is not None and steps in self._gone and self._fill_in(steps)
+        return steps is not None and steps in self._removed_keys and self._fill_key(steps)
 
-    def _fill_in(self, steps: tuple[Key, ...]) -> bool:
-        """Give a key of an element of a list a value with which nothing else becomes wrong; return whether there is
-        one. Each key gets one once."""
-        if steps in self._filled or not any(isinstance(step, int) for step in steps):
+    def _fill_key(self, steps: tuple[Key, ...]) -> bool:
+        """Give a key of a list element a valid placeholder, once; return True on success."""
+        if steps in self._placeholders or not any(isinstance(step, int) for step in steps):
             return False
-        parent, value = self._parent(steps), self._stand_in(steps)
+        parent, value = self._parent(steps), self._placeholder(steps)
         if parent is None or value is None:
             return False
-        self._filled.add(steps)
-        if steps[-1] == "kind":  # the keys of a fault are those of its kind
+        self._placeholders.add(steps)
+        if steps[-1] == "kind":  # other keys of a fault depend on its kind
             parent.clear()
-            parent.update({"from": self._stand_in((*steps[:-1], "from"))} if "inject" in steps else {})
+            parent.update({"from": self._placeholder((*steps[:-1], "from"))} if "inject" in steps else {})
         parent[str(steps[-1])] = value
         if steps[-1] == "tick":
-            self._settle_ticks()
+            self._reorder_ticks()
         return True
 
-    def _settle_ticks(self) -> None:
-        """Let changes come after the one before them, where only a value that stands for a wrong one is in the way; the
-        faults that they inject begin no earlier."""
+    def _reorder_ticks(self) -> None:
+        """Move changes after their predecessor where only a placeholder tick is in the way.
+
+        Faults that they inject begin no earlier than the change.
+        """
         last, given = -1, -1
         for place, (change, own) in enumerate(zip(self.document["changes"], self._ticks, strict=True)):
             if not isinstance(change, dict) or not isinstance(tick := change.get("tick"), int):
                 continue
-            if ("changes", place, "tick") in self._filled or own is None or own > given:
+            if ("changes", place, "tick") in self._placeholders or own is None or own > given:
                 change["tick"] = max(tick, last + 1)
             last, given = max(last, change["tick"]), max(given, own or 0)
             faults = change.get("inject")
@@ -331,15 +370,15 @@ class _Examination:
                     fault["from"] = change["tick"]
                     fault.pop("until", None)
 
-    def _stand_in(self, steps: tuple[Key, ...]) -> object:
-        """Return a value for a key that must be there; None for one that has none."""
+    def _placeholder(self, steps: tuple[Key, ...]) -> object:
+        """Return a valid value for a required key, or None."""
         chains = self.document.get("chains")
         listed = [each for each in chains if isinstance(each, dict)] if isinstance(chains, list) else []
         names = [each["name"] for each in listed if isinstance(each.get("name"), str)]
         names += [f"{each['prefix']}0" for each in listed if isinstance(each.get("prefix"), str)]
         match steps[-1]:
             case "name":
-                return f"{_STAND_IN}{len(self._filled)}"
+                return f"{_PLACEHOLDER}{len(self._placeholders)}"
             case "chain" | "source" | "destination":
                 return names[0] if names else None
             case "program" if steps[0] == "programs" or "install" in steps:
@@ -354,8 +393,8 @@ class _Examination:
                 return max(ticks, default=-1) + 1
         return None
 
-    def _renumber_healed(self, removed: int) -> None:
-        """Let changes heal the same faults as before one was left out."""
+    def _renumber_heals(self, removed: int) -> None:
+        """Renumber the faults that changes heal after one fault was removed."""
         changes = self.document.get("changes")
         for change in changes if isinstance(changes, list) else []:
             healed = change.get("heal") if isinstance(change, dict) else None
@@ -363,20 +402,22 @@ class _Examination:
                 change["heal"] = [each - (each > removed) for each in healed if each != removed] or True
 
     def _note(self, text: str) -> tuple[Key, ...] | None:
-        """Take notice of what is wrong; return the steps to it in the document as it is now, None where it was named
-        before, or is nowhere."""
+        """Record a mistake; return its path in the current document.
+
+        None for a mistake named before, or one without a key.
+        """
         steps, remark = self._steps(text)[0], self._remark(text)
-        if remark in self.wrong or steps in self._gone:
+        if remark in self.wrong or steps in self._removed_keys:
             return None
-        if steps is not None and text.endswith(_MISSING) and self._as_written(steps) in self._meant:
+        if steps is not None and text.endswith(_MISSING) and self._original_steps(steps) in self._suggested_keys:
             return steps
-        if steps is not None and (meant := _MEANT.search(text)) is not None:
-            self._meant.add((*self._as_written(steps)[:-1], meant[1]))
+        if steps is not None and (meant := _SUGGESTION.search(text)) is not None:
+            self._suggested_keys.add((*self._original_steps(steps)[:-1], meant[1]))
         self.wrong.append(remark)
         return steps
 
     def _steps(self, text: str) -> tuple[tuple[Key, ...] | None, str]:
-        """Return where a line about a mistake leads in the document as it is now (None: nowhere), and what it says."""
+        """Parse the key of an error line; return its path in the document, or None, and the message."""
         found = _KEY.match(text)
         if found is None:
             return None, text
@@ -385,29 +426,31 @@ class _Examination:
         return steps, text[found.end() + 2 :]
 
     def _remark(self, text: str) -> ScenarioRemark:
-        steps, said = self._steps(text)
+        """Build the remark of an error line."""
+        steps, message = self._steps(text)
         if steps is None:
-            return ScenarioRemark(None, None, said)
-        steps = self._as_written(steps)
-        return ScenarioRemark(format_key(steps), self._line(steps), _without_stand_ins(said))
+            return ScenarioRemark(None, None, message)
+        steps = self._original_steps(steps)
+        return ScenarioRemark(format_key(steps), self._line(steps), _without_placeholders(message))
 
-    def _as_written(self, steps: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Return the steps in the file to what stands at others in the document as it is now."""
+    def _original_steps(self, steps: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Map a path in the current document to the path in the file."""
         element = self._element(steps)
         if element is None:
             return steps
         listed, number = element
-        return (*listed, self._places[listed][number], *steps[len(listed) + 1 :])
+        return (*listed, self._positions[listed][number], *steps[len(listed) + 1 :])
 
     def _element(self, steps: tuple[Key, ...]) -> tuple[tuple[Key, ...], int] | None:
-        """Return the list with removable elements that steps lead into, and which element; None for any other place."""
-        for listed, places in self._places.items():
+        """Return the list with removable elements on a path, and the element's position, or None."""
+        for listed, places in self._positions.items():
             number = steps[len(listed)] if len(steps) > len(listed) and steps[: len(listed)] == listed else None
             if isinstance(number, int) and number < len(places):
                 return listed, number
         return None
 
     def _line(self, steps: tuple[Key, ...]) -> int | None:
+        """Return the line of a path in the file, or None."""
         if any(tuple(parse_key(key)) == steps[: len(parse_key(key))] for key in self.overrides):
             return None
         while steps and steps not in self._lines:
@@ -415,17 +458,17 @@ class _Examination:
         return self._lines.get(steps)
 
 
-def _without_stand_ins(text: str) -> str:
-    """Return what is said of a name without those that only stand for wrong ones."""
+def _without_placeholders(text: str) -> str:
+    """Remove placeholder names from an error message."""
     listed = _LISTED.search(text)
-    if listed is None or _STAND_IN not in listed[2]:
+    if listed is None or _PLACEHOLDER not in listed[2]:
         return text
-    names = [name for name in listed[2].split(", ") if not name.startswith(_STAND_IN)]
+    names = [name for name in listed[2].split(", ") if not name.startswith(_PLACEHOLDER)]
     count = int(listed[1]) - (listed[2].count(", ") + 1 - len(names))
     return f"{text[: listed.start()]}there are {count}: {', '.join(names) or 'none'}"
 
 
-def _without(text: str, path: str | os.PathLike[str]) -> str:
+def _strip_path(text: str, path: str | os.PathLike[str]) -> str:
     return text.removeprefix(f"{path}: ")
 
 

@@ -1,4 +1,7 @@
-"""What a scenario would run, and what in it does nothing: from the network as it is made, before any tick."""
+"""Plan of a scenario before any tick: what would run, and settings without effect.
+
+Traffic is sampled within limits, so that a plan takes seconds whatever the scenario.
+"""
 
 from __future__ import annotations
 
@@ -19,33 +22,46 @@ from causeway.scenarios.traffic_settings import GeneratedSection, ScriptSection,
 from causeway.scenarios.traffic_sources import ScenarioTraffic, last_tick, ticks_with_traffic
 
 MAX_TICKS = 5_000
-"""Ticks with traffic that are counted; of more only the last is looked for."""
+"""Maximum number of ticks with traffic to count; beyond it only the last is found."""
 
 MAX_GENERATED = 2_000_000
-"""Numbers of messages, a tick and a chain each, that are drawn to see which ticks have any."""
+"""Maximum number of (tick, chain) counts sampled to find the ticks with traffic."""
 
 MAX_ROWS = 200_000
-"""Messages from users that are looked at to see who calls whom; of more it is not said what nobody uses."""
+"""Maximum number of user messages read to find which programs call each other."""
 
-_AS_ASKED = {"caller", "certified_map", "echo", "ping_pong", "scalar_echo", NOTHING_INSTALLED}
-"""Programs that call nobody but whom a message from a user names."""
+_DIRECTED = {"caller", "certified_map", "echo", "ping_pong", "scalar_echo", NOTHING_INSTALLED}
+"""Programs that call only the receivers named in user messages."""
 
 _ROW_BYTES = 100
 _USUAL_BYTES = 64
 _MIN_BYTES = 80_000
 _LATE = 20
-"""Ticks after the last traffic in which something is still likely to be under way."""
+"""Ticks after the last traffic in which messages are still likely in flight."""
 
 
 @dataclass(frozen=True)
 class ScenarioPlan:
     """What would run.
 
-    ``chains``: names with roles; ``external``: how many other lakes run; ``programs``: how many of each class;
-    ``traffic``: its source; ``ticks``: the first and the last tick with traffic, None: there is none; ``messages``:
-    from users, about so many where it is not ``exact``; ``limit``: most ticks, None: until nothing is left;
-    ``heights``: with traffic, None: too many to count; ``lake_bytes``: about what the lake takes; ``faults``,
-    ``moves``, ``splits``, ``changes``: how many, faults by kind; ``buckets``: tasks a tick.
+    Attributes:
+        protocol: Name of the protocol.
+        chains: Roles by chain name.
+        external: Number of chains run by other lakes.
+        programs: Number of programs by class.
+        traffic: Source of the traffic.
+        ticks: First and last tick with traffic; None: none.
+        messages: Number of user messages, approximate unless ``exact``.
+        exact: True if ``messages`` is exact.
+        limit: Maximum number of ticks; None: until nothing is left.
+        heights: Number of heights with traffic; None: too many to count.
+        lake_bytes: Approximate size of the lake.
+        faults: Number of faults by kind.
+        moves: Number of moves.
+        splits: Number of splits.
+        changes: Number of changes.
+        buckets: Tasks a tick.
+        executor: ``spark`` or ``in_process``.
     """
 
     protocol: str
@@ -68,7 +84,15 @@ class ScenarioPlan:
 
 
 def plan_scenario(scenario: Scenario, deployed: DeployedScenario) -> tuple[ScenarioPlan, list[str]]:
-    """Return what a scenario runs, and what in it does nothing: a line each, ``key: what``."""
+    """Plan a run.
+
+    Args:
+        scenario: The scenario.
+        deployed: Its network.
+
+    Returns:
+        The plan, and a line ``key: problem`` for each setting without effect.
+    """
     topology, sourced = deployed.topology, cast(ScenarioTraffic, deployed.deployment.traffic)
     limit = scenario.network.ticks
     ticks: list[int] | None = None
@@ -82,7 +106,7 @@ def plan_scenario(scenario: Scenario, deployed: DeployedScenario) -> tuple[Scena
         span = None
     if ticks is not None:
         span = (ticks[0], ticks[-1]) if ticks else None
-    messages, exact = _messages(scenario, sourced, ticks, span, last)
+    messages, exact = _count_messages(scenario, sourced, ticks, span, last)
     names = topology.chains["name"].to_pylist()
     numbers = topology.chains["number"].to_pylist()
     installed = Counter(name or NOTHING_INSTALLED for name in topology.programs["program"].to_pylist())
@@ -106,25 +130,32 @@ def plan_scenario(scenario: Scenario, deployed: DeployedScenario) -> tuple[Scena
         buckets=len(deployed.deployment.buckets),
         executor=scenario.network.executor,
     )
-    return plan, [*_idle(scenario, deployed, sourced, ticks, last)]
+    return plan, [*_settings_without_effect(scenario, deployed, sourced, ticks, last)]
 
 
 def is_long_traffic(scenario: Scenario, chains: int) -> int | None:
-    """Return the last tick of traffic that is drawn for so many ticks and chains that to look at each would take long;
-    None of other traffic."""
+    """Return the last tick of generated traffic that is too long to sample.
+
+    Args:
+        scenario: The scenario.
+        chains: Number of chains.
+
+    Returns:
+        The tick, or None for other traffic.
+    """
     section = scenario.document.traffic
     drawn = isinstance(section, GeneratedSection) and section.ticks * chains > MAX_GENERATED
     return section.ticks - 1 if drawn and isinstance(section, GeneratedSection) else None
 
 
-def _messages(
+def _count_messages(
     scenario: Scenario,
     traffic: ScenarioTraffic,
     ticks: list[int] | None,
     span: tuple[int, int] | None,
     last: int | None,
 ) -> tuple[int, bool]:
-    """Return how many messages users send, and whether that is exact."""
+    """Return the number of user messages, and True if it is exact."""
     section, end = scenario.document.traffic, scenario.network.ticks
     if isinstance(section, ScriptSection):
         return sum(send.count for send in section.send if end is None or send.tick < end), True
@@ -145,19 +176,19 @@ def _payload_bytes(scenario: Scenario) -> int:
     return _USUAL_BYTES
 
 
-def _idle(
+def _settings_without_effect(
     scenario: Scenario, deployed: DeployedScenario, traffic: ScenarioTraffic, ticks: list[int] | None, last: int | None
 ) -> Iterator[str]:
-    """Yield what does nothing."""
+    """Yield settings without effect."""
     topology = deployed.topology
-    yield from _settings(scenario, topology.chains.num_rows)
+    yield from _idle_network_settings(scenario, topology.chains.num_rows)
     if last is None and not topology.external:
         yield "traffic: nothing comes from users, so the run ends after the first height"
     yield from _too_late(scenario)
     hosts = _hosts(topology)
     yield from _empty_chains(scenario, topology, hosts)
-    if not scenario.document.changes:  # which bring and end faults, and programs
-        used = None if ticks is None else _used(topology, traffic, ticks, hosts)
+    if not scenario.document.changes:  # changes may add and end faults and programs
+        used = None if ticks is None else _communicating_pairs(topology, traffic, ticks, hosts)
         yield from _idle_faults(scenario, topology, last, used)
 
 
@@ -179,7 +210,7 @@ def _too_late(scenario: Scenario) -> Iterator[str]:
 
 
 def _empty_chains(scenario: Scenario, topology: Topology, hosts: Mapping[int, set[int]]) -> Iterator[str]:
-    for name, number in _named(topology):
+    for name, number in _named_chains(topology):
         if number not in hosts and number not in topology.external and not topology.roles.get(number):
             yield f"{_section_of(scenario, name)}: {name}: no program is ever on it, so it sends and receives nothing"
     if topology.chains.num_rows == 1 and not topology.external:
@@ -189,7 +220,7 @@ def _empty_chains(scenario: Scenario, topology: Topology, hosts: Mapping[int, se
 def _idle_faults(
     scenario: Scenario, topology: Topology, last: int | None, used: set[tuple[int, int]] | None
 ) -> Iterator[str]:
-    end, names = scenario.network.ticks, {number: name for name, number in _named(topology)}
+    end, names = scenario.network.ticks, {number: name for name, number in _named_chains(topology)}
     for place, (section, fault) in enumerate(
         zip(scenario.document.faults, scenario.faults(topology).rows, strict=True)
     ):
@@ -199,11 +230,11 @@ def _idle_faults(
             yield f"{when}: {fault.first}: the run ends before, at tick {end - 1} (network.ticks)"
         elif end is None and last is not None and fault.first > last + _LATE and not topology.external:
             yield f"{when}: {fault.first}: traffic ends at tick {last}; a run that is done by then never comes to it"
-        elif used is not None and _unused(fault, used):
+        elif used is not None and _is_unused(fault, used):
             yield f"faults[{place}]: {fault.kind}: {_between(fault, names)}, so it concerns none"
 
 
-def _settings(scenario: Scenario, chains: int) -> Iterator[str]:
+def _idle_network_settings(scenario: Scenario, chains: int) -> Iterator[str]:
     network = scenario.network
     if network.partitions > chains:
         yield f"network.partitions: {network.partitions}: there are {chains} chains, and a bucket has one at least"
@@ -220,7 +251,7 @@ def _sends(scenario: Scenario) -> list[SendSection]:
     return [*section.send] if isinstance(section, ScriptSection) else []
 
 
-def _named(topology: Topology) -> list[tuple[str, int]]:
+def _named_chains(topology: Topology) -> list[tuple[str, int]]:
     return list(zip(topology.chains["name"].to_pylist(), topology.chains["number"].to_pylist(), strict=True))
 
 
@@ -232,7 +263,7 @@ def _section_of(scenario: Scenario, name: str) -> str:
 
 
 def _hosts(topology: Topology) -> dict[int, set[int]]:
-    """Return the programs that are ever on each chain, by numbers."""
+    """Return all programs ever on each chain, by number."""
     found: dict[int, set[int]] = {}
     for table, program in ((topology.programs, "number"), (topology.moves, "program")):
         for number, chain in zip(table[program].to_pylist(), table["chain"].to_pylist(), strict=True):
@@ -241,18 +272,18 @@ def _hosts(topology: Topology) -> dict[int, set[int]]:
     return found
 
 
-def _used(
+def _communicating_pairs(
     topology: Topology, traffic: ScenarioTraffic, ticks: list[int], hosts: Mapping[int, set[int]]
 ) -> set[tuple[int, int]] | None:
-    """Return between which chains messages go, either way; None where that cannot be said."""
+    """Return the pairs of chains with messages, in both directions, or None if unknown."""
     classes = {*topology.programs["program"].to_pylist()}
-    if {name or NOTHING_INSTALLED for name in classes} - _AS_ASKED or topology.external or topology.roles:
+    if {name or NOTHING_INSTALLED for name in classes} - _DIRECTED or topology.external or topology.roles:
         return None
     chains = topology.chains["number"].to_numpy()
-    places: dict[int, list[int]] = {}
+    hosts_of: dict[int, list[int]] = {}
     for chain, programs in hosts.items():
         for program in programs:
-            places.setdefault(program, []).append(chain)
+            hosts_of.setdefault(program, []).append(chain)
     pairs: set[tuple[int, int]] = set()
     seen = 0
     for tick in ticks:
@@ -260,22 +291,25 @@ def _used(
         seen += rows.num_rows
         if seen > MAX_ROWS:
             return None
-        asked = rows.filter(np.asarray(rows["method"].to_numpy(zero_copy_only=False) == CALL_METHOD))
-        calls = decode_calls(asked["payload"].combine_chunks())
-        ends = np.stack([asked["receiver"].to_numpy(), calls.receivers], axis=1)[calls.valid]
+        call_rows = rows.filter(np.asarray(rows["method"].to_numpy(zero_copy_only=False) == CALL_METHOD))
+        calls = decode_calls(call_rows["payload"].combine_chunks())
+        ends = np.stack([call_rows["receiver"].to_numpy(), calls.receivers], axis=1)[calls.valid]
         for caller, called in np.unique(ends, axis=0).tolist():
-            pairs |= {(here, there) for here in places.get(caller, ()) for there in places.get(called, ())}
-    return pairs | {(there, here) for here, there in pairs}
+            pairs |= {
+                (source, destination) for source in hosts_of.get(caller, ()) for destination in hosts_of.get(called, ())
+            }
+    return pairs | {(destination, source) for source, destination in pairs}
 
 
-def _unused(fault: FaultRule, used: set[tuple[int, int]]) -> bool:
-    """Return whether nothing goes between the chains of a fault about what goes between chains."""
+def _is_unused(fault: FaultRule, used: set[tuple[int, int]]) -> bool:
+    """Return True if no message passes between the chains of a fault about lanes."""
     if fault.source is None and fault.destination is None:
-        return not any(here != there for here, there in used)
+        return not any(source != destination for source, destination in used)
     if fault.destination is None and fault.args:
-        return False  # it says more than between whom
+        return False  # its arguments restrict it further
     return not any(
-        here != there and fault.source in (None, here) and fault.destination in (None, there) for here, there in used
+        source != destination and fault.source in (None, source) and fault.destination in (None, destination)
+        for source, destination in used
     )
 
 

@@ -1,4 +1,4 @@
-"""Simulations: scenarios of nodes that run on the tick engine, one chain a node."""
+"""Simulations: networks of nodes on the tick engine, one chain a node."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ from causeway.storage.layout import RESULTS
 from causeway.storage.table_schemas import stamped_schema
 
 SUMMED_COLUMNS = ("got", "samples", "disconnected", "purse_samples", "claims")
-"""The log tables of a simulation that its results are made of."""
+"""Log tables from which the results of a simulation are computed."""
 
 _NETWORK = ("seed", "executor", "master", "spark", "partitions", "commit_every", "lake")
 
 
 def load_simulation(name: str, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Scenario:
-    """Return the scenario of the simulation ``name`` that a TOML file describes: ``[network]`` as in every scenario,
-    but for its protocol and its time, which follow from the rest; all other sections are the simulation's.
+    """Load the scenario of a simulation.
 
-    ``overrides``: dotted keys to TOML values. Raises ``InvalidInput``, one line that names file, key, value and what is
-    allowed.
+    ``[network]`` is as in every scenario, except protocol and time, which follow from the other sections.
+
+    Args:
+        name: Name of the simulation.
+        path: The TOML file.
+        overrides: TOML values by dotted key of the file.
+
+    Raises:
+        InvalidInput: One line with file, key, value and allowed values.
     """
     document = read_document(Path(path))
     for key, text in (overrides or {}).items():
@@ -42,13 +48,16 @@ def load_simulation(name: str, path: str | os.PathLike[str], overrides: Mapping[
                 raise InvalidInput(f"{path}: network.{key}: unknown key; Keys here: {', '.join(_NETWORK)}")
         network = {**network, "protocol": name, "seconds_per_tick": options.slice / 1000}
     nodes = {"count": options.nodes.count, "prefix": "node-"}
-    whole = {"network": network, "options": document, "chains": [nodes]}
-    return Scenario(str(path), validate_document(ScenarioDocument, whole, str(path)))
+    content = {"network": network, "options": document, "chains": [nodes]}
+    return Scenario(str(path), validate_document(ScenarioDocument, content, str(path)))
 
 
 class SimulationResult(Protocol):
-    """What a simulation found: ``summary``, one JSON object; ``lines``, the same for a person; ``tables``; ``plot``, an
-    SVG; whether all ``holds`` that must."""
+    """Results of a simulation.
+
+    ``summary`` is a JSON object, ``lines`` the same for people, ``tables`` the data, ``plot`` an SVG. ``holds`` is True
+    if all requirements are met.
+    """
 
     @property
     def summary(self) -> Mapping[str, Any]: ...  # noqa: D102
@@ -63,17 +72,20 @@ class SimulationResult(Protocol):
 
 
 def summarize_simulation(network: LakeNetwork) -> SimulationResult:
-    """Return what a simulation found, at the height that it has reached, and write its tables into the lake's folder
-    ``results``, over those of an earlier height."""
+    """Compute the results of a simulation so far, and write them to the folder ``results``.
+
+    Args:
+        network: The network of the simulation.
+    """
     kernel, lake = network.deployment.kernel, network.lake
     logs = {}
     for name in SUMMED_COLUMNS:
         rows = [lake.sealed_table(path, seal) for path, seal in lake.log_files(name).items()]
         logs[name] = pa.concat_tables([stamped_schema(kernel.logs[name]).empty_table(), *rows])
-    found: SimulationResult = network.scenario.protocol.part("results")(kernel, logs)
+    result: SimulationResult = network.scenario.protocol.part("results")(kernel, logs)
     lake.storage.make_folder(RESULTS)
-    for name, table in found.tables.items():
+    for name, table in result.tables.items():
         lake.storage.write_table(f"{RESULTS}/{name}.parquet", table)
-    lake.storage.put(f"{RESULTS}/summary.json", json.dumps(dict(found.summary), indent=1).encode())
-    lake.storage.put(f"{RESULTS}/coverage.svg", found.plot.encode())
-    return found
+    lake.storage.put(f"{RESULTS}/summary.json", json.dumps(dict(result.summary), indent=1).encode())
+    lake.storage.put(f"{RESULTS}/coverage.svg", result.plot.encode())
+    return result

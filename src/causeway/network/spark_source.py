@@ -1,12 +1,12 @@
-"""The data source ``causeway`` of Spark (``pipeline.source``) with the state of every committed height.
+"""Spark data source ``causeway`` with the state of every committed height.
 
     from causeway.network.spark_source import register_format
 
     register_format(spark)
     spark.read.format("causeway").option("table", "accounts").option("height", 17).load("my-lake")
 
-A height whose state is in no file is executed again, in the task that reads it. The option ``programs`` says where
-programs of one's own come from: folders, files of scenarios that they lie beside, and modules, separated by commas.
+A height without stored state is replayed in the task that reads it. The option ``programs`` names the sources of user
+programs: folders, scenario files beside them, and modules, separated by commas.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from causeway.storage.table_schemas import StateReader
 
 
 class NetworkSource(data_source.LakeSource):
-    """The data source; ``register`` makes it known to a session."""
+    """The data source; ``register_format`` adds it to a session."""
 
     def state_at(self, lake: Lake) -> StateReader:
-        """Return what executes heights of a lake again."""
+        """Return a reader that replays heights of a lake."""
         given = self.options.get("programs", "")
         sources = ModuleSources.of(*filter(None, given.split(",")))
         return StateReplay(lake, partial(recorded_deployment, lake, lake.about(), sources)).tables
 
 
 def register_format(session: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session.
+
+    Args:
+        session: The session.
+    """
     data_source.register_format(session, NetworkSource)
 
 

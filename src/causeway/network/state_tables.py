@@ -1,4 +1,4 @@
-"""The state tables of a lake at committed heights, read without Spark."""
+"""State tables of a lake at committed heights, read without Spark."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ if TYPE_CHECKING:
     from causeway.network.replay import StateReplay
 
 OVERVIEW_SCHEMA = pa.schema([pa.field("table", pa.string(), nullable=False), pa.field("rows", pa.int64())])
-"""A row a state table: how many rows it has."""
+"""One row a state table, with its row count."""
 
 
 class LakeStates:
-    """The state of a lake's network. ``sources``: where programs of one's own come from: heights within a commit are
-    executed again."""
+    """The state of a lake's network.
+
+    Args:
+        lake: The lake.
+        sources: Allowed sources of user programs, to execute heights within a commit again.
+    """
 
     def __init__(self, lake: Lake, sources: ModuleSources = NOWHERE) -> None:
         self.lake, self._sources = lake, sources
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """What the lake says of itself."""
+        """Description of the lake."""
         return self.lake.about()
 
     @cached_property
     def tables(self) -> Mapping[str, StateTable]:
-        """The state tables by name: those of the protocol and those of the programs."""
+        """State tables by name: those of the protocol and of programs."""
         return TableSchemas.decoded(self.about["tables"]).state
 
     @cached_property
@@ -49,7 +53,7 @@ class LakeStates:
         return StateReplay(self.lake, partial(recorded_deployment, self.lake, self.about, self._sources))
 
     def declared(self, table: str) -> StateTable:
-        """Return what a state table is. Raises ``InvalidInput`` where there is none of that name."""
+        """Return the declaration of a state table. Raises ``InvalidInput``."""
         if table not in self.tables:
             raise InvalidInput(f"table: {suggest_known('table', table, self.tables)}")
         return self.tables[table]
@@ -58,16 +62,16 @@ class LakeStates:
         """Return the rows of a state table, in its order.
 
         Args:
-            table: its name.
-            height: a committed height; None: the last.
-            chain: only of this chain, and of the programs that it has at that height; None: of all.
-            names: chains and programs by their names in place of the numbers.
+            table: Name of the table.
+            height: A committed height; None: the last.
+            chain: Restrict to this chain, and to its programs at that height; None: all.
+            names: Show chains and programs by name in place of numbers.
 
         Raises:
-            InvalidInput: there is no such table or chain.
-            LakeError: the height is not committed.
-            Freed: its state was freed.
-            ReplayDiffers: it is in no file, and executing its heights again gives another.
+            InvalidInput: There is no such table or chain.
+            LakeError: The height is not committed.
+            Freed: A vacuum freed the state.
+            ReplayDiffers: The state is in no file, and replaying gives another.
         """
         declared = self.declared(table)
         manifest = self._manifest(height)
@@ -81,18 +85,20 @@ class LakeStates:
             rows = rows.filter(pa.array(np.asarray(own, bool)))
         order = [(name, "ascending") for name in declared.order]
         rows = rows.take(pc.sort_indices(rows, order)) if rows.num_rows else rows
-        return self._named(rows, declared) if names else rows
+        return self._with_names(rows, declared) if names else rows
 
     def overview(self, height: int | None, chain: str | None) -> pa.Table:
-        """Return how many rows each state table has (``OVERVIEW_SCHEMA``); otherwise as ``rows``."""
+        """Return the row count of each state table (``OVERVIEW_SCHEMA``); arguments as in ``rows``."""
         counts = [self.rows(table, height, chain, names=False).num_rows for table in self.tables]
         return pa.table([pa.array([*self.tables], pa.string()), pa.array(counts, pa.int64())], OVERVIEW_SCHEMA)
 
     def schema(self, table: str, names: bool) -> pa.Schema:
-        """Return the columns of a state table. Raises ``InvalidInput``."""
+        """Return the schema of a state table. Raises ``InvalidInput``."""
         declared = self.declared(table)
-        named = {*declared.chains, *declared.programs} if names else set()
-        return pa.schema([field.with_type(pa.string()) if field.name in named else field for field in declared.schema])
+        text_columns = {*declared.chains, *declared.programs} if names else set()
+        return pa.schema(
+            [field.with_type(pa.string()) if field.name in text_columns else field for field in declared.schema]
+        )
 
     def _manifest(self, height: int | None) -> Manifest:
         manifest = self.lake.last_manifest() if height is None else self.lake.manifest(height)
@@ -108,21 +114,21 @@ class LakeStates:
         return [part.select(declared.schema.names).cast(declared.schema) for part in found]
 
     def _hosted(self, manifest: Manifest, position: int) -> npt.NDArray[np.uint64]:
-        """Return the programs that a chain has at a height."""
+        """Return the programs on a chain at a height."""
         number = self.about["chains"][position]["number"]
         programs, moves = (self.lake.topology(name) for name in ("programs", "registry"))
-        on = dict(zip(programs["number"].to_pylist(), programs["chain"].to_pylist(), strict=True))
+        hosts = dict(zip(programs["number"].to_pylist(), programs["chain"].to_pylist(), strict=True))
         rows = zip(*(moves[name].to_pylist() for name in ("tick", "program", "chain")), strict=True)
         for tick, program, chain in sorted(rows, key=lambda row: row[0]):
             if tick <= manifest.tick:
-                on[program] = chain
-        return np.array([program for program, chain in on.items() if chain == number], np.uint64)
+                hosts[program] = chain
+        return np.array([program for program, chain in hosts.items() if chain == number], np.uint64)
 
-    def _named(self, rows: pa.Table, declared: StateTable) -> pa.Table:
+    def _with_names(self, rows: pa.Table, declared: StateTable) -> pa.Table:
         programs = self.lake.topology("programs", ["number", "name"])
-        of_programs = dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
-        of_chains = {place: item["name"] for place, item in enumerate(self.about["chains"])}
-        for columns, known in ((declared.programs, of_programs), (declared.chains, of_chains)):
+        program_names = dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
+        chain_names = {place: item["name"] for place, item in enumerate(self.about["chains"])}
+        for columns, known in ((declared.programs, program_names), (declared.chains, chain_names)):
             for name in columns:
                 texts = [None if each is None else known.get(each, str(each)) for each in rows[name].to_pylist()]
                 rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(texts, pa.string()))

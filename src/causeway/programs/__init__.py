@@ -1,4 +1,4 @@
-"""What runs on chains: the API to write a program, and the programs that come with Causeway."""
+"""Programs on chains: the API to write them, and the bundled ones."""
 
 from causeway.programs.catalogue import PROGRAMS, find_program_class
 from causeway.programs.scalar import BalanceOverflow, InsufficientFunds, Program, Reject

@@ -1,4 +1,4 @@
-"""The programs that come with Causeway, by the name a scenario uses, and those of one's own by ``module:Class``."""
+"""Catalogue of programs: bundled ones by name, user programs by ``module:Class``."""
 
 from __future__ import annotations
 
@@ -32,23 +32,31 @@ PROGRAMS: dict[str, type[Program] | type[VectorProgram]] = {
     "token_ledger": TokenLedger,
     "transfer": Transfer,
 }
+"""Bundled programs by the name in scenarios."""
 
 
 class ProgramNotFound(InvalidInput):
-    """The module of a program cannot be loaded, or has no such class."""
+    """The module of a program cannot be loaded, or lacks the class."""
 
 
 ProgramClass: TypeAlias = type[Program] | type[VectorProgram]
 
 _BOUND: ContextVar[Mapping[str, ProgramClass]] = ContextVar("bound", default=MappingProxyType({}))
-"""Classes that were given as such, by the names that stand for them in one network."""
+"""Classes of the current network by name."""
 
 
 def register_class(found: object, bound: dict[str, ProgramClass]) -> str:
-    """Return the name of a class in a network: its own in the catalogue, or ``module:Class``, and note in ``bound``
-    whose it is there. Where another class has it, as one that a function makes anew, a number follows.
+    """Register a class in a network and return its name.
 
-    Raises ``InvalidInput`` for what is no program.
+    That is its catalogue name or ``module:Class``, with a number if another class has the name, such as one created
+    anew by a function.
+
+    Args:
+        found: The class.
+        bound: Classes of the network by name; extended.
+
+    Raises:
+        InvalidInput: It is not a program.
     """
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f"program {found!r} is not a subclass of Program or VectorProgram")
@@ -64,7 +72,11 @@ def register_class(found: object, bound: dict[str, ProgramClass]) -> str:
 
 @contextmanager
 def bind_classes(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
-    """Let names stand for the classes of a network in the body of a ``with`` statement."""
+    """Bind names to the classes of a network in the body of a ``with`` statement.
+
+    Args:
+        bound: Classes by name.
+    """
     token = _BOUND.set(bound)
     try:
         yield
@@ -73,9 +85,14 @@ def bind_classes(bound: Mapping[str, ProgramClass]) -> Iterator[None]:
 
 
 def find_program_class(name: str) -> type[Program] | type[VectorProgram]:
-    """Return the class of a program: a name of the catalogue, or ``module:Class``.
+    """Return the class of a program.
 
-    Raises ``ProgramNotFound``, ``InvalidInput``.
+    Args:
+        name: A catalogue name or ``module:Class``.
+
+    Raises:
+        ProgramNotFound: The module cannot be loaded, or lacks the class.
+        InvalidInput: The name is unknown, or not a program.
     """
     if name in PROGRAMS:
         return PROGRAMS[name]
@@ -89,17 +106,20 @@ def find_program_class(name: str) -> type[Program] | type[VectorProgram]:
     found: Any
     try:
         found = reduce(getattr, attribute.split("."), importlib.import_module(module))
-    except (Exception, SystemExit) as error:  # whatever a user's module does when it is loaded
-        text = f"{type(error).__name__}: {error}{_place_of(error)}"
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        text = f"{type(error).__name__}: {error}{_failure_location(error)}"
         raise ProgramNotFound(f'program "{name}" cannot be loaded: {" ".join(text.split())}') from error
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f'program "{name}" is not a subclass of Program or VectorProgram')
     return found
 
 
-def _place_of(error: BaseException) -> str:
-    """Return where a module failed that was being loaded, as `` (FILE, line N)``: the innermost line in its own folder
-    and those below it. Nothing where no line of it ran, as with an error of syntax, which says it itself."""
+def _failure_location(error: BaseException) -> str:
+    """Return the line at which an import failed, as `` (FILE, line N)``.
+
+    It is the innermost one in the module's own folder. Empty if no line of it ran, as for a syntax error, which names
+    its line itself.
+    """
     lines: list[tuple[Path, int]] = []
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -1,8 +1,8 @@
-"""Programs by name: in calls that they make, and in their options.
+"""Program names: in calls, and in options of other programs.
 
-Programs have numbers, in the order in which a scenario names them; messages and states have numbers only. A name in an
-option is a table of one key, ``{ program = "counter" }`` (``ref("counter")``), and becomes the number before any
-program sees it.
+Programs are numbered in the order of the scenario; messages and states hold numbers only. A name in an option is a
+table with one key, ``{ program = "counter" }`` (``ref("counter")``), and is replaced by the number before programs see
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 REF = "program"
-"""The one key of a table that stands for a program in options."""
+"""Key of a table that stands for a program in options."""
 
 
 class UnknownProgram(LookupError):
@@ -29,12 +29,12 @@ class ProgramDirectory(Protocol):
         ...
 
     def name_of(self, program: int) -> str | None:
-        """Return the name of a program by its number, None for a number that no program has."""
+        """Return the name of a program by number, or None."""
         ...
 
 
 class ProgramNames:
-    """The programs of a table by name. Picklable; looked into for the first time when a name is asked for."""
+    """Program names of a table; picklable, indexed on first use."""
 
     def __init__(self, numbers: pa.Array | pa.ChunkedArray, names: pa.Array | pa.ChunkedArray) -> None:
         self._numbers, self._names = numbers, names
@@ -57,24 +57,33 @@ class ProgramNames:
         return self._by_name[name]
 
     def name_of(self, program: int) -> str | None:
-        """Return the name of a program by its number, None for a number that no program has."""
+        """Return the name of a program by number, or None."""
         return self._by_number.get(program)
 
 
 NO_NAMES = ProgramNames(pa.array([], pa.uint64()), pa.array([], pa.string()))
-"""No program has a name."""
+"""A directory without programs."""
 
 
 def ref(name: str) -> dict[str, str]:
-    """Return what stands for the program ``name`` in the options of another: it becomes its number."""
+    """Return a reference to a program for options; it is replaced by the program's number.
+
+    Args:
+        name: Name of the program.
+    """
     if not name:
         raise ValueError("ref(''): must be the name of a program")
     return {REF: name}
 
 
 def find_refs(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the names of programs in options, each with its key (``a.b[2]``)."""
-    if (name := _named(options)) is not None:
+    """Yield the program names in options, each with its key (``a.b[2]``).
+
+    Args:
+        options: The options.
+        key: Key of the options.
+    """
+    if (name := _referenced_name(options)) is not None:
         yield key, name
     elif isinstance(options, Mapping):
         for part, under in options.items():
@@ -85,8 +94,13 @@ def find_refs(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def resolve_refs(options: Any, number_of: Callable[[str], int]) -> Any:
-    """Return options with numbers in the place of names of programs."""
-    if (name := _named(options)) is not None:
+    """Replace references to programs in options by numbers.
+
+    Args:
+        options: The options.
+        number_of: Returns the number of a program.
+    """
+    if (name := _referenced_name(options)) is not None:
         return number_of(name)
     if isinstance(options, Mapping):
         return {part: resolve_refs(under, number_of) for part, under in options.items()}
@@ -95,8 +109,8 @@ def resolve_refs(options: Any, number_of: Callable[[str], int]) -> Any:
     return options
 
 
-def _named(value: Any) -> str | None:
-    """Return the name that a value stands for, None where it stands for itself."""
+def _referenced_name(value: Any) -> str | None:
+    """Return the program name of a reference, or None."""
     if isinstance(value, Mapping) and len(value) == 1 and isinstance(name := value.get(REF), str):
         return name
     return None

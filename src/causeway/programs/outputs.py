@@ -1,8 +1,7 @@
-"""What programs produce, as message columns: answers and calls in the order of production.
+"""Outputs of programs: message columns in order of production, failures, and balances.
 
-What is known of a handler that raised: which it was, what it raised, and where in the program.
-
-Balances of programs: what a round's answers and calls take from them and bring to them, exact to 128 bits.
+``settle`` applies the refunds, calls and acceptances of a round to balances, exact to 128 bits. ``describe_failure``
+records the handler, exception and source line of a failed call.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from causeway.programs.scalar import MAX_BALANCE, BalanceOverflow, InsufficientF
 from causeway.protocols.shared.execution import ACCEPTED_SCHEMA, CERTIFIED_DATA_SCHEMA
 
 MAX_TEXT = 1_000
-"""Characters of an error's text that are kept."""
+"""Maximum number of stored characters of an error text."""
 
 NO_RAISED = Frame(
     {
@@ -34,8 +33,7 @@ NO_RAISED = Frame(
     },
     0,
 )
-"""One row a handler call that raised: the input's ``row``; ``handler``: its name; ``error``: what it raised; ``file``
-and ``line``: where in the program."""
+"""Handler calls that raised, with input row, handler, error, and program file and line."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,11 @@ class HandlerError:
     """A handler call that raised.
 
     Attributes:
-        row: of the input.
-        handler: the name of the method.
-        error: what it raised.
-        file, line: the innermost place in the file of the program's class; that of the handler where the fault is in
-            what it returned.
+        row: Row of the input.
+        handler: Name of the method.
+        error: The exception.
+        file: File of the program's class.
+        line: Innermost line in that file; the handler's first line for a wrong return value.
     """
 
     row: int
@@ -58,7 +56,13 @@ class HandlerError:
 
 
 def describe_failure(row: int, handler: Callable[..., Any], error: BaseException) -> HandlerError:
-    """Return what is known of ``handler`` (a method) that raised ``error`` on the input ``row``."""
+    """Describe an exception of a handler.
+
+    Args:
+        row: Row of the input.
+        handler: The method.
+        error: The exception.
+    """
     code = handler.__code__ if inspect.isfunction(handler) else getattr(handler, "__func__", handler).__code__
     file, line = code.co_filename, code.co_firstlineno
     trace: TracebackType | None = error.__traceback__
@@ -70,7 +74,7 @@ def describe_failure(row: int, handler: Callable[..., Any], error: BaseException
 
 
 def failure_rows(found: Sequence[HandlerError]) -> Frame:
-    """Return handler calls that raised as ``NO_RAISED`` has them."""
+    """Convert handler errors to rows as in ``NO_RAISED``."""
     if not found:
         return NO_RAISED
 
@@ -90,12 +94,12 @@ def failure_rows(found: Sequence[HandlerError]) -> Frame:
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the reject text of a handler that raised, whatever it raised."""
+    """Return the reject text for an exception of a handler."""
     try:
         text = f"{type(error).__name__}: {error}"
     except KeyboardInterrupt:
         raise
-    except BaseException:  # an error may fail even at telling what it is
+    except BaseException:  # the exception's own __str__ may raise
         text = type(error).__name__
     return text.encode(errors="backslashreplace").decode()
 
@@ -114,8 +118,11 @@ OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("asked_high", np.uint64),
     ("asked_low", np.uint64),
 ]
-"""Numeric columns of a produced message; ``row`` is the input that it comes from. ``late``: 1 for the answer to a
-request that is not this input; ``asked`` was attached to it before the handler. ``method`` and ``payload`` follow."""
+"""Numeric columns of an output message; ``method`` and ``payload`` follow.
+
+``row``: the input that produced it. ``late``: 1 for the answer to an earlier request; ``asked``: the amount attached to
+that request before the handler.
+"""
 
 ASKED_COLUMNS = ["late", "asked_high", "asked_low"]
 MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name not in ("row", *ASKED_COLUMNS)), "method", "payload"]
@@ -133,20 +140,22 @@ NO_OUTPUTS = Frame(
 )
 
 NO_FAILURES = Frame({"row": np.empty(0, dtype=np.int64), "text": pa.array([], pa.string())}, 0)
-"""``row`` of the input whose handler raised, and ``text``: why; inputs that have an answer are not among them."""
+"""Failed inputs without an answer: ``row`` of the input and ``text`` of the failure."""
 
 
 @dataclass(frozen=True)
 class ClassOutcome:
-    """What the instances of one program class did.
+    """The outcome of a program class in a round.
 
     Attributes:
-        outputs: by (row, emission).
-        failures: of the handlers that raised, those on an input that has no answer (``NO_FAILURES``).
-        accounts, state: after.
-        raised: all handler calls that raised.
-        certified: what was set as certified data, in the order in which it was (``CERTIFIED_DATA_SCHEMA``).
-        accepted: of requests that stay open, ``row`` being that of the whole round's inputs (``ACCEPTED_SCHEMA``).
+        outputs: Output messages by (row, emission).
+        failures: Failed inputs without an answer (``NO_FAILURES``).
+        accounts: Accounts after the round.
+        state: States after the round.
+        raised: All handler calls that raised.
+        certified: Certified data in the order of setting (``CERTIFIED_DATA_SCHEMA``).
+        accepted: Acceptances from requests that stay open (``ACCEPTED_SCHEMA``); ``row`` refers to the whole round's
+            inputs.
     """
 
     outputs: Frame
@@ -161,7 +170,15 @@ class ClassOutcome:
 def answer_rows(
     inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None
 ) -> Frame:
-    """Return the responses to the requests at ``rows``; the whole amount goes back unless ``refund`` says otherwise."""
+    """Build the responses to requests.
+
+    Args:
+        inputs: Input messages.
+        rows: Rows of the requests.
+        code: Reject code or codes; 0 for data.
+        payload: Payloads, a bytes column.
+        refund: High and low words of the refunds; None: the full amounts.
+    """
     length = len(rows)
     asked = inputs.select(["sender", "receiver", "callback", "amount_high", "amount_low", "deadline"]).take(rows)
     high, low = refund if refund is not None else (asked["amount_high"], asked["amount_low"])
@@ -185,12 +202,12 @@ def answer_rows(
 
 
 def immediate_answers(length: int) -> dict[str, np.ndarray]:
-    """Return the columns of messages that are no late answers (``ASKED_COLUMNS``)."""
+    """Return the late-answer columns (``ASKED_COLUMNS``) of other messages."""
     return {name: repeat_value(kind(0), length) for name, kind in OUTPUT_FIELDS if name in ASKED_COLUMNS}
 
 
 def from_records(records: list[Mapping[str, Any]]) -> Frame:
-    """Return outputs from one mapping a message, ``amount`` and ``asked`` as one number each."""
+    """Build outputs from one mapping a message, with ``amount`` and ``asked`` as single numbers."""
     if not records:
         return NO_OUTPUTS
     columns: dict[str, Any] = {}
@@ -209,7 +226,7 @@ def from_records(records: list[Mapping[str, Any]]) -> Frame:
 
 
 def sort_by_production(parts: list[Frame]) -> Frame:
-    """Return outputs of several kinds in order of their input's row, for one row in the order of ``parts``."""
+    """Merge outputs by input row; parts of one row keep the order of ``parts``."""
     full = [part.select(OUTPUT_COLUMNS) for part in parts if len(part)]
     if not full:
         return NO_OUTPUTS
@@ -220,20 +237,20 @@ def sort_by_production(parts: list[Frame]) -> Frame:
 
 
 def failure_frame(rows: list[int], texts: list[str]) -> Frame:
-    """Return a frame of failures."""
+    """Build a frame of failures (``NO_FAILURES``)."""
     if not rows:
         return NO_FAILURES
     return Frame({"row": np.array(rows, dtype=np.int64), "text": pa.array(texts, pa.string())})
 
 
 COMING, GOING, TAKEN = 0, 1, 2
-"""What moves for one input, in this order: a response's refund comes in, calls go out, what was accepted comes in."""
+"""Order of movements for an input: a response's refund, calls, acceptances."""
 
 BALANCE = ("balance_over", "balance_high", "balance_low")
-"""The words of a balance, the most significant first. The first is 0 but where refunds came to a full balance."""
+"""Words of a balance, most significant first; the first is 0 except after refunds."""
 
 SMALL = 2**62
-"""Below this, sums of all that moves fit a signed word."""
+"""Below this bound, sums of all movements fit a signed word."""
 
 
 def balance_words(balance: int) -> tuple[int, int, int]:
@@ -242,41 +259,57 @@ def balance_words(balance: int) -> tuple[int, int, int]:
 
 
 def balance_from_words(over: Any, high: Any, low: Any) -> int:
-    """Return the balance of three words."""
+    """Return the balance of three words (``BALANCE``).
+
+    Args:
+        over: Bits from 128 on.
+        high: Bits 64 to 127.
+        low: Bits 0 to 63.
+    """
     return (int(over) * WORD + int(high)) * WORD + int(low)
 
 
 def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame | None) -> Frame:
-    """Return the accounts after the inputs, in order: a refund comes in, calls go out, what was accepted comes in.
+    """Apply refunds, calls and acceptances to accounts, in order of the inputs.
 
-    ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs.
-    Raises ``InsufficientFunds`` when a call attaches more than there is at that point, and ``BalanceOverflow`` when
-    what is accepted would raise a balance above 2**128 - 1. A refund is never refused: what is beyond 128 bits
-    goes to ``balance_over``.
+    A refund always succeeds; the part beyond 128 bits goes to ``balance_over``.
+
+    Args:
+        accounts: Accounts of the programs.
+        inputs: Messages; those of an instance are adjacent and in order.
+        answers: Answers by row of the inputs; None: none.
+        calls: Calls by row of the inputs; None: none.
+
+    Returns:
+        The new accounts.
+
+    Raises:
+        InsufficientFunds: A call attaches more than the balance at that point.
+        BalanceOverflow: An acceptance would raise a balance above 2**128 - 1.
     """
     response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)
-    parts = [_moving(response, inputs.select(["amount_high", "amount_low"]).take(response), "amount", COMING)]
+    parts = [_movements_of(response, inputs.select(["amount_high", "amount_low"]).take(response), "amount", COMING)]
     if calls is not None and "amount_low" in calls:
-        parts.append(_moving(calls["row"], calls, "amount", GOING))
+        parts.append(_movements_of(calls["row"], calls, "amount", GOING))
     if answers is not None and "accepted_low" in answers:
-        parts.append(_moving(answers["row"], answers, "accepted", TAKEN))
+        parts.append(_movements_of(answers["row"], answers, "accepted", TAKEN))
     rows, step, high, low = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     if len(rows) == 0:
         return accounts
     order = stable_order(rows.astype(np.uint64), step)
     account = np.searchsorted(accounts["program"], inputs["receiver"][rows[order]])
-    return _moved(accounts, account, step[order], high[order], low[order])
+    return _apply_movements(accounts, account, step[order], high[order], low[order])
 
 
-def _moving(rows: Rows, frame: Frame, prefix: str, step: int) -> tuple[Rows, npt.NDArray[np.uint8], U64, U64]:
-    """Return row, step, and the two halves of what moves, where it is not nothing."""
+def _movements_of(rows: Rows, frame: Frame, prefix: str, step: int) -> tuple[Rows, npt.NDArray[np.uint8], U64, U64]:
+    """Return row, step, and the two words of each nonzero movement."""
     high, low = frame[f"{prefix}_high"], frame[f"{prefix}_low"]
     some = np.flatnonzero((high > 0) | (low > 0))
     return rows[some], np.full(len(some), step, dtype=np.uint8), high[some], low[some]
 
 
-def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U64, low: U64) -> Frame:
-    """Return the accounts after amounts went or came; rows of one account are neighbours, in order."""
+def _apply_movements(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U64, low: U64) -> Frame:
+    """Apply movements to accounts; those of one account are adjacent and in order."""
     going = step == GOING
     groups = group_rows(account)
     first = account[groups.starts]
@@ -292,14 +325,14 @@ def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U6
             raise InsufficientFunds(f"balance {int(balance[row]) + int(low[row])}, attached {int(low[row])}")
         low_after[first] = balance[groups.starts + groups.counts - 1].astype(np.uint64)
         return accounts.with_columns(balance_high=high_after, balance_low=low_after)
-    for place, start, count in zip(first.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True):
-        held = balance_from_words(over_after[place], high_after[place], low_after[place])
+    for position, start, count in zip(first.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        current = balance_from_words(over_after[position], high_after[position], low_after[position])
         for row in range(start, start + count):
             amount = int(high[row]) * WORD + int(low[row])
-            if going[row] and amount > held:
-                raise InsufficientFunds(f"balance {held}, attached {amount}")
-            if step[row] == TAKEN and held + amount > MAX_BALANCE:
-                raise BalanceOverflow(f"balance {held}, accepted {amount}, at most 2**128 - 1")
-            held += -amount if going[row] else amount
-        over_after[place], high_after[place], low_after[place] = balance_words(held)
+            if going[row] and amount > current:
+                raise InsufficientFunds(f"balance {current}, attached {amount}")
+            if step[row] == TAKEN and current + amount > MAX_BALANCE:
+                raise BalanceOverflow(f"balance {current}, accepted {amount}, at most 2**128 - 1")
+            current += -amount if going[row] else amount
+        over_after[position], high_after[position], low_after[position] = balance_words(current)
     return accounts.with_columns(balance_over=over_after, balance_high=high_after, balance_low=low_after)

@@ -1,4 +1,8 @@
-"""All programs of a network behind the contract that the kernels know (``ProgramRunner``)."""
+"""All programs of a network behind the kernels' contract (``ProgramRunner``).
+
+``Programs`` groups messages by program class and passes them to scalar and vector runners. After a change of the
+network it installs and upgrades programs.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +46,16 @@ NOT_INSTALLED = -1
 
 
 class Programs:
-    """The programs of a topology. Picklable; keeps no state of any chain.
+    """The programs of a topology; picklable, without state of chains.
 
-    ``meaning``: says what the protocol's reject codes mean. ``before``: the programs before a change of the network.
-    Raises ``InvalidInput`` for a program that is unknown, whose state no root can be made of, or that cannot go on with
-    the state of what it was before.
+    Args:
+        topology: The topology.
+        meaning: Maps the protocol's reject codes to portable codes.
+        before: The programs before a change of the network.
+
+    Raises:
+        InvalidInput: A program is unknown, its state cannot have a root, or it cannot take over the state of another
+            class.
     """
 
     def __init__(
@@ -72,14 +81,16 @@ class Programs:
             found = find_program_class(name)
             if issubclass(found, VectorProgram):
                 ensure_rootable(name, found.schema)
-            else:  # only handlers of single messages call by name
+            else:  # only scalar programs call others by name
                 self._names = ProgramNames(topology.programs["number"], topology.programs["name"])
 
         self._changed = self._changes(before) if before else np.empty(0, dtype=np.uint64)
 
     def _changes(self, before: Programs) -> U64:
-        """Return the programs that are installed and were not, or had another class. Raises ``InvalidInput`` for a
-        class that cannot take over the state of another."""
+        """Return the newly installed or upgraded programs.
+
+        Raises ``InvalidInput`` for an invalid upgrade.
+        """
         was = before.class_names(self._numbers)
         now = self.class_names(self._numbers)
         for one, other in sorted(
@@ -90,7 +101,7 @@ class Programs:
         return np.union1d(before.changed, self._numbers[differs])
 
     def class_names(self, programs: U64) -> list[str | None]:
-        """Return the class of each program, None where nothing is installed."""
+        """Return the class of each program, or None."""
         return [
             None if place == NOT_INSTALLED else self.classes[place] for place in self._classes_of(programs).tolist()
         ]
@@ -124,22 +135,27 @@ class Programs:
         return np.where(self._numbers[places] == programs, self._class_of[places], NOT_INSTALLED).astype(np.int16)
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
-        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
+        """Return a mask of the programs (numbers) that have a class."""
         installed: npt.NDArray[np.bool_] = self._classes_of(programs) != NOT_INSTALLED
         return installed
 
     def schemas(self) -> Mapping[str, pa.Schema]:
-        """Return the schema of the state table of every program class in use."""
+        """Return the schema of the state table of every program class."""
         return {name: runner.schema for name, runner in zip(self.classes, self._runners, strict=True)}
 
     @property
     def changed(self) -> U64:
-        """Return the numbers of the programs that were installed, or got another class, after genesis, ascending."""
+        """Numbers of the programs installed or upgraded after genesis, ascending."""
         return self._changed
 
     def outdated(self, programs: U64, accounts: Frame, states: Mapping[str, Frame]) -> U64:
-        """Return which of ``programs`` (of those that ``changed``) are to be installed, or have a state of another
-        class than theirs."""
+        """Return the programs to install, or whose state belongs to another class.
+
+        Args:
+            programs: Numbers among ``changed``.
+            accounts: Current accounts.
+            states: Current states by class.
+        """
         missing = find_positions(accounts["program"], programs) < 0
         elsewhere = np.zeros(len(programs), dtype=bool)
         classes = self._classes_of(programs)
@@ -151,34 +167,47 @@ class Programs:
     def brought_up(
         self, programs: U64, accounts: Frame, states: Mapping[str, Frame]
     ) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and states with those of ``programs``, which are ``outdated``, as they are to be.
+        """Install and upgrade programs.
 
-        Raises ``InvalidInput`` when a program cannot make its state.
+        Args:
+            programs: Numbers of the outdated programs.
+            accounts: Current accounts.
+            states: Current states by class.
+
+        Returns:
+            The new accounts and states.
+
+        Raises:
+            InvalidInput: A program cannot create its state.
         """
         missing = find_positions(accounts["program"], programs) < 0
         more, begun = self.genesis(programs[missing])
         after = {name: sort_by_program([states[name], begun[name]]) for name in self.classes}
         for name, runner in zip(self.classes, self._runners, strict=True):
-            mine = programs[~missing & (self._classes_of(programs) == self.classes.index(name))]
+            upgraded = programs[~missing & (self._classes_of(programs) == self.classes.index(name))]
             for other in self.classes:
-                moving = np.isin(after[other]["program"], mine) if other != name else np.zeros(0, dtype=bool)
-                if not moving.any():
+                is_moving = np.isin(after[other]["program"], upgraded) if other != name else np.zeros(0, dtype=bool)
+                if not is_moving.any():
                     continue
-                rows = after[other].filter(moving)
+                rows = after[other].filter(is_moving)
                 try:
-                    taken = runner.upgraded(rows["program"], rows)
-                except Exception as error:  # whatever a program raises
+                    converted = runner.upgraded(rows["program"], rows)
+                except Exception as error:  # programs may raise anything
                     raise InvalidInput(
                         f'program "{name}" has no state after "{other}": {failure_text(error)}'
                     ) from error
-                after[other] = after[other].filter(~moving)
-                after[name] = sort_by_program([after[name], taken])
+                after[other] = after[other].filter(~is_moving)
+                after[name] = sort_by_program([after[name], converted])
         return sort_by_program([accounts, more]), after
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis.
+        """Create accounts and states.
 
-        Raises ``InvalidInput`` when a program cannot make its first state.
+        Args:
+            programs: Numbers of installed programs, ascending.
+
+        Raises:
+            InvalidInput: A program cannot create its first state.
         """
         balances = [balance_words(self._balances.get(number, 0)) for number in programs.tolist()]
         accounts = Frame(
@@ -196,14 +225,17 @@ class Programs:
         for place, (name, runner) in enumerate(zip(self.classes, self._runners, strict=True)):
             try:
                 states[name] = runner.initial_state(programs[classes == place])
-            except Exception as error:  # whatever a program raises
+            except Exception as error:  # programs may raise anything
                 raise InvalidInput(f'program "{name}" has no first state: {failure_text(error)}') from error
         return accounts, states
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
-        """Run the handlers over ``inputs``: one program's inputs are neighbours, in the order it consumes them.
+        """Run the handlers of installed programs.
 
-        All of them are for programs that are installed.
+        Args:
+            inputs: Messages; those of a program are adjacent, in order of consumption.
+            accounts: Current accounts.
+            states: Current states by class.
         """
         groups = group_rows(inputs["receiver"])
         classes = groups.spread(self._classes_of(inputs["receiver"][groups.starts]))
@@ -215,9 +247,9 @@ class Programs:
         accepted: list[Frame] = [empty_frame(ACCEPTED_SCHEMA)]
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
-            mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
+            class_inputs = inputs if len(rows) == len(inputs) else inputs.take(rows)
             name = self.classes[place]
-            outcome: ClassOutcome = self._runners[place].run(mine, rows, accounts, after[name])
+            outcome: ClassOutcome = self._runners[place].run(class_inputs, rows, accounts, after[name])
             accounts, after[name] = outcome.accounts, outcome.state
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
@@ -240,7 +272,7 @@ class Programs:
 
 
 def sort_by_program(parts: list[Frame]) -> Frame:
-    """Return rows of several frames by program, the first one where the others have none."""
+    """Merge frames and sort them by program; empty frames are skipped."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
         return some[0] if some else parts[0]
@@ -249,15 +281,17 @@ def sort_by_program(parts: list[Frame]) -> Frame:
 
 
 def ensure_upgradable(was: str, now: str) -> None:
-    """Check that a program can go on under another class with its state. Raises ``InvalidInput``: scalar programs keep
-    what they will, vectorised ones a row of their schema."""
-    one, other = find_program_class(was), find_program_class(now)
-    scalar = issubclass(one, Program), issubclass(other, Program)
+    """Check that a class can take over the state of another. Raises ``InvalidInput``.
+
+    Scalar programs accept any state; vector programs need the same schema.
+    """
+    before_class, after_class = find_program_class(was), find_program_class(now)
+    scalar = issubclass(before_class, Program), issubclass(after_class, Program)
     if scalar == (True, True):
         return
     if any(scalar):
         kinds = ["a scalar" if each else "a vectorised" for each in scalar]
         raise InvalidInput(f'program "{now}" is {kinds[1]} program, and takes over from "{was}", {kinds[0]} one')
-    assert issubclass(one, VectorProgram) and issubclass(other, VectorProgram)
-    if one.schema != other.schema:
+    assert issubclass(before_class, VectorProgram) and issubclass(after_class, VectorProgram)
+    if before_class.schema != after_class.schema:
         raise InvalidInput(f'program "{now}" keeps other columns than "{was}", whose state it takes over')

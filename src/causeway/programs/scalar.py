@@ -1,12 +1,10 @@
-"""The scalar form of a program: one handler call a message, the form to start with.
+"""Scalar programs: one handler call a message, the form to start with.
 
-Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, true, false, None, and lists and
-dictionaries of these; anything else is refused);
-make calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and
-a request is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of
-sets.
+Subclass ``Program``, and store lasting data in ``self.state``: numbers, text, bytes, booleans, None, and lists and
+dictionaries of these. Make calls through the context. Handlers run in isolation: if one raises, its state changes and
+calls are undone, and a request is rejected. Programs must be deterministic: no clock, no random numbers, no set order.
 
-What a program may let its chain certify: a few bytes, mostly the digest of what it keeps.
+A program may let its chain certify a few bytes, mostly the digest of its data.
 """
 
 from __future__ import annotations
@@ -29,20 +27,24 @@ from causeway.protocols.shared.execution import CERTIFIED_DATA_SCHEMA, MAX_CERTI
 
 
 class CertifiedDataTooLong(ValueError):
-    """A program's certified data has more than 32 bytes."""
+    """Certified data exceeds 32 bytes."""
 
 
 class CertifiedDataNotDeclared(TypeError):
-    """A program sets certified data, and its class does not declare ``certifies = True``."""
+    """A program sets certified data without ``certifies = True`` in its class."""
 
 
 def ensure_certifiable(data: Any, declared: bool) -> None:
-    """Return when ``data`` may be certified for a program that has ``declared`` that it certifies data.
+    """Validate data that a program wants to certify.
+
+    Args:
+        data: The data.
+        declared: The program's class declares ``certifies = True``.
 
     Raises:
-        CertifiedDataNotDeclared: it has not.
-        TypeError: ``data`` is no bytes.
-        CertifiedDataTooLong: it has more than 32 bytes.
+        CertifiedDataNotDeclared: The class does not declare it.
+        TypeError: ``data`` is not bytes.
+        CertifiedDataTooLong: ``data`` exceeds 32 bytes.
     """
     _require(declared)
     if not isinstance(data, bytes):
@@ -52,7 +54,16 @@ def ensure_certifiable(data: Any, declared: bool) -> None:
 
 
 def ensure_all_certifiable(data: pa.BinaryArray, declared: bool) -> None:
-    """Return when every one of ``data`` (not empty) may be certified; errors as of ``ensure_certifiable``."""
+    """Validate a column of certified data.
+
+    Args:
+        data: The data of several programs, not empty.
+        declared: The programs' class declares ``certifies = True``.
+
+    Raises:
+        CertifiedDataNotDeclared: The class does not declare it.
+        CertifiedDataTooLong: A value exceeds 32 bytes.
+    """
     _require(declared)
     longest = pc.max(pc.binary_length(data)).as_py()
     if longest > MAX_CERTIFIED_DATA_BYTES:
@@ -60,7 +71,11 @@ def ensure_all_certifiable(data: pa.BinaryArray, declared: bool) -> None:
 
 
 def certified_rows(given: list[tuple[int, bytes]]) -> Frame:
-    """Return programs with what they set as certified data, in that order (``CERTIFIED_DATA_SCHEMA``)."""
+    """Build the certified data of programs as a frame (``CERTIFIED_DATA_SCHEMA``).
+
+    Args:
+        given: Program number and data, in order.
+    """
     if not given:
         return empty_frame(CERTIFIED_DATA_SCHEMA)
     numbers, data = zip(*given, strict=True)
@@ -79,36 +94,44 @@ def _too_long(length: int) -> CertifiedDataTooLong:
 
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
-"""What a program accepts must not bring a balance beyond this, and no message carries more. A refund may: value that
-was the program's own comes back whole."""
+"""Maximum balance after an acceptance, and maximum amount of a message.
+
+A refund may exceed it: the program's own value returns in full.
+"""
 
 Ref = tuple[int, int, int, int]
-"""What names a request for its answer: sender, callback, amount, deadline."""
+"""Reference of a request for its answer: sender, callback, amount, deadline."""
 
 
 class Reject(Exception):
-    """Raise it in ``on_request`` to reject the request with a text (reject code 4, CanisterReject)."""
+    """Raise it in ``on_request`` to reject the request (reject code 4, CanisterReject)."""
 
 
 class InsufficientFunds(Exception):
-    """A call attaches more than the program's balance holds."""
+    """A call attaches more than the program's balance."""
 
 
 class BalanceOverflow(Exception):
-    """What is accepted would bring the balance beyond 2**128 - 1, or a call would carry more than that."""
+    """An acceptance would raise the balance above 2**128 - 1, or a call would carry more."""
 
 
 class ExceedsAttached(ValueError):
-    """A program accepts more of a request than is still attached to it."""
+    """A program accepts more than the rest of a request's amount."""
 
 
 class NoOpenRequest(ValueError):
-    """A program answers, or accepts from, a request that is not open."""
+    """A program answers a request, or accepts from one, that is not open."""
 
 
 @dataclass(frozen=True)
 class Ingress:
-    """A message from a user outside: ``user`` number, ``method``, ``payload``."""
+    """A message from a user.
+
+    Attributes:
+        user: Number of the user.
+        method: Called method.
+        payload: Argument bytes.
+    """
 
     user: int
     method: str
@@ -117,7 +140,16 @@ class Ingress:
 
 @dataclass(frozen=True)
 class Request:
-    """A call by another program. ``ref`` names it for a late answer and may be kept in the program's state."""
+    """A call by another program.
+
+    Attributes:
+        sender: Number of the calling program.
+        callback: Callback id of the caller.
+        method: Called method.
+        payload: Argument bytes.
+        amount: Units attached.
+        deadline: Deadline of the call.
+    """
 
     sender: int
     callback: int
@@ -128,15 +160,22 @@ class Request:
 
     @property
     def ref(self) -> list[int]:
-        """Return what ``Context.answer`` needs to answer this request later."""
+        """Reference for a later ``Context.answer``; the program's state may store it."""
         return [self.sender, self.callback, self.amount, self.deadline]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a call: ``code`` 0 = data in ``payload``, else a reject with its text there.
+    """The answer to a call.
 
-    ``note``: what the call noted. ``reject``: what the code means, whatever the protocol; None where there is data.
+    Attributes:
+        respondent: Number of the answering program.
+        callback: Callback id of the call.
+        payload: Data, or the text of a reject.
+        code: 0 for data, else the protocol's reject code.
+        refund: Units returned.
+        note: The call's ``note``.
+        reject: Portable meaning of the code; None for data.
     """
 
     respondent: int
@@ -149,15 +188,15 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """Return whether the call was answered with data."""
+        """True if the call was answered with data."""
         return self.code == 0
 
 
 @dataclass
 class Answer:
-    """An answer to a request: who asked, under which callback, what comes back.
+    """An answer to a request, as an effect of a handler.
 
-    ``asked``: what was still attached to the request when the handler began.
+    ``asked`` is the amount still attached to the request when the handler began.
     """
 
     receiver: int
@@ -171,7 +210,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a handler accepted of a request that stays open: attached ``before`` the handler and ``after`` it."""
+    """An acceptance from a request that stays open: attached ``before`` and ``after`` handling."""
 
     ref: Ref
     before: int
@@ -180,7 +219,10 @@ class Acceptance:
 
 @dataclass
 class Call:
-    """A call to another program; ``to``: its name, where it was called by that."""
+    """A call to another program, as an effect of a handler.
+
+    ``to`` is its name, if called by name.
+    """
 
     receiver: int
     callback: int
@@ -191,12 +233,15 @@ class Call:
 
 
 class Context:
-    """What a handler may do: read its identity and balance, call other programs, answer requests.
+    """The interface of a handler: identity, balance, calls and answers.
 
-    ``open_requests``: how many requests there are to answer under each ``Request.ref``. ``accepted``: what was accepted
-    of the one that is answered next under a ref, where that is not 0. ``at_hand``: the request that the handler was
-    called with. ``certifies``: whether the program declares that it certifies data. ``certified_data``: what the
-    handler set as such, None if nothing. ``names``: of all programs of the network.
+    Attributes:
+        program: Number of the program.
+        open_requests: Number of open requests by ``Request.ref``.
+        accepted: Amount accepted so far from the next request to answer under a reference; 0 is absent.
+        certifies: The program's class declares that it certifies data.
+        certified_data: Data that the handler certified; None: none.
+        effects: Calls and answers of the handler, in order.
     """
 
     def __init__(
@@ -227,11 +272,11 @@ class Context:
 
     @property
     def balance(self) -> int:
-        """Return what the program holds now: calls take from it, and what is accepted comes into it."""
+        """Current balance: calls reduce it at once, acceptances raise it."""
         return self._balance
 
     def end(self) -> None:
-        """Let the context do nothing more: its handler has returned."""
+        """Disable the context: its handler has returned."""
         self._has_ended = True
 
     def number_of(self, name: str) -> int:
@@ -243,22 +288,38 @@ class Context:
         return self._names.name_of(program)
 
     def set_certified_data(self, data: bytes) -> None:
-        """Let the chain certify ``data`` (at most 32 bytes, mostly a digest) as this program's from now on.
+        """Certify ``data`` as this program's, in place of earlier data.
 
-        The program's class must declare it (``certifies = True``). It takes the place of what was set before, and
-        stays until other data is set or the program is removed. On the Internet Computer this is
-        ``ic0.certified_data_set``. Raises ``CertifiedDataTooLong``, ``CertifiedDataNotDeclared``.
+        The data stays certified until the program sets other data or is removed. On the Internet Computer this is
+        ``ic0.certified_data_set``.
+
+        Args:
+            data: At most 32 bytes, mostly a digest.
+
+        Raises:
+            CertifiedDataNotDeclared: The program's class does not declare ``certifies = True``.
+            CertifiedDataTooLong: ``data`` exceeds 32 bytes.
         """
         self._require_running()
         ensure_certifiable(data, self.certifies)
         self.certified_data = data
 
     def call(self, receiver: int | str, method: str, payload: bytes = b"", *, amount: int = 0, note: Any = None) -> int:
-        """Call ``method`` of program ``receiver``, its name or number, and return the call's callback id.
+        """Call a method of a program and return the callback id of the call.
 
-        A name that no program of the network has raises ``UnknownProgram``. ``amount`` leaves the balance at once and
-        comes back with the answer as far as it is not accepted; raises ``InsufficientFunds``, and ``BalanceOverflow``
-        beyond 128 bits. ``note`` is given back with the reply.
+        ``amount`` leaves the balance at once; the part not accepted returns with the answer.
+
+        Args:
+            receiver: Name or number of the program.
+            method: Method to call.
+            payload: Argument bytes.
+            amount: Units to attach.
+            note: A storable value, returned with the reply.
+
+        Raises:
+            UnknownProgram: No program of the network has the name.
+            InsufficientFunds: ``amount`` exceeds the balance.
+            BalanceOverflow: ``amount`` exceeds 128 bits.
         """
         self._require_running()
         to = receiver if isinstance(receiver, str) else None
@@ -285,45 +346,55 @@ class Context:
         return callback
 
     def accept(self, amount: int, ref: list[int] | None = None) -> None:
-        """Take a part of a request's amount into the balance before the request is answered.
+        """Accept a part of a request's amount before answering the request.
 
-        The amount is there for the calls that the handler makes next. An answer or a reject gives back what is still
-        attached then: to return what was accepted, call the sender. A handler that raises accepts nothing.
+        The amount is available to the calls that the handler makes next. An answer or a reject returns the rest; to
+        return an accepted amount, call the sender. A handler that raises accepts nothing.
 
         Args:
-            amount: units to accept; several calls add up.
-            ref: the open request (``Request.ref``), which ``on_reply`` and ``on_ingress`` must name; default: the one
-                that ``on_request`` was called with.
+            amount: Units to accept; several calls add up.
+            ref: The open request (``Request.ref``), required in ``on_reply`` and ``on_ingress``; default: the request
+                passed to ``on_request``.
 
         Raises:
-            ExceedsAttached: ``amount`` is negative, or more than is still attached.
-            NoOpenRequest: the request has its answer, or the handler was called with none and names none.
-            BalanceOverflow: the balance would pass 2**128 - 1.
+            ExceedsAttached: ``amount`` is negative, or exceeds the rest of the attached amount.
+            NoOpenRequest: The request is answered, or none is given and the handler has none.
+            BalanceOverflow: The balance would exceed 2**128 - 1.
         """
-        named = self._at_hand if ref is None else ref
-        if named is None:
+        request = self._at_hand if ref is None else ref
+        if request is None:
             raise NoOpenRequest("the handler was called without a request: name an open one by its ref")
-        self._take(self._open(named), amount)
+        self._accept_amount(self._open(request), amount)
 
     def attached(self, ref: list[int]) -> int:
-        """Return what is still attached to an open request (``Request.ref``). Raises ``NoOpenRequest``."""
+        """Return the amount still attached to an open request (``Request.ref``).
+
+        Raises ``NoOpenRequest``.
+        """
         key = self._open(ref)
         return key[2] - self.accepted.get(key, 0)
 
     def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
-        """Answer a request (``Request.ref``) with data, accepting ``accept`` of what is still attached to it.
+        """Answer a request with data.
 
-        Each request is answered once: raises ``NoOpenRequest`` for one that is not open. Raises ``ExceedsAttached``,
-        and ``BalanceOverflow`` when the balance would pass 2**128 - 1.
+        Args:
+            ref: The open request (``Request.ref``).
+            payload: The data.
+            accept: Units to accept from the amount still attached.
+
+        Raises:
+            NoOpenRequest: The request is not open; each is answered once.
+            ExceedsAttached: ``accept`` exceeds the attached amount.
+            BalanceOverflow: The balance would exceed 2**128 - 1.
         """
         self._respond(ref, payload, 0, accept)
 
     def reject(self, ref: list[int], text: str) -> None:
-        """Reject an earlier request (``Request.ref``); all that is still attached goes back."""
+        """Reject an earlier request (``Request.ref``); the amount still attached is refunded."""
         self._respond(ref, text.encode(), REJECTED_BY_PROGRAM, 0)
 
     def acceptances(self) -> list[Acceptance]:
-        """Return what was accepted of requests that are still open."""
+        """Return the amounts accepted from requests that are still open."""
         found = []
         for key in sorted(self.accepted):
             before, after = (key[2] - each.get(key, 0) for each in (self._accepted_before, self.accepted))
@@ -335,14 +406,14 @@ class Context:
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
         key = self._open(ref)
-        self._take(key, accept)
+        self._accept_amount(key, accept)
         self._close(key)
         sender, callback, amount, deadline = key
-        refund, asked = (amount - each.pop(key, 0) for each in (self.accepted, self._accepted_before))
-        self.effects.append(Answer(sender, callback, refund, deadline, code, payload, asked))
+        refund, attached = (amount - each.pop(key, 0) for each in (self.accepted, self._accepted_before))
+        self.effects.append(Answer(sender, callback, refund, deadline, code, payload, attached))
 
     def _open(self, ref: Sequence[int]) -> Ref:
-        """Return what names an open request. Raises ``NoOpenRequest``."""
+        """Return the key of an open request. Raises ``NoOpenRequest``."""
         self._require_running()
         sender, callback, amount, deadline = map(index, ref)
         key = (sender, callback, amount, deadline)
@@ -350,7 +421,7 @@ class Context:
             raise NoOpenRequest(f"no open request of {sender} under callback {callback}")
         return key
 
-    def _take(self, key: Ref, amount: int) -> None:
+    def _accept_amount(self, key: Ref, amount: int) -> None:
         """Accept an amount of an open request. Raises ``ExceedsAttached``, ``BalanceOverflow``."""
         amount, before = index(amount), self.accepted.get(key, 0)
         if not 0 <= amount <= key[2] - before:
@@ -364,24 +435,20 @@ class Context:
         self.accepted[key] = before + amount
 
     def _require_running(self) -> None:
-        """Refuse what is done through a context that a program has kept beyond its handler.
-
-        Raises:
-            RuntimeError: the handler has returned.
-        """
+        """Raise ``RuntimeError`` if the handler of this context has returned."""
         if self._has_ended:
             raise RuntimeError("the handler that this context was given to has returned")
 
     def _close(self, key: Ref) -> None:
-        """Note that an open request has its answer."""
-        left = self.open_requests[key] - 1
-        if left:
-            self.open_requests[key] = left
+        """Remove an answered request from the open ones."""
+        remaining = self.open_requests[key] - 1
+        if remaining:
+            self.open_requests[key] = remaining
         else:
             del self.open_requests[key]
 
 
-_MISTAKEN = {
+_FOREIGN_HANDLERS = {
     **dict.fromkeys(("on_reject", "on_rejected", "on_response", "on_answer", "on_timeout", "on_ack"), "on_reply"),
     **dict.fromkeys(("on_acknowledge", "on_acknowledgement", "on_error"), "on_reply"),
     **dict.fromkeys(("on_call", "on_query", "on_receive", "on_recv"), "on_request"),
@@ -389,66 +456,97 @@ _MISTAKEN = {
     **dict.fromkeys(("on_init", "on_create", "on_install"), "initial_state"),
     **dict.fromkeys(("on_upgrade", "on_upgraded"), "upgraded"),
 }
-"""Handlers that other systems have, and which one is meant here: nothing would ever call them."""
+"""Handler names of other systems with their counterpart here: they would never be called."""
 
 
 _HANDLERS = {"oningress": "on_ingress", "onrequest": "on_request", "onreply": "on_reply"}
 
 
-def _nearly(name: str) -> str | None:
-    """Return which handler a name is nearly that of: ``on_requests``, ``onReply``; None: of none."""
+def _similar_handler(name: str) -> str | None:
+    """Return the handler that a name misspells, as ``on_requests`` or ``onReply``, or None."""
     letters = name.lower().replace("_", "")
     if name in _HANDLERS.values() or not (name[:2].lower() == "on" and (name[2:3] == "_" or name[2:3].isupper())):
         return None
-    close = get_close_matches(letters, _HANDLERS, 1, _ALIKE)
+    close = get_close_matches(letters, _HANDLERS, 1, _SIMILARITY)
     return _HANDLERS[close[0]] if close else None
 
 
-_ALIKE = 0.75
-"""From 0 to 1: ``on_replies`` is so like ``on_reply``."""
+_SIMILARITY = 0.75
+"""Minimum similarity, from 0 to 1: ``on_replies`` resembles ``on_reply`` this much."""
 
 
 class Program:
-    """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``.
+    """Base class of scalar programs.
 
-    A subclass with a handler that other systems have, such as ``on_reject``, or with nearly the name of one, such as
-    ``on_requests``, raises ``InvalidInput``: it would never be called.
+    A subclass with a handler of another system, such as ``on_reject``, or a misspelled one, such as ``on_requests``,
+    raises ``InvalidInput``: it would never be called.
+
+    Attributes:
+        options: Options of the scenario.
+        state: Lasting data; starts as ``initial_state()``.
     """
 
     certifies: ClassVar[bool] = False
-    """Whether it sets certified data (``Context.set_certified_data``): it then runs only where chains certify that."""
+    """True for a program that sets certified data; it then needs chains that certify it."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         for name in vars(cls):
-            meant = _MISTAKEN.get(name) or _nearly(name)
-            if meant is not None:
-                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {meant}")
+            intended = _FOREIGN_HANDLERS.get(name) or _similar_handler(name)
+            if intended is not None:
+                raise InvalidInput(f"{cls.__qualname__}.{name}: no such handler; what is meant is {intended}")
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
         self.state: Any = None
 
     def initial_state(self) -> Any:
-        """Return the state of a new instance: what may be kept, see above."""
+        """Return the state of a new instance: storable data, as the module describes."""
         return {}
 
     def upgraded(self, state: Any) -> Any:
-        """Return the state of an instance that had another class before, made of its ``state`` then. The default
-        keeps it. Calls that are open stay open, and requests that are not answered can be answered."""
+        """Convert the state of an instance that had another class before.
+
+        The default returns it as it is.
+
+        Open calls stay open, and open requests can still be answered.
+
+        Args:
+            state: State under the earlier class.
+
+        Returns:
+            State under this class.
+        """
         return state
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Handle a message from a user. The default refuses it."""
+        """Handle a message from a user. The default rejects it.
+
+        Args:
+            message: The message.
+            context: Interface to the chain.
+        """
         raise NotImplementedError(f"no ingress method {message.method}")
 
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
-        """Handle a call: return the answer, or (answer, accepted amount), or None to answer by ``Context.answer``.
+        """Handle a call.
 
-        What is accepted so enters the balance when the handler returns, so not in time for the calls that it makes:
-        ``Context.accept`` is for those.
+        An accepted amount that is returned enters the balance after the handler, too late for its own calls; use
+        ``Context.accept`` for those.
+
+        Args:
+            request: The call.
+            context: Interface to the chain.
+
+        Returns:
+            The answer, or (answer, accepted amount), or None to answer later by ``Context.answer``.
         """
         raise Reject(f"no method {request.method}")
 
     def on_reply(self, reply: Reply, context: Context) -> None:
-        """Handle the answer to a call. The default does nothing."""
+        """Handle the answer to a call. The default does nothing.
+
+        Args:
+            reply: The answer.
+            context: Interface to the chain.
+        """

@@ -1,6 +1,6 @@
-"""Runs the scalar programs of a round: one handler call a message, state kept as canonical CBOR a program.
+"""Execution of the scalar programs of a round: one handler call a message.
 
-What handlers accepted of requests that stay open, as columns.
+The state of a program is canonical CBOR. Amounts accepted from requests that stay open are output as columns.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ from causeway.protocols.shared.execution import (
 
 
 def acceptance_rows(found: Sequence[tuple[int, int, Acceptance]]) -> Frame:
-    """Return acceptances, each with the row of its input and its program, as rows (``ACCEPTED_SCHEMA``)."""
+    """Convert acceptances to rows (``ACCEPTED_SCHEMA``).
+
+    Args:
+        found: Input row, program and acceptance.
+    """
     if not found:
         return empty_frame(ACCEPTED_SCHEMA)
     rows = []
@@ -66,14 +70,21 @@ def acceptance_rows(found: Sequence[tuple[int, int, Acceptance]]) -> Frame:
 SCALAR_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
 )
-"""``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by
-``Request.ref``], and of what is accepted of these by the same, where anything is."""
+"""``state``: canonical CBOR of the state, notes by callback, open requests and acceptances.
+
+Notes are those of open calls. Open requests and the amounts accepted from them are keyed by ``Request.ref``; the latter
+are absent if empty.
+"""
 
 
 class ScalarRunner:
-    """All instances of one scalar program class; ``options`` by instance number.
+    """All instances of a scalar program class.
 
-    ``names``: of all programs of the network; ``meaning``: says what a reject code means.
+    Args:
+        program: The class.
+        options: Options by instance number.
+        names: Names of all programs of the network.
+        meaning: Maps reject codes to portable codes.
     """
 
     schema = SCALAR_SCHEMA
@@ -91,12 +102,12 @@ class ScalarRunner:
         self._meaning = meaning
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
-        """Return the state of new ``instances`` (ascending numbers)."""
+        """Return the state of new instances (ascending numbers)."""
         blobs = [_encode(self._instance(number).initial_state(), {}, {}) for number in instances.tolist()]
         return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def upgraded(self, instances: npt.NDArray[np.uint64], before: Frame) -> Frame:
-        """Return the state of ``instances`` (ascending), whose state under another class is ``before``."""
+        """Convert the state of instances (ascending) from another class, ``before``."""
         blobs = []
         for number, blob in zip(instances.tolist(), before["state"].to_pylist(), strict=True):
             state, *rest = read_state_value(blob)
@@ -107,19 +118,22 @@ class ScalarRunner:
         return self._program(self._options.get(number, NO_OPTIONS))
 
     def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> ClassOutcome:
-        """Run the inputs (one instance's are neighbours, in order).
+        """Run the inputs of a round.
 
-        ``rows``: their rows in the whole round's inputs. ``accounts`` and ``state`` hold the rows of these
-        instances and maybe others, ascending.
+        Args:
+            inputs: Messages; those of an instance are adjacent and in order.
+            rows: Their rows in the inputs of the whole round.
+            accounts: Accounts of at least these instances, ascending.
+            state: States of at least these instances, ascending.
         """
-        work = _Work(accounts, state, self._names, self._meaning)
+        work = _RoundState(accounts, state, self._names, self._meaning)
         messages = _messages(inputs)
         groups = group_rows(inputs["receiver"])
         for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
             number = int(inputs["receiver"][start])
             runner = _InstanceRun(self._instance(number), number, work)
-            for place in range(start, start + count):
-                runner.handle(int(rows[place]), messages[place])
+            for position in range(start, start + count):
+                runner.handle(int(rows[position]), messages[position])
             runner.store()
         return work.outcome()
 
@@ -142,8 +156,8 @@ def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
     return list(zip(*columns, amount, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
 
 
-class _Work:
-    """The states of the instances as they are worked on, and what they produced so far."""
+class _RoundState:
+    """The states of the instances during a round, and their outputs so far."""
 
     def __init__(self, accounts: Frame, state: Frame, names: ProgramDirectory, meaning: PortableCode) -> None:
         self.accounts = accounts
@@ -176,12 +190,12 @@ class _Work:
 
 
 class _InstanceRun:
-    """One instance's turn in a round."""
+    """The messages of one instance in a round."""
 
-    def __init__(self, program: Program, number: int, work: _Work) -> None:
+    def __init__(self, program: Program, number: int, work: _RoundState) -> None:
         self._program = program
         self._number = number
-        self._work = work
+        self._round = work
         self._state_row = int(np.searchsorted(work.numbers, number))
         self._account_row = int(np.searchsorted(work.accounts["program"], number))
         self._blob = work.blobs[self._state_row]
@@ -196,31 +210,31 @@ class _InstanceRun:
         self._accepted: dict[Ref, int] = accepted[0] if accepted else {}
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
-        """Run one handler; undo its effects if it raises."""
+        """Run a handler; undo its effects if it raises."""
         kind, sender, callback, code, deadline, amount, method, payload = message
         refund = amount if kind == Kind.RESPONSE else 0
-        held = self._balance + refund
+        balance = self._balance + refund
         ref = (sender, callback, amount, deadline) if kind == Kind.REQUEST else None
-        kept = self._notes, self._open, self._program.certifies, self._work.names, self._accepted
-        context = Context(self._number, held, self._next_callback, *kept, ref)
-        at_hand: list[Answer] = []
+        context_data = self._notes, self._open, self._program.certifies, self._round.names, self._accepted
+        context = Context(self._number, balance, self._next_callback, *context_data, ref)
+        answers: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
-                at_hand = self._request(Request(sender, callback, method, payload, amount, deadline), context)
+                answers = self._request(Request(sender, callback, method, payload, amount, deadline), context)
             elif kind == Kind.RESPONSE:
                 note = self._notes.pop(callback, None)
-                reject = self._work.meaning(code, payload) if code else None
+                reject = self._round.meaning(code, payload) if code else None
                 self._program.on_reply(Reply(sender, callback, payload, code, amount, note, reject), context)
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
             blob = _encode(self._program.state, self._notes, self._open, self._accepted)
-        except BaseException as error:  # a program may raise anything; all of it becomes a reject or a failure event
+        except BaseException as error:  # any exception of a program becomes a reject or a failure event
             if isinstance(error, KeyboardInterrupt):
                 raise
-            self._undo(kind, callback, held)
+            self._undo(kind, callback, balance)
             rejected = isinstance(error, Reject) and kind == Kind.REQUEST
             if not rejected:
-                self._work.raised.append(describe_failure(row, self._handler(kind), error))
+                self._round.raised.append(describe_failure(row, self._handler(kind), error))
             if kind == Kind.REQUEST:
                 text = failure_text(error)
                 if rejected:
@@ -228,8 +242,8 @@ class _InstanceRun:
                 failed = REJECTED_BY_PROGRAM if rejected else HANDLER_FAILED
                 self._respond(row, Answer(sender, callback, amount, deadline, failed, text.encode()), late=False)
             else:
-                self._work.failed_rows.append(row)
-                self._work.failed_texts.append(failure_text(error))
+                self._round.failed_rows.append(row)
+                self._round.failed_texts.append(failure_text(error))
             return
         finally:
             context.end()
@@ -238,10 +252,12 @@ class _InstanceRun:
             self._certified = context.certified_data
         self._balance = context.balance
         self._next_callback = context.next_callback
-        own = next((answer for answer in at_hand if (answer.asked, answer.deadline) == (amount, deadline)), None)
-        for answer in at_hand:
-            self._respond(row, answer, late=answer is not own)
-        self._work.accepted += [(row, self._number, each) for each in context.acceptances()]
+        first_answer = next(
+            (answer for answer in answers if (answer.asked, answer.deadline) == (amount, deadline)), None
+        )
+        for answer in answers:
+            self._respond(row, answer, late=answer is not first_answer)
+        self._round.accepted += [(row, self._number, each) for each in context.acceptances()]
         for effect in context.effects:
             if isinstance(effect, Call):
                 self._call(row, effect)
@@ -253,16 +269,16 @@ class _InstanceRun:
             return self._program.on_request
         return self._program.on_reply if kind == Kind.RESPONSE else self._program.on_ingress
 
-    def _undo(self, kind: int, callback: int, held: int) -> None:
-        """Go back to the state before the handler. An answer stays delivered: its refund and its note are gone."""
+    def _undo(self, kind: int, callback: int, balance: int) -> None:
+        """Restore the state before the handler. A response stays consumed, with its refund and note."""
         self._load()
         if kind == Kind.RESPONSE:
-            self._balance = held
+            self._balance = balance
             self._notes.pop(callback, None)
             self._blob = _encode(self._program.state, self._notes, self._open, self._accepted)
 
     def _request(self, request: Request, context: Context) -> list[Answer]:
-        """Handle a request; return its answer if it was given now: it is the first output, whenever it was made."""
+        """Handle a request; return its immediate answer, which is the first output."""
         ref = request.ref
         key = (request.sender, request.callback, request.amount, request.deadline)
         before = self._open.get(key, 0)
@@ -273,16 +289,16 @@ class _InstanceRun:
             context.answer(ref, payload, accept=accepted)
         if self._open.get(key, 0) > before:
             return []
-        mine = [
+        own = [
             effect
             for effect in context.effects
             if isinstance(effect, Answer) and (effect.receiver, effect.callback) == key[:2]
         ]
-        context.effects = [effect for effect in context.effects if effect not in mine]
-        return mine
+        context.effects = [effect for effect in context.effects if effect not in own]
+        return own
 
     def _respond(self, row: int, answer: Answer, *, late: bool) -> None:
-        self._work.records.append(
+        self._round.records.append(
             {
                 "row": row,
                 "kind": int(Kind.RESPONSE),
@@ -300,7 +316,7 @@ class _InstanceRun:
         )
 
     def _call(self, row: int, call: Call) -> None:
-        self._work.records.append(
+        self._round.records.append(
             {
                 "row": row,
                 "kind": int(Kind.REQUEST),
@@ -318,8 +334,8 @@ class _InstanceRun:
         )
 
     def store(self) -> None:
-        """Write back the instance's state."""
-        work, row = self._work, self._account_row
+        """Store the instance's state and account."""
+        work, row = self._round, self._account_row
         work.blobs[self._state_row] = self._blob
         work.next_callback[row] = self._next_callback
         for words, word in zip(work.balance, balance_words(self._balance), strict=True):

@@ -1,6 +1,7 @@
-"""Options of programs, which nobody changes: what a handler kept in them would be in no state and no root.
+"""Values of scalar programs: storable state, and read-only options.
 
-What a scalar program may keep: values that come back from the lake as what they were.
+A state value must decode from the lake to an equal value of equal type. Options are read-only, since a value that a
+handler stored in them would be in no state and no root.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ __all__ = ["NO_OPTIONS", "ReadOnlyDict", "ReadOnlyList", "read_only"]
 _TEXT = "options are read-only: keep in the state what changes, or change a copy (copy.deepcopy)"
 
 
-class _Kept:
-    """What refuses to be changed; copies and pickled copies are plain."""
+class _ReadOnly:
+    """Base of read-only containers; copies and pickled copies are mutable."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(_TEXT)
@@ -28,36 +29,40 @@ class _Kept:
     append = extend = insert = remove = reverse = sort = _refuse
 
     def __copy__(self) -> Any:
-        return _thawed(self)
+        return _mutable_copy(self)
 
     def __deepcopy__(self, _: object) -> Any:
-        return _thawed(self)
+        return _mutable_copy(self)
 
     def __reduce_ex__(self, _: object) -> tuple[Any, ...]:
-        return read_only, (_thawed(self),)
+        return read_only, (_mutable_copy(self),)
 
 
-class ReadOnlyDict(_Kept, dict[Any, Any]):
+class ReadOnlyDict(_ReadOnly, dict[Any, Any]):
     """A table of options."""
 
     def copy(self) -> dict[Any, Any]:
-        """Return a table that can be changed."""
+        """Return a mutable copy."""
         return dict(self)
 
     def __or__(self, other: Any) -> Any:
         return dict(self) | other
 
 
-class ReadOnlyList(_Kept, list[Any]):
+class ReadOnlyList(_ReadOnly, list[Any]):
     """A list of options."""
 
     def copy(self) -> list[Any]:
-        """Return a list that can be changed."""
+        """Return a mutable copy."""
         return list(self)
 
 
 def read_only(options: Any) -> Any:
-    """Return options of which no part can be changed; a handler that tries fails with ``TypeError``."""
+    """Return read-only options; a handler that changes them fails with ``TypeError``.
+
+    Args:
+        options: Options of a scenario.
+    """
     if isinstance(options, Mapping):
         return ReadOnlyDict({key: read_only(value) for key, value in options.items()})
     if isinstance(options, list | tuple):
@@ -65,16 +70,16 @@ def read_only(options: Any) -> Any:
     return options
 
 
-def _thawed(options: Any) -> Any:
+def _mutable_copy(options: Any) -> Any:
     if isinstance(options, dict):
-        return {key: _thawed(value) for key, value in options.items()}
-    return [_thawed(value) for value in options] if isinstance(options, list) else options
+        return {key: _mutable_copy(value) for key, value in options.items()}
+    return [_mutable_copy(value) for value in options] if isinstance(options, list) else options
 
 
 NO_OPTIONS = ReadOnlyDict()
 
 
-_PLAIN = {int, float, str, bytes, bool, type(None)}
+_SCALARS = {int, float, str, bytes, bool, type(None)}
 _KEYS = {int, str, bytes}
 _TABLES = {dict, ReadOnlyDict}
 _LISTS = {list, ReadOnlyList}
@@ -83,11 +88,11 @@ _KEY_RULE = "the keys of a dictionary are whole numbers, text or bytes"
 
 
 class NotKept(TypeError):
-    """A program keeps what would not come back as what it was (a set, a tuple), or has no one form in bytes."""
+    """A state value that would not decode to itself (a set, a tuple), or has no unique encoding."""
 
 
 class UnreadableState(InvalidInput):
-    """Bytes that are said to be the state of a program are not of the form that programs keep."""
+    """Bytes that are not the encoded state of a program."""
 
 
 def _refuse_tag(*_: object) -> NoReturn:
@@ -101,10 +106,13 @@ _NO_TAGS = MappingProxyType(dict.fromkeys(_KNOWN_TAGS, _refuse_tag))
 
 
 def read_state_value(content: bytes) -> Any:
-    """Return the value that stands in canonical CBOR in the state table of scalar programs.
+    """Decode a value from the state table of scalar programs (canonical CBOR).
+
+    Args:
+        content: The bytes.
 
     Raises:
-        UnreadableState: it is no CBOR, nested too deeply, or has what no program keeps.
+        UnreadableState: The bytes are invalid, nested too deeply, or hold a value that is not storable.
     """
     try:
         return cbor2.loads(content, tag_hook=_refuse_tag, semantic_decoders=_NO_TAGS)
@@ -113,29 +121,33 @@ def read_state_value(content: bytes) -> Any:
 
 
 def ensure_storable(value: Any, name: str) -> None:
-    """Refuse a value of which something could not be kept; ``name`` names it.
+    """Check that a value can be stored.
+
+    Args:
+        value: The value.
+        name: Its name, for errors.
 
     Raises:
-        NotKept: there is such a thing; the text says where, what, and what is allowed.
+        NotKept: A part of it cannot; the text names the part, its type and the allowed types.
     """
-    if type(value) in _PLAIN:
+    if type(value) in _SCALARS:
         return
-    waiting = [(value, name)]
-    while waiting:
-        content, where = waiting.pop()
+    pending = [(value, name)]
+    while pending:
+        content, path = pending.pop()
         if type(content) in _TABLES:
             if not set(map(type, content)) <= _KEYS:
                 key = next(key for key in content if type(key) not in _KEYS)
-                raise NotKept(f"{where} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
-            if set(map(type, content.values())) <= _PLAIN:
+                raise NotKept(f"{path} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
+            if set(map(type, content.values())) <= _SCALARS:
                 continue
-            items = [(item, f"{where}[{key!r}]") for key, item in content.items() if type(item) not in _PLAIN]
+            items = [(item, f"{path}[{key!r}]") for key, item in content.items() if type(item) not in _SCALARS]
         elif type(content) in _LISTS:
-            if set(map(type, content)) <= _PLAIN:
+            if set(map(type, content)) <= _SCALARS:
                 continue
-            items = [(item, f"{where}[{row}]") for row, item in enumerate(content) if type(item) not in _PLAIN]
+            items = [(item, f"{path}[{row}]") for row, item in enumerate(content) if type(item) not in _SCALARS]
         else:
-            raise NotKept(f"{where} is a {type(content).__name__}; {_RULE}")
-        if len(where) > 200:
-            raise NotKept(f"{where[:200]}... is nested too deeply")
-        waiting.extend(reversed(items))
+            raise NotKept(f"{path} is a {type(content).__name__}; {_RULE}")
+        if len(path) > 200:
+            raise NotKept(f"{path[:200]}... is nested too deeply")
+        pending.extend(reversed(items))

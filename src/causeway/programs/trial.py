@@ -1,8 +1,7 @@
-"""A program on trial: one instance without a network, for its unit tests.
+"""Unit tests of a single program without a network.
 
-The handlers run as they do in a round, with the same rules: what raises is undone, and a request that raised is
-answered with a reject. The traceback of what it raised goes to standard error, which pytest shows with a test that
-failed. A vectorised program gets the messages of one call as one batch.
+Handlers run under the rules of a round: an exception undoes their effects, and rejects a request. Its traceback goes to
+standard error, which pytest shows with a failed test. A vectorized program gets the messages of one call as one batch.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from causeway.programs.vector_runner import VectorRunner
 from causeway.protocols.shared.execution import HANDLER_FAILED, REJECTED_BY_PROGRAM, program_reject_code
 
 FIRST_OF_OTHERS = 1_000
-"""The number of the first other program that is named."""
+"""Number of the first other program."""
 
 _FIRST_CODE = 200
 _CODES = {RejectCode.REFUSED: REJECTED_BY_PROGRAM, RejectCode.FAILED: HANDLER_FAILED} | {
@@ -41,18 +40,18 @@ _MEANINGS = {number: code for code, number in _CODES.items()}
 
 
 class HandlerFailed(CausewayError):
-    """A handler raised on a message that has no answer; its cause is what it raised."""
+    """A handler raised on a message without an answer; the cause is its exception."""
 
 
 class Trial:
     """One instance of a program.
 
     Args:
-        program: the class, scalar or vectorised.
-        options: as a scenario gives them; ``ref(name)`` in them becomes a number.
-        number: the instance's number.
-        balance: the value it starts with.
-        programs: numbers of other programs by name. One that is named and not among them gets a number then.
+        program: The class, scalar or vectorized.
+        options: Options as in a scenario; ``ref(name)`` in them becomes a number.
+        number: Number of the instance.
+        balance: Its initial balance.
+        programs: Numbers of other programs by name; unknown names get a number on first use.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class Trial:
                 f"program: {format_value(program)}: must be a subclass of cw.Program or cw.VectorProgram"
             )
         _check_amount("balance", balance)
-        self._called = program.__name__
-        self._names = _Others(number, programs or {})
+        self._class_name = program.__name__
+        self._names = _OtherPrograms(number, programs or {})
         given = {number: read_only(resolve_refs(options or {}, self._names.number_of))}
         self._scalar = issubclass(program, Program)
         self._runner: ScalarRunner | VectorRunner
         if issubclass(program, Program):
-            self._runner = ScalarRunner(program, given, self._names, _meaning)
+            self._runner = ScalarRunner(program, given, self._names, _portable_code)
         else:
             ensure_rootable(program.__name__, program.schema)
             self._runner = VectorRunner(program, given)
@@ -97,12 +96,12 @@ class Trial:
         )
 
     def __repr__(self) -> str:
-        """Return the class, the state and the balance, on one line."""
-        return f"<Trial of {self._called}: state {format_value(self.state)}, balance {self.balance}>"
+        """Return class, state and balance on one line."""
+        return f"<Trial of {self._class_name}: state {format_value(self.state)}, balance {self.balance}>"
 
     @property
     def state(self) -> Any:
-        """Return the program's state: what a scalar program keeps, or the columns of a vectorised one's row."""
+        """The stored value of a scalar program, or the columns of a vectorized program's row."""
         if self._scalar:
             return cbor2.loads(self._state["state"].to_pylist()[0])[0]
         rows = self._state.to_table(self._runner.schema).to_pylist()
@@ -110,24 +109,46 @@ class Trial:
 
     @property
     def balance(self) -> int:
-        """Return the program's balance."""
+        """Balance of the program."""
         return balance_from_words(*(self._account[name][0] for name in BALANCE))
 
     @property
     def certified_data(self) -> bytes | None:
-        """Return what the program set as its certified data last; None if it never did."""
+        """Current certified data, or None."""
         return self._certified_data
 
     def number_of(self, name: str) -> int:
-        """Return the number that another program has here."""
+        """Return the number of another program."""
         return self._names.number_of(name)
 
     def ingress(self, method: str, payload: bytes = b"", *, user: int = 0) -> list[Answer | Call]:
-        """Give it a message from a user; return the calls and answers that it makes. Raises ``HandlerFailed``."""
+        """Deliver a user message.
+
+        Args:
+            method: Called method.
+            payload: Argument bytes.
+            user: Number of the user.
+
+        Returns:
+            The program's calls and answers.
+
+        Raises:
+            HandlerFailed: The handler raised.
+        """
         return self.turn([Ingress(user, method, payload)])
 
     def request(self, sender: int | str, method: str, payload: bytes = b"", *, amount: int = 0) -> list[Answer | Call]:
-        """Call it as program ``sender`` does; return the answers (the one to this call first, if any) and calls."""
+        """Call the program from another one.
+
+        Args:
+            sender: Name or number of the calling program.
+            method: Called method.
+            payload: Argument bytes.
+            amount: Units attached.
+
+        Returns:
+            The program's answers (the one to this call first, if any) and calls.
+        """
         number = self.number_of(sender) if isinstance(sender, str) else sender
         _check_amount("amount", amount)
         self._callback += 1
@@ -136,7 +157,20 @@ class Trial:
     def reply(
         self, call: Call, payload: bytes = b"", *, code: int | RejectCode = 0, refund: int = 0
     ) -> list[Answer | Call]:
-        """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
+        """Answer a call of the program.
+
+        Args:
+            call: The call.
+            payload: Data, or the text of a reject.
+            code: 0 for data, else a reject code.
+            refund: Units returned.
+
+        Returns:
+            The program's answers and calls.
+
+        Raises:
+            HandlerFailed: The handler raised.
+        """
         if not isinstance(call, Call):
             raise InvalidInput(f"reply: {format_value(call)}: must be a call that the program made")
         _check_amount("refund", refund)
@@ -144,10 +178,16 @@ class Trial:
         return self.turn([Reply(call.receiver, call.callback, payload, number, refund, None)])
 
     def turn(self, messages: Sequence[Ingress | Request | Reply]) -> list[Answer | Call]:
-        """Give it messages that come in one round, in order; return the answers and calls that it makes.
+        """Deliver the messages of one round, in order.
 
-        ``note`` of a reply is what its call noted, whatever the message says. Raises ``HandlerFailed`` for the first
-        message without an answer whose handler raised.
+        Args:
+            messages: The messages; the ``note`` of a reply is replaced by that of its call.
+
+        Returns:
+            The program's answers and calls.
+
+        Raises:
+            HandlerFailed: The handler raised on a message without an answer, the first such.
         """
         inputs = _inputs([(self._number, *_columns(message)) for message in messages])
         rows = np.arange(len(messages), dtype=np.int64)
@@ -160,11 +200,11 @@ class Trial:
             if each.row in unanswered:
                 raise HandlerFailed(unanswered[each.row]) from each.error
             traceback.print_exception(each.error)
-        return _made(outcome.outputs, self._names)
+        return _to_effects(outcome.outputs, self._names)
 
 
-class _Others:
-    """Other programs by name: each has a number as soon as it is named."""
+class _OtherPrograms:
+    """Other programs by name, numbered on first use."""
 
     def __init__(self, own: int, numbers: Mapping[str, int]) -> None:
         self._own, self._numbers = own, dict(numbers)
@@ -173,15 +213,15 @@ class _Others:
         if not name:
             raise UnknownProgram("no program is called ''")
         if name not in self._numbers:
-            taken = {self._own, *self._numbers.values()}
-            self._numbers[name] = next(each for each in range(FIRST_OF_OTHERS, 2**64) if each not in taken)
+            used = {self._own, *self._numbers.values()}
+            self._numbers[name] = next(each for each in range(FIRST_OF_OTHERS, 2**64) if each not in used)
         return self._numbers[name]
 
     def name_of(self, program: int) -> str | None:
         return next((name for name, number in self._numbers.items() if number == program), None)
 
 
-def _meaning(code: int, text: bytes) -> RejectCode:
+def _portable_code(code: int, text: bytes) -> RejectCode:
     return _MEANINGS.get(code, program_reject_code(code, text))
 
 
@@ -225,15 +265,16 @@ def _inputs(messages: Sequence[tuple[int, Kind, int, int, str, bytes, int, int, 
     )
 
 
-def _made(outputs: Frame, names: _Others) -> list[Answer | Call]:
+def _to_effects(outputs: Frame, names: _OtherPrograms) -> list[Answer | Call]:
+    """Convert output rows to answers and calls."""
     numbers = ("kind", "receiver", "callback", "amount_high", "amount_low", "code", "deadline")
     columns = [outputs[name].tolist() for name in numbers]
     texts = [outputs[name].to_pylist() for name in ("method", "payload")]
-    made: list[Answer | Call] = []
+    effects: list[Answer | Call] = []
     for kind, receiver, callback, high, low, code, deadline, method, payload in zip(*columns, *texts, strict=True):
         amount = high * WORD + low
         if kind == Kind.REQUEST:
-            made.append(Call(receiver, callback, method, payload, amount, names.name_of(receiver)))
+            effects.append(Call(receiver, callback, method, payload, amount, names.name_of(receiver)))
         else:
-            made.append(Answer(receiver, callback, amount, deadline, code, payload))
-    return made
+            effects.append(Answer(receiver, callback, amount, deadline, code, payload))
+    return effects

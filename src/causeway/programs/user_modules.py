@@ -1,14 +1,12 @@
-"""Programs of one's own: modules that lie beside the scenario are found here, and travel to Spark's workers.
+"""User programs: modules beside a scenario, their transport to workers, allowed sources.
 
-The folder of the scenario is looked into for programs and for what they import, after all else: it hides nothing that
-is installed, and nobody else finds there a module that is not (an optional one that a library does without). What was
-loaded from it is packed into an archive that Spark gives to its workers, wherever they run.
+The folder of a scenario is searched for programs and their imports, after everything else. It never hides an installed
+module, and other importers find nothing in it (such as an optional module that a library does without). Modules loaded
+from it are packed into an archive for Spark's workers.
 
-Where programs that a lake names may come from: whoever made the lake does not choose what is imported here.
-
-A scenario that a user runs is code of that user's choice, and finds its programs as Python does and beside itself. A
-lake is data: of the modules that it names only those are imported that the user names, that lie where the user says,
-or that an installed package declares.
+A scenario that a user runs is the user's code, and finds its programs as Python does and beside itself. A lake is data,
+and its author must not choose what is imported here. Of the modules that it names, only those are imported that the
+user names, that are in a folder the user names, or that an installed package declares.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["DECLARED", "HOW", "NOWHERE", "ModuleSources"]
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time that files in an archive carry: the same modules make the same archive."""
+"""Timestamp of files in an archive, so that equal modules give equal archives."""
 
 
 CATALOGUE = "causeway.programs.catalogue"
@@ -51,10 +49,10 @@ _MACHINERY = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
 
 
 class ScenarioFinder(MetaPathFinder):
-    """Finds modules in the folders of scenarios, for those only who may find them there.
+    """Import finder for scenario folders, for the catalogue and modules found there only.
 
     Attributes:
-        folders: where programs are looked for, the last one first.
+        folders: Folders to search, last one first.
     """
 
     def __init__(self) -> None:
@@ -64,9 +62,9 @@ class ScenarioFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where a module is, if whoever imports it is the catalogue, or was found in such a folder itself."""
+        """Find a module for an import by the catalogue, or by a module from such a folder."""
         if path is not None:
-            return None  # a part of a package, which knows where its parts are
+            return None  # a submodule: its package locates it
         for folder in self._folders_of(_importer(sys._getframe(1))):
             spec = PathFinder.find_spec(fullname, [str(folder)])
             if spec is not None:
@@ -85,7 +83,7 @@ BESIDE = ScenarioFinder()
 
 
 def _importer(frame: FrameType | None) -> str:
-    """Return the name of the module whose code imports: the innermost that is no part of Python's own importing."""
+    """Return the name of the importing module, skipping Python's import machinery."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in _MACHINERY:
@@ -95,14 +93,21 @@ def _importer(frame: FrameType | None) -> str:
 
 
 def allow_scenario_folder(scenario: str) -> Path:
-    """Let programs be found in the folder of a scenario file; return the folder."""
+    """Allow programs in the folder of a scenario file.
+
+    Args:
+        scenario: Path of the file.
+
+    Returns:
+        The folder.
+    """
     folder = Path(scenario).resolve().parent
     allow_folder(folder)
     return folder
 
 
 def allow_folder(folder: Path) -> None:
-    """Let programs be found in a folder, given as an absolute path."""
+    """Allow programs in a folder, given as an absolute path."""
     if folder in BESIDE.folders:
         BESIDE.folders.remove(folder)
     BESIDE.folders.append(folder)
@@ -111,9 +116,7 @@ def allow_folder(folder: Path) -> None:
 
 
 def loaded_modules(folder: Path) -> list[Path]:
-    """Return the files of the modules that were loaded from a folder, ascending; installed packages in it are left
-    out.
-    """
+    """Return the files of modules loaded from a folder, ascending, except installed packages."""
     found = set()
     for module in list(sys.modules.values()):
         source = getattr(module, "__file__", None)
@@ -126,12 +129,18 @@ def loaded_modules(folder: Path) -> list[Path]:
 
 
 def is_importable(path: Path) -> bool:
-    """Return whether a path inside a folder on Python's path is a module's: every step of it is a name."""
+    """Return True if every part of a relative path is a module name."""
     return all(step.isidentifier() for step in path.with_suffix("").parts)
 
 
 def archive_modules(folder: Path, files: list[Path], target: Path) -> Path:
-    """Write modules into an archive in ``target`` that Python can import from; its name is that of its content."""
+    """Pack modules into an importable archive, named by its content.
+
+    Args:
+        folder: Folder of the modules.
+        files: Files of the modules.
+        target: Folder for the archive.
+    """
     digest = hashlib.sha256()
     contents = [(path.relative_to(folder).as_posix(), path.read_bytes()) for path in files]
     for name, content in contents:
@@ -145,34 +154,44 @@ def archive_modules(folder: Path, files: list[Path], target: Path) -> Path:
 
 
 def ship_to_workers(session: SparkSession, folder: Path) -> None:
-    """Give the modules that were loaded from ``folder`` to all tasks that the session will run."""
+    """Send the modules loaded from a folder to all tasks of a session.
+
+    Args:
+        session: The session.
+        folder: The folder.
+    """
     files = loaded_modules(folder)
     if files:
         session.sparkContext.addPyFile(str(archive_modules(folder, files, _archives())))
 
 
-_kept: list[Path] = []
+_archive_folders: list[Path] = []
 
 
 def _archives() -> Path:
-    """Return the folder of this process's archives."""
-    if not _kept:
-        _kept.append(Path(tempfile.mkdtemp(prefix="causeway-programs-")))
-        atexit.register(shutil.rmtree, _kept[0], ignore_errors=True)
-    return _kept[0]
+    """Return the archive folder of this process."""
+    if not _archive_folders:
+        _archive_folders.append(Path(tempfile.mkdtemp(prefix="causeway-programs-")))
+        atexit.register(shutil.rmtree, _archive_folders[0], ignore_errors=True)
+    return _archive_folders[0]
 
 
 DECLARED = "causeway.programs"
-"""The group of entry points with which a package declares modules, or classes of them, whose programs may be run."""
+"""Entry point group in which packages declare modules, or classes, with programs."""
 
 HOW = "--programs DIR|MODULE, or --scenario FILE"
-"""How a command is told where programs come from."""
+"""Options that name sources of programs, for errors."""
 
 
 @dataclass(frozen=True)
 class ModuleSources:
-    """``folders``: in which modules may lie; ``modules``: those, with what is in them, that may come from anywhere;
-    ``anywhere``: all may, since a user runs the scenario that names them."""
+    """Allowed sources of program classes.
+
+    Attributes:
+        folders: Folders of modules.
+        modules: Modules allowed from anywhere, with their submodules.
+        anywhere: All modules are allowed: a user runs the scenario that names them.
+    """
 
     folders: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
@@ -180,8 +199,14 @@ class ModuleSources:
 
     @classmethod
     def of(cls, *given: str | os.PathLike[str] | None) -> ModuleSources:
-        """Return what a user named: folders, scenario files (whose folders are meant), and modules, dotted names; None
-        is nothing. Raises ``InvalidInput`` for what is none of these."""
+        """Parse sources named by a user.
+
+        Args:
+            given: Folders, scenario files (for their folders) and dotted module names; None is skipped.
+
+        Raises:
+            InvalidInput: A text is none of these.
+        """
         folders, modules = [], []
         for each in given:
             if each is None:
@@ -199,18 +224,22 @@ class ModuleSources:
 
     @classmethod
     def for_run(cls, scenario: str) -> ModuleSources:
-        """Return where programs of a scenario come from that a user runs: beside its file, and from anywhere."""
+        """Return the sources of a scenario that a user runs: beside its file, and anywhere."""
         return cls((Path(scenario).resolve().parent,), anywhere=True)
 
     @property
     def given(self) -> list[str]:
-        """Return as text what ``of`` makes the same of."""
+        """The sources as text, for ``of``."""
         return [*map(str, self.folders), *self.modules]
 
     def allow(self, names: Iterable[str]) -> None:
-        """Let programs be imported from here on. ``names``: theirs.
+        """Allow imports of programs from these sources.
 
-        Raises ``ProgramNotFound``, before anything is imported, for one that comes from elsewhere.
+        Args:
+            names: Names of the programs.
+
+        Raises:
+            ProgramNotFound: A program comes from elsewhere; nothing is imported.
         """
         for name in names:
             module, separator, _ = name.partition(":")
@@ -227,14 +256,14 @@ class ModuleSources:
         for folder in self.folders:
             if PathFinder.find_spec(top, [str(folder)]) is None:
                 continue
-            imported = _imported_instead(top)
+            imported = _existing_locations(top)
             if imported is None or any(place.is_relative_to(folder) for place in imported):
                 return True
         return False
 
 
 NOWHERE = ModuleSources()
-"""Only programs that come with Causeway, or that a package declares."""
+"""Only programs of Causeway, or declared by a package."""
 
 
 def _is_part(module: str, of: str) -> bool:
@@ -247,11 +276,11 @@ def _declared() -> tuple[str, ...]:
     return tuple(sorted({point.module for point in entry_points(group=DECLARED)}))
 
 
-def _imported_instead(top: str) -> list[Path] | None:
-    """Return where a module lies that is loaded, or would be found before one in a folder; None: there is none."""
+def _existing_locations(top: str) -> list[Path] | None:
+    """Return the locations of a loaded or otherwise importable module, or None."""
     try:
         spec = find_spec(top)
-    except ValueError:  # a module that nobody imported, such as ``__main__``
+    except ValueError:  # a module without a spec, such as ``__main__``
         return []
     if spec is None:
         return None

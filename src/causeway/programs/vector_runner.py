@@ -1,9 +1,7 @@
-"""Runs the vectorised programs of a round: one handler call for all instances, with a way back to one message at a
-time.
+"""Execution of the vectorized programs of a round: one handler call for all instances.
 
-When a handler raises, the round does not: its messages are handled in two halves, and so on down to the message at
-fault, which alone is rejected. The result is what handling each message alone would give, whichever instances share a
-call.
+When a handler raises, its messages are handled in two halves, and so on down to the message at fault, which alone is
+rejected. The result equals handling each message alone, whichever instances share a call.
 """
 
 from __future__ import annotations
@@ -36,45 +34,53 @@ from causeway.protocols.shared.execution import CERTIFIED_DATA_SCHEMA, HANDLER_F
 
 
 class InvalidEffects(ValueError):
-    """A vectorised handler returned something else than effects of its batch."""
+    """A vectorized handler returned something other than effects of its batch."""
 
 
 class VectorRunner:
-    """All instances of one vectorised program class."""
+    """All instances of a vectorized program class."""
 
     def __init__(self, program: type[VectorProgram], options: Mapping[int, Mapping[str, Any]]) -> None:
         self._program = program(options)
         self.schema: pa.Schema = program.schema
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
-        """Return the state of new ``instances`` (ascending numbers)."""
+        """Return the state of new instances (ascending numbers)."""
         state = self._program.initial_state(instances)
         if len(state) == 0 and self.schema.names == ["program"]:
-            return empty_frame(self.schema)  # a program that keeps nothing has no rows
+            return empty_frame(self.schema)  # a program without state has no rows
         if not np.array_equal(state["program"], instances):
             raise ValueError("the first state must have one row for each instance, in their order")
         return self._in_schema(instances, state)
 
     def upgraded(self, instances: npt.NDArray[np.uint64], before: Frame) -> Frame:
-        """Return the state of ``instances`` (ascending), whose state under another class is ``before``: the same
-        rows, for classes that keep the same columns."""
+        """Convert the state of instances (ascending) from another class with the same columns."""
         return self._in_schema(instances, before)
 
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> ClassOutcome:
-        """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
+        """Run the inputs of a round.
+
+        Args:
+            inputs: Messages; those of an instance are adjacent and in order.
+            rows: Their rows in the inputs of the whole round.
+            accounts: Accounts of at least these instances.
+            state: States of the instances.
+        """
         try:
-            shown = state.read_only()
-            effects = _checked(self._program.handle(inputs.read_only(), shown), len(inputs), self.schema.names)
-            certified = _certified(inputs, effects.certified, self._program.certifies)
-            after = state if effects.state is shown else self._state(state, effects.state)
+            read_only_state = state.read_only()
+            effects = _check_effects(
+                self._program.handle(inputs.read_only(), read_only_state), len(inputs), self.schema.names
+            )
+            certified = _certified_data(inputs, effects.certified, self._program.certifies)
+            after = state if effects.state is read_only_state else self._state(state, effects.state)
             return replace(_outcome(inputs, rows, accounts, after, effects), certified=certified)
-        except BaseException as error:  # whatever a program raises: find out which message it is about
+        except BaseException as error:  # any exception of a program: bisect to the message at fault
             if isinstance(error, KeyboardInterrupt):
                 raise
             if len(inputs) == 1:
-                outcome = _failed(inputs, rows, accounts, state, error)
+                outcome = _failure_outcome(inputs, rows, accounts, state, error)
                 return replace(outcome, raised=(describe_failure(int(rows[0]), self._program.handle, error),))
-        middle = _middle(inputs)
+        middle = _split_point(inputs)
         first = self.run(inputs.slice(0, middle), rows[:middle], accounts, state)
         second = self.run(inputs.slice(middle, len(inputs)), rows[middle:], first.accounts, first.state)
         return ClassOutcome(
@@ -87,28 +93,26 @@ class VectorRunner:
         )
 
     def _state(self, before: Frame, after: Frame) -> Frame:
-        """Return the state after, in its schema; raise unless it has the instances of ``before``."""
+        """Return the new state in its schema. Raises ``ValueError`` if the instances changed."""
         if not np.array_equal(before["program"], after["program"]):
             raise ValueError("the state after must have the instances of the state before, in their order")
         return self._in_schema(before["program"], after)
 
     def _in_schema(self, instances: U64, state: Frame) -> Frame:
-        """Return a state in the types that its schema says, however the program made it: it has one root."""
-        columns = {item.name: _as_type(state[item.name], item.type) for item in self.schema}
+        """Cast a state to its schema, so that it has one root however the program built it."""
+        columns = {item.name: _cast(state[item.name], item.type) for item in self.schema}
         return Frame({**columns, "program": instances}, len(instances))
 
 
-def _checked(effects: Any, length: int, kept: Sequence[str]) -> Effects:
-    """Return what a handler returned, if it has the form of effects of a batch of ``length`` messages.
-
-    ``kept``: the columns of its state.
+def _check_effects(effects: Any, length: int, columns: Sequence[str]) -> Effects:
+    """Validate the effects of a batch of ``length`` messages. ``columns``: columns of the state.
 
     Raises:
-        InvalidEffects: it has not; the text names the column and what is allowed.
+        InvalidEffects: The form is wrong; the text names the column and the allowed values.
     """
     if not isinstance(effects, Effects):
         raise InvalidEffects(f"handle returned {type(effects).__name__}, allowed: Effects")
-    _ensure_frame("state", effects.state, kept, kept)
+    _ensure_frame("state", effects.state, columns, columns)
     for name, needed, amounts in (
         ("answers", ("row", "code", "payload"), "accepted"),
         ("calls", ("row", "receiver", "method", "payload"), "amount"),
@@ -144,7 +148,7 @@ def _ensure_rows(name: str, rows: Any, length: int) -> None:
 
 
 def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> ClassOutcome:
-    """Return what the effects of a handler amount to; raise for effects that no handler may have."""
+    """Convert the effects of a handler; raise for effects that are not allowed."""
     parts = []
     answers, calls = _answers(inputs, effects.answers), _calls(inputs, effects.calls)
     accounts = settle(accounts, inputs, answers, calls)
@@ -157,14 +161,14 @@ def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: 
     return ClassOutcome(outputs.with_columns(row=rows[outputs["row"]]), NO_FAILURES, accounts, state)
 
 
-def _middle(inputs: Frame) -> int:
-    """Return where to part the inputs: between two instances if there are several, else between two messages."""
+def _split_point(inputs: Frame) -> int:
+    """Return the row at which to split the inputs: between instances if possible."""
     starts = group_rows(inputs["receiver"]).starts
     return int(starts[len(starts) // 2]) if len(starts) > 1 else len(inputs) // 2
 
 
-def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: BaseException) -> ClassOutcome:
-    """Return the outcome of one message whose handler raised: a reject, or a failure; a refund is kept."""
+def _failure_outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: BaseException) -> ClassOutcome:
+    """Return the outcome of a message whose handler raised: a reject, or a failure with refund."""
     text = failure_text(error)
     if inputs["kind"][0] == Kind.REQUEST:
         payload = pa.array([text.encode()], pa.binary())
@@ -175,11 +179,11 @@ def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: Bas
     )
 
 
-def _as_type(column: Any, kind: pa.DataType) -> Any:
-    """Return a column in the type of its schema."""
+def _cast(column: Any, kind: pa.DataType) -> Any:
+    """Cast a column to a type of the schema."""
     if isinstance(column, np.ndarray):
         if pa.types.is_integer(kind):
-            return _whole(column, kind.to_pandas_dtype())
+            return _cast_integers(column, kind.to_pandas_dtype())
         if pa.types.is_boolean(kind):
             return column.astype(np.bool_, casting="same_kind", copy=False)
         column = pa.array(column)
@@ -190,16 +194,16 @@ def _as_type(column: Any, kind: pa.DataType) -> Any:
     return column if column.type == kind else column.cast(kind)
 
 
-def _bodies(effects: Frame) -> Any:
-    """Return the payloads of effects; those taken over from the batch stay deferred."""
+def _payloads(effects: Frame) -> Any:
+    """Return the payloads of effects; those passed on from the batch stay deferred."""
     column = effects.column("payload")
     if isinstance(column, DeferredColumn) and column.is_of(pa.binary()):
         return column
-    return _as_type(effects["payload"], pa.binary())
+    return _cast(effects["payload"], pa.binary())
 
 
-def _whole(column: Any, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
-    """Return a column of numbers in a type that holds them all; raise ``ValueError`` where it does not."""
+def _cast_integers(column: Any, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
+    """Cast numbers to an integer type. Raises ``ValueError`` if they do not fit."""
     numbers = np.asarray(column)
     if numbers.dtype == kind:
         return numbers
@@ -217,16 +221,16 @@ def _rows(effects: Frame) -> Rows:
 
 
 def _amounts(effects: Frame, prefix: str) -> dict[str, Any]:
-    """Return the two halves of optional 128-bit amounts, none if absent; a missing upper half is zero."""
+    """Return the halves of optional 128-bit amounts; a missing upper half is 0."""
     if f"{prefix}_low" not in effects:
         return {}
-    low = _whole(effects[f"{prefix}_low"], np.uint64)
+    low = _cast_integers(effects[f"{prefix}_low"], np.uint64)
     high = effects.get(f"{prefix}_high", repeat_value(np.uint64(0), len(low)))
-    return {f"{prefix}_high": _whole(high, np.uint64), f"{prefix}_low": low}
+    return {f"{prefix}_high": _cast_integers(high, np.uint64), f"{prefix}_low": low}
 
 
 def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
-    """Return answers in the types of messages; raise unless they answer requests, each at most once."""
+    """Cast answers. Raises ``ValueError`` unless each answers a request, at most once."""
     if answers is None or len(answers) == 0:
         return None
     rows = _rows(answers)
@@ -235,38 +239,38 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
     accepted = _amounts(answers, "accepted")
     if accepted:
         high, low = inputs["amount_high"][rows], inputs["amount_low"][rows]
-        more = (accepted["accepted_high"] > high) | (
+        exceeds = (accepted["accepted_high"] > high) | (
             (accepted["accepted_high"] == high) & (accepted["accepted_low"] > low)
         )
-        if more.any():
+        if exceeds.any():
             raise ValueError("an answer accepts more than its request attaches")
-    code = _whole(answers["code"], np.uint8)
-    payload = _bodies(answers)
+    code = _cast_integers(answers["code"], np.uint8)
+    payload = _payloads(answers)
     return Frame({"row": rows, "code": code, "payload": payload, **accepted}, len(rows))
 
 
 def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
-    """Return calls in the types of messages."""
+    """Cast calls."""
     if calls is None or len(calls) == 0:
         return None
     rows = _rows(calls)
     return Frame(
         {
             "row": rows,
-            "receiver": _whole(calls["receiver"], np.uint64),
-            "method": _as_type(calls["method"], pa.dictionary(pa.int32(), pa.string())),
-            "payload": _bodies(calls),
+            "receiver": _cast_integers(calls["receiver"], np.uint64),
+            "method": _cast(calls["method"], pa.dictionary(pa.int32(), pa.string())),
+            "payload": _payloads(calls),
             **_amounts(calls, "amount"),
         },
         len(rows),
     )
 
 
-def _certified(inputs: Frame, certified: Frame | None, declared: bool) -> Frame:
-    """Return what instances set as certified data (``CERTIFIED_DATA_SCHEMA``); raise for what cannot be such."""
+def _certified_data(inputs: Frame, certified: Frame | None, declared: bool) -> Frame:
+    """Return the certified data of instances (``CERTIFIED_DATA_SCHEMA``). Raises if not allowed."""
     if certified is None or len(certified) == 0:
         return empty_frame(CERTIFIED_DATA_SCHEMA)
-    data = _as_type(certified["data"], pa.binary())
+    data = _cast(certified["data"], pa.binary())
     ensure_all_certifiable(data, declared)
     return Frame({"program": inputs["receiver"][_rows(certified)], "data": data}, len(certified))
 
@@ -282,7 +286,7 @@ def _responses(inputs: Frame, answers: Frame) -> Frame:
 
 
 def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Frame]:
-    """Return the calls as requests with their callback ids, and the accounts with ``next_callback`` moved on."""
+    """Return the calls as requests with callback ids, and accounts with new callback counters."""
     rows, length = calls["row"], len(calls)
     sender = inputs["receiver"][rows]
     groups = group_rows(sender)

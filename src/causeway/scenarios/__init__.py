@@ -1,4 +1,4 @@
-"""Scenarios that come with the package."""
+"""Scenarios: the bundled files, their validation, traffic and faults."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from pathlib import Path
 
 @contextmanager
 def scenario_file(name: str) -> Iterator[Path]:
-    """Give the path of a scenario of this package, wherever the package is installed."""
+    """Yield the path of a bundled scenario.
+
+    Args:
+        name: Name of the scenario.
+    """
     with resources.as_file(resources.files(__name__).joinpath(f"{name}.toml")) as path:
         yield path

@@ -1,6 +1,6 @@
-"""What changes in a network while it runs: the stages between changes, each with its programs, moves and faults.
+"""Changes of a running network: the stages between them, with programs, moves and faults.
 
-Splits of chains (``[[splits]]``): the moves that they make, and the checks of a scenario that has some.
+Splits of chains (``[[splits]]``) are checked here, with the moves that they cause.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ __all__ = ["NetworkChanges", "NetworkStage", "StageProgress", "check_splits", "i
 
 
 def moves_from_splits(sections: Sequence[SplitSection]) -> list[tuple[str, MoveSection]]:
-    """Return the moves that splits make, each with its key in the scenario."""
+    """Return the moves of splits, each with its key in the scenario.
+
+    Args:
+        sections: Sections ``[[splits]]``.
+    """
     return [
         (f"splits[{place}].programs[{row}]", MoveSection(tick=section.tick, program=name, chain=section.into))
         for place, section in enumerate(sections)
@@ -42,14 +46,18 @@ def moves_from_splits(sections: Sequence[SplitSection]) -> list[tuple[str, MoveS
 
 
 def check_splits(topology: Topology, path: str) -> None:
-    """Check where the programs of a topology with moves are before and after each of its splits.
+    """Check the chains of programs before and after each split.
+
+    Args:
+        topology: Topology with moves and splits.
+        path: The scenario file, for errors.
 
     Raises:
-        InvalidInput: A program of a chain that is split goes to a third chain, or one that was on another chain, or on
-            none, comes to the new chain.
+        InvalidInput: A program of a split chain moves to a third chain, or a program of another chain moves to the new
+            one.
     """
     due = {(split.tick, split.chain): split for split in topology.membership.splits}
-    born = {(split.tick, split.into): split for split in topology.membership.splits}
+    created = {(split.tick, split.into): split for split in topology.membership.splits}
     if not due:
         return
     programs = topology.programs
@@ -59,30 +67,34 @@ def check_splits(topology: Topology, path: str) -> None:
     for move in topology.moves.sort_by("tick").to_pylist():
         tick, program, target = move["tick"], move["program"], move["chain"]
         before, name = hosts.get(program), format_value(str(names.get(program, program)))
-        left = None if before is None else due.get((tick, before))
-        comes = None if target is None else born.get((tick, target))
-        if left is not None and target not in (left.chain, left.into):
-            text = f"allowed: {format_value(chains[left.chain])} and {format_value(chains[left.into])}"
+        source_split = None if before is None else due.get((tick, before))
+        target_split = None if target is None else created.get((tick, target))
+        if source_split is not None and target not in (source_split.chain, source_split.into):
+            text = f"allowed: {format_value(chains[source_split.chain])} and {format_value(chains[source_split.into])}"
             raise InvalidInput(
-                f"{path}: splits: {name} leaves {format_value(chains[left.chain])} at tick {tick}, "
+                f"{path}: splits: {name} leaves {format_value(chains[source_split.chain])} at tick {tick}, "
                 "at which that is split; "
                 f"{text}"
             )
-        if comes is not None and before != comes.chain:
+        if target_split is not None and before != target_split.chain:
             raise InvalidInput(
-                f"{path}: splits: {name} comes to {format_value(chains[comes.into])} at tick {tick}; "
+                f"{path}: splits: {name} comes to {format_value(chains[target_split.into])} at tick {tick}; "
                 "allowed at the split "
-                f"that it begins with: programs of {format_value(chains[comes.chain])}"
+                f"that it begins with: programs of {format_value(chains[target_split.chain])}"
             )
         hosts[program] = target
 
 
 @dataclass(frozen=True)
 class NetworkStage:
-    """A network from a tick on, up to its next change.
+    """A network from a tick up to its next change.
 
-    ``topology``: the programs that there are by then, with all moves that are known then; ``faults``: those known by
-    then. A healed fault that had begun ends in the tick before it was healed: kernels know the network's past.
+    A healed fault that had begun ends in the tick before healing: kernels know the network's past.
+
+    Attributes:
+        tick: First tick.
+        topology: Programs so far, with all moves known so far.
+        faults: Faults known so far.
     """
 
     tick: int
@@ -91,9 +103,15 @@ class NetworkStage:
 
 
 @dataclass
-class _Known:
-    """What is known of a network by a change: rows of programs, moves and faults with their keys; ``healed``: the tick
-    of the change that healed a fault, by its position."""
+class _KnownState:
+    """Accumulated changes of a network.
+
+    Attributes:
+        programs: Rows of programs.
+        moves: Moves with their keys.
+        faults: Faults with their keys.
+        healed: Tick of healing by position of the fault.
+    """
 
     programs: list[dict[str, Any]]
     moves: list[tuple[str, MoveSection]] = field(default_factory=list)
@@ -104,24 +122,30 @@ class _Known:
     def numbers(self) -> dict[str, int]:
         return {row["name"]: row["number"] for row in self.programs}
 
-    def copy(self) -> _Known:
-        return _Known(list(self.programs), list(self.moves), list(self.faults), dict(self.healed))
+    def copy(self) -> _KnownState:
+        return _KnownState(list(self.programs), list(self.moves), list(self.faults), dict(self.healed))
 
 
 @dataclass(frozen=True)
 class StageProgress:
-    """The network before any change and after each of the first ones (``stages``), and what is ``known`` of it then."""
+    """The network before and after its first changes (``stages``), and the accumulated state."""
 
     stages: tuple[NetworkStage, ...]
-    known: _Known
+    known: _KnownState
 
 
 @dataclass(frozen=True)
 class NetworkChanges:
     """The changes of a scenario over a network.
 
-    ``whole``: its chains and programs before them; ``sections``: the changes, beside the ``moves`` (each with its key)
-    and ``faults`` that are known from the beginning; ``skip``: as of ``Faults``; ``path``: of the file, for errors.
+    Attributes:
+        whole: Chains and programs before any change.
+        info: The protocol.
+        path: The scenario file, for errors.
+        sections: The changes.
+        moves: Moves known from the start, with their keys.
+        faults: Faults known from the start.
+        skip: ``transport.skip``.
     """
 
     whole: Topology
@@ -133,14 +157,21 @@ class NetworkChanges:
     skip: float
 
     def stages(self) -> list[NetworkStage]:
-        """Return the network before any change, and after each. Raises ``InvalidInput`` that names the key."""
+        """Return the network before any change and after each. Raises ``InvalidInput`` with the key."""
         return list(self.progress(len(self.sections)).stages)
 
     def progress(self, count: int, begun: StageProgress | None = None) -> StageProgress:
-        """Return the network after the first ``count`` changes, and how it came to that. ``begun``: the same of fewer
-        of these changes, to go on from. Raises ``InvalidInput`` that names the key."""
+        """Return the network after the first changes.
+
+        Args:
+            count: Number of changes.
+            begun: The same after fewer changes, to continue from.
+
+        Raises:
+            InvalidInput: A change is invalid; the text names the key.
+        """
         if begun is None or not 1 < len(begun.stages) <= count + 1:
-            known = self._known()
+            known = self._initial_state()
             found = [self._stage(0, known)]
         else:
             known, found = begun.known.copy(), list(begun.stages)
@@ -155,25 +186,25 @@ class NetworkChanges:
 
     def after(self) -> tuple[Topology, list[tuple[str, MoveSection]]]:
         """Return the chains and programs after all changes, and all moves."""
-        known = self._known()
+        known = self._initial_state()
         for position, section in enumerate(self.sections):
             self._change(known, section, f"changes[{position}]")
         return self._topology(known), known.moves
 
-    def _known(self) -> _Known:
-        known = _Known([])
-        if self.sections:  # only then rows are looked at one by one
+    def _initial_state(self) -> _KnownState:
+        known = _KnownState([])
+        if self.sections:  # otherwise rows are never read one by one
             known.programs = self.whole.programs.to_pylist()
         known.moves = [*self.moves]
         known.faults = [(f"faults[{place}]", section) for place, section in enumerate(self.faults)]
         return known
 
-    def _topology(self, known: _Known) -> Topology:
+    def _topology(self, known: _KnownState) -> Topology:
         if not self.sections:
             return self.whole
         return replace(self.whole, programs=pa.Table.from_pylist(known.programs, schema=PROGRAMS_SCHEMA))
 
-    def _stage(self, tick: int, known: _Known) -> NetworkStage:
+    def _stage(self, tick: int, known: _KnownState) -> NetworkStage:
         topology = self._topology(known)
         topology = replace(topology, moves=NameDirectory(topology, self.path).moves(known.moves))
         topology = self._complete(topology)
@@ -189,7 +220,7 @@ class NetworkChanges:
         except InvalidInput as error:
             raise type(error)(f"{self.path}: {error}") from error
 
-    def _change(self, known: _Known, section: ChangeSection, key: str) -> None:
+    def _change(self, known: _KnownState, section: ChangeSection, key: str) -> None:
         for place, install in enumerate(section.install):
             self._install(known, section.tick, install, f"{key}.install[{place}]")
         for place, upgrade in enumerate(section.upgrade):
@@ -207,7 +238,7 @@ class NetworkChanges:
                 raise self._fail(where, f"begins at tick {first}, before the change, which is at tick {section.tick}")
             known.faults.append((where, fault))
 
-    def _install(self, known: _Known, tick: int, section: InstallSection, key: str) -> None:
+    def _install(self, known: _KnownState, tick: int, section: InstallSection, key: str) -> None:
         self._require_changing(key)
         chains = dict(zip(self.whole.chains["name"].to_pylist(), self.whole.chains["number"].to_pylist(), strict=True))
         if section.chain not in chains:
@@ -233,7 +264,7 @@ class NetworkChanges:
             move = MoveSection(tick=tick, program=section.name, chain=section.chain)
             known.moves.append((key, move))
 
-    def _upgrade(self, known: _Known, section: UpgradeSection, key: str) -> None:
+    def _upgrade(self, known: _KnownState, section: UpgradeSection, key: str) -> None:
         self._require_changing(key)
         numbers = known.numbers
         if section.program not in numbers:
@@ -246,24 +277,24 @@ class NetworkChanges:
             row["options"] = encode_options(section.options, numbers, f"{self.path}: {key}.options")
         known.programs[place] = row
 
-    def _move(self, known: _Known, tick: int, section: MovedSection, key: str) -> None:
+    def _move(self, known: _KnownState, tick: int, section: MovedSection, key: str) -> None:
         if not self.info.moves:
             raise self._fail(
-                key, f"under {self.info.name} programs stay on their chain; those of {_able()} may leave it"
+                key, f"under {self.info.name} programs stay on their chain; those of {_movers()} may leave it"
             )
         if section.program not in known.numbers:
             raise self._fail(f"{key}.program", suggest_known("program", section.program, known.numbers))
         known.moves.append((key, MoveSection(tick=tick, program=section.program, chain=section.chain)))
 
-    def _remove(self, known: _Known, tick: int, name: str, key: str) -> None:
+    def _remove(self, known: _KnownState, tick: int, name: str, key: str) -> None:
         if not self.info.moves:
-            text = f"under {self.info.name} programs stay on their chain, and do not end; those of {_able()} do"
+            text = f"under {self.info.name} programs stay on their chain, and do not end; those of {_movers()} do"
             raise self._fail(key, f"{text}. Upgrade it to a program that rejects what comes")
         if name not in known.numbers:
             raise self._fail(key, suggest_known("program", name, known.numbers))
         known.moves.append((key, MoveSection(tick=tick, program=name, chain=None)))
 
-    def _heal(self, known: _Known, section: ChangeSection, key: str) -> None:
+    def _heal(self, known: _KnownState, section: ChangeSection, key: str) -> None:
         positions = section.heal
         if isinstance(positions, bool):
             positions = [*range(len(known.faults))] if positions else []
@@ -283,13 +314,17 @@ class NetworkChanges:
         return InvalidInput(f"{self.path}: {key}: {text}")
 
 
-def _able() -> str:
-    """Return the protocols whose programs may leave their chain."""
+def _movers() -> str:
+    """Name the protocols whose programs may leave their chain."""
     return " and ".join(each for each in protocol_names() if find_protocol(each).moves)
 
 
 def installed_programs(sections: Sequence[ChangeSection]) -> dict[str, str]:
-    """Return which programs changes name, by their keys."""
+    """Return the program classes that changes name, by key.
+
+    Args:
+        sections: Sections ``[[changes]]``.
+    """
     found: dict[str, str] = {}
     for position, section in enumerate(sections):
         key = f"changes[{position}]"

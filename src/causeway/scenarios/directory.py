@@ -1,6 +1,7 @@
-"""Names of chains and programs to their numbers, and the tables of a topology made of the sections of a scenario.
+"""Topologies from scenario sections: numbers for names, and moves with chain lifetimes.
 
-What it means for programs that chains come and go: where they are at genesis, and the moves that this makes.
+``declared_topology`` builds the tables. ``NameDirectory`` resolves the names in moves and faults. ``genesis_topology``
+and ``membership_moves`` place programs by the lifetime of their chains.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ProgramMove = dict[str, int | None]
 
 
 def genesis_topology(topology: Topology) -> Topology:
-    """Return the topology with the programs of chains that come later on no chain."""
+    """Return the topology at genesis: programs of chains that begin later are on no chain."""
     late = [chain for chain, span in topology.membership.spans.items() if span.first]
     if not late:
         return topology
@@ -60,10 +61,14 @@ def genesis_topology(topology: Topology) -> Topology:
 
 
 def membership_moves(topology: Topology, moves: Sequence[ProgramMove]) -> list[ProgramMove]:
-    """Return the moves that chains make by coming and going, besides ``moves``, which the scenario says.
+    """Return the moves caused by chains that begin or end.
 
-    The programs of a chain that comes later are on it from then on, unless they were moved elsewhere before. Those that
-    are on a chain when it goes are on no chain. ``topology``: with programs on the chains that the scenario says.
+    Programs of a chain that begins later move to it then, unless moved elsewhere before. Programs on a chain that ends
+    move to no chain.
+
+    Args:
+        topology: Topology with programs on their declared chains.
+        moves: The scenario's own moves.
     """
     spans = topology.membership.spans
     if not spans:
@@ -74,9 +79,9 @@ def membership_moves(topology: Topology, moves: Sequence[ProgramMove]) -> list[P
     concerned = {*homes, *(move["program"] for move in moves if move["chain"] in spans)}
     own: dict[int, list[tuple[int, int | None]]] = {program or 0: [] for program in concerned}
     for move in sorted(moves, key=lambda move: move["tick"] or 0):
-        mine = own.get(move["program"] or 0)
-        if mine is not None:
-            mine.append((move["tick"] or 0, move["chain"]))
+        declared = own.get(move["program"] or 0)
+        if declared is not None:
+            declared.append((move["tick"] or 0, move["chain"]))
     return [
         {"tick": tick, "program": program, "chain": chain}
         for program, stays in sorted(own.items())
@@ -87,45 +92,45 @@ def membership_moves(topology: Topology, moves: Sequence[ProgramMove]) -> list[P
 def _moves_of_program(
     home: int | None, moves: list[tuple[int, int | None]], spans: Mapping[int, TickSpan]
 ) -> list[tuple[int, int | None]]:
-    """Return the moves of one program (tick, chain) besides ``moves``: to its home, and off chains that go."""
+    """Return one program's moves (tick, chain) besides ``moves``: to its home, off ended chains."""
     first = spans.get(home, ALWAYS).first if home is not None else 0
     elsewhere = bool(moves) and moves[0][0] <= first
-    made: list[tuple[int, int | None]] = [(first, home)] if first and not elsewhere else []
+    found: list[tuple[int, int | None]] = [(first, home)] if first and not elsewhere else []
     stays = ([(first, home)] if not elsewhere else []) + moves
     ends = [tick for tick, _ in stays[1:]] + [None]
     for (_, chain), end in zip(stays, ends, strict=True):
         last = spans.get(chain, ALWAYS).last if chain is not None else None
         if last is not None and (end is None or end > last + 1):
-            made.append((last + 1, None))
-    return made
+            found.append((last + 1, None))
+    return found
 
 
 class NameDirectory:
-    """The chains and programs of a topology by name; every failed look-up is an ``InvalidInput`` that names the key."""
+    """Chains and programs of a topology by name; an unknown name raises ``InvalidInput``."""
 
     def __init__(self, topology: Topology, path: str) -> None:
-        """``path``: the scenario file, for error lines."""
+        """Index a topology. ``path``: the scenario file, for errors."""
         self._path = path
         self._topology = topology
         self._chains = _index(topology.chains)
         self._programs = _index(topology.programs)
 
     def fail(self, key: str, text: str) -> InvalidInput:
-        """Return the error about ``key``."""
+        """Return an error about ``key``."""
         return InvalidInput(f"{self._path}: {key}: {text}")
 
     def chain(self, name: str, key: str) -> int:
-        """Return the number of the chain ``name``."""
+        """Return the number of the chain ``name``. Raises ``InvalidInput``."""
         if name not in self._chains:
             raise self.fail(key, suggest_known("chain", name, self._chains))
         return self._chains[name]
 
     def first_tick(self, name: str) -> int:
-        """Return the first tick at which the chain ``name`` is in the registry."""
+        """Return the first tick of a chain in the registry."""
         return self._topology.membership.span(self._chains[name]).first
 
     def member(self, name: str, tick: int, key: str) -> int:
-        """Return the number of the chain ``name``, which must be in the registry at ``tick``."""
+        """Return the number of a chain that is in the registry at ``tick``. Raises ``InvalidInput``."""
         number = self.chain(name, key)
         span = self._topology.membership.span(number)
         if not span.holds(tick):
@@ -133,7 +138,11 @@ class NameDirectory:
         return number
 
     def program(self, reference: int | str, key: str) -> int:
-        """Return the number of a program given by name; a number stands for itself, whether or not it exists."""
+        """Return the number of a program by name; a number is returned as it is, even if unknown.
+
+        Raises:
+            InvalidInput: The name is unknown.
+        """
         if isinstance(reference, int):
             return reference
         if reference not in self._programs:
@@ -141,10 +150,13 @@ class NameDirectory:
         return self._programs[reference]
 
     def moves(self, sections: Sequence[tuple[str, MoveSection]]) -> pa.Table:
-        """Return all moves as ``MOVES_SCHEMA``, by tick, then in the order of ``sections``, each given with its key.
+        """Return all moves (``MOVES_SCHEMA``) by tick, including those of chains that begin or end.
 
-        Those of ``sections``, and those that chains make by coming and going: the programs of one that comes later
-        are on it from then on, unless they were moved elsewhere, and those on one that goes are on no chain.
+        Args:
+            sections: Moves of the scenario with their keys; equal ticks keep their order.
+
+        Raises:
+            InvalidInput: A name is unknown, or a program moves twice in a tick.
         """
         rows: list[ProgramMove] = []
         for key, section in sections:
@@ -167,13 +179,13 @@ class NameDirectory:
 
         Args:
             sections: The faults.
-            skip: Passed on.
-            keys: Keys of the sections, where they are others than ``[[faults]]``.
-            healed: The tick in which a fault was healed, by its position. The fault ends in the tick before; one that
-                had not begun is left out.
+            skip: ``transport.skip``.
+            keys: Keys of the sections, if other than ``[[faults]]``.
+            healed: Tick of healing by position of the fault. The fault ends in the tick before; one not begun by then
+                is omitted.
 
         Raises:
-            InvalidInput: A name is unknown, a chain is never in the registry, or a fault is there twice.
+            InvalidInput: A name is unknown, a chain is never in the registry, or a fault is repeated.
         """
         found: list[FaultRule] = []
         lanes = set[tuple[str, int | None, int | None]]()
@@ -193,9 +205,9 @@ class NameDirectory:
         return Faults.of(*found, skip=skip)
 
     def _check_members(self, section: FaultSection, fault: FaultRule, key: str) -> None:
-        """Refuse a fault of a chain that is not in the registry at any tick of it.
+        """Reject a fault of a chain that is not in the registry during the fault.
 
-        What a chain offered while it was there may be brought after it went, so its source need only have come.
+        Offers of an ended chain may be delivered later, so the source need only have begun.
         """
         keys = section.keys()
         source, destination = (which if which in keys else "chain" for which in ("source", "destination"))
@@ -204,8 +216,8 @@ class NameDirectory:
             if number is None:
                 continue
             span = self._topology.membership.span(number)
-            gone = which != "source" and span.last is not None and fault.first > span.last
-            if gone or fault.last < span.first:
+            ended = which != "source" and span.last is not None and fault.first > span.last
+            if ended or fault.last < span.first:
                 name = format_value(str(getattr(section, which, number)))
                 at = f"tick {fault.first}" if fault.first == fault.last else f"ticks {fault.first} to {fault.last}"
                 at = f"tick {fault.first} and later" if fault.last >= FOR_EVER else at
@@ -223,9 +235,19 @@ def declared_topology(
     path: str,
     splits: Sequence[SplitSection] = (),
 ) -> Topology:
-    """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong.
+    """Return the chains and programs that a scenario file declares.
 
-    A program stands on the chain that the file says, also if that one comes later (``at_genesis``).
+    A program is on its declared chain even if that begins later (``genesis_topology``).
+
+    Args:
+        chains: Sections ``[[chains]]``.
+        programs: Sections ``[[programs]]``.
+        nodes: Sections ``[[nodes]]``.
+        path: The file, for errors.
+        splits: Sections ``[[splits]]``.
+
+    Raises:
+        InvalidInput: A section is invalid; the text names the key.
     """
     table, external, roles, membership = _chains(chains, path)
     directory = NameDirectory(Topology(table, PROGRAMS_SCHEMA.empty_table(), membership=membership), path)
@@ -235,7 +257,13 @@ def declared_topology(
 
 
 def merge_topologies(first: Topology, second: Topology, moves: pa.Table | None = None) -> Topology:
-    """Return the chains and programs of both, by number, and the membership of the first."""
+    """Merge chains and programs by number; the membership is that of the first.
+
+    Args:
+        first: A topology.
+        second: A topology with other numbers.
+        moves: Moves of the result; None: none.
+    """
     chains = pa.concat_tables([first.chains, second.chains]).sort_by("number")
     programs = pa.concat_tables([first.programs, second.programs]).sort_by("number")
     external = tuple(sorted({*first.external, *second.external}))
@@ -250,7 +278,15 @@ def programs_table(
     program: Sequence[str],
     balance: Sequence[int],
 ) -> pa.Table:
-    """Return instances without options as ``PROGRAMS_SCHEMA``."""
+    """Build program instances without options (``PROGRAMS_SCHEMA``).
+
+    Args:
+        numbers: Numbers of the instances.
+        names: Their names.
+        chains: Numbers of their chains.
+        program: Names of their classes.
+        balance: Their initial balances.
+    """
     count = len(numbers)
     columns = [
         pa.array(numbers, pa.uint64()),
@@ -270,48 +306,47 @@ def _index(table: pa.Table) -> dict[str, int]:
 def _chains(
     sections: Sequence[ChainSection], path: str
 ) -> tuple[pa.Table, tuple[int, ...], dict[int, str], Membership]:
-    """Return the chains of all sections, the numbers of those that another lake runs, the roles by number, and what
-    the sections say of membership."""
+    """Return the chains, the numbers of external ones, roles by number, and the membership."""
     names: dict[str, int] = {}
     numbers: set[int] = set()
     external: list[int] = []
     roles: dict[int, str] = {}
     spans: dict[int, TickSpan] = {}
     nodes: dict[int, int] = {}
-    following = 0
+    next_number = 0
     for position, section in enumerate(sections):
-        first = following if section.number is None else section.number
+        first = next_number if section.number is None else section.number
         size = 1 if section.count is None else section.count
         if first + size - 1 > U64_MAX:
             raise InvalidInput(f"{path}: chains[{position}]: the last chain would have a number above 2**64 - 1")
-        for place in range(size):
-            name = section.name if section.name is not None else f"{section.prefix}{place}"
+        for offset in range(size):
+            name = section.name if section.name is not None else f"{section.prefix}{offset}"
             if name in names:
                 raise InvalidInput(f"{path}: chains[{position}]: the name {format_value(name)} is taken")
-            if first + place in numbers:
-                raise InvalidInput(f"{path}: chains[{position}].number: {first + place} is taken")
-            names[name] = first + place
-            numbers.add(first + place)
+            if first + offset in numbers:
+                raise InvalidInput(f"{path}: chains[{position}].number: {first + offset} is taken")
+            names[name] = first + offset
+            numbers.add(first + offset)
             if section.external:
-                external.append(first + place)
+                external.append(first + offset)
             if section.role:
-                roles[first + place] = section.role
+                roles[first + offset] = section.role
             if section.span != ALWAYS:
-                spans[first + place] = section.span
+                spans[first + offset] = section.span
             if section.nodes is not None:
-                nodes[first + place] = section.nodes
-        following = first + size
+                nodes[first + offset] = section.nodes
+        next_number = first + size
     columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
     table = pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA)
     return table, tuple(sorted(external)), roles, Membership(spans, nodes)
 
 
 def _resolve_splits(sections: Sequence[SplitSection], directory: NameDirectory) -> tuple[ChainSplit, ...]:
-    """Return splits by tick, with the numbers of their chains.
+    """Resolve the chains of splits, by tick.
 
     Raises:
-        InvalidInput: A chain is unknown, a chain to be split is not in the registry then, or was split at that tick
-            already, or the new chain does not begin at the tick.
+        InvalidInput: A chain is unknown; the split chain is not in the registry, or is split twice; or the new chain
+            does not begin at the tick.
     """
     found: dict[tuple[int, int], ChainSplit] = {}
     for place, section in enumerate(sections):
@@ -344,25 +379,25 @@ def _node_changes(sections: Sequence[NodesSection], directory: NameDirectory) ->
 
 def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:
     numbers_of = _index(chains)
-    placed: list[tuple[list[str], list[int | None]]] = []
-    taken: dict[str, int] = {}
+    instances: list[tuple[list[str], list[int | None]]] = []
+    numbers: dict[str, int] = {}
     for position, section in enumerate(sections):
         key = f"programs[{position}]"
         if section.chain is not None and section.chain not in numbers_of:
             raise InvalidInput(f"{path}: {key}.chain: {suggest_known('chain', section.chain, numbers_of)}")
-        placed.append(_instances(section, numbers_of))
-        for name in placed[-1][0]:
-            if name in taken:
+        instances.append(_instances(section, numbers_of))
+        for name in instances[-1][0]:
+            if name in numbers:
                 raise InvalidInput(f"{path}: {key}: the name {format_value(name)} is taken")
-            taken[name] = len(taken)
+            numbers[name] = len(numbers)
     tables = [PROGRAMS_SCHEMA.empty_table()]
-    before = 0
-    for position, (section, (names, hosts)) in enumerate(zip(sections, placed, strict=True)):
+    offset = 0
+    for position, (section, (names, hosts)) in enumerate(zip(sections, instances, strict=True)):
         size = len(names)
         installed = None if section.program == NOTHING_INSTALLED else section.program
-        options = encode_options(section.options, taken, f"{path}: programs[{position}].options")
+        options = encode_options(section.options, numbers, f"{path}: programs[{position}].options")
         columns = [
-            pa.array(np.arange(before, before + size, dtype=np.uint64)),
+            pa.array(np.arange(offset, offset + size, dtype=np.uint64)),
             pa.array(names, pa.string()),
             pa.array(hosts, pa.uint64()),
             pa.repeat(pa.scalar(installed, pa.string()), size),
@@ -370,12 +405,21 @@ def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -
             pa.repeat(pa.scalar(Decimal(section.balance), pa.decimal128(38, 0)), size),
         ]
         tables.append(pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA))
-        before += size
+        offset += size
     return pa.concat_tables(tables).combine_chunks()
 
 
 def encode_options(options: Mapping[str, Any], numbers: Mapping[str, int], key: str) -> str:
-    """Return options of a program as JSON, numbers in the place of names of programs. ``key``: for errors."""
+    """Encode a program's options as JSON, with program names replaced by numbers.
+
+    Args:
+        options: The options.
+        numbers: Program numbers by name.
+        key: Key of the options, for errors.
+
+    Raises:
+        InvalidInput: A program name is unknown.
+    """
     for place, name in find_refs(options):
         if name not in numbers:
             raise InvalidInput(f"{key}.{place}: {suggest_known('program', name, numbers)}")
@@ -384,11 +428,11 @@ def encode_options(options: Mapping[str, Any], numbers: Mapping[str, int], key: 
 
 
 def _instances(section: ProgramSection, chains: dict[str, int]) -> tuple[list[str], list[int | None]]:
-    """Return names and chains of the instances of one section."""
+    """Return names and chains of the instances of a section."""
     if section.name is not None:
         return [section.name], [None if section.chain is None else chains[section.chain]]
-    places = range(section.per_chain or 0)
+    indices = range(section.per_chain or 0)
     hosts = chains if section.chain is None else {section.chain: chains[section.chain]}
-    names = [f"{section.prefix}{chain}-{place}" for chain in hosts for place in places]
-    numbers: list[int | None] = [number for number in hosts.values() for _ in places]
+    names = [f"{section.prefix}{chain}-{index}" for chain in hosts for index in indices]
+    numbers: list[int | None] = [number for number in hosts.values() for _ in indices]
     return names, numbers

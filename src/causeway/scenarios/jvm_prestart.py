@@ -1,8 +1,7 @@
-"""Java before the scenario is checked: what a scenario asks of Spark is looked up in its text, while nothing else of
-this command is imported yet.
+"""Early start of Java, before the scenario is validated.
 
-It is a guess. ``load_scenario`` says what is wrong with a scenario, and a session that is asked for with other
-arguments takes the place of one that was guessed.
+The scenario's text is searched for its Spark settings, while the rest of the command is not yet imported. The result is
+a guess: ``load_scenario`` reports errors later, and a session requested with other arguments replaces a guessed one.
 """
 
 from __future__ import annotations
@@ -18,21 +17,30 @@ from causeway_proofs.errors import InvalidInput
 from causeway.config.document import override_key, read_document
 
 EXECUTOR: Final = "spark"
+"""Default executor of a scenario."""
 MASTER = "local[*]"
-"""What runs a scenario that does not say it."""
+"""Default master of a scenario."""
 
 _WORDS = {True: "true", False: "false"}
 
 
 def spark_setting_texts(settings: Mapping[str, str | int | bool]) -> dict[str, str]:
-    """Return settings of Spark as texts."""
+    """Return Spark settings as text."""
     return {key: _WORDS[value] if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 
 def prestart_jvm(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> bool:
-    """Start Java where a scenario seems to run on Spark on this machine; return at once, whether it runs on Spark."""
+    """Start Java if a scenario seems to run on local Spark.
+
+    Args:
+        path: The scenario file.
+        overrides: TOML values by dotted key of the file.
+
+    Returns:
+        True if it seems to run on Spark.
+    """
     if not Path(path).is_file():
-        return False  # of a pipe nothing would be left
+        return False  # reading would consume a pipe
     try:
         network = _network(Path(path), overrides)
     except InvalidInput:

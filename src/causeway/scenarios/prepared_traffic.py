@@ -1,9 +1,9 @@
-"""Prepared traffic: a folder of Parquet files sorted by tick and chain, from which the rows of a tick are read at once.
+"""Prepared traffic: Parquet files sorted by tick and chain, for fast reads of a tick.
 
-A folder holds ``parts/part-*.parquet`` (columns tick, chain, receiver, payload; row groups cut at ticks, and inside a
-large tick at chains), ``index.parquet`` (one row a row group: where it is, its ticks and chains), ``ticks.parquet``
-(the ticks that have rows), ``chains.parquet`` and ``programs.parquet`` (what the traffic adds to the topology) and,
-written last, ``manifest.json``, which seals all of them. A folder without manifest is unfinished and counts as empty.
+A folder holds ``parts/part-*.parquet`` (columns tick, chain, receiver, payload; row groups end at ticks, and within a
+large tick at chains), ``index.parquet`` (one row a row group: position, ticks and chains), ``ticks.parquet`` (ticks
+with rows), ``chains.parquet`` and ``programs.parquet`` (additions to the topology). ``manifest.json``, written last,
+seals all of them. A folder without it is unfinished and counts as empty.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.config.traffic import INGRESS_SCHEMA
@@ -28,8 +29,6 @@ from causeway.core.ingress_call import CALL_METHOD
 from causeway.storage.commit_log import decoded, encoded
 from causeway.storage.files import AlreadyExists, Storage
 from causeway.storage.seals import MISSING, FileDamaged, Seal, parse_seal
-
-U64Array = npt.NDArray[np.uint64]
 
 STORED_SCHEMA = pa.schema(
     [
@@ -44,62 +43,64 @@ INDEX_SCHEMA = pa.schema(
 )
 MANIFEST = "manifest.json"
 GROUP_ROWS = 8_192
-"""Rows after which a row group is cut at the next tick (in a larger tick: at the next chain)."""
+"""Rows after which a row group ends at the next tick, or in a larger tick at the next chain."""
 
-_KEPT_ROWS = 65_536
-_KEPT_BYTES = 64 << 20
+_MAX_CACHED_ROWS = 65_536
+_CACHE_BYTES = 64 << 20
 _USER = 0
 
 
 @dataclass(frozen=True)
 class PreparedTraffic:
-    """The traffic of a prepared folder. Holds its name only: rows and topology are read where they are asked for.
+    """The traffic of a prepared folder; rows and topology are read on demand.
 
-    ``token`` tells one content of the folder from another, so that nothing stale is kept in memory.
+    ``token`` identifies the content of the folder, so that caches never return stale rows.
     """
 
     folder: str
     token: str
 
-    def rows(self, tick: int, chains: U64Array) -> pa.Table:
-        """Return the rows of ``tick`` for ``chains``, by chain, then in the order of the recording."""
+    def rows(self, tick: int, chains: U64) -> pa.Table:
+        """Return the rows of ``tick`` for ``chains``, by chain, then in recorded order."""
         wanted, tables = chains.astype(np.uint64, copy=False).tobytes(), []
         for part, group, size in self._groups(tick, np.unique(chains)):
-            read = _kept_messages if size <= _KEPT_ROWS else _messages
+            read = _cached_messages if size <= _MAX_CACHED_ROWS else _messages
             table, ticks = read(self.folder, self.token, part, group, wanted)
             first, end = (int(ticks.searchsorted(np.uint64(tick), side=side)) for side in ("left", "right"))
             tables.append(table.slice(first, end - first))
         return tables[0] if len(tables) == 1 else pa.concat_tables([INGRESS_SCHEMA.empty_table(), *tables])
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with any row."""
+        """Return the first tick at or after ``tick`` with any row, or None."""
         ticks = _index(self.folder, self.token)[1]
-        place = int(np.searchsorted(ticks, np.uint64(tick)))
-        return int(ticks[place]) if place < len(ticks) else None
+        index = int(np.searchsorted(ticks, np.uint64(tick)))
+        return int(ticks[index]) if index < len(ticks) else None
 
     def topology(self) -> Topology:
-        """Return the chains and programs that the recording brings."""
+        """Return the chains and programs of the recording."""
         chains = _read_table(self.folder, self.token, "chains.parquet").cast(CHAINS_SCHEMA)
         return Topology(chains, _read_table(self.folder, self.token, "programs.parquet").cast(PROGRAMS_SCHEMA))
 
     def rows_a_tick(self) -> float:
-        """Return how many rows a tick with any has on average."""
+        """Return the mean number of rows a tick with traffic."""
         index, ticks = _index(self.folder, self.token)
         return float(index["rows"].sum()) / max(len(ticks), 1)
 
-    def _groups(self, tick: int, chains: U64Array) -> list[tuple[int, int, int]]:
-        """Return part, number and size of the row groups that may hold rows of ``tick`` for ``chains`` (ascending)."""
+    def _groups(self, tick: int, chains: U64) -> list[tuple[int, int, int]]:
+        """Return part, number and size of row groups that may hold rows of a tick for chains."""
         index = _index(self.folder, self.token)[0]
         first = int(np.searchsorted(index["last_tick"], np.uint64(tick)))
         end = int(np.searchsorted(index["first_tick"], np.uint64(tick), side="right"))
         near = {name: column[first:end] for name, column in index.items()}
-        asked = np.searchsorted(chains, near["first_chain"]) < np.searchsorted(chains, near["last_chain"], side="right")
-        hit = np.flatnonzero(asked | (near["first_tick"] < near["last_tick"]))
+        overlaps = np.searchsorted(chains, near["first_chain"]) < np.searchsorted(
+            chains, near["last_chain"], side="right"
+        )
+        hit = np.flatnonzero(overlaps | (near["first_tick"] < near["last_tick"]))
         return [(int(near["part"][i]), int(near["group"][i]), int(near["rows"][i])) for i in hit]
 
 
 class TrafficDamaged(InvalidInput):
-    """A file of prepared traffic is missing, or is not what was written."""
+    """A file of prepared traffic is missing or corrupted."""
 
     def __init__(self, folder: str, path: str, what: str) -> None:
         super().__init__(
@@ -109,9 +110,16 @@ class TrafficDamaged(InvalidInput):
 
 
 def read_prepared(folder: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder, None when there is none (absent or unfinished).
+    """Read the manifest of a prepared folder.
 
-    Raises ``TrafficDamaged``.
+    Args:
+        folder: Path or URI.
+
+    Returns:
+        The manifest, or None for an absent or unfinished folder.
+
+    Raises:
+        TrafficDamaged: The manifest is corrupted.
     """
     try:
         return decoded(Storage(folder).read_bytes(MANIFEST))
@@ -122,7 +130,7 @@ def read_prepared(folder: str) -> dict[str, Any] | None:
 
 
 def prepared_traffic(folder: str) -> PreparedTraffic:
-    """Return the traffic in a folder. Raises ``TrafficDamaged`` when there is none."""
+    """Open the traffic in a folder. Raises ``TrafficDamaged`` if there is none."""
     manifest = read_prepared(folder)
     if manifest is None:
         raise TrafficDamaged(folder, MANIFEST, MISSING)
@@ -130,8 +138,16 @@ def prepared_traffic(folder: str) -> PreparedTraffic:
 
 
 def write_part(folder: str, part: int, table: pa.Table) -> tuple[pa.Table, Seal]:
-    """Write rows (``STORED_SCHEMA``, sorted by tick and chain) as one part; return their lines of the index, and the
-    seal of the part."""
+    """Write rows as a part.
+
+    Args:
+        folder: The folder.
+        part: Number of the part.
+        table: Rows of ``STORED_SCHEMA``, sorted by tick and chain.
+
+    Returns:
+        Index rows of the part, and its seal.
+    """
     starts = group_starts(table["tick"].to_numpy(), table["chain"].to_numpy())
     ends = np.append(starts[1:], table.num_rows)
     ticks, chains = table["tick"].to_numpy(), table["chain"].to_numpy()
@@ -154,15 +170,20 @@ def write_part(folder: str, part: int, table: pa.Table) -> tuple[pa.Table, Seal]
 
 
 def part_path(part: int) -> str:
-    """Return where a part is in a prepared folder."""
+    """Return the path of a part in a prepared folder."""
     return f"parts/part-{part:05d}.parquet"
 
 
-def group_starts(ticks: U64Array, chains: U64Array, size: int = GROUP_ROWS) -> npt.NDArray[np.int64]:
-    """Return where row groups start in n >= 1 sorted rows.
+def group_starts(ticks: U64, chains: U64, size: int = GROUP_ROWS) -> npt.NDArray[np.int64]:
+    """Return the first rows of row groups.
 
-    A group ends at the first tick after ``size`` rows; a tick of more rows is a group of its own, or several that end
+    A group ends at the first tick after ``size`` rows. A tick with more rows forms its own group, or several that end
     at the first chain after ``size`` rows.
+
+    Args:
+        ticks: Tick of n >= 1 sorted rows.
+        chains: Chain of each row.
+        size: Number of rows.
     """
     count = len(ticks)
     tick_starts = np.flatnonzero(np.append(True, ticks[1:] != ticks[:-1]))
@@ -181,11 +202,20 @@ def finish_prepared(
     folder: str,
     index: Sequence[pa.Table],
     parts: Mapping[str, Seal],
-    ticks: U64Array,
+    ticks: U64,
     topology: Topology,
     manifest: dict[str, Any],
 ) -> None:
-    """Write all but the ``parts``, whose seals these are; the manifest last: from then on the folder counts."""
+    """Write index, ticks and topology, then the manifest, which makes the folder valid.
+
+    Args:
+        folder: The folder.
+        index: Index rows of the parts.
+        parts: Seals of the parts.
+        ticks: Ticks with rows.
+        topology: Chains and programs of the recording.
+        manifest: Further keys of the manifest.
+    """
     storage = Storage(folder)
     tables = {
         "index.parquet": pa.concat_tables([INDEX_SCHEMA.empty_table(), *index]),
@@ -195,12 +225,12 @@ def finish_prepared(
     }
     files = {name: storage.write_table(name, table) for name, table in tables.items()}
     storage.sync(["parts", ""])
-    with contextlib.suppress(AlreadyExists):  # another run has prepared the same
+    with contextlib.suppress(AlreadyExists):  # another run has prepared the same traffic
         storage.create(MANIFEST, encoded({**manifest, "files": {**parts, **files}}))
 
 
 def clear_folder(folder: str) -> None:
-    """Make an empty folder for the parts and one for the runs; raises ``InvalidInput`` when that is not possible."""
+    """Create empty folders for parts and runs. Raises ``InvalidInput`` if that fails."""
     storage = Storage(folder)
     try:
         for name in ("parts", "runs"):
@@ -212,7 +242,7 @@ def clear_folder(folder: str) -> None:
 
 
 @functools.lru_cache(maxsize=4)
-def _index(folder: str, token: str) -> tuple[dict[str, U64Array], U64Array]:
+def _index(folder: str, token: str) -> tuple[dict[str, U64], U64]:
     table = _read_table(folder, token, "index.parquet")
     columns = {name: table[name].to_numpy() for name in table.schema.names}
     return columns, _read_table(folder, token, "ticks.parquet")["tick"].to_numpy()
@@ -241,16 +271,16 @@ def _read_table(folder: str, token: str, name: str) -> pa.Table:
         return Storage(folder).read_table(name, seal=_seals(folder, token)[name])
 
 
-def _messages(folder: str, token: str, part: int, group: int, chains: bytes) -> tuple[pa.Table, U64Array]:
-    """Return the messages of one row group to some chains (``INGRESS_SCHEMA``), and the tick of each.
+def _messages(folder: str, token: str, part: int, group: int, chains: bytes) -> tuple[pa.Table, U64]:
+    """Read the messages of a row group to chains (``INGRESS_SCHEMA``), and the tick of each.
 
-    Files stay open in the process that read them (not in one forked from it).
+    Files stay open in the process that read them, but not in its forks.
     """
     with _reading(folder, part_path(part)):
         found = _open_part(folder, token, part, os.getpid()).read_row_group(group)
-    here = np.isin(found["chain"].to_numpy(), np.frombuffer(chains, dtype=np.uint64))
-    if not here.all():
-        found = found.filter(pa.array(here))
+    wanted = np.isin(found["chain"].to_numpy(), np.frombuffer(chains, dtype=np.uint64))
+    if not wanted.all():
+        found = found.filter(pa.array(wanted))
     count = found.num_rows
     columns = {
         "chain": found["chain"],
@@ -262,8 +292,8 @@ def _messages(folder: str, token: str, part: int, group: int, chains: bytes) -> 
     return pa.table(columns, schema=INGRESS_SCHEMA).combine_chunks(), found["tick"].to_numpy()
 
 
-_kept_messages = cache_results(_messages, _KEPT_BYTES, lambda kept: int(kept[0].nbytes + kept[1].nbytes))
-"""The same for row groups of several ticks, each read once for all of them and for each of the process's buckets."""
+_cached_messages = cache_results(_messages, _CACHE_BYTES, lambda kept: int(kept[0].nbytes + kept[1].nbytes))
+"""``_messages``, cached for row groups of several ticks: each is read once for all of them."""
 
 
 @functools.lru_cache(maxsize=16)

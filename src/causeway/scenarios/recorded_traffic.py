@@ -1,12 +1,14 @@
-"""The topology of a recording: channel ends become programs, their chains become chains, numbered by name.
+"""Recorded traffic: each packet becomes a call from its channel's end to the counterparty.
 
-Recorded traffic: each packet of a recording becomes one call from its channel's end to the counterparty.
+Channel ends become programs, and their chains become chains, both numbered by name.
 
-The recording is read twice and never held: first for its ends, its first time and its packets a tick; then each
-packet goes, as the ingress message it becomes, into one of several runs, each a range of ticks that fits in memory.
-Each run is sorted by tick, chain and order in the recording, and written as one part of a prepared folder. Memory:
-one batch, and one run of about ``RUN_BYTES`` (a single tick that is larger is sorted in memory whole). Disk: about
-the size of the result twice while it lasts.
+The recording is read twice and never held in memory. The first pass collects its ends, its first time and its bytes a
+tick. The second converts each packet to an ingress message and appends it to one of several runs, each a range of ticks
+that fits in memory. Each run is then sorted by tick, chain and recorded order, and written as one part of a prepared
+folder.
+
+Memory: one batch, and one run of about ``RUN_BYTES``; a larger single tick is sorted in memory whole. Disk: twice the
+size of the result during preparation.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 from causeway.config.topology import CHAINS_SCHEMA, Topology
 from causeway.core.ingress_call import encode_calls
@@ -49,12 +52,12 @@ from causeway.storage.object_store import MAX_WHOLE_BYTES
 from causeway.storage.seals import Seal
 
 ChannelEnd = tuple[str, str, str | None]
-"""Chain, channel and, when a column says it, destination chain, as recorded."""
+"""Chain, channel and, if a column has it, destination chain, as recorded."""
 
 
 @dataclass(frozen=True)
 class ChannelRoute:
-    """Where the packets of an end enter (chain and program, as numbers) and which program they call."""
+    """Numbers of the chain and program of an end, and of the program that its packets call."""
 
     chain: int
     caller: int
@@ -62,12 +65,14 @@ class ChannelRoute:
 
 
 class ChannelRegistry:
-    """Which channel ends belong together, by chain and channel."""
+    """Counterparties of channel ends, by chain and channel."""
 
     def __init__(self, channels: list[Any], file: str) -> None:
-        """``channels``: objects with chain_1, channel_1, chain_2, channel_2; ``file``: for error lines.
+        """Build the registry; records with channel ``*`` stand for many channels and are skipped.
 
-        Records with the channel ``*`` stand for many channels and are passed over.
+        Args:
+            channels: Objects with chain_1, channel_1, chain_2, channel_2.
+            file: Their file, for errors.
         """
         self.chains: set[str] = set()
         self.counterparty: dict[tuple[str, str], tuple[str, str]] = {}
@@ -83,13 +88,13 @@ class ChannelRegistry:
             self.counterparty.setdefault((chain_2, channel_2), (chain_1, channel_1))
 
     def canonical(self, chain: str) -> str:
-        """Return the registry's name of a chain: ``cosmoshub-4`` is ``cosmoshub`` if only that is known there."""
+        """Return the registry's name of a chain: ``cosmoshub-4`` may be listed as ``cosmoshub``."""
         shorter = re.sub(r"-[0-9]+$", "", chain)
         return shorter if chain not in self.chains and shorter in self.chains else chain
 
 
 def read_registry(file: str | None) -> ChannelRegistry:
-    """Return the registry of a JSON file; without a file, one that knows no channel."""
+    """Read a registry from a JSON file; without a file it is empty."""
     if file is None:
         return ChannelRegistry([], "")
     system, inside = file_system(file)
@@ -108,11 +113,20 @@ def read_registry(file: str | None) -> ChannelRegistry:
 def route_ends(
     ends: Collection[ChannelEnd], registry: ChannelRegistry, own: Topology, section: RecordedSection, path: str
 ) -> tuple[Topology, dict[ChannelEnd, ChannelRoute]]:
-    """Return what the ends add to the topology ``own`` of the file, and the route of each end.
+    """Derive the topology and the routes of channel ends.
 
-    A chain or program that the file declares under the same name is used as it is there. New ones get the numbers
-    after the largest of the file, in the order of their names; ``section`` says which programs they are. ``path``:
-    the scenario file, for error lines.
+    Chains and programs of the file with the same name are used as declared. New ones are numbered after the largest of
+    the file, in order of name.
+
+    Args:
+        ends: Channel ends of the recording.
+        registry: Known counterparties.
+        own: Chains and programs of the scenario file.
+        section: Settings, with the classes of new programs.
+        path: The scenario file, for errors.
+
+    Returns:
+        The additions to the topology, and the route of each end.
     """
     names = _Names(path)
     pairs = {end: _pair(end, registry, names) for end in ends}
@@ -123,8 +137,8 @@ def route_ends(
     own_hosts = dict(zip(own.programs["name"].to_pylist(), own.programs["chain"].to_pylist(), strict=True))
     new_chains = sorted(set(hosts.values()) - set(own_chains))
     new_programs = sorted(set(hosts) - set(own_programs))
-    chain_of = own_chains | _numbered(new_chains, own_chains)
-    number_of = own_programs | _numbered(new_programs, own_programs)
+    chain_of = own_chains | _assign_numbers(new_chains, own_chains)
+    number_of = own_programs | _assign_numbers(new_programs, own_programs)
     chains = pa.Table.from_arrays(
         [pa.array([chain_of[name] for name in new_chains], pa.uint64()), pa.array(new_chains, pa.string())],
         schema=CHAINS_SCHEMA,
@@ -145,7 +159,7 @@ def route_ends(
 
 
 class _Names:
-    """Recorded names as names of chains and programs; two that would become the same are refused."""
+    """Recorded names converted to valid names; collisions raise ``InvalidInput``."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -162,7 +176,7 @@ class _Names:
 
 
 def _pair(end: ChannelEnd, registry: ChannelRegistry, names: _Names) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return (chain, program) of the end itself and of its counterparty."""
+    """Return (chain, program) of an end and of its counterparty."""
     recorded_chain, channel, recorded_destination = end
     chain = registry.canonical(recorded_chain)
     known = registry.counterparty.get((chain, channel))
@@ -174,22 +188,20 @@ def _pair(end: ChannelEnd, registry: ChannelRegistry, names: _Names) -> tuple[tu
     else:
         other_chain, other_channel = f"unknown-{chain}-{channel}", f"{chain}.{channel}"
 
-    def named(chain: str, channel: str) -> tuple[str, str]:
+    def clean_names(chain: str, channel: str) -> tuple[str, str]:
         clean = names.clean(chain, "/>#")
         return clean, f"{clean}/{names.clean(channel, '>#')}"
 
-    return named(chain, channel), named(other_chain, other_channel)
+    return clean_names(chain, channel), clean_names(other_chain, other_channel)
 
 
-def _numbered(names: list[str], taken: Mapping[str, int]) -> dict[str, int]:
-    first = max(taken.values(), default=-1) + 1
+def _assign_numbers(names: list[str], declared: Mapping[str, int]) -> dict[str, int]:
+    first = max(declared.values(), default=-1) + 1
     return {name: first + place for place, name in enumerate(names)}
 
 
-U64Array = npt.NDArray[np.uint64]
-
 RUN_BYTES = 128 * 1024 * 1024
-"""About how much of the result one run holds in memory."""
+"""Approximate size of a run in memory."""
 
 _VERSION = 1
 _ROW_BYTES = 64
@@ -199,35 +211,52 @@ _KEYS = ("chain", "end", "destination")
 
 @dataclass(frozen=True)
 class PieceScan:
-    """What the first reading of a piece finds: its first time, its ends, and the weight of each cell of time."""
+    """Result of the first pass over a piece of the recording.
+
+    Attributes:
+        rows: Number of packets.
+        first: First time.
+        ends: Channel ends.
+        cells: Cells of time, ascending.
+        weights: Bytes of each cell.
+    """
 
     rows: int
     first: int
     ends: tuple[ChannelEnd, ...]
-    cells: U64Array
+    cells: U64
     weights: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class SortPlan:
-    """What the second reading needs. Run ``i`` holds the ticks from ``run_ticks[i]`` to below ``run_ticks[i + 1]``."""
+    """Input of the second pass.
+
+    Run ``i`` holds the ticks from ``run_ticks[i]`` to before ``run_ticks[i + 1]``.
+    """
 
     folder: str
     section: RecordedSection
     unit: int
     first: int
-    run_ticks: U64Array
+    run_ticks: U64
     routes: dict[ChannelEnd, ChannelRoute]
 
 
 def recorded_traffic(
     section: RecordedSection, own: Topology, folder: str, path: str, spark: Session | None
 ) -> PreparedTraffic:
-    """Return the traffic of a recording, sorted into ``folder`` unless it is already there.
+    """Prepare the traffic of a recording in a folder, unless the folder has it already.
 
-    ``own``: chains and programs of the scenario file ``path``. With ``spark`` pieces of the recording and runs are
-    worked on in parallel (the folder is then on storage that all of Spark shares); the result is the same. Raises
-    ``InvalidInput`` when the recording is not as declared, when the folder holds another one, or cannot be written.
+    Args:
+        section: Settings.
+        own: Chains and programs of the scenario file.
+        folder: Folder for the sorted traffic, shared by all of Spark if ``spark`` is given.
+        path: The scenario file, for errors.
+        spark: Processes pieces and runs in parallel, with the same result; None: this process.
+
+    Raises:
+        InvalidInput: The recording is not as declared, or the folder holds another one or cannot be written.
     """
     if section.source_chain is None and section.columns.source_chain is None:
         raise InvalidInput(f"{path}: traffic.source_chain: missing; give it, or traffic.columns.source_chain")
@@ -267,7 +296,7 @@ def recorded_traffic(
 
 
 def scan_piece(piece: RecordingPiece, section: RecordedSection, unit: int) -> PieceScan:
-    """Read a piece for its ends, its first time and its weight; every value is checked here."""
+    """Read and validate a piece: its ends, first time and weight."""
     rows, first = 0, 2**64 - 1
     ends: set[ChannelEnd] = set()
     weights: dict[int, int] = {}
@@ -291,7 +320,7 @@ def scan_piece(piece: RecordingPiece, section: RecordedSection, unit: int) -> Pi
 
 
 def split_piece(numbered: tuple[int, RecordingPiece], sorting: SortPlan) -> None:
-    """Write the packets of a piece, as ingress messages, to the runs that their ticks belong to."""
+    """Append the packets of a piece, as ingress messages, to the runs of their ticks."""
     number, piece = numbered
     with _Runs(sorting.folder, number) as runs:
         for batch in read_packets(piece, sorting.section):
@@ -310,9 +339,12 @@ def _run_path(run: int, piece: int) -> str:
     return f"runs/{run:05d}-{piece:05d}.arrow"
 
 
-def sort_run(run: int, folder: str, pieces: int) -> tuple[tuple[pa.Table, Seal], U64Array]:
-    """Sort one run and write it as a part; return its lines of the index with its seal (of length 0 where nothing was
-    written), and its ticks."""
+def sort_run(run: int, folder: str, pieces: int) -> tuple[tuple[pa.Table, Seal], U64]:
+    """Sort a run and write it as a part.
+
+    Returns:
+        Its index rows with its seal (of length 0 if it is empty), and its ticks.
+    """
     storage = Storage(folder)
     tables = []
     for piece in range(pieces):
@@ -328,7 +360,7 @@ def sort_run(run: int, folder: str, pieces: int) -> tuple[tuple[pa.Table, Seal],
 
 
 class _Runs:
-    """The files that one piece writes, one a run, opened when first needed."""
+    """The run files of a piece, opened on first use."""
 
     def __init__(self, folder: str, piece: int) -> None:
         self._folder = folder
@@ -352,7 +384,7 @@ class _Runs:
 
 
 def _messages(batch: pa.Table, sorting: SortPlan) -> pa.Table:
-    """Return packets as ``STORED_SCHEMA``, in their order."""
+    """Convert packets to ``STORED_SCHEMA``, in order."""
     section = sorting.section
     keys = [pc.fill_null(batch[key], "").combine_chunks() for key in _KEYS]
     present = batch["destination"].is_valid().combine_chunks().cast(pa.uint8()).cast(pa.string())
@@ -371,11 +403,11 @@ def _messages(batch: pa.Table, sorting: SortPlan) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
 
 
-def _run_ticks(scans: list[PieceScan], offset: int) -> U64Array:
-    """Return the first tick of each run, so that each holds about ``RUN_BYTES``; the first is 0.
+def _run_ticks(scans: list[PieceScan], offset: int) -> U64:
+    """Return the first tick of each run of about ``RUN_BYTES``; the first is 0.
 
-    Cells of time start at multiples of the unit, ticks at the first packet: a packet of cell ``offset + t`` is in
-    tick ``t`` or ``t - 1``, so a run is off by less than the weight of a tick (and may turn out empty).
+    Cells of time start at multiples of the unit, ticks at the first packet. A packet of cell ``offset + t`` is in tick
+    ``t`` or ``t - 1``, so the size of a run is off by less than the weight of a tick.
     """
     cells = np.concatenate([scan.cells for scan in scans])
     weights = np.concatenate([scan.weights for scan in scans])
@@ -388,7 +420,7 @@ def _run_ticks(scans: list[PieceScan], offset: int) -> U64Array:
 
 
 def _channels_file(section: RecordedSection) -> str | None:
-    """Return the channels file: the one named, or the one beside the recording."""
+    """Return the declared channels file, or the one beside the recording."""
     if section.channels.file is not None or section.path is None:
         return section.channels.file
     folder = section.path.rstrip("/").rsplit("/", 1)[0] if "/" in section.path else "."
@@ -398,7 +430,7 @@ def _channels_file(section: RecordedSection) -> str | None:
 
 
 def _identity(section: RecordedSection, own: Topology) -> dict[str, Any]:
-    """Return all that decides what is prepared: settings, the files' edges, the file's own chains and programs."""
+    """Return the inputs of the preparation: settings, fingerprints, declared topology."""
     settings = section.model_dump(mode="json", exclude={"path": True, "channels": True})
     channels = _channels_file(section)
     if channels is not None:

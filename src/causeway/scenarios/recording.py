@@ -1,8 +1,7 @@
-"""Reading a recording of packets in batches: CSV, Parquet or JSON lines, columns by declared names.
+"""Batched reads of packet recordings: CSV, Parquet or JSON lines with declared columns.
 
-Memory is bounded by a batch, whatever the size of the file.
-
-Columns of foreign files as exact values: whole numbers, texts, times, bytes; errors name column, row and value.
+Memory is bounded by a batch, whatever the size of the file. ``RecordingColumn`` converts foreign columns to exact
+values: whole numbers, text, times and bytes. Errors name column, row and value.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import pyarrow.fs as pa_fs
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 from causeway.core.text import format_value
 from causeway.scenarios.traffic_settings import RecordedSection
-
-U64Array = npt.NDArray[np.uint64]
 
 _TIMESTAMP = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -34,48 +32,55 @@ _LARGEST = str(2**64 - 1)
 
 
 class RecordingColumn:
-    """One column of one batch, with what an error line says about it."""
+    """A column of a batch, with its name and row numbers for errors."""
 
     def __init__(self, values: pa.Array, name: str, rows: npt.NDArray[np.int64], file: str) -> None:
-        """``rows``: the number of each value's row in the file, from 1."""
+        """Wrap a column.
+
+        Args:
+            values: Values of the column.
+            name: Name of the column.
+            rows: Row number of each value in the file, from 1.
+            file: The file.
+        """
         self.values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         self.name = name
         self._rows = rows
         self._file = file
 
     def texts(self) -> pa.Array:
-        """Return the values as non-empty strings; whole numbers become their digits."""
+        """Return the values as non-empty text; whole numbers become their digits."""
         kind = self.values.type
         if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             raise self._wrong_type("text")
         values = self.values.cast(pa.string())
-        self._refuse(pc.equal(pc.fill_null(values, ""), ""), "is empty")
+        self._require_none(pc.equal(pc.fill_null(values, ""), ""), "is empty")
         return values
 
     def optional_texts(self) -> pa.Array:
-        """Return the values as strings, null where empty."""
+        """Return the values as text, null where empty."""
         values = self.values.cast(pa.string())
         return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
 
     def contents(self) -> pa.Array:
-        """Return the values as bytes: text in UTF-8; null is empty."""
+        """Return the values as bytes: text in UTF-8; null becomes empty."""
         kind = self.values.type
         if not (_is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             raise self._wrong_type("text or bytes")
         return pc.fill_null(self.values.cast(pa.binary()), b"")
 
-    def whole_numbers(self) -> U64Array:
+    def whole_numbers(self) -> U64:
         """Return the values as exact numbers from 0 to 2**64 - 1."""
         kind = self.values.type
         if _is_text(kind):
             return self._parsed(self.values.cast(pa.string()))
         if pa.types.is_null(kind):
-            self._refuse(self.values.is_null(), "is empty")
+            self._require_none(self.values.is_null(), "is empty")
         if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
             raise self._wrong_type("whole numbers")
-        self._refuse(self.values.is_null(), "is empty")
+        self._require_none(self.values.is_null(), "is empty")
         if not pa.types.is_unsigned_integer(kind):
-            self._refuse(pc.less(self.values, pa.scalar(0).cast(kind)), "must not be negative")
+            self._require_none(pc.less(self.values, pa.scalar(0).cast(kind)), "must not be negative")
         try:
             return np.asarray(self.values.cast(pa.uint64()).to_numpy(zero_copy_only=False), dtype=np.uint64)
         except pa.ArrowInvalid as error:
@@ -83,8 +88,8 @@ class RecordingColumn:
                 f"{self._file}: column {self.name}: not whole numbers up to 2**64 - 1: {error}"
             ) from None
 
-    def microseconds(self) -> U64Array:
-        """Return timestamps (or ISO 8601 texts) as microseconds since 1970; a timestamp without zone counts as UTC."""
+    def microseconds(self) -> U64:
+        """Return timestamps or ISO 8601 text as microseconds since 1970, in UTC without a zone."""
         values = self.values
         kind = values.type
         if pa.types.is_integer(kind) or (_is_text(kind) and self._all_digits()):
@@ -96,20 +101,20 @@ class RecordingColumn:
             values = self._timestamps()
         elif not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             raise self._wrong_type("timestamps")
-        self._refuse(values.is_null(), "is empty")
+        self._require_none(values.is_null(), "is empty")
         numbers = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        self._refuse(pc.less(numbers, 0), "must not be before 1970")
+        self._require_none(pc.less(numbers, 0), "must not be before 1970")
         return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.uint64)
 
-    def _parsed(self, texts: pa.Array) -> U64Array:
+    def _parsed(self, texts: pa.Array) -> U64:
         filled = pc.utf8_trim_whitespace(pc.fill_null(texts, ""))
-        self._refuse(pc.equal(filled, ""), "is empty")
-        self._refuse(pc.match_substring_regex(filled, r"^-[0-9]"), "must not be negative")
+        self._require_none(pc.equal(filled, ""), "is empty")
+        self._require_none(pc.match_substring_regex(filled, r"^-[0-9]"), "must not be negative")
         digits = pc.utf8_ltrim(filled, characters="0")
         short = pc.less_equal(pc.utf8_length(digits), len(_LARGEST) - 1)
         fits = pc.or_(short, pc.and_(pc.equal(pc.utf8_length(digits), len(_LARGEST)), pc.less_equal(digits, _LARGEST)))
         good = pc.and_(pc.match_substring_regex(filled, r"^[0-9]+$"), fits)
-        self._refuse(pc.invert(good), "must be a whole number from 0 to 2**64 - 1")
+        self._require_none(pc.invert(good), "must be a whole number from 0 to 2**64 - 1")
         return np.asarray(filled.cast(pa.uint64()).to_numpy(zero_copy_only=False), dtype=np.uint64)
 
     def _all_digits(self) -> bool:
@@ -118,23 +123,23 @@ class RecordingColumn:
 
     def _timestamps(self) -> pa.Array:
         texts = pc.utf8_trim_whitespace(self.values.cast(pa.string()))
-        self._refuse(pc.equal(pc.fill_null(texts, ""), ""), "is empty")
+        self._require_none(pc.equal(pc.fill_null(texts, ""), ""), "is empty")
         zoned = pc.match_substring_regex(texts, r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
         good = pc.match_substring_regex(texts, _TIMESTAMP)
-        self._refuse(pc.invert(good), "must be a timestamp such as 2024-10-06T12:31:37Z, at most microseconds")
+        self._require_none(pc.invert(good), "must be a timestamp such as 2024-10-06T12:31:37Z, at most microseconds")
         full = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, pa.scalar("Z"), ""))
         try:
             return full.cast(pa.timestamp("us", "UTC"))
         except pa.ArrowInvalid as error:
             raise InvalidInput(f"{self._file}: column {self.name}: {error}") from None
 
-    def _refuse(self, bad: pa.Array, text: str) -> None:
-        """Raise the error about the first value where ``bad`` is true."""
-        place = pc.index(bad, pa.scalar(True)).as_py()
-        if place >= 0:
-            value = self.values[place].as_py()
-            said = "" if value in (None, "") else f"{format_value(value)} "
-            raise InvalidInput(f"{self._file}: row {int(self._rows[place])}: {self.name}: {said}{text}")
+    def _require_none(self, bad: pa.Array, text: str) -> None:
+        """Raise an error for the first value where ``bad`` is true."""
+        index = pc.index(bad, pa.scalar(True)).as_py()
+        if index >= 0:
+            value = self.values[index].as_py()
+            shown = "" if value in (None, "") else f"{format_value(value)} "
+            raise InvalidInput(f"{self._file}: row {int(self._rows[index])}: {self.name}: {shown}{text}")
 
     def _wrong_type(self, wanted: str) -> InvalidInput:
         return InvalidInput(f"{self._file}: column {self.name} has type {self.values.type}, but {wanted} are needed")
@@ -153,7 +158,7 @@ PACKETS_SCHEMA = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-"""One row a packet, as recorded. ``time``: in blocks, or in microseconds when it is a timestamp."""
+"""One row a packet. ``time``: blocks, or microseconds for a timestamp."""
 
 BATCH_ROWS = 65_536
 PIECE_ROWS = 4_000_000
@@ -164,9 +169,13 @@ _ENDINGS = {"parquet": "parquet", "csv": "csv", "jsonl": "jsonl", "ndjson": "jso
 
 @dataclass(frozen=True)
 class RecordingPiece:
-    """A part of a recording that is read alone: one file, or some row groups of a Parquet file.
+    """A part of a recording read by one task: a file, or row groups of a Parquet file.
 
-    ``first_row``: rows of the file before the piece.
+    Attributes:
+        file: Path or URI.
+        format: ``parquet``, ``csv`` or ``jsonl``.
+        groups: Row groups; empty for the whole file.
+        first_row: Number of rows of the file before the piece.
     """
 
     file: str
@@ -176,7 +185,7 @@ class RecordingPiece:
 
 
 def file_system(path: str) -> tuple[pa_fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path in it."""
+    """Return the file system of a path or URI, and the path within it."""
     if "://" in path:
         try:
             system, inside = pa_fs.FileSystem.from_uri(path)
@@ -187,7 +196,14 @@ def file_system(path: str) -> tuple[pa_fs.FileSystem, str]:
 
 
 def split_recording(section: RecordedSection) -> list[RecordingPiece]:
-    """Return the pieces of a recording, in the order of its rows: files by name, row groups as they stand."""
+    """Split a recording into pieces, by file name, then by row group.
+
+    Args:
+        section: Settings of the recording.
+
+    Raises:
+        InvalidInput: A file's format is unknown, or it cannot be read.
+    """
     pieces: list[RecordingPiece] = []
     for file in _files(section.path or ""):
         ending = file.rsplit(".", 1)[-1].lower()
@@ -202,7 +218,7 @@ def split_recording(section: RecordedSection) -> list[RecordingPiece]:
 
 
 def fingerprint_files(path: str) -> list[list[str | int]]:
-    """Return name, size and a digest of the edges of each file: what tells one recording from another."""
+    """Return name, size and a digest of both ends of each file, to identify a recording."""
     found: list[list[str | int]] = []
     for file in _files(path):
         system, inside = file_system(file)
@@ -217,18 +233,29 @@ def fingerprint_files(path: str) -> list[list[str | int]]:
 
 
 def read_packets(piece: RecordingPiece, section: RecordedSection) -> Iterator[pa.Table]:
-    """Yield the rows of a piece as ``PACKETS_SCHEMA``, in order; ``InvalidInput`` names file, row, column and value."""
+    """Read a piece in order.
+
+    Args:
+        piece: The piece.
+        section: Settings of the recording.
+
+    Yields:
+        Tables of ``PACKETS_SCHEMA``.
+
+    Raises:
+        InvalidInput: A value is invalid; the text names file, row, column and value.
+    """
     seen = piece.first_row
     try:
-        for batch in _batches(piece, _wanted(section)):
+        for batch in _batches(piece, _needed_columns(section)):
             rows = np.arange(seen + 1, seen + 1 + batch.num_rows, dtype=np.int64)
             seen += batch.num_rows
-            yield _normal(batch, rows, piece.file, section)
+            yield _normalize(batch, rows, piece.file, section)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise InvalidInput(f"{piece.file}: cannot be read as {piece.format}: {_one_line(error)}") from None
 
 
-def _normal(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], file: str, section: RecordedSection) -> pa.Table:
+def _normalize(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], file: str, section: RecordedSection) -> pa.Table:
     names = section.columns
     if section.where:
         keep = np.ones(batch.num_rows, dtype=np.bool_)
@@ -263,17 +290,17 @@ def _normal(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], file: str, secti
     return pa.Table.from_arrays([chains, ends, destinations, pa.array(times), bodies], schema=PACKETS_SCHEMA)
 
 
-def _wanted(section: RecordedSection) -> dict[str, str]:
-    """Return the needed columns with the key that asks for each."""
+def _needed_columns(section: RecordedSection) -> dict[str, str]:
+    """Return the needed columns with the scenario key of each."""
     names = section.columns.model_dump()
     wanted = {name: f"traffic.columns.{key}" for key, name in names.items() if name is not None}
     return wanted | {name: f"traffic.where.{name}" for name in section.where}
 
 
-def _check_columns(wanted: dict[str, str], there: list[str], file: str) -> None:
+def _check_columns(wanted: dict[str, str], present: list[str], file: str) -> None:
     for name, key in wanted.items():
-        if name not in there:
-            raise InvalidInput(f'{file}: no column "{name}" ({key}); the file has {", ".join(there) or "no columns"}')
+        if name not in present:
+            raise InvalidInput(f'{file}: no column "{name}" ({key}); the file has {", ".join(present) or "no columns"}')
 
 
 def _batches(piece: RecordingPiece, wanted: dict[str, str]) -> Iterator[pa.RecordBatch]:
@@ -343,10 +370,10 @@ def _files(path: str) -> list[str]:
         return [path]
     found = system.get_file_info(pa_fs.FileSelector(inside, recursive=True))
     inner = sorted(entry.path for entry in found if entry.type == pa_fs.FileType.File)
-    kept = [name[len(inside) :].lstrip("/") for name in inner if not name.rsplit("/", 1)[-1].startswith((".", "_"))]
-    if not kept:
+    names = [name[len(inside) :].lstrip("/") for name in inner if not name.rsplit("/", 1)[-1].startswith((".", "_"))]
+    if not names:
         raise InvalidInput(f"{path}: the folder holds no files (traffic.path)")
-    return [f"{path.rstrip('/')}/{name}" for name in kept]
+    return [f"{path.rstrip('/')}/{name}" for name in names]
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,10 +1,9 @@
-"""A scenario: one TOML file that says which network runs, on what traffic, and what goes wrong.
+"""Scenarios: one TOML file for the network, its traffic and its faults.
 
-``load_scenario`` reads and checks it; ``Scenario.traffic`` and ``Scenario.topology`` make of it what the pipeline
-runs on.
+``load_scenario`` reads and validates a file. ``Scenario.topology`` and ``Scenario.traffic`` convert it to the input of
+a run.
 
-A scenario that runs under several protocols: ``[protocols.NAME]`` has the options under the protocol of that name,
-in the place of ``[options]``.
+A scenario may run under several protocols: ``[protocols.NAME]`` replaces ``[options]`` under protocol NAME.
 """
 
 from __future__ import annotations
@@ -74,14 +73,19 @@ __all__ = [
 ]
 
 PROTOCOLS = "protocols"
-"""The table with a table for each protocol."""
+"""Key of the table with a table for each protocol."""
 
 
 def select_protocol_options(document: Mapping[str, Any], protocol: str, path: str) -> dict[str, Any]:
-    """Return a scenario's tables without those of other protocols; where ``protocol`` has one of its own, that is
-    ``options``.
+    """Remove the tables of other protocols; that of ``protocol``, if any, becomes ``options``.
 
-    Raises ``InvalidInput`` for a table of a protocol that nobody knows, and for one that is no table.
+    Args:
+        document: Tables of the scenario.
+        protocol: Name of the protocol.
+        path: The file, for errors.
+
+    Raises:
+        InvalidInput: A protocol is unknown, or its entry is not a table.
     """
     given = document.get(PROTOCOLS, {})
     if not isinstance(given, Mapping):
@@ -108,25 +112,30 @@ class ScenarioDocument(ScenarioSection):
     chains: list[ChainSection] = Field(default_factory=list)
     programs: list[ProgramSection] = Field(default_factory=list)
     moves: list[MoveSection] = Field(default_factory=list)
-    changes: list[Any] = Field(default_factory=list)  # with faults of the kinds that the protocol has: see _document_of
+    changes: list[Any] = Field(default_factory=list)  # typed with the protocol's faults by _document_of
     nodes: list[NodesSection] = Field(default_factory=list)
     splits: list[SplitSection] = Field(default_factory=list)
-    faults: list[Any] = Field(default_factory=list)  # of the kinds that the protocol has: see _document_of
+    faults: list[Any] = Field(default_factory=list)  # typed with the protocol's faults by _document_of
     traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
 
     @property
     def planned_moves(self) -> list[tuple[str, MoveSection]]:
-        """Return all moves that are known from the beginning, those of splits among them, each with its key."""
+        """All moves known from the start, including those of splits, with their keys."""
         moves = [(f"moves[{place}]", section) for place, section in enumerate(self.moves)]
         return [*moves, *moves_from_splits(self.splits)]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario. Names in moves, faults and sends are resolved by ``topology``, ``faults`` and ``traffic``.
+    """A validated scenario.
 
-    ``sources``: where its programs may come from, where a lake told it; None: a user named its file, and they may come
-    from anywhere.
+    ``topology``, ``faults`` and ``traffic`` resolve the names in moves, faults and sends.
+
+    Attributes:
+        path: The file.
+        document: Its content.
+        sources: Allowed sources of program classes for a scenario from a lake; None: a user named the file, so any
+            source.
     """
 
     path: str
@@ -135,36 +144,36 @@ class Scenario:
 
     @property
     def program_sources(self) -> ModuleSources:
-        """Return where its programs may come from."""
+        """Allowed sources of program classes."""
         return self.sources or ModuleSources.for_run(self.path)
 
     @property
     def protocol(self) -> ProtocolInfo:
-        """Return the protocol that runs."""
+        """The protocol to run."""
         return find_protocol(self.network.protocol)
 
     @property
     def network(self) -> NetworkSection:
-        """Return ``[network]``."""
+        """The table ``[network]``."""
         return self.document.network
 
     @property
     def installed(self) -> dict[str, str]:
-        """Return which programs the file names, by their keys."""
+        """Program classes named in the file, by key."""
         traffic = self.document.traffic
-        named = {f"programs[{row}].program": section.program for row, section in enumerate(self.document.programs)}
+        installed = {f"programs[{row}].program": section.program for row, section in enumerate(self.document.programs)}
         if isinstance(traffic, RecordedSection | GeneratedSection):
-            named |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
-        return named | installed_programs(self.document.changes)
+            installed |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
+        return installed | installed_programs(self.document.changes)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return ``[options]``, which the protocol checks."""
+        """The table ``[options]``, validated by the protocol."""
         return self.document.options
 
     @property
     def transport(self) -> TransportSection:
-        """Return ``[transport]``."""
+        """The table ``[transport]``."""
         return self.document.transport
 
     def traffic(
@@ -174,31 +183,44 @@ class Scenario:
         *,
         prepared: bool = False,
     ) -> ScenarioTraffic:
-        """Return the traffic, ready to be asked for rows.
+        """Open the traffic.
 
-        ``folder``: where recorded traffic is sorted and kept (a path or URI; made when absent, used again when it
-        already holds the same recording). ``spark``: prepares it in parallel; without it this process does.
-        ``prepared``: the recording itself is not looked at, the folder has it. Raises ``InvalidInput`` when the
-        recording is not as declared, or a name is unknown.
+        Args:
+            folder: Path or URI for sorted recorded traffic; created if absent, reused if it holds the same recording.
+            spark: Prepares it in parallel; None: this process does.
+            prepared: Use the folder without reading the recording.
+
+        Raises:
+            InvalidInput: The recording is not as declared, or a name is unknown.
         """
         own, moves = self.declared_topology(), self.document.planned_moves
-        if isinstance(self.document.traffic, ScriptSection):  # it may send to programs that come later
+        if isinstance(self.document.traffic, ScriptSection):  # it may send to programs installed later
             own, moves = self._changes(own).after()
         return open_traffic(self.document.traffic, own, moves, self.network.seed, self.path, folder, spark, prepared)
 
     def topology(self, traffic: ScenarioTraffic) -> Topology:
-        """Return chains, programs and moves: those of the file and those that ``traffic`` brings; after all changes."""
+        """Return the topology after all changes, including the chains and programs of ``traffic``."""
         return self.stages(traffic)[-1].topology
 
     def stages(self, traffic: ScenarioTraffic) -> list[NetworkStage]:
-        """Return the network before its changes (``[[changes]]``), and after each; ``traffic``: as of ``topology``."""
-        return self._changes(self._whole(traffic)).stages()
+        """Return the network before its changes (``[[changes]]``) and after each of them.
+
+        Args:
+            traffic: Traffic whose chains and programs are included.
+        """
+        return self._changes(self._full_topology(traffic)).stages()
 
     def progress(self, traffic: ScenarioTraffic, count: int, begun: StageProgress | None = None) -> StageProgress:
-        """Return the network after its first ``count`` changes. ``begun``: the same of fewer, to go on from."""
-        return self._changes(self._whole(traffic)).progress(count, begun)
+        """Return the network after its first changes.
 
-    def _whole(self, traffic: ScenarioTraffic) -> Topology:
+        Args:
+            traffic: Traffic whose chains and programs are included.
+            count: Number of changes.
+            begun: The same after fewer changes, to continue from.
+        """
+        return self._changes(self._full_topology(traffic)).progress(count, begun)
+
+    def _full_topology(self, traffic: ScenarioTraffic) -> Topology:
         whole = merge_topologies(self.declared_topology(), traffic.topology())
         if not whole.chains.num_rows:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
@@ -210,18 +232,18 @@ class Scenario:
         return NetworkChanges(whole, self.protocol, self.path, *known)
 
     def faults(self, topology: Topology) -> Faults:
-        """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
+        """Return the faults and ``transport.skip``, with the names of ``topology`` resolved."""
         return NameDirectory(topology, self.path).faults(self.document.faults, self.document.transport.skip)
 
     def identity(self) -> dict[str, Any]:
-        """Return, as a JSON object, all that decides the result of a run: not where and with how many tasks it runs.
+        """Return the settings that decide the result of a run, as a JSON object.
 
-        Two runs with equal identity and equal input files (their paths are left out) have the same roots; a lake
-        keeps it to refuse another scenario.
+        Two runs with equal identity and equal input files have equal roots. Paths, the executor and the number of tasks
+        are excluded. A lake stores the identity to reject other scenarios.
         """
         content = self.document.model_dump(mode="json", by_alias=True)
         if isinstance(self.document.traffic, RecordedSection):
-            for place in ("path", "channels"):  # files; of generated traffic, channels is a number
+            for place in ("path", "channels"):  # file paths; generated traffic has a number of channels
                 content["traffic"].pop(place)
         for key in ("changes", "splits"):
             if not content[key]:
@@ -232,14 +254,21 @@ class Scenario:
         return content
 
     def difference(self, made: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
-        """Return the key under which this scenario's identity and another one (``made``) differ first, and both values;
-        None where nothing that decides a result differs: options may say where parties are (``ProtocolInfo.places``).
+        """Return the first difference from another identity.
+
+        Options that only locate parties (``ProtocolInfo.places``) are ignored.
+
+        Args:
+            made: The other identity.
+
+        Returns:
+            The key and both values, or None without a difference that decides a result.
         """
         places = self.protocol.places
-        return first_difference(_placed_anywhere(self.identity(), places), _placed_anywhere(made, places))
+        return first_difference(_without_places(self.identity(), places), _without_places(made, places))
 
     def declared_topology(self) -> Topology:
-        """Return the chains and programs that the file itself declares. Raises ``InvalidInput``."""
+        """Return the chains and programs that the file declares. Raises ``InvalidInput``."""
         document = self.document
         return declared_topology(document.chains, document.programs, document.nodes, self.path, document.splits)
 
@@ -250,13 +279,16 @@ def load_scenario(
     *,
     programs: Collection[str] | None = None,
 ) -> Scenario:
-    """Return the scenario of a TOML file.
+    """Read and validate a scenario file.
 
-    ``overrides``: dotted keys to TOML values, as given on a command line (``quoted`` makes one of a literal text);
-    paths in them are relative to the working folder, paths in the file to the file's folder. ``programs``: the
-    registered program names, when they shall be checked here.
+    Args:
+        path: The TOML file. Paths in it are relative to its folder.
+        overrides: TOML values by dotted key (``quote_toml`` encodes a literal text). Paths in them are relative to the
+            working folder.
+        programs: Registered program names to validate against; None: no validation.
 
-    Raises ``InvalidInput``, one line that names the file, the key, the value and what is allowed.
+    Raises:
+        InvalidInput: One line with file, key, value and allowed values.
     """
     return scenario_from(read_scenario_document(path, overrides), str(path), programs=programs)
 
@@ -264,21 +296,37 @@ def load_scenario(
 def read_scenario_document(
     path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None, text: str | None = None
 ) -> dict[str, Any]:
-    """Return the tables of a scenario's file; ``overrides`` and errors as of ``load_scenario``. ``text``: what is in
-    the file, where it was read before."""
+    """Read the tables of a scenario file.
+
+    Args:
+        path: The file.
+        overrides: As in ``load_scenario``.
+        text: Text of the file, if read already.
+
+    Raises:
+        InvalidInput: The file is invalid, or an override names no key.
+    """
     document = read_document(Path(path)) if text is None else parse_document(text, Path(path))
     for keys in _PATHS:
-        _from_folder(document, keys, Path(path).parent)
+        _resolve_path(document, keys, Path(path).parent)
     for key, text in (overrides or {}).items():
         override_key(document, key, text)
         if tuple(parse_key(key)) in _PATHS:
-            _from_folder(document, tuple(str(step) for step in parse_key(key)), Path.cwd())
+            _resolve_path(document, tuple(str(step) for step in parse_key(key)), Path.cwd())
     return document
 
 
 def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collection[str] | None = None) -> Scenario:
-    """Return the scenario of the tables that a file has; ``path``: of the file, for errors, and to find modules beside
-    it. ``programs``: as of ``load_scenario``. Raises ``InvalidInput``."""
+    """Validate the tables of a scenario file.
+
+    Args:
+        document: The tables.
+        path: The file, for errors and to find modules beside it.
+        programs: As in ``load_scenario``.
+
+    Raises:
+        InvalidInput: The scenario is invalid.
+    """
     document = select_protocol_tables(document, path)
     scenario = Scenario(path, validate_document(scenario_model(document, path), dict(document), path))
     _check(scenario, programs)
@@ -286,27 +334,47 @@ def scenario_from(document: Mapping[str, Any], path: str, *, programs: Collectio
 
 
 def select_protocol_tables(document: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return the tables of a scenario under the protocol that it asks for: without the options of others. Raises
-    ``InvalidInput``."""
+    """Return a scenario's tables for its protocol, without the options of others.
+
+    Args:
+        document: Tables of the scenario.
+        path: The file, for errors.
+
+    Raises:
+        InvalidInput: A protocol is unknown.
+    """
     return select_protocol_options(document, _protocol_in(document, path), path)
 
 
 def recorded_scenario(identity: Mapping[str, Any], uri: str, sources: ModuleSources) -> Scenario:
-    """Return the scenario whose ``identity`` the lake at a path or URI keeps. ``sources``: of its programs.
+    """Restore the scenario whose ``identity`` a lake stores.
 
-    Raises ``InvalidInput`` when this Causeway does not know what it says.
+    Args:
+        identity: The stored identity.
+        uri: Path or URI of the lake.
+        sources: Allowed sources of its program classes.
+
+    Raises:
+        InvalidInput: This version does not know a setting.
     """
     return Scenario(uri, validate_document(scenario_model(identity, uri), dict(identity), uri), sources)
 
 
 def scenario_model(document: Mapping[str, Any], path: str) -> type[ScenarioDocument]:
-    """Return the model of a scenario under the protocol that a document asks for. Raises ``InvalidInput`` for one that
-    nobody knows."""
+    """Return the pydantic model of a scenario for the protocol of a document.
+
+    Args:
+        document: Tables of the scenario.
+        path: The file, for errors.
+
+    Raises:
+        InvalidInput: The protocol is unknown.
+    """
     return _document_of(_protocol_in(document, path))
 
 
 def _protocol_in(document: Mapping[str, Any], path: str) -> str:
-    """Return the name of the protocol that a document asks for; it decides which kinds of faults there are."""
+    """Return the protocol of a document; it decides the kinds of faults."""
     network = document.get("network")
     name = network.get("protocol", DEFAULT) if isinstance(network, Mapping) else DEFAULT
     if isinstance(name, str) and name not in protocol_names() and not is_simulation(name):
@@ -316,7 +384,7 @@ def _protocol_in(document: Mapping[str, Any], path: str) -> str:
 
 @functools.cache
 def _document_of(name: str) -> type[ScenarioDocument]:
-    """Return the model of a scenario under a protocol."""
+    """Create the pydantic model of a scenario for a protocol."""
     kinds = find_protocol(name).fault_kinds()
     section: Any = Annotated[functools.reduce(operator.or_, kinds), Field(discriminator="kind")]
     faults: Any = (list[section], Field(default_factory=list))
@@ -326,7 +394,7 @@ def _document_of(name: str) -> type[ScenarioDocument]:
 
 
 def _check(scenario: Scenario, programs: Collection[str] | None) -> None:
-    """Check what needs more than one key or knowledge from outside."""
+    """Validate rules over several keys, and those that need outside knowledge."""
     traffic = scenario.document.traffic
     for key, program in scenario.installed.items():
         if programs is not None and ":" not in program and program not in (*programs, NOTHING_INSTALLED):
@@ -357,10 +425,10 @@ def _check_chains(scenario: Scenario) -> None:
 
 
 def _check_membership(scenario: Scenario) -> None:
-    """Refuse what a scenario says of the registry under a protocol that has none."""
+    """Reject registry settings under a protocol without a registry."""
     if scenario.protocol.membership:
         return
-    said = [
+    keys = [
         f"chains[{place}].{key}"
         for place, section in enumerate(scenario.document.chains)
         for key, given in (
@@ -370,16 +438,16 @@ def _check_membership(scenario: Scenario) -> None:
         )
         if given
     ]
-    said += [f"nodes[{place}]" for place in range(len(scenario.document.nodes))]
-    said += [f"splits[{place}]" for place in range(len(scenario.document.splits))]
-    if said:
+    keys += [f"nodes[{place}]" for place in range(len(scenario.document.nodes))]
+    keys += [f"splits[{place}]" for place in range(len(scenario.document.splits))]
+    if keys:
         allowed = ", ".join(name for name in protocol_names() if find_protocol(name).membership)
         text = f"under {scenario.protocol.name} chains neither come nor go, and have no nodes; allowed under: {allowed}"
-        raise InvalidInput(f"{scenario.path}: {said[0]}: {text}")
+        raise InvalidInput(f"{scenario.path}: {keys[0]}: {text}")
 
 
-def _placed_anywhere(identity: Mapping[str, Any], places: Iterable[str]) -> dict[str, Any]:
-    """Return an identity without the options that are named."""
+def _without_places(identity: Mapping[str, Any], places: Iterable[str]) -> dict[str, Any]:
+    """Return an identity without the options at some paths."""
 
     def without(node: Any, steps: Sequence[str]) -> Any:
         if not isinstance(node, Mapping):
@@ -392,13 +460,13 @@ def _placed_anywhere(identity: Mapping[str, Any], places: Iterable[str]) -> dict
     options = identity.get("options", {})
     for place in places:
         options = without(options, place.split("."))
-        # A section that has nothing else is as good as none.
+        # A section left empty equals a missing one.
         options = {name: value for name, value in options.items() if value != {}}
     return {**identity, "options": options}
 
 
-def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:
-    """Make the path under ``keys``, if there is one, start from ``folder``."""
+def _resolve_path(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:
+    """Resolve the path under ``keys``, if there is one, relative to ``folder``."""
     node: Any = document
     for key in keys[:-1]:
         node = node.get(key) if isinstance(node, dict) else None

@@ -1,4 +1,7 @@
-"""The sections of a scenario file: what each key is called, means and may be."""
+"""The sections of a scenario file: keys, descriptions and allowed values.
+
+Descriptions and section docstrings are the source of the key tables in the documentation.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from causeway.scenarios.jvm_prestart import EXECUTOR, MASTER, spark_setting_text
 from causeway.tick.deployment import MAX_HEIGHTS, CommitEvery
 
 MAX_MEGABYTES = 1024
-"""A commit has at most so many megabytes of rows: it is in memory."""
+"""Maximum megabytes of rows in a commit, which is in memory."""
 
 NOTHING_INSTALLED = "none"
-"""The program of an instance that is mapped to a chain without anything installed there."""
+"""Program of an instance that is mapped to a chain without an installed program."""
 
 
 def _name_check(forbidden: str) -> AfterValidator:
@@ -49,7 +52,7 @@ def _json_table(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entries(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Return what is in tables and lists, by key (``a.b[2]``)."""
+    """Yield the values in tables and lists, by key (``a.b[2]``)."""
     if isinstance(value, dict):
         for name, under in value.items():
             yield from _entries(under, f"{key}.{name}" if key else name)
@@ -68,7 +71,7 @@ JsonTable = Annotated[dict[str, Any], AfterValidator(_json_table)]
 
 
 def refuse_spark_key(text: str) -> None:
-    """Raise ``ValueError`` for what is no setting of Spark that a scenario may have."""
+    """Raise ``ValueError`` for a key that is no Spark setting allowed in a scenario."""
     if not text.startswith("spark.") or text in ("spark.", "spark.master"):
         raise ValueError("must be a setting of Spark, spark.*; the master is network.master")
 
@@ -87,9 +90,10 @@ _COMMITS = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_HEIGHTS},
 
 
 def parse_commit_every(value: object) -> CommitEvery:
-    """Return when a commit is full: so many heights, or as a text ``auto``, seconds (``5 s``) or bytes (``64 MB``).
+    """Parse the limit of a commit: heights, ``auto``, seconds (``5 s``) or bytes (``64 MB``).
 
-    Raises ``ValueError``.
+    Raises:
+        ValueError: The value is invalid.
     """
     if value == AUTO:
         return CommitEvery()
@@ -141,12 +145,12 @@ class NetworkSection(ScenarioSection):
 
     @property
     def commits(self) -> CommitEvery:
-        """Return when a commit is full."""
+        """Limits of a commit."""
         return parse_commit_every(self.commit_every)
 
     @property
     def spark_settings(self) -> dict[str, str]:
-        """Return the settings of Spark as texts."""
+        """Spark settings as text."""
         return spark_setting_texts(self.spark)
 
 
@@ -197,7 +201,7 @@ class ChainSection(ScenarioSection):
 
     @property
     def span(self) -> TickSpan:
-        """Return when the chain is in the registry."""
+        """Lifetime of the chain in the registry."""
         return TickSpan(self.from_tick, self.until)
 
 

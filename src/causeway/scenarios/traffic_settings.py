@@ -1,6 +1,4 @@
-"""The section ``[traffic]``: where the messages from outside come from.
-
-Measured figures of real inter-chain traffic, which the generator is calibrated to.
+"""The section ``[traffic]``, and measured traffic figures that calibrate the generator.
 
 Source: 161,478 IBC packets sent from cosmoshub-4 in 634,583 blocks, 2024-10-06 to 2024-12-14 (block time 5.9 s),
 collected in the repository yanagihalab/analyse_Osmosis (commit e230ee34590d49577969199dc727fe76336cc761), and the 857
@@ -20,19 +18,22 @@ from causeway.core.text import is_text
 from causeway.scenarios.settings import Positive
 
 BLOCKS = 634_583
-"""Blocks observed, empty ones included."""
+"""Observed blocks, including empty ones."""
 
 PACKETS = 161_478
-"""Packets sent in them."""
+"""Packets sent in these blocks."""
 
 PACKETS_PER_BLOCK = 0.254
-"""Mean count of packets in a block."""
+"""Mean number of packets a block."""
 
 VARIANCE_TO_MEAN = {1: 1.11, 10: 1.85, 100: 8.7, 1000: 59.8}
-"""Variance divided by mean of the count of packets in so many blocks: Poisson from block to block, the rate drifts."""
+"""Variance-to-mean ratio of the packet count, by number of consecutive blocks.
+
+It is Poisson from block to block, while the rate drifts.
+"""
 
 CHANNELS = 55
-"""Channels that sent at least one packet."""
+"""Channels with at least one packet."""
 
 CHANNEL_SHARES = (0.654, 0.123, 0.067, 0.022, 0.020, 0.0113, 0.0113, 0.0101, 0.0100, 0.0090)
 """Shares of the ten busiest channels."""
@@ -42,43 +43,50 @@ TOP_5_SHARE = 0.885
 TOP_10_SHARE = 0.937
 
 TAIL_RATIO = 0.874
-"""Each channel after the tenth has so much of the share of the one before: then the 45 others sum to the 6.3 % that
-are left. The tail falls faster than a Zipf law, as measured."""
+"""Ratio of the shares of consecutive channels after the tenth.
+
+With it the other 45 sum to the remaining 6.3 %. The tail falls faster than a Zipf law, as measured.
+"""
 
 BURST_MESSAGES = 51
-"""Packets of one channel in one block: the largest burst, and the only block with 20 packets or more."""
+"""Size of the largest burst: packets of a channel in the only block with 20 or more."""
 
 BLOCKS_PER_BURST = BLOCKS
-"""One such burst in all blocks observed."""
+"""One such burst in all observed blocks."""
 
 CHANNEL_ENDS_OF_BUSIEST_CHAINS = (182, 81, 61)
 """Registered channels of osmosis, cosmoshub and noble, the three chains with most."""
 
 DEGREE_ZIPF = 1.0
-"""Exponent of the Zipf law through those three: 182, 91, 61."""
+"""Exponent of the Zipf law through these three: 182, 91, 61."""
 
 DRIFT = ((3, 0.05), (40, 0.03), (1_500, 0.14), (14_570, 0.115))
-"""The drift of the rate as independent parts: (time scale in blocks, variance relative to the mean squared). 14,570
-blocks are a day. Fitted to ``VARIANCE_TO_MEAN``: the relative variance of the mean rate over w blocks is (ratio(w) -
-1 - burst) / (w * PACKETS_PER_BLOCK), with 0.016 for the burst: 0.37, 0.33, 0.30, 0.23 for 1, 10, 100, 1,000."""
+"""Components of the rate's drift: (time scale in blocks, variance over squared mean).
+
+14,570 blocks are a day. Fitted to ``VARIANCE_TO_MEAN``: the relative variance of the mean rate over w blocks is
+(ratio(w) - 1 - burst) / (w * PACKETS_PER_BLOCK), with 0.016 for the burst: 0.37, 0.33, 0.30, 0.23 for 1, 10, 100,
+1,000.
+"""
 
 ANSWER_DELAY_BLOCKS = {0.5: 2, 0.9: 4, 0.99: 6, 0.999: 30}
-"""Quantiles of the blocks from a packet to its acknowledgement (mean 3.09, least 2, most 12,057)."""
+"""Quantiles of a packet's acknowledgement delay in blocks (mean 3.09, range 2 to 12,057)."""
 
 ANSWER_DELAY_SHARES = {2: 0.517, 3: 0.367, 4: 0.087, 5: 0.019}
-"""Share of the packets whose acknowledgement came that many blocks later."""
+"""Share of packets by delay of the acknowledgement in blocks."""
 
 SLOW_CARRIER_SKIP = 0.275
-"""``transport.skip`` that comes nearest to those delays when a tick is a block: a call takes two ticks, and one more
-for every carrier that skips its turn, so k ticks have the share (k - 1) (1 - skip)^2 skip^(k - 2). The least sum of
-squares over the four shares is at 0.275: 0.526, 0.289, 0.119, 0.044."""
+"""Value of ``transport.skip`` that best fits these delays when a tick is a block.
+
+A call takes two ticks, plus one for every carrier that skips its turn, so the share of k ticks is (k - 1) (1 - skip)^2
+skip^(k - 2). The sum of squares over the four shares is least at 0.275: 0.526, 0.289, 0.119, 0.044.
+"""
 
 UNANSWERED_SHARE = 0.00437
-"""Packets whose acknowledgement was not seen."""
+"""Share of packets without an observed acknowledgement."""
 
 
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
-"""The most that one message carries (IC limit of an inter-canister payload)."""
+"""Maximum payload of a message (IC limit of an inter-canister payload)."""
 
 
 def _method(value: object) -> object:
@@ -112,7 +120,7 @@ def _byte_range(value: object) -> object:
 
 
 MAX_PLANNED_TICKS = 100_000
-"""The most ticks that an exact total is spread over: the split is worked out once in every process."""
+"""Maximum number of ticks for an exact total, whose distribution every process computes."""
 
 ProgramKind = Annotated[str, Field(min_length=1)]
 Method = Annotated[
@@ -158,7 +166,7 @@ class MessageSection(ContentSection):
 
     @property
     def method_name(self) -> str:
-        """Return the method that the message asks for."""
+        """Called method."""
         return self.method or CALL_METHOD
 
 

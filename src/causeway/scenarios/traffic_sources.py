@@ -1,8 +1,7 @@
-"""Scripted traffic: the messages stand in the scenario file.
+"""The traffic of a scenario: none, a script, a recording or a generator.
 
-The traffic of a scenario, whatever its source: none, a script, a recording or a generator.
-
-When traffic comes: the ticks that bring any, and the last of them.
+``open_traffic`` creates it from a section. ``FollowingTraffic`` redirects messages of programs that move. ``last_tick``
+finds the end of traffic by bisection.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from causeway_proofs.errors import InvalidInput
+from causeway_proofs.order import U64
 
 from causeway.config.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.config.traffic import INGRESS_SCHEMA, Traffic
@@ -36,7 +35,6 @@ from causeway.spark.tasks import Session
 
 __all__ = ["last_tick", "ticks_with_traffic"]
 
-U64Array = npt.NDArray[np.uint64]
 
 GenesisChains = Mapping[int, int | None]
 
@@ -45,15 +43,16 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True)
 class ScriptedTraffic:
-    """The messages of a script, one table row a ``[[traffic.send]]``; ``count`` says how often it is sent.
+    """The messages of a script, one row a ``[[traffic.send]]``.
 
-    ``sends``: ``INGRESS_SCHEMA`` with the columns ``tick`` and ``count`` in front, sorted by tick, chain, order in
-    the file.
+    Attributes:
+        sends: Rows of ``INGRESS_SCHEMA`` after the columns ``tick`` and ``count`` (number of copies), sorted by tick,
+            chain and order in the file.
     """
 
     sends: pa.Table
 
-    def rows(self, tick: int, chains: U64Array) -> pa.Table:
+    def rows(self, tick: int, chains: U64) -> pa.Table:
         """Return the rows of ``tick`` for ``chains``, by chain, then in the order of the file."""
         ticks = self.sends["tick"].to_numpy()
         first, end = (int(np.searchsorted(ticks, np.uint64(tick), side=side)) for side in ("left", "right"))
@@ -63,23 +62,27 @@ class ScriptedTraffic:
         return part.select(INGRESS_SCHEMA.names).take(pa.array(places)).cast(INGRESS_SCHEMA)
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with any row."""
+        """Return the first tick at or after ``tick`` with any row, or None."""
         ticks = self.sends["tick"].to_numpy()
         place = int(np.searchsorted(ticks, np.uint64(tick)))
         return int(ticks[place]) if place < len(ticks) else None
 
     def topology(self) -> Topology:
-        """Return no chains and no programs: a script uses those of the file."""
-        return Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
+        """Return an empty topology: a script uses the chains and programs of the file."""
+        return empty_topology()
 
     def rows_a_tick(self) -> float:
-        """Return how many rows a tick with any has on average."""
+        """Return the mean number of rows a tick with traffic."""
         ticks = len(np.unique(self.sends["tick"].to_numpy()))
         return float(self.sends["count"].to_numpy().sum()) / max(ticks, 1)
 
 
 def genesis_chains(topology: Topology) -> GenesisChains:
-    """Return on which chain each program is at genesis, by numbers; None for none."""
+    """Return the chain of each program at genesis, by number, or None.
+
+    Args:
+        topology: Topology at genesis.
+    """
     programs = topology.programs
     return dict(zip(programs["number"].to_pylist(), programs["chain"].to_pylist(), strict=True))
 
@@ -87,8 +90,17 @@ def genesis_chains(topology: Topology) -> GenesisChains:
 def scripted_traffic(
     section: ScriptSection, homes: GenesisChains, moves: pa.Table, directory: NameDirectory
 ) -> ScriptedTraffic:
-    """Return the traffic of a script; ``homes``: see ``homes_of``. ``InvalidInput`` names the send whose program or
-    chain is unknown."""
+    """Create the traffic of a script.
+
+    Args:
+        section: The script.
+        homes: Chains of programs at genesis (``genesis_chains``).
+        moves: Moves of programs.
+        directory: Names of chains and programs.
+
+    Raises:
+        InvalidInput: A program or chain is unknown, or the receiver is on no chain.
+    """
     changes = moves.to_pylist()
     rows = []
     for position, send in enumerate(section.send):
@@ -105,7 +117,7 @@ def scripted_traffic(
                 text = f"missing; {send.to} is on no chain at tick {send.tick}, so say where the message comes in"
                 raise directory.fail(f"{key}.chain", text)
             chain = host
-        payload = send.content if send.call is None else _call(send.call, directory, key)
+        payload = send.content if send.call is None else _encode_call(send.call, directory, key)
         rows.append(
             {
                 "tick": send.tick,
@@ -122,7 +134,7 @@ def scripted_traffic(
     return ScriptedTraffic(pa.Table.from_pylist(rows, schema=schema))
 
 
-def _call(call: CallSection, directory: NameDirectory, key: str) -> bytes:
+def _encode_call(call: CallSection, directory: NameDirectory, key: str) -> bytes:
     receiver = directory.program(call.receiver, f"{key}.call.receiver")
     high, low = np.array([[call.amount >> 64], [call.amount & _MASK]], dtype=np.uint64)
     body = pa.array([call.content], pa.binary())
@@ -130,47 +142,51 @@ def _call(call: CallSection, directory: NameDirectory, key: str) -> bytes:
     return payload
 
 
-TickArray = npt.NDArray[np.uint64]
-
-
 class ScenarioTraffic(Traffic, Protocol):
-    """Traffic that may bring chains and programs of its own."""
+    """Traffic that may add chains and programs."""
 
     def topology(self) -> Topology:
         """Return the chains and programs that the traffic adds to those of the scenario file."""
         ...
 
     def rows_a_tick(self) -> float:
-        """Return how many rows a tick with any has on average."""
+        """Return the mean number of rows a tick with traffic."""
         ...
 
 
 @dataclass(frozen=True)
 class NoTraffic:
-    """Nothing comes from outside."""
+    """No traffic."""
 
-    def rows(self, tick: int, chains: TickArray) -> pa.Table:
+    def rows(self, tick: int, chains: U64) -> pa.Table:
         """Return no rows."""
         return INGRESS_SCHEMA.empty_table()
 
     def next_tick(self, tick: int) -> int | None:
-        """Return None: there is never any row."""
+        """Return None."""
         return None
 
     def topology(self) -> Topology:
-        """Return no chains and no programs."""
+        """Return an empty topology."""
         return empty_topology()
 
     def rows_a_tick(self) -> float:
-        """Return how many rows a tick with any has on average."""
+        """Return 0."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class FollowingTraffic:
-    """Traffic whose messages come in where the program they are for is at that tick.
+    """Traffic whose messages enter at the current chain of their receiver.
 
-    A program that is on no chain keeps getting its messages at its first chain, which refuses them.
+    Messages for a program on no chain enter at its first chain, which refuses them.
+
+    Attributes:
+        inner: The original traffic.
+        ticks: Tick of each move.
+        programs: Program of each move.
+        hosts: Target chain of each move; None: none.
+        homes: First chain of the program of each move.
     """
 
     inner: ScenarioTraffic
@@ -179,13 +195,13 @@ class FollowingTraffic:
     hosts: tuple[int | None, ...]
     homes: tuple[int | None, ...]
 
-    def rows(self, tick: int, chains: TickArray) -> pa.Table:
-        """Return the rows of ``tick`` for ``chains``, by chain, within it by first chain and order there."""
-        now: dict[int, tuple[int, int]] = {}
+    def rows(self, tick: int, chains: U64) -> pa.Table:
+        """Return the rows of ``tick`` for ``chains``, by chain, then by first chain and order there."""
+        locations: dict[int, tuple[int, int]] = {}
         for since, program, host, home in zip(self.ticks, self.programs, self.hosts, self.homes, strict=True):
             if since <= tick and home is not None:
-                now[program] = (home, home if host is None else host)
-        away = {program: place for program, place in now.items() if place[0] != place[1]}
+                locations[program] = (home, home if host is None else host)
+        away = {program: place for program, place in locations.items() if place[0] != place[1]}
         if not away:
             return self.inner.rows(tick, chains)
         moved = np.array(sorted(away), dtype=np.uint64)
@@ -201,20 +217,20 @@ class FollowingTraffic:
         return table.set_column(0, INGRESS_SCHEMA.field("chain"), column).take(pa.array(order))
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with any row."""
+        """Return the first tick at or after ``tick`` with any row, or None."""
         return self.inner.next_tick(tick)
 
     def topology(self) -> Topology:
-        """Return what the traffic itself brings."""
+        """Return the chains and programs of the original traffic."""
         return self.inner.topology()
 
     def rows_a_tick(self) -> float:
-        """Return how many rows a tick with any has on average."""
+        """Return the mean number of rows a tick with traffic."""
         return self.inner.rows_a_tick()
 
 
 def empty_topology() -> Topology:
-    """Return a topology of nothing."""
+    """Return a topology without chains and programs."""
     return Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
 
 
@@ -228,9 +244,20 @@ def open_traffic(
     spark: Session | None,
     prepared: bool = False,
 ) -> ScenarioTraffic:
-    """Return the traffic that ``section`` describes, for a file that itself declares ``own`` and ``moves``.
+    """Create the traffic of a section.
 
-    ``prepared``: of a recording only the ``folder`` that holds it prepared is looked at.
+    Args:
+        section: The section ``[traffic]``.
+        own: Chains and programs of the scenario file.
+        moves: Moves of programs, with their keys.
+        seed: Seed of the network.
+        path: The scenario file, for errors.
+        folder: Folder for sorted recorded traffic.
+        spark: Prepares it in parallel; None: this process does.
+        prepared: Use the folder without reading the recording.
+
+    Raises:
+        InvalidInput: The section is invalid, or recorded traffic has no folder.
     """
     if isinstance(section, ScriptSection):
         directory = NameDirectory(own, path)
@@ -241,16 +268,17 @@ def open_traffic(
                 f"{path}: traffic: recorded traffic needs a folder to be sorted into; name a lake (--lake DIR)"
             )
         if prepared:
-            return _moved(prepared_traffic(os.fspath(folder)), own, moves, path)
-        return _moved(recorded_traffic(section, own, os.fspath(folder), path, spark), own, moves, path)
+            return _follow_moves(prepared_traffic(os.fspath(folder)), own, moves, path)
+        return _follow_moves(recorded_traffic(section, own, os.fspath(folder), path, spark), own, moves, path)
     if isinstance(section, GeneratedSection):
-        return _moved(generated_traffic(section, own, seed, path), own, moves, path)
+        return _follow_moves(generated_traffic(section, own, seed, path), own, moves, path)
     return NoTraffic()
 
 
-def _moved(
+def _follow_moves(
     inner: ScenarioTraffic, own: Topology, moves: Sequence[tuple[str, MoveSection]], path: str
 ) -> ScenarioTraffic:
+    """Redirect traffic by the moves of programs, if there are any."""
     if not moves and not own.membership.spans:
         return inner
     whole = merge_topologies(own, inner.topology())
@@ -261,7 +289,14 @@ def _moved(
 
 
 def ticks_with_traffic(traffic: Traffic, first: int, end: int | None, most: int) -> list[int] | None:
-    """Return the ticks from ``first`` on, below ``end``, that bring traffic; None: there are more than ``most``."""
+    """Return the ticks with traffic in a range, or None if there are too many.
+
+    Args:
+        traffic: The traffic.
+        first: First tick.
+        end: End of the range, exclusive; None: none.
+        most: Maximum number of ticks.
+    """
     found: list[int] = []
     tick = traffic.next_tick(first)
     while tick is not None and (end is None or tick < end):
@@ -273,14 +308,21 @@ def ticks_with_traffic(traffic: Traffic, first: int, end: int | None, most: int)
 
 
 def last_tick(traffic: Traffic) -> int | None:
-    """Return the last tick that brings traffic, None when there is none."""
+    """Find the last tick with traffic by doubling and bisection.
+
+    Args:
+        traffic: The traffic.
+
+    Returns:
+        The tick, or None without traffic.
+    """
     known = traffic.next_tick(0)
     if known is None:
         return None
     beyond = known + 1
     while (found := traffic.next_tick(beyond)) is not None:
         known, beyond = found, 2 * found + 1
-    # Nothing comes from ``beyond`` on: close in on the last tick before it.
+    # No traffic from ``beyond`` on: bisect for the last tick before it.
     while beyond - known > 1:
         middle = (known + beyond) // 2
         found = traffic.next_tick(middle)

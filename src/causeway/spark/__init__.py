@@ -1,1 +1,1 @@
-"""The only room that knows Spark: the session, the lake, the tick."""
+"""Spark: session, workers and tasks."""

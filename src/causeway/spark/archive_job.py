@@ -1,4 +1,4 @@
-"""Run a small Spark job whose classes Java writes into an archive: ``python -m causeway.spark.archive_job``."""
+"""Small Spark job whose classes Java archives: ``python -m causeway.spark.archive_job``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def run(master: str, option: str) -> None:
-    """Run a job whose classes Java writes into an archive when it ends."""
+    """Run a job whose classes Java writes to an archive at exit."""
     os.nice(19)
     if sys.platform == "linux":
         with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # only when nothing else wants to run
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # run only when the machine is idle
     extra = {"spark.driver.extraJavaOptions": f'"{option}"'}
     with tempfile.TemporaryDirectory() as folder, spark_session(master, extra=extra) as session:
         rows = session.range(0, 100, 1, 2).mapInArrow(_echo, "id long")

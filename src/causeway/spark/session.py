@@ -1,4 +1,7 @@
-"""The Spark session of this process: built by ``SparkSession.builder`` in a thread, while Python imports and checks."""
+"""The Spark session of this process, built by ``SparkSession.builder`` in a thread.
+
+Starting Java takes seconds, so a command starts the session first and validates its input meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -45,27 +48,29 @@ _SETTINGS = MappingProxyType(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
-        # 45 ms less a Python stage than over TCP.
+        # Saves 45 ms a Python stage over TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # From 32 files on, the default, Spark lists them in a job of its own, which takes ten times as long (0.6 s for
+        # From 32 files on, the default, Spark lists files in a separate job, which takes ten times as long (0.6 s for
         # 90 files on a disk).
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     }
 )
+"""Spark settings on every master."""
 
 _ON_THIS_MACHINE = MappingProxyType(
     {
-        # Nothing listens to the outside, and no name of this machine has to resolve.
+        # Listen on the loopback interface only, and avoid resolving the host name.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.python.daemon.module": "causeway.spark.worker_daemon",
     }
 )
+"""Spark settings with the driver and all workers on this machine."""
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The variable by which ``spark-submit`` names the Java process that it started for this program."""
+"""Variable in which ``spark-submit`` passes the port of the Java process of this program."""
 
 _LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=100000",
@@ -73,8 +78,11 @@ _LATE_COMPILER = (
     "-XX:Tier4CompileThreshold=300000",
     "-XX:Tier4BackEdgeThreshold=1000000",
 )
-"""Java's optimising compiler begins twenty times later: what starts a session and runs ticks hardly repeats, and its
-compilation took a third of the processor time until the first job. A query over millions of rows passes it at once."""
+"""Thresholds that delay Java's optimizing compiler twentyfold.
+
+Starting a session and running ticks hardly repeats code, and its compilation took a third of the processor time until
+the first job. A query over millions of rows passes the thresholds at once.
+"""
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -82,7 +90,7 @@ _lock = threading.Lock()
 
 
 class _Start:
-    """A session that a thread opens, or has opened."""
+    """A session opened by a thread."""
 
     def __init__(self, master: str, memory: str | None, extra: Mapping[str, str]) -> None:
         cores = check_master(master)
@@ -90,7 +98,7 @@ class _Start:
         self.arguments = (master, memory, dict(extra))
         self.ending = False
         self._options, self._environment = _options(master, cores, heap, extra), _environment(master)
-        # Here and not in the thread: two threads must not import what imports itself in circles.
+        # In this thread: circular imports fail if two threads import them at once.
         importlib.import_module("pyspark.sql")
         self.session: Future[SparkSession] = Future()
         self._opening = threading.Thread(target=self._open, name="causeway-spark", daemon=True)
@@ -104,7 +112,10 @@ class _Start:
             self.session.set_exception(error)
 
     def prepare(self, workers: int, modules: Sequence[str]) -> None:
-        """Let so many Python workers import modules as soon as there is a session; once a session is enough."""
+        """Let Python workers import modules once the session is open.
+
+        Only the first call has an effect.
+        """
         if self._preparing is None:
             work = functools.partial(self._prepare, workers, tuple(modules))
             self._preparing = threading.Thread(target=work, name="causeway-workers", daemon=True)
@@ -117,23 +128,23 @@ class _Start:
         try:
             session = self.session.result()
         except BaseException:
-            return  # ``open_session`` raises it
+            return  # ``open_session`` raises the error
         try:
             rows = session.range(0, workers, 1, workers)
             rows.mapInArrow(functools.partial(_import, modules), "id long").collect()
         except (Py4JError, PySparkException):
-            return  # what ends a worker here ends it again in its first task, where it is reported
+            return  # the first task fails in the same way and reports it
         except Exception:
-            if not self.ending:  # PySpark fails in many ways without its Java
+            if not self.ending:  # PySpark fails in many ways once Java ends
                 raise
 
     def join(self) -> None:
-        """Wait until the workers that are being prepared are."""
+        """Wait for the workers in preparation."""
         if self._preparing is not None:
             self._preparing.join()
 
     def kill(self) -> None:
-        """End a Java process that is still starting."""
+        """Kill a Java process that is still starting."""
         self.ending = True
         while self._opening.is_alive():
             for process in psutil.Process().children():
@@ -153,24 +164,23 @@ def open_session(
 ) -> SparkSession:
     """Open the Spark session of this process.
 
-    An active session is used as it is, whoever opened it, and so is the Java process of ``spark-submit``; ``master``,
-    ``memory`` and ``extra`` are those it was started with then.
+    An active session is used as it is, and so is the Java process of ``spark-submit``; both ignore the arguments.
 
     Args:
         master: ``local[*]``, ``local[N]``, ``spark://host:port``, or another master that Spark knows.
-        memory: the largest heap of this process's Java, such as ``2g``; by default what suits the machine. Messages do
-            not lie in it, they are in Python workers.
-        extra: further Spark settings, which also replace those made here.
+        memory: Maximum heap of this process's Java, such as ``2g``; None: a default for the machine. Messages are in
+            Python workers, not in the heap.
+        extra: Further Spark settings; they override the defaults.
 
     Raises:
-        InvalidInput: an argument is wrong, the master does not answer, or Java does not start.
+        InvalidInput: An argument is wrong, the master does not answer, or Java does not start.
     """
     with _lock:
         if _SUBMITTED in os.environ:
             return _build({}, {})
         session = None if _is_pending() else active_session()
         if session is None:
-            start = _begin(master, memory, extra)
+            start = _start_or_reuse(master, memory, extra)
             try:
                 session = start.session.result()
             except BaseException:
@@ -185,44 +195,59 @@ def open_session(
 def start_session(
     master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Start to open the session that ``open_session`` will be asked for; return at once.
+    """Start to open the session for a later ``open_session``, and return at once.
 
-    Where a session is active, do nothing. The end of this process ends what was begun.
+    With an active session, do nothing. The end of this process ends the session.
+
+    Args:
+        master: As in ``open_session``.
+        memory: As in ``open_session``.
+        extra: As in ``open_session``.
 
     Raises:
-        InvalidInput: an argument is wrong, or the master does not answer.
+        InvalidInput: An argument is wrong, or the master does not answer.
     """
     with _lock:
         if _SUBMITTED not in os.environ and (_is_pending() or active_session() is None):
-            _begin(master, memory, extra)
+            _start_or_reuse(master, memory, extra)
 
 
 def requested_tasks(master: str, extra: Mapping[str, str]) -> int:
-    """Return how many tasks a tick has by default in the session with these arguments, if possible without waiting for
-    it. Raises ``InvalidInput``."""
+    """Return the default number of tasks a tick, without waiting for the session if possible.
+
+    Args:
+        master: As in ``open_session``.
+        extra: As in ``open_session``.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     if _is_pending() and "SPARK_CONF_DIR" not in os.environ:
         return default_tasks_on(master, extra)
     return default_tasks(open_session(master, extra=extra))
 
 
 def prepare_workers(count: int, modules: Sequence[str]) -> None:
-    """Let Python workers on this machine import what their first tasks need, while the session is still being made.
+    """Let local Python workers import modules for their first tasks while the session starts.
 
-    ``module:function`` is a function without arguments that is called, too. The workers are those that ``mapInArrow``
-    uses. Where the session is not on this machine, or not ours, do nothing.
+    They are the workers of ``mapInArrow``. With a remote session, or one of another owner, do nothing.
+
+    Args:
+        count: Number of workers.
+        modules: Names of modules; ``module:function`` also calls a function without arguments.
     """
     if _start is not None and is_local(_start.arguments[0]):
         _start.prepare(min(count, check_master(_start.arguments[0])), modules)
 
 
 def wait_for_workers() -> None:
-    """Wait until the workers that are being prepared are: until then a task would get one that is not."""
+    """Wait for the workers in preparation, since a task might get an unprepared one until then."""
     if _start is not None:
         _start.join()
 
 
 def active_session() -> SparkSession | None:
-    """Return the active or default Spark session of this process, None if there is none. Imports nothing of Spark."""
+    """Return the active or default Spark session, or None, without importing Spark."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.errors import PySparkRuntimeError
@@ -235,7 +260,7 @@ def active_session() -> SparkSession | None:
 
 
 def close_session() -> None:
-    """Close the session that ``open_session`` or ``begin_session`` opened. Its Java ends with this process."""
+    """Close the session of ``open_session`` or ``start_session``. Java ends with this process."""
     with _lock:
         _close()
 
@@ -244,7 +269,16 @@ def close_session() -> None:
 def spark_session(
     master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[SparkSession]:
-    """Open a session for the body of a ``with`` statement; arguments and errors are those of ``open_session``."""
+    """Open a session for the body of a ``with`` statement.
+
+    Args:
+        master: As in ``open_session``.
+        memory: As in ``open_session``.
+        extra: As in ``open_session``.
+
+    Raises:
+        InvalidInput: As in ``open_session``.
+    """
     session = open_session(master, memory=memory, extra=extra)
     try:
         yield session
@@ -256,13 +290,17 @@ def _is_pending() -> bool:
     return _start is not None and not _start.session.done()
 
 
-def _begin(master: str, memory: str | None, extra: Mapping[str, str]) -> _Start:
-    """Return the session that is on its way with these arguments, or begin to open it. Raises ``InvalidInput``."""
+def _start_or_reuse(master: str, memory: str | None, extra: Mapping[str, str]) -> _Start:
+    """Return the session being opened with these arguments, or start to open it.
+
+    Raises:
+        InvalidInput: An argument is wrong.
+    """
     global _start
     if _start is None or _start.arguments != (master, memory, dict(extra)) or not _is_pending():
         starting = _start
         check_master(master)
-        if starting is not None:  # it was begun for another command's arguments, or stopped behind our back
+        if starting is not None:  # it has other arguments, or was stopped by its user
             with contextlib.suppress(Exception):
                 starting.session.result()
             _close()
@@ -282,7 +320,7 @@ def _close() -> None:
 
 
 def _end() -> None:
-    """Close the session, or end its Java process if that is still starting."""
+    """Close the session, or kill its Java process if it is still starting."""
     if _start is not None and not _start.session.done():
         _start.kill()
     _close()
@@ -304,14 +342,14 @@ def _options(master: str, cores: int, heap: str, extra: Mapping[str, str]) -> di
 
 
 def _environment(master: str) -> dict[str, str]:
-    """Return the environment in which PySpark starts Java."""
+    """Return the environment for PySpark's start of Java."""
     here = is_local(master) or is_loopback(master)
-    # Workers start the Python that PYSPARK_PYTHON names, which on this machine can only be this one.
+    # PYSPARK_PYTHON is the Python of workers; on this machine it must be the current one.
     if here or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
-    # A SPARK_HOME of the user's may name another release than the Python side.
+    # The user's SPARK_HOME may be of another release than the Python package.
     found = {"JAVA_HOME": str(java_home(find_java())), "SPARK_HOME": str(SPARK_FOLDER)}
-    # Spark's launcher is a Java process of its own, which only makes a command line.
+    # Spark's launcher is a separate Java process that only prints a command line.
     found["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
     return {**found, **({"SPARK_LOCAL_IP": "127.0.0.1"} if here else {})}
 
@@ -336,14 +374,14 @@ def _build(options: Mapping[str, str], environment: Mapping[str, str]) -> SparkS
             else:
                 os.environ[name] = value
     if options and "spark.sql.shuffle.partitions" not in options:
-        # Only the cluster knows its cores, and only now.
+        # The cluster reports its cores only once the session is open.
         partitions = max(2, 2 * session.sparkContext.defaultParallelism)
         session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return session
 
 
 def _cancel(session: SparkSession, number: int, frame: FrameType | None) -> None:
-    """Cancel Spark's jobs on Ctrl-C, as PySpark's own handler does, which it installs in the main thread only."""
+    """Cancel Spark's jobs on Ctrl-C, as PySpark does for sessions opened in the main thread."""
     try:
         with contextlib.suppress(Exception):
             session.sparkContext.cancelAllJobs()
@@ -352,14 +390,14 @@ def _cancel(session: SparkSession, number: int, frame: FrameType | None) -> None
 
 
 def _default_memory(cores: int) -> str:
-    """Return half a GiB a core, at least 2 and at most 16, but never more than a quarter of the machine."""
+    """Return half a GiB a core, from 2 to 16 GiB, but at most a quarter of the machine's memory."""
     wanted = min(max(2 * _GIB, cores * _GIB // 2), 16 * _GIB)
     machine = psutil.virtual_memory().total // 2**20
     return f"{max(512, min(wanted, machine // 4))}m"
 
 
 def garbage_collection(cores: int) -> list[str]:
-    """Return Java's options for few cores, of which its threads would take time from the workers."""
+    """Return Java options for few cores, where its threads would take time from the workers."""
     return [] if cores > 4 else ["-XX:+UseSerialGC", *_LATE_COMPILER]
 
 
@@ -372,7 +410,7 @@ def _log_options() -> list[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return the message without the Java stack trace that follows."""
+    """Return the message of an error without its Java stack trace."""
     java = getattr(error, "java_exception", None)
     text = str(java.toString()) if java is not None else str(error)
     line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
@@ -382,7 +420,7 @@ def _first_line(error: Exception) -> str:
 def _import(modules: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for name in modules:
         module, _, function = name.partition(":")
-        with contextlib.suppress(ImportError):  # the first task that needs it reports it
+        with contextlib.suppress(ImportError):  # the first task that needs the module reports the error
             imported = importlib.import_module(module)
             if function:
                 getattr(imported, function)()

@@ -1,6 +1,6 @@
-"""The same function over many inputs, in this process or as tasks of Spark.
+"""Tasks over many inputs, in this process or on Spark, and their errors.
 
-Errors of tasks that Spark runs: what went wrong in Python or in a file, without the Java around it.
+Errors of Spark are reduced to the Python or file error behind them, without Java's stack.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ __all__ = [
 ]
 
 _AROUND = re.compile(r"^(?:Caused by: |: )?(?:[a-z]\w*\.)+\w+: |\s*SQLSTATE: \w+$")
-"""The class of a Java exception before its text, and the code of it behind."""
+"""Class of a Java exception before its text, and its code behind."""
 
 _UNREADABLE = "[FAILED_READ_FILE"
-"""How Spark says that it cannot read a file."""
+"""Prefix of Spark's error for an unreadable file."""
 
 
 class TaskFailed(CausewayError):
-    """A task failed; what it was part of was not committed."""
+    """A task failed; its commit was not written."""
 
 
 @contextlib.contextmanager
 def convert_spark_errors() -> Iterator[None]:
-    """Let an error of Spark in the body of a ``with`` statement be a ``TaskFailed``, or a ``LakeError`` where a file
-    is not what its ending says."""
+    """Convert Spark errors in the body of a ``with`` statement to ``TaskFailed``.
+
+    An unreadable file becomes a ``LakeError``.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -57,8 +59,10 @@ def convert_spark_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def convert_storage_errors() -> Iterator[None]:
-    """In a task, let an error of a place that a user can mend, such as a full disk, be an ``InvalidInput``: it comes
-    back from the task as it is."""
+    """Convert OS errors that a user can fix, such as a full disk, to ``InvalidInput``.
+
+    Tasks return it unchanged.
+    """
     try:
         yield
     except OSError as error:
@@ -69,7 +73,14 @@ def convert_storage_errors() -> Iterator[None]:
 
 
 def run_pickled(call: Callable[[], Any]) -> bytes:
-    """Return what a call in a task returns, or the ``CausewayError`` that it raises, pickled."""
+    """Run a call in a task and pickle the outcome.
+
+    Args:
+        call: The call.
+
+    Returns:
+        Its pickled result, or its ``CausewayError``.
+    """
     try:
         with convert_storage_errors():
             return pickle.dumps(call())
@@ -78,7 +89,15 @@ def run_pickled(call: Callable[[], Any]) -> bytes:
 
 
 def result_of(content: bytes) -> Any:
-    """Return what ``run_pickled`` ran. Raises ``InvalidInput`` as it was, and ``TaskFailed`` for any other error."""
+    """Return the outcome of ``run_pickled``.
+
+    Args:
+        content: The pickled outcome.
+
+    Raises:
+        InvalidInput: The call raised it.
+        TaskFailed: The call raised another ``CausewayError``.
+    """
     found = pickle.loads(content)
     if isinstance(found, InvalidInput):
         raise found
@@ -88,20 +107,24 @@ def result_of(content: bytes) -> Any:
 
 
 def extract_python_error(text: str) -> str:
-    """Return the last line of a Python traceback inside a Spark error, or else its first line and its last cause."""
+    """Return the last line of a Python traceback in a Spark error, or else its outer causes.
+
+    Args:
+        text: Text of the Spark error.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for place, line in enumerate(lines):
+    for position, line in enumerate(lines):
         if line.startswith("Traceback"):
-            python = [later for later in lines[place:] if not later.startswith("at ")]
+            python = [later for later in lines[position:] if not later.startswith("at ")]
             endings = [later for later in python if ": " in later and not later.startswith(("File ", "Traceback"))]
             return endings[-1] if endings else python[-1]
-    said = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
-    texts = dict.fromkeys(_AROUND.sub("", line) for line in (said[0], said[-1])) if said else ["unknown"]
+    causes = [line for line in lines if line.startswith((": ", "Caused by: "))] or lines[:1]
+    texts = dict.fromkeys(_AROUND.sub("", line) for line in (causes[0], causes[-1])) if causes else ["unknown"]
     return ": ".join(texts)
 
 
 Session: TypeAlias = "Callable[[], SparkSession]"
-"""A Spark session that is waited for where it is asked for: Java may still be starting."""
+"""Returns a Spark session, waiting while Java starts."""
 
 TaskInput = TypeVar("TaskInput")
 TaskOutput = TypeVar("TaskOutput")
@@ -110,22 +133,32 @@ TaskOutput = TypeVar("TaskOutput")
 def run_tasks(
     task: Callable[[TaskInput], TaskOutput], inputs: Sequence[TaskInput], spark: Session | None
 ) -> list[TaskOutput]:
-    """Return ``task`` of each input, in the order of the inputs.
+    """Run a function on each input.
 
-    Without a session the inputs are worked off one after the other here; with one, each is a Spark task. A task may
-    run twice, so what it writes must be the same each time. The first ``CausewayError`` in the order of the inputs is
-    raised.
+    Without a session the inputs are processed here in sequence; with one, each is a Spark task. A task may run twice,
+    so it must write the same each time.
+
+    Args:
+        task: The function.
+        inputs: The inputs.
+        spark: Returns the Spark session; None: none.
+
+    Returns:
+        The results, in order.
+
+    Raises:
+        CausewayError: The first error in order of the inputs.
     """
     if spark is None or len(inputs) < 2:
         return [task(item) for item in inputs]
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                content = pickle.dumps((place, _outcome(task, inputs[place])))
+            for position in batch.column(0).to_pylist():
+                content = pickle.dumps((position, _outcome(task, inputs[position])))
                 yield pa.RecordBatch.from_pydict({"result": pa.array([content], pa.binary())})
 
-    rows = spark().range(0, len(inputs), 1, len(inputs)).mapInArrow(work, "result binary").collect()
+    rows = spark().range(0, len(inputs), 1, len(inputs)).mapInArrow(run_batches, "result binary").collect()
     outcomes = [outcome for _, outcome in sorted((pickle.loads(row[0]) for row in rows), key=lambda pair: pair[0])]
     for outcome in outcomes:
         if isinstance(outcome, CausewayError):
@@ -134,7 +167,7 @@ def run_tasks(
 
 
 def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
-    """Return what the task returns, or the error that a user shall read."""
+    """Return the result of a task, or its ``CausewayError``."""
     try:
         return task(item)
     except CausewayError as error:

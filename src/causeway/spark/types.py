@@ -1,4 +1,4 @@
-"""What Spark calls the columns of the lake's tables."""
+"""Spark types of the lake's columns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from causeway.storage.lake import LakeError
 
 @cache
 def spark_type(kind: pa.DataType) -> T.DataType:
-    """Return the Spark type in which a Parquet column of this Arrow type is read.
+    """Return the Spark type of a Parquet column of an Arrow type.
 
-    Spark has no unsigned numbers, so each becomes the next larger type; 64-bit ones become ``decimal(20,0)``.
+    Spark lacks unsigned numbers: each becomes the next larger type, 64-bit ones ``decimal(20,0)``.
+
+    Raises:
+        LakeError: Spark cannot read the type.
     """
     if pa.types.is_dictionary(kind):
         return spark_type(kind.value_type)
@@ -48,15 +51,24 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """Return an Arrow schema as Spark's."""
+    """Convert an Arrow schema to Spark's.
+
+    Args:
+        schema: The Arrow schema.
+    """
     return T.StructType([T.StructField(item.name, spark_type(item.type), nullable=True) for item in schema])
 
 
 def to_spark_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, in the types that it has for them."""
-    columns = [_as_type(table[item.name], item.type) for item in schema]
+    """Cast the columns of a table to a schema.
+
+    Args:
+        table: The table.
+        schema: The schema.
+    """
+    columns = [_cast(table[item.name], item.type) for item in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column if column.type == kind else column.cast(kind)

@@ -1,6 +1,7 @@
-"""The daemon of Python workers (``spark.python.daemon.module``): PySpark's own, silent when a session ends.
+"""Daemon of Python workers: PySpark's, but silent at the end of a session.
 
-A worker whose session ends cannot deliver its last result, and PySpark prints a traceback for it.
+It is ``spark.python.daemon.module``. A worker whose session ends cannot deliver its last result, for which PySpark
+prints a traceback.
 """
 
 from __future__ import annotations

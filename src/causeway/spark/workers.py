@@ -1,31 +1,19 @@
-"""Which Python the workers of anyone's Spark session run on: what they import must be there.
+"""Python workers of Spark: their memory, their placement, and the bucket of each task.
 
-How a worker process keeps the memory of one tick for the next.
+A bucket's tick is fast if its state is in the memory of the worker that runs it, so tasks return to the same worker
+where possible. All of this decides only the worker of a bucket: a bucket's tick is a function of committed files.
 
-Where the tasks of a tick run: on a cluster each bucket has an executor that it goes back to, so that its state is in
-the memory of a worker there.
+On a cluster each bucket has a preferred executor. DataFrames cannot express a preference, but an RDD can: the bucket
+numbers are an RDD with preferred locations, and the query over it keeps them, since nothing is exchanged in between.
+Executors are listed when a task did not find its state, and periodically; the query is planned again only if they
+changed. A task whose executor is gone, or busy for longer than ``spark.locality.wait``, runs elsewhere and reads its
+state from the lake. Among the workers of one executor Spark chooses, without control from outside.
 
-Executors are asked for when a task did not find its state, and now and then; only when they are others than before is
-the query planned anew. A task whose executor is gone, or busy for longer than ``spark.locality.wait``, runs elsewhere,
-and reads its state from the lake.
-
-Among the Python workers of one executor Spark chooses, and cannot be told. Where all workers are on one machine, their
-tasks agree who runs what (``assignment``); executors of a cluster share no folder that they could do so in, and a lake
-in an object store has no locks.
-
-Spark's DataFrames cannot say where a task should run; an RDD can. So the numbers of the buckets are an RDD with a
-preferred executor each, and the query over it keeps the preference, because nothing is exchanged between the two.
-
-Which bucket a task runs, where all Python workers are on one machine: the one whose state is in the memory of the
-worker that the task got.
-
-Spark gives a task whichever worker is idle for longest, and cannot be told another. So there the number of a task does
-not say which bucket it runs: once it has a worker, it takes a bucket that this worker ran last, and leaves those of
-others to them as long as there are any left. The tasks of a job agree by files without content in a folder of the job,
-``<task>-<bucket>``, made under a lock of the folder that the system takes back from whoever dies. A task that Spark
-repeats finds its own file, and runs the same bucket.
-
-All of this decides who runs a bucket, and nothing else: a bucket's tick is a function of committed files.
+With all workers on one machine, Spark gives a task to the longest idle worker, so the task number does not decide the
+bucket. Instead a task claims a bucket that its worker ran last, and leaves the buckets of other workers to them while
+there are free ones. The tasks of a job coordinate by empty files ``<task>-<bucket>`` in a folder of the job, created
+under a folder lock that the system releases when its holder dies. A repeated task finds its own file and runs the same
+bucket. Executors of a cluster share no folder for that, and object stores have no locks.
 """
 
 from __future__ import annotations
@@ -53,12 +41,20 @@ if TYPE_CHECKING:
 __all__ = ["require_workers"]
 
 SECONDS = 60.0
-"""So long a Python may take to import what workers need."""
+"""Timeout of the import check of a worker's Python, in seconds."""
 
 
 def require_workers(session: SparkSession) -> None:
-    """Raise ``InvalidInput`` where the workers of a session on this machine run on a Python without Causeway: Spark
-    takes ``python3`` of the PATH unless ``PYSPARK_PYTHON`` names another before the session begins."""
+    """Check that local workers can import Causeway.
+
+    Spark uses ``python3`` of the PATH unless ``PYSPARK_PYTHON`` names another before the session starts.
+
+    Args:
+        session: The session.
+
+    Raises:
+        InvalidInput: The workers' Python cannot import Causeway.
+    """
     context = session.sparkContext
     if not (context.master or "").startswith("local"):
         return
@@ -84,20 +80,19 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 
 RETAINED_BYTES = 1 << 30
-"""Blocks up to this size are taken from kept memory, and that much may stay unused at its end."""
+"""Maximum size of blocks served from retained memory, and of unused memory at its end."""
 
 
 @functools.cache
 def retain_freed_memory(arrow: bool = True) -> None:
-    """Let this process keep what it frees, where the C library can: for those that do the same again and again, such as
-    workers every tick.
+    """Let this process retain freed memory, where the C library supports it.
 
-    By default large blocks go back to the system when they are freed and come back as pages to be cleared, which took a
-    fifth of the time of a round of a million messages.
+    It suits processes that repeat the same work, such as workers every tick. By default large freed blocks return to
+    the system and come back as pages to be cleared, which took a fifth of the time of a round of a million messages.
 
     Args:
-        arrow: whether Arrow's columns are among the blocks that are kept. In a process that keeps a small result of
-            each bucket, these lie between the blocks and hold them apart: an audit of 1e8 rows took 4.7 GiB, not 1.
+        arrow: Retain the memory of Arrow columns too. In a process that keeps a small result of each bucket, these
+            results fragment the retained blocks: an audit of 1e8 rows took 4.7 GiB rather than 1.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -109,14 +104,14 @@ def retain_freed_memory(arrow: bool = True) -> None:
 
 
 _modules = 0
-"""How many modules were loaded when ``spare_modules`` did something last."""
+"""Number of loaded modules at the last ``freeze_modules``."""
 
 
 def freeze_modules() -> None:
-    """Exempt what is loaded by now from the collection of garbage, where modules were loaded since the last call.
+    """Exempt loaded modules from garbage collection, if any were loaded since the last call.
 
-    PySpark lets a worker collect garbage after every task, and modules never are any: looking at those that a certified
-    round imports took 45 ms, of a task of 600 for half a million messages.
+    PySpark lets a worker collect garbage after every task, and modules are never garbage. Scanning those of a certified
+    round took 45 ms of a task of 600 ms for half a million messages.
     """
     global _modules
     if len(sys.modules) != _modules:
@@ -126,24 +121,32 @@ def freeze_modules() -> None:
 
 
 _DRIVER = "driver"
-"""What Spark calls the executor inside the driver's process."""
+"""Spark's name for the executor in the driver's process."""
 
 
 class ExecutorSlot(NamedTuple):
-    """An executor: the machine that it is on, and its number in the application."""
+    """An executor: its host, and its number in the application."""
 
     host: str
     executor: str
 
 
 def is_single_machine(session: SparkSession) -> bool:
-    """Return whether all Python workers are on this machine: Spark runs in one process."""
+    """Return True if all Python workers are on this machine: Spark runs in one process.
+
+    Args:
+        session: The session.
+    """
     context: Any = session.sparkContext
     return bool(context._jsc.sc().isLocal())
 
 
 def list_executors(session: SparkSession) -> tuple[ExecutorSlot, ...]:
-    """Return the executors that are there now, in the order of their numbers; none where Spark runs in one process."""
+    """Return the current executors by number; empty if Spark runs in one process.
+
+    Args:
+        session: The session.
+    """
     if is_single_machine(session):
         return ()
     context: Any = session.sparkContext
@@ -151,15 +154,22 @@ def list_executors(session: SparkSession) -> tuple[ExecutorSlot, ...]:
     found = []
     while known.hasNext():
         summary = known.next()
-        host = summary.hostPort().rpartition(":")[0]  # empty until all is known of it
+        host = summary.hostPort().rpartition(":")[0]  # empty until the executor has registered
         if summary.id() != _DRIVER and host:
             found.append(ExecutorSlot(host, summary.id()))
     return tuple(sorted(found, key=lambda place: (len(place.executor), place.executor)))
 
 
 def numbered_partitions(session: SparkSession, count: int, executors: tuple[ExecutorSlot, ...]) -> DataFrame:
-    """Return the numbers from 0 to ``count`` - 1 as a table with the column ``id`` and a partition each, which
-    ``executors`` take in turns; where they are fewer than two, whoever is free takes any."""
+    """Return a table of numbers with one partition each, assigned to executors in turn.
+
+    With fewer than two executors there is no preference.
+
+    Args:
+        session: The session.
+        count: Number of rows: 0 to ``count`` - 1 in column ``id``.
+        executors: Preferred executors.
+    """
     if len(executors) < 2:
         return session.range(0, count, 1, count)
     from pyspark.sql import DataFrame
@@ -191,59 +201,59 @@ except ImportError:  # Windows, where Spark starts a worker for every task
     fcntl = None  # type: ignore[assignment]
 
 WORKERS_STAY = fcntl is not None
-"""Whether there is anything to assign: a worker that runs more than one task."""
+"""True if workers run more than one task, so that assigning buckets helps."""
 
 LOCK_SECONDS = 30.0
-"""Holding the lock takes less than a millisecond; who waits longer than this for it gives up, and Spark tries again."""
+"""Timeout of the folder lock, held for less than a millisecond; then Spark retries the task."""
 
 _PAUSE_SECONDS = 0.001
 
 
 class NotAssigned(CausewayError):
-    """A task got no bucket, or the tasks of a job did not run each bucket once."""
+    """A task got no bucket, or the tasks of a job did not run each bucket exactly once."""
 
 
 def choose_bucket(homes: Mapping[int, int], free: Collection[int], worker: int, is_alive: Callable[[int], bool]) -> int:
-    """Return which bucket a worker takes.
+    """Choose the bucket of a worker.
 
-    The first of its own; else the first that nobody is going to ask for; else the last of the worker that has most
-    left, since that one begins at the other end.
+    The first of its own; else the first without a live worker; else the last of the worker with most free buckets,
+    since that worker begins at the other end.
 
     Args:
-        homes: process id of the worker that ran a bucket last, by bucket.
-        free: the buckets that no task of this job has taken; at least one.
-        worker: the process id of the worker.
-        is_alive: whether there is a process of this id.
+        homes: Process id of the last worker by bucket.
+        free: Buckets not yet claimed in this job, at least one.
+        worker: Process id of the worker.
+        is_alive: Tests a process id.
     """
     own = [bucket for bucket in free if homes.get(bucket) == worker]
     if own:
         return min(own)
     alive = {home for home in {homes[bucket] for bucket in free if bucket in homes} if is_alive(home)}
-    loose = [bucket for bucket in free if homes.get(bucket) not in alive]
-    if loose:
-        return min(loose)
-    left = Counter(homes[bucket] for bucket in free)
-    busiest = max(left, key=lambda home: (left[home], home))
+    unclaimed = [bucket for bucket in free if homes.get(bucket) not in alive]
+    if unclaimed:
+        return min(unclaimed)
+    counts = Counter(homes[bucket] for bucket in free)
+    busiest = max(counts, key=lambda home: (counts[home], home))
     return max(bucket for bucket in free if homes[bucket] == busiest)
 
 
 def assign_bucket(task: int, folder: str, buckets: int, homes: Mapping[int, int]) -> int:
-    """Return the bucket of a task, and leave word of it in the folder of the job.
+    """Claim a bucket for a task in the folder of its job.
 
     Args:
-        task: its number, from 0; the same when Spark repeats it.
-        folder: the job's own.
-        buckets: how many there are, one a task.
-        homes: as of ``chosen``.
+        task: Number of the task from 0; equal when Spark repeats it.
+        folder: The job's own folder.
+        buckets: Number of buckets, one a task.
+        homes: As in ``choose_bucket``.
 
     Raises:
-        NotAssigned: all buckets are taken, the job is over, or its folder stays locked.
+        NotAssigned: All buckets are claimed, the job is over, or its folder stays locked.
     """
     with _locked(folder):
-        taken = dict(_numbers(name) for name in os.listdir(folder))
-        if task in taken:
-            return taken[task]
-        free = set(range(buckets)) - set(taken.values())
+        claimed = dict(_parse_claim(name) for name in os.listdir(folder))
+        if task in claimed:
+            return claimed[task]
+        free = set(range(buckets)) - set(claimed.values())
         if not free:
             raise NotAssigned(f"task {task}: all of the {buckets} buckets are taken")
         bucket = choose_bucket(homes, free, os.getpid(), _is_alive)
@@ -252,12 +262,20 @@ def assign_bucket(task: int, folder: str, buckets: int, homes: Mapping[int, int]
 
 
 def check_assigned(ran: Collection[int], buckets: int) -> None:
-    """Check that tasks ran each bucket once. Raises ``NotAssigned``."""
+    """Check that tasks ran each bucket exactly once.
+
+    Args:
+        ran: Buckets that ran.
+        buckets: Number of buckets.
+
+    Raises:
+        NotAssigned: A bucket ran twice or never.
+    """
     if sorted(ran) != list(range(buckets)):
         raise NotAssigned(f"tasks ran the buckets {sorted(ran)}, and not each of 0 to {buckets - 1} once")
 
 
-def _numbers(name: str) -> tuple[int, int]:
+def _parse_claim(name: str) -> tuple[int, int]:
     task, _, bucket = name.partition("-")
     return int(task), int(bucket)
 
@@ -265,7 +283,7 @@ def _numbers(name: str) -> tuple[int, int]:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except OSError:  # there is none, or one of another user, which is no worker of ours
+    except OSError:  # no such process, or one of another user
         return False
     return True
 

@@ -1,1 +1,1 @@
-"""The object store, the commit log and the files of a lake."""
+"""Storage of lakes: object store, commit log, seals, compaction and vacuum."""

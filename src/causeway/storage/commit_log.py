@@ -1,8 +1,8 @@
-"""The commit log of lakes and ledgers: numbered JSON records, each created once, whole, and sealed by its own digest.
+"""The commit log of lakes and ledgers: numbered, digested JSON records, each written once.
 
-A record names the digest of the one before it, so that one digest pins a history. The dataclass of a record is its file
-format: its fields are the keys. A head beside the records names one that there must be: it is written after it, so it
-is a lower bound.
+A record holds the digest of its predecessor, so one digest pins the whole history. The dataclass of a record is its
+file format: its fields are the keys. A head file beside the records names a record that must exist. It is written after
+that record, so it is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from causeway.storage.paths import NotRegularFile
 from causeway.storage.seals import FileDamaged
 
 _FORMS = ((b',"digest":"', b'"}'), (b',\n "digest": "', b'"\n}'))
-"""What stands before and after the digest, in one line and in lines for people."""
+"""Text before and after the digest, for compact and for indented JSON."""
 
 HEAD_BYTES = 512
-"""The length of a head: it is written in place, which no disk tears at this size."""
+"""Length of a head file, written in place; disks write this size atomically."""
 
 _HEAD_TRIES = 5
-"""How often a head is read before it counts as damaged: it may just be being written."""
+"""Number of reads before a head counts as damaged: it may be half written."""
 
 Parsed = TypeVar("Parsed")
 
 
 def encoded(content: Mapping[str, Any], *, in_lines: bool = False) -> bytes:
-    """Return a JSON object with its own digest as the last key: SHA-256 over all before it.
+    """Encode a JSON object with a digest as last key: SHA-256 of all bytes before it.
 
-    ``in_lines``: for people. A dataclass in it becomes an object.
+    Args:
+        content: The object; a dataclass in it becomes an object.
+        in_lines: Indent it for people.
     """
     before, after = _FORMS[in_lines]
     form: dict[str, Any] = {"indent": 1} if in_lines else {"separators": (",", ":")}
@@ -47,7 +49,17 @@ def encoded(content: Mapping[str, Any], *, in_lines: bool = False) -> bytes:
 
 
 def decoded(content: bytes) -> dict[str, Any]:
-    """Return what ``encoded`` was given, and ``digest``. Raises ``ValueError`` when it is not what was written."""
+    """Decode a JSON object written by ``encoded``.
+
+    Args:
+        content: The bytes.
+
+    Returns:
+        The object, including ``digest``.
+
+    Raises:
+        ValueError: The bytes are corrupted.
+    """
     for before, after in _FORMS:
         body, separator, rest = content.rpartition(before)
         if separator and rest == hashlib.sha256(body).hexdigest().encode() + after:
@@ -57,41 +69,44 @@ def decoded(content: bytes) -> dict[str, Any]:
 
 
 def head_content(fields: Mapping[str, Any]) -> bytes:
-    """Return the content of a head."""
+    """Return the content of a head file."""
     return encoded(fields).ljust(HEAD_BYTES)
 
 
 class Record:
-    """A dataclass that is a file: ``encoded``, without the field ``digest``, which is that of the file."""
+    """A dataclass stored as a file by ``encoded``; its field ``digest`` is that of the file."""
 
     def content(self) -> bytes:
-        """Return the record as its file has it."""
+        """Return the content of the file."""
         return encoded({name: value for name, value in vars(self).items() if name != "digest"})
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Parse a file. Raises ``ValueError`` when it is not what was written."""
+        """Parse a file. Raises ``ValueError`` if it is corrupted."""
         found: Self = parse_json(cls, decoded(content))
         return found
 
 
 class HeadRecord(Record):
-    """A dataclass that is a head."""
+    """A dataclass stored as a head file."""
 
     def content(self) -> bytes:
-        """Return the head as its file has it."""
+        """Return the content of the file."""
         return super().content().ljust(HEAD_BYTES)
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Parse a head. Raises ``ValueError`` when it is not what was written."""
+        """Parse a head file. Raises ``ValueError`` if it is corrupted."""
         if len(content) != HEAD_BYTES:
             raise ValueError(f"{len(content)} bytes, not {HEAD_BYTES}")
         return super().of(content.rstrip(b" "))
 
     @classmethod
     def read(cls, storage: Storage, path: str) -> Self:
-        """Read a head, which may just be being written. Raises ``FileDamaged``, ``FileNotFoundError``."""
+        """Read a head file, which may be half written.
+
+        Raises ``FileDamaged``, ``FileNotFoundError``.
+        """
         for _ in range(_HEAD_TRIES - 1):
             with contextlib.suppress(FileDamaged):
                 return read_record(storage, path, cls.of)
@@ -99,7 +114,18 @@ class HeadRecord(Record):
 
 
 def read_record(storage: Storage, path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
-    """Read a small file. Raises ``FileDamaged`` where ``parse`` fails, ``FileNotFoundError``, ``OSError``."""
+    """Read and parse a small file.
+
+    Args:
+        storage: Its storage.
+        path: Its path.
+        parse: Parses the content.
+
+    Raises:
+        FileDamaged: ``parse`` fails.
+        FileNotFoundError: The file does not exist.
+        OSError: The file cannot be read.
+    """
     try:
         return parse(storage.read_bytes(path))
     except NotRegularFile as error:
@@ -109,7 +135,10 @@ def read_record(storage: Storage, path: str, parse: Callable[[bytes], Parsed]) -
 
 
 def create_once(storage: Storage, path: str, content: bytes) -> None:
-    """Create a file. Raises ``AlreadyExists``, but not where it holds just this: a store may lose its answer."""
+    """Create a file. Raises ``AlreadyExists`` for other content.
+
+    Equal content is accepted, since a store may lose its answer to a successful write.
+    """
     try:
         storage.create(path, content)
     except AlreadyExists:
@@ -118,28 +147,40 @@ def create_once(storage: Storage, path: str, content: bytes) -> None:
 
 
 def numbered_path(folder: str, number: int) -> str:
-    """Return the path of the record of a number: ten digits, so that names order as numbers do."""
+    """Return the path of a record: ten digits, so that names sort by number."""
     return f"{folder}/{number:010d}.json"
 
 
 def number_of(name: str) -> int | None:
-    """Return the number with which a name begins, None where it has none."""
+    """Return the number at the start of a name.
+
+    Args:
+        name: Name of a file.
+
+    Returns:
+        The number, or None.
+    """
     digits = name[:10]
     return int(digits) if len(digits) == 10 and digits.isascii() and digits.isdecimal() else None
 
 
 def numbers_in(storage: Storage, folder: str) -> list[int]:
-    """List the numbers of the records in a folder, ascending."""
+    """Return the numbers of the records in a folder, ascending.
+
+    Args:
+        storage: The storage.
+        folder: The folder.
+    """
     found = [number_of(name) for name in storage.list(folder) if name.endswith(".json")]
     return [number for number in found if number is not None]
 
 
 class Numbered(Protocol):
-    """A record that knows its number."""
+    """A record with a number."""
 
     @property
     def number(self) -> int:
-        """Return the number."""
+        """The number."""
         ...
 
 
@@ -148,7 +189,14 @@ Commit = TypeVar("Commit", bound=Numbered)
 
 @dataclass(frozen=True)
 class CommitLog(Generic[Commit]):
-    """The numbered records of one kind in a ``folder``, which are called ``name`` in messages."""
+    """The numbered records of one kind in a folder.
+
+    Attributes:
+        storage: Storage of the records.
+        folder: Their folder.
+        name: Name of the kind, for errors.
+        parse: Parses a record.
+    """
 
     storage: Storage
     folder: str
@@ -160,7 +208,7 @@ class CommitLog(Generic[Commit]):
         return numbered_path(self.folder, number)
 
     def numbers(self) -> list[int]:
-        """List the numbers of all records, ascending."""
+        """Return the numbers of all records, ascending."""
         return numbers_in(self.storage, self.folder)
 
     def read(self, number: int) -> Commit:
@@ -172,7 +220,7 @@ class CommitLog(Generic[Commit]):
         return record
 
     def create(self, number: int, content: bytes) -> None:
-        """Create a record as of ``create_once``."""
+        """Create a record; raises as ``create_once``."""
         create_once(self.storage, self.path(number), content)
 
 
@@ -180,7 +228,7 @@ class CommitLog(Generic[Commit]):
 
 
 def count_from(value: Any) -> int:
-    """Return a number that counts something. Raises ``ValueError`` for anything else."""
+    """Validate a count. Raises ``ValueError``."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(f"{value!r:.80} is no count")
     return value
@@ -190,33 +238,40 @@ Count = Annotated[int, count_from]
 
 
 def parse_json(kind: Any, value: Any) -> Any:
-    """Return a value of JSON as one of a type. Raises ``ValueError`` where it is none."""
+    """Convert a JSON value to a type.
+
+    Args:
+        kind: The type, with nested generics and dataclasses.
+        value: The JSON value.
+
+    Raises:
+        ValueError: The value does not fit.
+    """
     return _reader(kind)(value)
 
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that makes a value of a type out of JSON, or raises ``ValueError``; of ``Annotated`` the one
-    that it names."""
+    """Return the function that converts JSON to a type; for ``Annotated`` the one it names."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         found: Callable[[Any], Any] = args[1]
         return found
     if origin in (UnionType, Union):
-        some = _reader(args[0])
-        return lambda value: None if value is None else some(value)
+        inner = _reader(args[0])
+        return lambda value: None if value is None else inner(value)
     if origin is Sequence or args[-1:] == (...,):
         each = _reader(args[0])
-        return lambda value: tuple(map(each, _typed(list, value)))
+        return lambda value: tuple(map(each, _require_type(list, value)))
     if origin is tuple:
         parts = [_reader(part) for part in args]
-        return lambda value: tuple(read(item) for read, item in zip(parts, _typed(list, value), strict=True))
+        return lambda value: tuple(read(item) for read, item in zip(parts, _require_type(list, value), strict=True))
     if origin is Mapping:
         key, item = map(_reader, args)
-        return lambda value: {key(name): item(each) for name, each in _typed(dict, value).items()}
+        return lambda value: {key(name): item(each) for name, each in _require_type(dict, value).items()}
     if is_dataclass(kind):
         return _object_reader(kind)
-    return lambda value: _typed(kind, value)
+    return lambda value: _require_type(kind, value)
 
 
 def _object_reader(kind: Any) -> Callable[[Any], Any]:
@@ -225,7 +280,7 @@ def _object_reader(kind: Any) -> Callable[[Any], Any]:
     needed = {each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING}
 
     def read(value: Any) -> Any:
-        found, given = {}, _typed(dict, value)
+        found, given = {}, _require_type(dict, value)
         for name, reader in readers.items():
             if name in needed or name in given:
                 try:
@@ -237,7 +292,7 @@ def _object_reader(kind: Any) -> Callable[[Any], Any]:
     return read
 
 
-def _typed(kind: type, value: Any) -> Any:
+def _require_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise ValueError(f"{value!r:.80} is no {kind.__name__}")
     return value

@@ -1,8 +1,7 @@
-"""Compaction: the log tables of many small commits become one file a table, so that reading a long history stays
-fast; and the removal of what counts no more.
+"""Compaction of the log files of many small commits, and removal of replaced files.
 
-Both go on where they stopped: the last manifest says how far the log tables are compacted, ``head`` how far what
-compactions replaced is removed. So neither costs more after a long history than after a short one.
+Each log table gets one file for a run of commits. Both steps continue where they stopped: the last manifest records the
+progress of compaction, ``head`` that of removal. So the cost does not grow with the length of the history.
 """
 
 from __future__ import annotations
@@ -28,21 +27,31 @@ from causeway.storage.layout import (
 from causeway.storage.seals import Seal
 
 ROWS = 1 << 20
-"""A run stops growing when a log table has this many rows: files of that size are read well as they are."""
+"""Row count of a log table at which its files are large enough and are not merged."""
 
 BYTES = 64 << 20
-"""The same for files of so many bytes together, which are in memory while they are joined."""
+"""Maximum bytes of files merged at once, in memory."""
 
 ROW_GROUP = 1 << 16
-"""Rows of a group of a compacted file: its rows ascend by height, so that who asks for one height reads few groups."""
+"""Rows in a row group of a compacted file.
+
+Rows ascend by height, so a read of one height needs few groups.
+"""
 
 RETAINED_COMMITS = RUN
-"""So many of the last commits keep their small files when the lake is opened or closed, compacted or not: what is on
-its way is found in them without reading others' entries, and queries that were planned lately find theirs."""
+"""Number of last commits whose small files are kept.
+
+In-flight messages are found in them without reading others, and recently planned queries still find their files.
+"""
 
 
 def latest_compaction(lake: Lake, last: Manifest) -> CompactedLogs:
-    """Return how far the log tables are compacted: as the last manifest says, or one run farther."""
+    """Return the progress of compaction: that of the last manifest, or further runs.
+
+    Args:
+        lake: The lake.
+        last: Its last manifest.
+    """
     done = last.compacted
     while (record := lake.compaction(done.last + 1)) is not None:
         if record.before != done.digest:
@@ -52,34 +61,43 @@ def latest_compaction(lake: Lake, last: Manifest) -> CompactedLogs:
 
 
 def compact_logs(lake: Lake, last: Manifest) -> CompactedLogs:
-    """Compact the next runs of commits, if there are any; return how far the log tables are compacted now.
+    """Compact the next runs of commits, if any.
 
-    The merged files are written first, then the record that names them, so a reader finds every row once, whenever it
-    looks. The small files stay for queries planned before; ``tidy`` removes them. Entries that are still on their way
-    are compacted as well: whoever takes them then finds them in the compacted file.
+    Merged files are written before the record that names them, so a reader finds every row once at any time. Small
+    files stay for earlier queries until ``remove_compacted``. In-flight entries are compacted as well; their consumers
+    read the compacted file.
+
+    Args:
+        lake: The lake.
+        last: Its last manifest.
+
+    Returns:
+        The new progress.
     """
     done = last.compacted
     if last.number % RUN:
         return done
     done = latest_compaction(lake, last)
     while done.last + RUN < last.number:
-        _bind(lake, replace(last, compacted=done))
+        _write_volume(lake, replace(last, compacted=done))
         first = done.last + 1
         manifests = list(lake.chain(first, first + RUN - 1))
-        record = _compacted(lake, manifests, done.digest)
-        # Else the store took it and lost its answer, or a run that was taken over was quicker: its rows are the same.
+        record = _compact_run(lake, manifests, done.digest)
+        # It exists if the store lost its answer, or if a run that lost its claim was faster; its rows are equal.
         with contextlib.suppress(AlreadyExists):
             lake.storage.create(compaction_path(first), record.content())
         made = lake.compaction(first)
         assert made is not None
         done = CompactedLogs(made.last, made.digest)
-    _bind(lake, replace(last, compacted=done))
+    _write_volume(lake, replace(last, compacted=done))
     return done
 
 
-def _bind(lake: Lake, last: Manifest) -> None:
-    """Write the records of all compactions together once there are enough of them, so that who lists the files of a
-    long history reads few; the ones of before are in it, and go."""
+def _write_volume(lake: Lake, last: Manifest) -> None:
+    """Merge compaction records into a volume once there are enough, so that readers open few.
+
+    It includes the previous volume, which is removed.
+    """
     many = RUN * VOLUME
     until = (last.compacted.last + 1) // many * many
     if not until or lake.storage.exists(volume_path(until - 1)):
@@ -95,7 +113,7 @@ def _bind(lake: Lake, last: Manifest) -> None:
 
 
 def bind_volume(runs: Sequence[CompactionRun]) -> CompactionRun:
-    """Return compactions that follow each other as one: a volume."""
+    """Merge consecutive compaction records into a volume."""
     log: dict[str, list[str]] = {}
     files: dict[str, Seal] = {}
     for run in runs:
@@ -105,15 +123,16 @@ def bind_volume(runs: Sequence[CompactionRun]) -> CompactionRun:
     return CompactionRun(runs[0].first, runs[-1].last, runs[0].height, log, files, runs[-1].digest)
 
 
-def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> CompactionRun:
+def _compact_run(lake: Lake, manifests: list[Manifest], before: str) -> CompactionRun:
+    """Merge the log files of a run of commits, table by table."""
     first, last = manifests[0], manifests[-1]
     seals = {path: seal for manifest in manifests for path, seal in manifest.files.items()}
     log: dict[str, list[str]] = {}
     files: dict[str, Seal] = {}
     for table in sorted({table for manifest in manifests for table in manifest.log}):
         paths = [(manifest, path) for manifest in manifests for path in manifest.log.get(table, {}).values()]
-        rows_there = sum(line.rows.get(table, 0) for manifest in manifests for line in manifest.lines)
-        if rows_there > ROWS or sum(seals[path][0] for _, path in paths) > BYTES or len(paths) < 2:
+        row_count = sum(line.rows.get(table, 0) for manifest in manifests for line in manifest.lines)
+        if row_count > ROWS or sum(seals[path][0] for _, path in paths) > BYTES or len(paths) < 2:
             log[table] = [path for _, path in paths]
             files |= {path: seals[path] for _, path in paths}
             continue
@@ -128,9 +147,13 @@ def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction
 
 
 def remove_compacted(lake: Lake, last: Manifest) -> None:
-    """Remove the small files that compactions have replaced, but for those of the last commits.
+    """Remove small files replaced by compactions, except those of the last commits.
 
-    For the holder of the claim. Queries of other processes that were planned before may miss the small files.
+    Only for the holder of the claim. Earlier queries of other processes may miss the files.
+
+    Args:
+        lake: The lake.
+        last: Its last manifest.
     """
     head, done = lake.head(), latest_compaction(lake, last)
     until = min(done.last + 1, (last.number - RETAINED_COMMITS + 1) // RUN * RUN)
@@ -149,7 +172,11 @@ def remove_compacted(lake: Lake, last: Manifest) -> None:
 
 
 def remove_uncommitted(lake: Lake, last: int) -> None:
-    """Remove what was written for the heights after ``last``, which were never committed. For the holder of the
-    claim."""
+    """Remove uncommitted files. Only for the holder of the claim.
+
+    Args:
+        lake: The lake.
+        last: Last committed height.
+    """
     if lake.storage.list(height_folder(last + 1)):
         lake.storage.remove_folder(height_folder(last + 1))

@@ -1,4 +1,4 @@
-"""Whether a lake's place can be reached: by the engine that writes it, and by Spark, which reads it through Hadoop."""
+"""Connectivity checks of a lake's storage: from the engine, and from Spark through Hadoop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ _PACKAGES = {
     "abfs": "org.apache.hadoop:hadoop-azure:{hadoop}",
     "abfss": "org.apache.hadoop:hadoop-azure:{hadoop}",
 }
-"""What Spark needs on its class path, beside its own jars, for URIs that begin so."""
+"""Packages that Spark needs on its class path, by URI scheme."""
 
 
 def check_reachable(storage: Storage) -> None:
-    """Ask a lake's place for a file. Raises ``InvalidInput`` when it does not answer."""
+    """Check that the storage answers.
+
+    Args:
+        storage: The storage.
+
+    Raises:
+        InvalidInput: It does not answer.
+    """
     try:
         storage.exists(HEAD_FILE)
     except NotADirectoryError:
@@ -32,7 +39,15 @@ def check_reachable(storage: Storage) -> None:
 
 
 def check_readable(session: SparkSession, storage: Storage) -> None:
-    """Let Spark look at a lake's place. Raises ``InvalidInput``, which names what Spark lacks."""
+    """Check that Spark can read the storage.
+
+    Args:
+        session: The session.
+        storage: The storage.
+
+    Raises:
+        InvalidInput: It cannot; the text names a missing package.
+    """
     if storage.is_local:
         return
     from py4j.protocol import Py4JJavaError

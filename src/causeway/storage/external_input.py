@@ -1,12 +1,12 @@
-"""What came from outside while a lake was run: written into the lake before the tick that takes it in.
+"""External input of a lake, written before the tick that consumes it.
 
-So a tick is a function of files alone, whoever runs it again: ``record/ingress/<folder>/<tick>-<digest>.parquet`` are
-messages of users, ``record/carried/...`` wire bytes. What a server remembers of their senders lies beside them, and no
-tick reads it: ``taken``, ``senders``, ``carriers`` (``service/node/mempool.py``). The manifest of the height that took
-them
-in names them, with their seals. What no manifest names was never taken in. The digest in a name is that of the file:
-two attempts at a tick write two files, and each tells by itself whether it is what was written. A folder has the files
-of ``TICKS`` ticks, so that who looks for the last ones lists few.
+So a tick is a function of files alone and can be repeated. ``record/ingress/<folder>/<tick>-<digest>.parquet`` holds
+user messages, ``record/carried/...`` wire bytes. Beside them are a server's notes on senders, which no tick reads:
+``taken``, ``senders``, ``carriers`` (``service/node/mempool.py``). The manifest of the consuming height names the files
+with their seals; a file without a manifest was never consumed.
+
+The digest in a name is that of the file: two attempts at a tick write two files, and each can be verified alone. A
+folder holds the files of ``TICKS_PER_FOLDER`` ticks, so that finding the latest ones lists few.
 """
 
 from __future__ import annotations
@@ -40,17 +40,21 @@ INPUT_SCHEMA = pa.schema(
         pa.field("height", pa.uint64(), nullable=False),
     ]
 )
-"""One row a message that a block has: its name, its sender's public key and nonce, the block's height."""
+"""One row a message of a block: hash, sender's public key and nonce, height of the block."""
 
 SENDERS_SCHEMA = pa.schema(
     [pa.field("sender", pa.binary(), nullable=False), pa.field("nonce", pa.uint64(), nullable=False)]
 )
-"""One row a sender: its public key and last nonce, by when that was used. The first row, with an empty key, has the
-largest nonce of those that are forgotten."""
+"""One row a sender: public key and last nonce, in order of last use.
+
+The first row, with an empty key, has the largest nonce of the evicted senders.
+"""
 
 CARRIERS_SCHEMA = pa.schema([pa.field("sender", pa.binary(), nullable=False)])
-"""One row a sender who has carried something: its public key. Those who did so first in this block; where ``senders``
-is written, all."""
+"""One row a sender that has carried messages: its public key.
+
+Normally the new ones of a block; all of them where ``senders`` is written.
+"""
 
 INPUT_SCHEMAS = {
     "ingress": INGRESS_SCHEMA,
@@ -59,37 +63,45 @@ INPUT_SCHEMAS = {
     "senders": SENDERS_SCHEMA,
     "carriers": CARRIERS_SCHEMA,
 }
-"""What is recorded, by kind."""
+"""Schemas of recorded input by kind."""
 
 ExternalInput: TypeAlias = Mapping[str, tuple[str, Seal]]
-"""What was recorded for one tick: kind -> its file in the lake, and its seal."""
+"""Recorded input of a tick: file and seal by kind."""
 
 NO_INPUT: ExternalInput = MappingProxyType({})
-"""What was recorded for a tick into which nothing came."""
+"""A tick without recorded input."""
 
 TICKS_PER_FOLDER = 4096
-"""So many ticks have a folder of their own."""
+"""Number of ticks in a folder."""
 
 _FOLDER = re.compile(r"\d{17}")
 _NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.parquet")
 
 
 def has_input(outside: ExternalInput) -> bool:
-    """Return whether anything in a tick's record comes in; the rest is only remembered."""
+    """Return True if the record has input for the tick, beyond notes on senders.
+
+    Args:
+        outside: Recorded files of the tick.
+    """
     return "ingress" in outside or "carried" in outside
 
 
 @dataclass(frozen=True)
 class InputRecord:
-    """The record of one lake. Picklable."""
+    """The record of a lake; picklable."""
 
     lake: Lake
 
     def write(self, tick: int, **tables: pa.Table | None) -> ExternalInput:
-        """Write down what goes into ``tick``, which must not have been run; return the files, for the tick.
+        """Write the input of a tick that has not run.
 
-        ``tables``: any of ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``), ``taken``
-        (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``), ``carriers`` (``CARRIERS_SCHEMA``).
+        Args:
+            tick: The tick.
+            tables: Rows by kind (``INPUT_SCHEMAS``).
+
+        Returns:
+            The files.
         """
         storage, found = self.lake.storage, {}
         folders: set[str] = set()
@@ -111,30 +123,34 @@ class InputRecord:
         return found
 
     def remove(self, old: ExternalInput, new: ExternalInput) -> None:
-        """Remove what an attempt that failed wrote for a tick, but for what the ``new`` one wrote, too."""
-        kept = {path for path, _ in new.values()}
+        """Remove the files of a failed attempt at a tick, except those that the new one reuses."""
+        reused = {path for path, _ in new.values()}
         for path, _ in old.values():
-            if path not in kept:
+            if path not in reused:
                 self.lake.storage.remove(path)
 
     def forget(self, since: int, but: int | None = None) -> ExternalInput:
-        """Remove what was written down for ticks from ``since`` on, which were never committed; not for tick ``but``,
-        of which the files are returned.
+        """Remove uncommitted input of ticks from ``since`` on. Only for the holder of the claim.
 
-        For the holder of the claim.
+        Args:
+            since: First tick.
+            but: Tick to keep; None: none.
+
+        Returns:
+            The files of tick ``but``.
         """
-        kept: dict[str, tuple[str, Seal]] = {}
+        retained: dict[str, tuple[str, Seal]] = {}
         for kind in INPUT_SCHEMAS:
             for tick, paths in self.newest(kind, since):
                 for path in paths:
                     if tick == but:
-                        kept[kind] = path, seal_content(self._content(path))
+                        retained[kind] = path, seal_content(self._content(path))
                     else:
                         self.lake.storage.remove(path)
-        return kept
+        return retained
 
     def rows(self, outside: ExternalInput, kind: str, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return what came to ``chains`` (numbers), in the order in which it came. Raises ``LakeDamaged``."""
+        """Return the input to chains (numbers) in order of arrival. Raises ``LakeDamaged``."""
         if kind not in outside:
             return INPUT_SCHEMAS[kind].empty_table()
         path, seal = outside[kind]
@@ -142,8 +158,10 @@ class InputRecord:
         return rows.filter(pa.array(np.isin(rows["chain"].to_numpy(), chains)))
 
     def newest(self, kind: str, since: int = 0) -> Iterator[tuple[int, list[str]]]:
-        """Yield the ticks from ``since`` on that have files of a kind, the newest first, with these: one, where no
-        attempt at the tick failed. Folders are listed as they are needed."""
+        """Yield the ticks from ``since`` on with files of a kind, latest first, with these files.
+
+        A tick has several files after failed attempts. Folders are listed on demand.
+        """
         storage = self.lake.storage
         for folder in reversed(storage.list(f"{INPUT_FOLDER}/{kind}")):
             if not _FOLDER.fullmatch(folder) or int(folder) < since // TICKS_PER_FOLDER:
@@ -155,7 +173,7 @@ class InputRecord:
             yield from found.items()
 
     def read(self, kind: str, path: str) -> pa.Table:
-        """Return the table in a file. Raises ``LakeDamaged``."""
+        """Read a file of a kind. Raises ``LakeDamaged``."""
         return pq.read_table(pa.BufferReader(self._content(path))).cast(INPUT_SCHEMAS[kind])
 
     def _content(self, path: str) -> bytes:
@@ -166,7 +184,7 @@ class InputRecord:
         return content
 
     def _whole_before(self, path: str) -> int:
-        """Return the last height that does not need a file. The first takes nothing in."""
+        """Return the last height that does not need a file; height 0 consumes no input."""
         named = _NAME.fullmatch(path.rpartition("/")[2])
         assert named is not None, path
         heights = range(self.lake.last_height() + 1)

@@ -1,4 +1,4 @@
-"""A lake's files: small ones as bytes, tables as sealed Parquet files, in whatever place they lie."""
+"""Files of a lake: small ones as bytes, tables as sealed Parquet, in any storage place."""
 
 from __future__ import annotations
 
@@ -28,18 +28,22 @@ from causeway.storage.seals import (
 )
 
 MAX_SMALL_BYTES = 256 << 20
-"""Maximum number of bytes of a file that says what there is: a manifest, say."""
+"""Maximum number of bytes of a metadata file, such as a manifest."""
 
 WHOLE_BYTES = 4 * PIECE
-"""Files up to this size are read at once, also when not all of their columns are wanted."""
+"""Files up to this size are read in one request, even for some columns only."""
 
 _SPARK_SCHEMES = {"s3": "s3a", "az": "abfss", "adl": "abfss"}
-"""What Hadoop, through which Spark reads, calls what others call differently."""
+"""URI schemes that Hadoop, and thus Spark, names differently."""
 
 
 class ParquetSink:
-    """A Parquet file that is being written; ``seal`` is there when the block that wrote it has ended, and so are the
-    ``cuts``: first byte, end and digest of each part that was written by itself, and of what comes after the last."""
+    """A Parquet file being written.
+
+    Attributes:
+        seal: Seal of the file, once it is complete.
+        cuts: First byte, end and digest of each independently verifiable part, and of the rest, once it is complete.
+    """
 
     def __init__(self, writer: pq.ParquetWriter, sealing: SealingWriter) -> None:
         self._writer, self._sealing = writer, sealing
@@ -47,29 +51,29 @@ class ParquetSink:
         self.cuts: list[tuple[int, int, str]] = []
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
-        """Write rows, as row groups of ``row_group_size``."""
+        """Write rows in row groups of ``row_group_size``."""
         self._writer.write_table(table, row_group_size=row_group_size)
 
     def write_part(self, table: pa.Table) -> None:
-        """Write rows as one row group that can be verified by itself; not in a file that is written at once."""
+        """Write rows as one independently verifiable row group; not with ``at_once``."""
         self._writer.write_table(table, row_group_size=table.num_rows)
         self.cuts.append(self._sealing.cut())
 
     def ended(self) -> None:
-        """Seal what was written."""
+        """Seal the file."""
         self.seal = self._sealing.seal()
         self.cuts.append(self._sealing.cut())
 
 
 @dataclass(frozen=True)
 class Storage:
-    """The folder or prefix at ``uri``; paths are relative to it. Picklable."""
+    """The folder or prefix at ``uri``, with relative paths; picklable."""
 
     uri: str
 
     @cached_property
     def place(self) -> LocalPlace | ObjectPlace:
-        """Return what does the work. Raises ``InvalidInput`` for a URI that is none of a place."""
+        """The underlying place. Raises ``InvalidInput`` for a URI of no known kind."""
         return open_place(self.uri)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -77,109 +81,120 @@ class Storage:
 
     @property
     def is_local(self) -> bool:
-        """Return whether the folder is on a file system of this machine."""
+        """True for a folder on a local file system."""
         return isinstance(self.place, LocalPlace)
 
     def absolute(self, path: str) -> str:
-        """Return the path or URI of a file as Spark wants it."""
+        """Return the path or URI of a file for Spark."""
         if isinstance(self.place, LocalPlace):
             return self.place.full(path)
         scheme, rest = self.place.uri.split("://", 1)
         return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}/{path}"
 
     def inside(self, folder: str) -> Storage:
-        """Return a folder of this one as a storage of its own."""
+        """Return a subfolder as a storage."""
         return Storage(f"{self.uri.rstrip('/')}/{folder}")
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
         self.place.make_folder(path)
 
     def list(self, path: str) -> list[str]:
-        """Return the names of the files in a folder, ascending; none when it does not exist."""
+        """Return the names of files in a folder, ascending; empty if it does not exist."""
         return self.place.list(path)
 
     def walk(self) -> Iterator[str]:
-        """Yield the paths of all files, in folders of folders too."""
+        """Yield the paths of all files, recursively."""
         return self.place.walk()
 
     def size(self, path: str) -> int | None:
-        """Return the length of a file, None when it does not exist."""
+        """Return the length of a file in bytes, or None if it does not exist."""
         return self.place.size(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file exists."""
+        """Return True if a file exists."""
         return self.place.size(path) is not None
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file if it exists."""
         self.place.remove(path)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all in it."""
+        """Remove a folder and its content."""
         self.place.remove_folder(path)
 
     def read_bytes(self, path: str, most: int = MAX_SMALL_BYTES) -> bytes:
-        """Return the content of a file of at most so many bytes; raises ``FileNotFoundError``, ``TooLong``."""
+        """Read a file of at most ``most`` bytes. Raises ``FileNotFoundError``, ``FileTooLong``."""
         return self.place.read(path, most)
 
     def remote(self, path: str, size: int) -> RangeReader:
-        """Return a file of so many bytes, read a range at a time."""
+        """Return a file of ``size`` bytes that is read a range at a time."""
         return RangeReader(size, lambda start, end: self.place.read_range(path, start, end))
 
     def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        """Return the modification time of a file in Unix seconds, or None if it does not exist."""
         return self.place.modified(path)
 
     def create(self, path: str, content: bytes) -> None:
-        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
+        """Create a file atomically, and only if it is absent. Raises ``AlreadyExists``."""
         self.place.create(path, content)
 
     def put(self, path: str, content: bytes) -> None:
-        """Create a file, or replace what it holds by as many bytes."""
+        """Create a file, or overwrite it with equally many bytes."""
         self.place.put(path, content)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Have the disk keep files and the entries of folders, where there is a disk."""
+        """Flush files and folder entries to disk, for a local place."""
         self.place.sync(paths)
 
     # ---- sealed files
 
     def verify(self, path: str, seal: Seal, *, quickly: bool = False) -> None:
-        """Compare a file with its seal. ``quickly``: only its length and its last piece, which holds what a Parquet
-        file says of itself.
+        """Compare a file with its seal.
 
-        Raises ``FileDamaged``.
+        Args:
+            path: Path of the file.
+            seal: The seal.
+            quickly: Verify only length and last piece, which holds a Parquet file's metadata.
+
+        Raises:
+            FileDamaged: The file differs, or is missing.
         """
         if not quickly or seal[0] <= PIECE:
-            _found(path, lambda: self._sealed(path, seal))
+            _require_file(path, lambda: self._read_sealed(path, seal))
             return
         last = (seal[0] - 1) // PIECE
         size = self.place.size(path)
         if size is None:
             raise FileDamaged(path, MISSING)
         check_length(path, seal, size)
-        ending = _found(path, lambda: self.place.read_range(path, last * PIECE, seal[0]))
+        ending = _require_file(path, lambda: self.place.read_range(path, last * PIECE, seal[0]))
         check_pieces(path, seal, last, ending)
 
     @contextlib.contextmanager
     def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> Iterator[StoredParquet]:
-        """Open a Parquet file for reading. With a ``seal`` all that is read of it is verified before it is used;
-        without one the checksums of its pages are. ``whole``: all of it will be read.
+        """Open a Parquet file for reading.
 
-        Raises ``FileDamaged``, ``FileNotFoundError``.
+        Args:
+            path: Path of the file.
+            seal: Verifies each read before use; None: only page checksums are verified.
+            whole: The whole file will be read.
+
+        Raises:
+            FileDamaged: The file is damaged.
+            FileNotFoundError: The file is missing.
         """
         with self.parquet_file(path, seal, whole=whole) as file:
             yield file
 
     def parquet_file(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> StoredParquet:
-        """Return an open Parquet file, as of ``open_parquet``; whoever opens it closes it."""
+        """Return an open Parquet file for the caller to close; arguments as in ``open_parquet``."""
         if seal is None:
             content = self.place.read(path)
             return StoredParquet(path, pa.BufferReader(content), len(content), page_checksum_verification=True)
         known = seal
         if whole or known[0] <= WHOLE_BYTES:
-            return StoredParquet(path, pa.BufferReader(self._sealed(path, known)), known[0], pre_buffer=False)
+            return StoredParquet(path, pa.BufferReader(self._read_sealed(path, known)), known[0], pre_buffer=False)
         size = self.place.size(path)
         if size is None:
             raise FileNotFoundError(path)
@@ -187,8 +202,8 @@ class Storage:
         reader = SealedReader(path, known, lambda start, end: self.place.read_range(path, start, end))
         return StoredParquet(path, pa.PythonFile(reader, mode="r"), known[0], pre_buffer=False)
 
-    def _sealed(self, path: str, seal: Seal) -> bytes:
-        """Return a whole file, verified; one that is too long is not read."""
+    def _read_sealed(self, path: str, seal: Seal) -> bytes:
+        """Read and verify a whole file; one that is too long is not read."""
         try:
             content = self.place.read(path, seal[0])
         except FileTooLong as error:
@@ -198,7 +213,7 @@ class Storage:
         return content
 
     def read_table(self, path: str, columns: Sequence[str] | None = None, seal: Seal | None = None) -> pa.Table:
-        """Return a Parquet file as a table; ``seal`` and errors as of ``open_parquet``."""
+        """Read a Parquet file; ``seal`` and errors as in ``open_parquet``."""
         with self.open_parquet(path, seal, whole=columns is None) as file:
             return file.read(columns=None if columns is None else [*columns], use_threads=False)
 
@@ -211,8 +226,17 @@ class Storage:
         statistics: Sequence[str] = (),
         row_group_size: int | None = None,
     ) -> Seal:
-        """Write a Parquet file, have the disk keep it and return its seal; without ``sync`` keeping it is left to a
-        later ``sync``. ``statistics``: columns of which each row group states the least and the largest value.
+        """Write a Parquet file.
+
+        Args:
+            path: Path of the file.
+            table: The rows.
+            sync: Flush it to disk; False: a later ``sync`` does.
+            statistics: Columns with minimum and maximum in each row group.
+            row_group_size: Number of rows of a row group; None: the default.
+
+        Returns:
+            The seal.
         """
         at_once = table.nbytes <= WHOLE_BYTES
         with self.parquet_writer(path, table.schema, sync=sync, at_once=at_once, statistics=statistics) as sink:
@@ -232,13 +256,19 @@ class Storage:
         deltas: Sequence[str] = (),
         plain: Sequence[str] = (),
     ) -> Iterator[ParquetSink]:
-        """Open a Parquet file for writing row group by row group; when the block ends, it is sealed and the disk keeps
-        it (``sync``). Its pages carry checksums, for readers that know no seals.
+        """Open a Parquet file for writing by row group; it is sealed when the block ends.
 
-        ``dictionary``: columns with few different values, beside those that are dictionaries already. ``at_once``: it
-        is small; it is written when it is whole, in one piece and not in the 20 to 30 that the format gives.
-        ``statistics``: as of ``write_table``. ``deltas``: columns of whole numbers or times of which neighbours lie
-        close together. ``plain``: columns that are not compressed.
+        Pages carry checksums, for readers without seals.
+
+        Args:
+            path: Path of the file.
+            schema: Schema of the rows.
+            sync: Flush it to disk when the block ends.
+            dictionary: Further columns to encode with a dictionary, with few distinct values.
+            at_once: Write a small file in one request rather than the 20 to 30 writes of the format.
+            statistics: As in ``write_table``.
+            deltas: Columns of whole numbers or times with close neighbors.
+            plain: Columns without compression.
         """
         bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
@@ -248,7 +278,7 @@ class Storage:
             with pq.ParquetWriter(
                 pa.PythonFile(sealing, mode="w") if buffer is None else buffer,
                 schema,
-                # Snappy passes over bodies that cannot be made smaller; lz4 beats a dictionary for numbers.
+                # Snappy skips incompressible payloads; lz4 beats a dictionary for numbers.
                 compression={
                     name: "none" if name in plain else "snappy" if name in bodies else "lz4" for name in schema.names
                 },
@@ -267,9 +297,16 @@ class Storage:
 
 
 def find_row_groups(file: StoredParquet, column: str, first: int, end: int) -> list[int]:
-    """Return the row groups that may hold values from ``first`` to ``end`` - 1 in a column, by its statistics.
+    """Return the row groups that may hold values in a range of a column, by statistics.
 
-    Raises ``FileDamaged``: there is no such column, or it has no numbers.
+    Args:
+        file: The file.
+        column: Name of an integer column.
+        first: First value.
+        end: End of the range, exclusive.
+
+    Raises:
+        FileDamaged: There is no such column of whole numbers.
     """
     number, found = file.schema_arrow.get_field_index(column), []
     if number < 0 or not pa.types.is_integer(file.schema_arrow.field(number).type):
@@ -281,7 +318,8 @@ def find_row_groups(file: StoredParquet, column: str, first: int, end: int) -> l
     return found
 
 
-def _found(path: str, call: Callable[[], Any]) -> Any:
+def _require_file(path: str, call: Callable[[], Any]) -> Any:
+    """Call a read function; convert a missing file to ``FileDamaged``."""
     try:
         return call()
     except FileNotFoundError:

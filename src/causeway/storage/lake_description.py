@@ -1,4 +1,4 @@
-"""The model of ``lake.json``: what a lake says of its network, which whoever made it may have written by hand."""
+"""Model of ``lake.json``, the description of a network; it may be written by hand."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Name = Annotated[str, Field(min_length=1)]
 U32 = Annotated[int, Field(ge=0, lt=2**32)]
 Pair = Annotated[tuple[U32, U32], Strict(False)]
 Columns = list[Annotated[tuple[Name, Name], Strict(False)]]
-"""Names of columns, and of their types."""
+"""Column names with their types."""
 
 
 class _Described(BaseModel):
-    """An object of the file. What others add to it is left alone."""
+    """An object of the file; unknown keys are allowed."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
 
 class DescribedChain(_Described):
-    """A chain, at its position."""
+    """A chain, in order of position."""
 
     number: U64
     name: Name
@@ -42,7 +42,7 @@ class DescribedLog(_Described):
 
 
 class DescribedState(DescribedLog):
-    """A state table: what ``StateTable`` says of it."""
+    """A state table, with the fields of ``StateTable``."""
 
     owner: str
     order: list[str]
@@ -73,20 +73,23 @@ class DescribedTables(_Described):
     def _have_names_of_their_own(self) -> Self:
         listed: Sequence[DescribedLog]
         for listed in (self.logs, self.state):
-            _each_once(each.name for each in listed)
+            _require_unique(each.name for each in listed)
             for each in listed:
-                _each_once(name for name, _ in each.columns)
+                _require_unique(name for name, _ in each.columns)
         return self
 
 
 class DescribedNetwork(_Described):
-    """The keys of the scenario's ``[network]`` that are read before the scenario itself is validated."""
+    """The keys of ``[network]`` read before the scenario is validated."""
 
     seed: Annotated[int, Field(ge=0)]
 
 
 class DescribedScenario(_Described):
-    """The scenario. It is validated where it is run again: its programs may be none that are here."""
+    """The scenario.
+
+    It is validated only before a run, since its programs may not be installed here.
+    """
 
     network: DescribedNetwork
     traffic: dict[str, Any]
@@ -94,7 +97,7 @@ class DescribedScenario(_Described):
 
 
 class DescribedMembership(_Described):
-    """As of ``Membership.encoded``."""
+    """Membership, as encoded by ``Membership.encoded``."""
 
     spans: list[Annotated[tuple[U64, TickNumber, TickNumber | None], Strict(False)]] = []
     nodes: list[Annotated[tuple[U64, U32], Strict(False)]] = []
@@ -103,8 +106,12 @@ class DescribedMembership(_Described):
 
 
 class LakeDescription(_Described):
-    """The whole file. ``made``: when, in seconds of the Unix epoch, None in lakes of before; ``buckets``: the first
-    position of each and the one behind its last."""
+    """The whole file.
+
+    Attributes:
+        made: Creation time in Unix seconds; None in older lakes.
+        buckets: First and end position of each bucket.
+    """
 
     identity: Name
     made: Annotated[int, Field(ge=0, lt=2**40)] | None = None
@@ -121,8 +128,8 @@ class LakeDescription(_Described):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        _each_once(chain.name for chain in self.chains)
-        _each_once(chain.number for chain in self.chains)
+        _require_unique(chain.name for chain in self.chains)
+        _require_unique(chain.number for chain in self.chains)
         if [first for first, _ in self.buckets] != [0, *(end for _, end in self.buckets[:-1])]:
             raise ValueError("buckets that do not follow each other")
         if self.buckets[-1][1] != len(self.chains):
@@ -133,7 +140,7 @@ class LakeDescription(_Described):
         return self
 
 
-def _each_once(names: Iterable[Hashable]) -> None:
+def _require_unique(names: Iterable[Hashable]) -> None:
     seen: set[Hashable] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""The layout of a lake: what its files are called, what its small files say, and the errors about them."""
+"""Layout of a lake: file names, small records, and their errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from causeway.storage.paths import DATA_FOLDERS
 from causeway.storage.seals import Seal, parse_seal
 
 FORMAT = 8
-"""The version of this layout; a lake of another is refused."""
+"""Version of this layout."""
 
 READABLE = (6, 7, FORMAT)
-"""Formats of lakes that are read and continued. One of format 6 has no state table in several files."""
+"""Formats of lakes that can be read and continued.
+
+Format 6 has no state table in several files.
+"""
 
 STATE_VACUUMED = ".gone"
-"""What stands behind the name of a state table in the names of files with keys of rows that are gone."""
+"""Suffix of a state table's name in files with the keys of removed rows."""
 
 LAKE_FILE = "lake.json"
 HEAD_FILE = "head"
@@ -32,23 +35,25 @@ TRAFFIC = "traffic"
 TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"
 
 RUN = 32
-"""How many commits are compacted together."""
+"""Number of commits compacted together."""
 
 VOLUME = 32
-"""So many runs later, all records of compactions are written together as one."""
+"""Number of runs whose compaction records are merged into one."""
 
 _FIRST_HEIGHT = re.compile(rf"{HEIGHTS}/(\d{{10}})/|{COMPACTED}/.*-(\d{{10}})-\d{{10}}\.parquet$")
 
 
 class LakeError(InvalidInput):
-    """A lake cannot be used as asked."""
+    """A lake cannot be used as requested."""
 
 
 class LakeDamaged(LakeError):
-    """A file of a lake is missing, or is not what was written.
+    """A file of a lake is missing or corrupted.
 
-    ``path``: which. ``what``: what is wrong with it. ``whole``: the last height that needs nothing that is known to be
-    damaged, -1 when there is none.
+    Attributes:
+        path: Path of the file.
+        what: Description of the damage.
+        whole: Last height that needs nothing known to be damaged, or -1.
     """
 
     def __init__(self, uri: str, path: str, what: str, whole: int) -> None:
@@ -58,16 +63,20 @@ class LakeDamaged(LakeError):
 
 
 class Freed(LakeError):
-    """The state of a height was freed by a vacuum."""
+    """A vacuum freed the state of a height."""
 
 
 @dataclass(frozen=True)
 class LakeHead(HeadRecord):
-    """How far a lake has come: the last ``height`` and the ``number`` of the manifest that has it, with the digest of
-    that ``manifest``; -1 before the first.
+    """Progress of a lake.
 
-    ``tidied``: the number below which what compactions replaced has been removed; below ``tidying`` it may be.
-    ``settled``: nothing more would happen after that height, however long the network ran.
+    Attributes:
+        height: Last height, or -1.
+        number: Number of its manifest, or -1.
+        manifest: Digest of that manifest.
+        tidied: Manifest number below which replaced files are removed.
+        tidying: Manifest number below which they may be.
+        settled: Nothing more would happen after that height.
     """
 
     height: int = -1
@@ -80,9 +89,17 @@ class LakeHead(HeadRecord):
 
 @dataclass(frozen=True)
 class CompactionRun(Record):
-    """One run of commits whose log tables were compacted: the manifests number ``first`` to ``last``, which have the
-    heights from ``height`` on. ``log``: table -> its files. ``files``: their seals. ``before``: the digest of the
-    record of the run before; ``digest``: of this one."""
+    """A run of commits with compacted log tables.
+
+    Attributes:
+        first: First manifest number.
+        last: Last manifest number.
+        height: First height.
+        log: Files by table.
+        files: Seals by file.
+        before: Digest of the previous run's record.
+        digest: Digest of this record.
+    """
 
     first: int
     last: int
@@ -94,32 +111,46 @@ class CompactionRun(Record):
 
 
 def height_name(height: int) -> str:
-    """Return the name of a height in paths: ten digits, so that names order as heights do."""
+    """Return the name of a height in paths: ten digits, so that names sort by height."""
     return f"{height:010d}"
 
 
 def height_folder(height: int) -> str:
-    """Return the folder of the files of a commit that begins with a height."""
+    """Return the folder of a commit.
+
+    Args:
+        height: First height of the commit.
+    """
     return f"{HEIGHTS}/{height_name(height)}"
 
 
 def manifest_path(number: int) -> str:
-    """Return where the manifest of that number is."""
+    """Return the path of a manifest.
+
+    Args:
+        number: Number of the manifest.
+    """
     return numbered_path(MANIFESTS, number)
 
 
 def compaction_path(first: int) -> str:
-    """Return where the record of the compaction is that begins with the manifest of a number."""
+    """Return the path of the compaction record that begins with a manifest number."""
     return numbered_path(COMPACTED, first)
 
 
 def volume_path(last: int) -> str:
-    """Return where the records of all compactions up to the manifest of a number are together."""
+    """Return the path of the merged compaction records up to a manifest number."""
     return f"{COMPACTED}/all-{height_name(last)}.json"
 
 
 def last_folder_height(path: str) -> int:
-    """Return the last height that does not need a file with rows of heights, as its path tells: -1 for what all
-    heights need, or what does not tell."""
+    """Return the last height that does not need a file, derived from its path.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The height; -1 if all heights need it, or the path does not tell.
+    """
     found = _FIRST_HEIGHT.match(path)
     return int(found[1] or found[2]) - 1 if found is not None else -1

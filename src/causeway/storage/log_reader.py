@@ -1,4 +1,4 @@
-"""The log tables of a lake in ranges of heights that fit into memory: compacted or not, forwards and backwards."""
+"""Log tables of a lake in ranges of heights that fit into memory, forwards and backwards."""
 
 from __future__ import annotations
 
@@ -19,51 +19,66 @@ from causeway.storage.table_schemas import TableSchemas
 
 @dataclass
 class LogReader:
-    """Reads the log tables of a lake, range by range of heights. ``compactions``: those that were read, by run."""
+    """Reads the log tables of a lake by ranges of heights. ``compactions``: cache by run."""
 
     lake: Lake
     compactions: dict[int, CompactionRun | None] = field(default_factory=dict)
 
     @cached_property
     def schemas(self) -> dict[str, pa.Schema]:
-        """Return the columns of the log tables by name."""
+        """Schemas of the log tables by name."""
         return dict(TableSchemas.decoded(self.lake.about()["tables"]).logs)
 
     def ranges(self, first: int, end: int, rows: int, tables: Sequence[str]) -> Iterator[range]:
-        """Yield the heights from ``first`` to ``end`` - 1 in ranges with about as many ``rows`` of some tables; a
-        height is never cut."""
-        start, held = first, 0
+        """Partition heights into ranges of about equal row counts; a height is never split.
+
+        Args:
+            first: First height.
+            end: End of the heights, exclusive.
+            rows: Approximate rows of a range.
+            tables: Tables to count.
+        """
+        start, row_count = first, 0
         for manifest in self.lake.commits(range(first, end)):
             for line in manifest.lines:
                 if not first <= line.height < end:
                     continue
                 more = sum(line.rows.get(table, 0) for table in tables)
-                if held and held + more > rows:
+                if row_count and row_count + more > rows:
                     yield range(start, line.height)
-                    start, held = line.height, 0
-                held += more
+                    start, row_count = line.height, 0
+                row_count += more
         if start < end:
             yield range(start, end)
 
     def ranges_back(self, end: int, rows: int, tables: Sequence[str]) -> Iterator[range]:
-        """Yield the heights below ``end`` in such ranges, from the last to the first."""
-        stop, held = end, 0
+        """Yield such ranges of the heights below ``end``, last to first."""
+        stop, row_count = end, 0
         height = end - 1
         while height >= 0:
             manifest = self.lake.manifest(height)
             for line in reversed([line for line in manifest.lines if line.height <= height]):
                 more = sum(line.rows.get(table, 0) for table in tables)
-                if held and held + more > rows:
+                if row_count and row_count + more > rows:
                     yield range(line.height + 1, stop)
-                    stop, held = line.height + 1, 0
-                held += more
+                    stop, row_count = line.height + 1, 0
+                row_count += more
             height = manifest.first - 1
         if stop > 0:
             yield range(stop)
 
     def read(self, table: str, heights: range, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a log table at heights, in their order. ``columns``: those wanted, in their order;
-        default: all. Raises ``LakeError``, ``LakeDamaged``."""
+        """Return the rows of a log table at heights, in order.
+
+        Args:
+            table: Name of the table.
+            heights: The heights.
+            columns: Columns to return, in order; None: all.
+
+        Raises:
+            LakeError: A height is not committed.
+            LakeDamaged: A file is damaged.
+        """
         schema = self.schemas[table]
         names = schema.names if columns is None else list(columns)
         schema = pa.schema([schema.field(name) for name in names])
@@ -86,7 +101,7 @@ class LogReader:
         return self.lake.manifest(height).tick
 
     def height_of(self, tick: int, until: int) -> int:
-        """Return the last height up to ``until`` whose tick is not after one."""
+        """Return the last height up to ``until`` with a tick at or before ``tick``."""
         low, high = 0, until
         while low < high:
             middle = (low + high + 1) // 2

@@ -1,4 +1,8 @@
-"""Manifests: the commits of a lake, and the files that each names with their seals."""
+"""Manifests: the commits of a lake, with the files of each and their seals.
+
+``Manifest`` is the commit in memory. ``_Stored`` is its file: JSON with a seal beside every file name, and consecutive
+heights as columns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from causeway.storage.seals import Seal, parse_seal
 
 
 def lake_path(path: Any) -> str:
-    """Return the path of a file that records of a lake may name. Raises ``ValueError`` for any other."""
+    """Validate a path that a record of a lake may name. Raises ``ValueError``."""
     return confine_path(path, DATA_FOLDERS)
 
 
@@ -22,14 +26,14 @@ LakePath = Annotated[str, lake_path]
 
 @dataclass(frozen=True)
 class CompactedLogs:
-    """How far the log tables are compacted: to the manifest number ``last``, by a record of that ``digest``."""
+    """Progress of compaction: the last compacted manifest number, and the digest of its record."""
 
     last: int = -1
     digest: str = ""
 
 
 class FileSection(NamedTuple):
-    """The bytes ``start`` to ``end`` - 1 of a file, with a digest of their own."""
+    """The bytes ``start`` to ``end`` - 1 of a file, with their digest."""
 
     start: int
     end: int
@@ -37,17 +41,19 @@ class FileSection(NamedTuple):
 
 
 class ExchangeFile(NamedTuple):
-    """The file with what the buckets offer each other at a height (``offers``): a section for everyone, then one for
-    each bucket."""
+    """The offers between buckets at a height: a section for everyone, then one for each bucket."""
 
     path: str
     sections: tuple[FileSection, ...]
 
 
 class StateParts(NamedTuple):
-    """The files with a bucket's rows of a state table: those in ``rows``, but for rows whose keys stand in ``gone``.
+    """The files with a bucket's rows of a state table.
 
-    ``held``: how many rows the files of ``rows`` have, where there are several.
+    Attributes:
+        rows: Files of rows.
+        gone: Files of keys of removed rows.
+        held: Number of rows in the files of ``rows``, if there are several.
     """
 
     rows: tuple[str, ...]
@@ -56,22 +62,26 @@ class StateParts(NamedTuple):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return all of them."""
+        """All files."""
         return self.rows + self.gone
 
     @property
     def whole(self) -> bool:
-        """Return whether one file has just the table's rows."""
+        """True if a single file holds exactly the table's rows."""
         return len(self.rows) == 1 and not self.gone
 
 
 @dataclass(frozen=True)
 class HeightLine:
-    """What is known of one committed height.
+    """Summary of a committed height.
 
-    ``wake``: the next tick at which something happens of itself, None when nothing will. ``quiet_since``: the first
-    tick from which on nothing has moved, and after which nothing has come from outside. ``needs``: the lowest height
-    whose outbound entries may still be read. ``rows``: how many rows each log table got.
+    Attributes:
+        height: The height.
+        tick: Its tick.
+        wake: Next tick with an event that needs no traffic, or None.
+        quiet_since: First tick without any progress or traffic since.
+        needs: Lowest height whose outbound entries may still be read.
+        rows: Number of new rows by log table.
     """
 
     height: int
@@ -84,20 +94,26 @@ class HeightLine:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one commit consists of: one height, or many that follow each other. It is looked at from one of them
-    (``at``), by default the last.
+    """A commit of consecutive heights, viewed at one of them (``at``), by default the last.
 
-    ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> files, at the
-    last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each
-    log table has by the last. ``work``: what was counted of the rounds' work by then (``proofs.work``).
-    ``outside``: kind -> file of what was recorded for the tick, of a commit of one height. ``exchange``: what the
-    buckets offer each other, None where there is one. ``offers``: bucket -> file of what it offers and had no room
-    for there. ``files``: file -> its seal, for all files that are named here. ``parent``: the digest of the
-    manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written under.
-    ``compacted``: how far the log tables were compacted by then. ``seen``: which of its heights is looked at.
+    In the file every file name is followed by its seal: [file, length, digests]. The files of a state table are one
+    such entry, or an object with ``rows``, ``gone`` and ``held`` (``StateParts``).
 
-    In the file every name of a file has its seal behind it: [file, length, digests]. The files of a state table are
-    one such, or an object with ``rows``, ``gone`` and ``held`` (``Parts``).
+    Attributes:
+        number: Number of the commit.
+        lines: Its heights.
+        last_state: Files of the state at the last height, by table and bucket.
+        log: File of the log rows of all heights, by table and bucket.
+        totals: Row count of each log table up to the last height.
+        work: Work counters of all rounds so far (``causeway_proofs.work``).
+        outside: File of the input recorded for the tick, by kind, in a commit of one height.
+        exchange: Offers between buckets; None for one bucket.
+        offers: File of a bucket's offers that did not fit into the exchange, by bucket.
+        files: Seal of every file named here.
+        parent: Digest of the previous manifest, or of ``lake.json``.
+        epoch: Epoch of the writer's claim on the lake.
+        compacted: Progress of compaction at that time.
+        seen: Index of the viewed height, from the end.
     """
 
     number: int
@@ -117,50 +133,50 @@ class Manifest:
 
     @property
     def line(self) -> HeightLine:
-        """Return what is known of the height that is looked at."""
+        """Summary of the viewed height."""
         return self.lines[self.seen]
 
     @property
     def height(self) -> int:
-        """Return the height that is looked at."""
+        """The viewed height."""
         return self.line.height
 
     @property
     def tick(self) -> int:
-        """Return its tick."""
+        """Tick of the viewed height."""
         return self.line.tick
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """Return how many rows each log table got at it."""
+        """Number of new rows by log table at the viewed height."""
         return self.line.rows
 
     @property
     def state(self) -> Mapping[str, Mapping[str, StateParts]]:
-        """Return the files of the state at the height that is looked at, which must be the last of the commit."""
+        """Files of the state at the viewed height, which must be the last of the commit."""
         if self.height < self.last:
             raise AssertionError(f"the state at height {self.height} is in no file: it is made by a replay")
         return self.last_state
 
     @property
     def first(self) -> int:
-        """Return the first height of the commit."""
+        """First height of the commit."""
         return self.lines[0].height
 
     @property
     def last(self) -> int:
-        """Return the last height of the commit, of which it has the state."""
+        """Last height of the commit, with stored state."""
         return self.lines[-1].height
 
     def at(self, height: int) -> Manifest:
-        """Return the same commit, looked at from another of its heights."""
+        """Return the same commit viewed at another height."""
         other = replace(self, seen=height - self.last - 1)
         other.__dict__.update({name: self.__dict__[name] for name in ("content", "digest") if name in self.__dict__})
         return other
 
     @cached_property
     def content(self) -> bytes:
-        """Return the manifest as its file has it: JSON."""
+        """Content of the manifest's file: JSON."""
 
         def sealed(files: Mapping[str, str]) -> dict[str, _Sealed]:
             return {key: (path, *self.files[path]) for key, path in files.items()}
@@ -191,17 +207,17 @@ class Manifest:
         return [path for files in self.last_state.values() for parts in files.values() for path in parts.files]
 
     def exchanged(self) -> list[str]:
-        """Return the files with what the buckets offer each other, and nothing else."""
+        """Return the files that hold only offers between buckets."""
         return [*([self.exchange.path] if self.exchange is not None else []), *self.offers.values()]
 
     @cached_property
     def digest(self) -> str:
-        """Return the digest that its file carries, and the manifest after it as ``parent``."""
+        """Digest in the manifest's file, the ``parent`` of the next one."""
         return str(decoded(self.content)["digest"])
 
     @classmethod
     def of(cls, content: bytes) -> Manifest:
-        """Return the manifest in a file. Raises ``ValueError`` when the file is not what was written."""
+        """Parse the file of a manifest. Raises ``ValueError`` if it is corrupted."""
         found = _Stored.of(content)
         files: dict[str, Seal] = {}
 
@@ -231,13 +247,13 @@ class Manifest:
         totals, work, parent, epoch = found.totals, found.work, found.parent, found.epoch
         named = outside, exchange, offers, files
         manifest = cls(found.number, lines, state, log, totals, work, *named, parent, epoch, compacted)
-        # As it was written, not as it would be written.
+        # Keep the file's own bytes: encoding it again might differ.
         manifest.__dict__.update(content=content, digest=found.digest)
         return manifest
 
 
 _Sealed = tuple[LakePath, int, str]
-"""A file as records name it: path, length, digests."""
+"""A file in a record: path, length, digests."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +270,7 @@ def _parts_from(value: Any) -> _Sealed | _SealedParts:
 
 @dataclass(frozen=True)
 class _SealedExchange:
-    """The exchange of a commit; its sections by their end and digest."""
+    """The exchange of a commit; sections are given by end and digest."""
 
     file: _Sealed
     sections: tuple[tuple[int, str], ...]
@@ -262,7 +278,7 @@ class _SealedExchange:
 
 @dataclass(frozen=True)
 class _Heights:
-    """What is known of heights that follow each other, as columns; ``rows``: of each log table."""
+    """Summaries of consecutive heights as columns; ``rows``: by log table."""
 
     first: int
     tick: tuple[int, ...]
@@ -290,7 +306,7 @@ class _Heights:
 
 @dataclass(frozen=True)
 class _Stored(Record):
-    """A manifest as its file has it: every file with its seal."""
+    """The file of a manifest."""
 
     number: int
     epoch: int

@@ -1,7 +1,7 @@
-"""Where a lake may lie: a folder of this machine, or a prefix in an object store, behind the same few calls.
+"""Storage places of a lake: local folders and object store prefixes, behind one interface.
 
-Both create a file only if it is absent, whoever else tries: with a hard link here, with a conditional put there (S3,
-Google Cloud Storage and Azure have them; so has every store that says it speaks S3 of today).
+Both create a file only if it is absent, also under concurrent writers: a local folder by a hard link, an object store
+by a conditional put (S3, Google Cloud Storage, Azure and current S3-compatible stores have them).
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from obstore import store as object_stores
 from causeway.storage.paths import FileTooLong, NotRegularFile, OutsideRoot, stays_below
 
 MAX_WHOLE_BYTES = 1 << 31
-"""Maximum number of bytes of a file that is read at once."""
+"""Maximum number of bytes of a file read at once."""
 
 IO_THREADS = 8
-"""Threads that wait for the disk or the store."""
+"""Number of threads that wait for the disk or the store."""
 
 SCHEMES = ("file", "s3", "s3a", "gs", "az", "adl", "abfs", "abfss")
-"""What a URI of a lake may begin with."""
+"""URI schemes of a lake."""
 
 _RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
-"""How long a store may fail to answer; shorter than its own minutes, which look like a command that hangs."""
+"""Retry limits of a store. The defaults are minutes, in which a command seems to hang."""
 
 _METADATA = "http://169.254.169.254/"
-"""Where the clients of all stores ask for credentials last, when they were given none: a machine in a cloud has some
-there."""
+"""Metadata endpoint of cloud machines: store clients look for credentials there last."""
 
 _NO_CREDENTIALS = (
     "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), GOOGLE_APPLICATION_CREDENTIALS (Google), "
@@ -50,37 +49,40 @@ IoResult = TypeVar("IoResult")
 
 
 class AlreadyExists(Exception):
-    """A file that was to be created if absent exists, or one that was to be replaced was replaced by another."""
+    """A file to create exists already, or a file to replace has a newer version."""
 
 
 class ObjectStoreError(OSError):
-    """An object store does not answer as it should, or asks for credentials that there are none of."""
+    """An object store answers with an error, or no credentials are configured."""
 
 
 class LocalPlace:
-    """A folder on a file system of this machine."""
+    """A folder on a local file system."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     def full(self, path: str) -> str:
-        """Return the whole path of a file. Raises ``OutsideRoot``."""
-        return f"{self.root}/{_within(path)}" if path else self.root
+        """Return the full path of a file. Raises ``OutsideRoot``."""
+        return f"{self.root}/{_require_within(path)}" if path else self.root
 
     def own(self, path: str) -> str:
-        """Return the whole path of a file that is written or removed: no symbolic link may lead out of the folder.
+        """Return the full path of a file to write or remove.
 
-        Raises ``OutsideRoot``.
+        Symbolic links must not lead out of the folder.
+
+        Raises:
+            OutsideRoot: The path leaves the folder.
         """
         at = self.root
-        for part in _within(path).split("/"):
+        for part in _require_within(path).split("/"):
             at = f"{at}/{part}"
             if os.path.islink(at) and not _is_below(os.path.realpath(at), os.path.realpath(self.root)):
                 raise OutsideRoot(errno.EPERM, "a symbolic link leads out of its folder", at)
         return at
 
     def list(self, folder: str) -> list[str]:
-        """Return the names in a folder, ascending; none when it does not exist."""
+        """Return the names in a folder, ascending; empty if it does not exist."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self.full(folder)) as entries:
             return sorted(entry.name for entry in entries)
         return []
@@ -92,38 +94,38 @@ class LocalPlace:
                 yield os.path.relpath(os.path.join(folder, name), self.root).replace(os.sep, "/")
 
     def size(self, path: str) -> int | None:
-        """Return the length of a file, None when it does not exist."""
+        """Return the length of a file in bytes, or None if it does not exist."""
         try:
             return os.stat(self.full(path)).st_size
         except FileNotFoundError:
             return None
 
     def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        """Return the modification time of a file in Unix seconds, or None if it does not exist."""
         try:
             return os.stat(self.full(path)).st_mtime
         except FileNotFoundError:
             return None
 
     def read(self, path: str, most: int = MAX_WHOLE_BYTES) -> bytes:
-        """Return a file's content. Raises ``TooLong``."""
-        with _opened(self.full(path)) as file:
+        """Return the content of a file. Raises ``FileTooLong``."""
+        with _open_regular(self.full(path)) as file:
             length = os.fstat(file.fileno()).st_size
             if length > most:
                 raise FileTooLong(self.full(path), length, most)
             return file.readall()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from one position to another, fewer where it ends before."""
+        """Return a byte range of a file, truncated at its end."""
         return self.read_ranges(path, [(start, end)])[0]
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Return the bytes of several ranges of a file, fewer where it ends before."""
-        with _opened(self.full(path)) as file:
-            return [_range(file, start, end) for start, end in ranges]
+        """Return several byte ranges of a file, each truncated at its end."""
+        with _open_regular(self.full(path)) as file:
+            return [_read_range(file, start, end) for start, end in ranges]
 
     def create(self, path: str, content: bytes) -> None:
-        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
+        """Create a file atomically, and only if it is absent. Raises ``AlreadyExists``."""
         full = self.own(path)
         temporary = f"{full}.{uuid.uuid4().hex}.tmp"
         try:
@@ -141,7 +143,7 @@ class LocalPlace:
         _sync(os.path.dirname(full))
 
     def put(self, path: str, content: bytes) -> None:
-        """Create a file, or replace what it holds by as many bytes: in place, so that no entry of a folder changes."""
+        """Create a file, or overwrite it in place with equally many bytes; no folder entry changes."""
         full = self.own(path)
         descriptor = os.open(full, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o644)
         try:
@@ -153,30 +155,30 @@ class LocalPlace:
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        """Open a file to be written from front to back."""
+        """Open a file for sequential writing."""
         full = self.own(path)
         with name_errors(full), open(full, "wb", buffering=1 << 20) as file:
             yield file
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it."""
+        """Create a folder and its parents."""
         os.makedirs(self.own(path) if path else self.root, exist_ok=True)
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.own(path))
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all in it."""
+        """Remove a folder and its content."""
         import shutil
 
         shutil.rmtree(self.own(path))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Have the disk keep files and the entries of folders.
+        """Flush files and folder entries to disk.
 
-        Many are written first and synced at once: then the disk does most of the work for all of them together.
+        Writing many files first and syncing them at once lets the disk batch the work.
         """
         for _ in io_threads(os.getpid()).map(_sync, [self.full(path) for path in paths]):
             pass
@@ -192,14 +194,16 @@ class ObjectPlace:
     def list(self, folder: str) -> list[str]:
         """Return the names under a prefix up to the next slash, ascending."""
         prefix = f"{folder}/" if folder else None
-        found = _reached(lambda: self._store.list_with_delimiter(prefix))
+        found = _call_store(lambda: self._store.list_with_delimiter(prefix))
         names = [item["path"] for item in found["objects"]] + [*found["common_prefixes"]]
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
 
     def sizes(self, folder: str) -> Sequence[tuple[str, int, float]]:
-        """Return the names of the files in a folder, ascending, with their length and when they were written, in
-        seconds of the Unix epoch."""
-        found = _reached(lambda: self._store.list_with_delimiter(f"{folder}/" if folder else None))
+        """Return the files in a folder: name, length in bytes, modification time in Unix seconds.
+
+        Ascending by name.
+        """
+        found = _call_store(lambda: self._store.list_with_delimiter(f"{folder}/" if folder else None))
         return sorted(
             (item["path"].rsplit("/", 1)[-1], int(item["size"]), item["last_modified"].timestamp())
             for item in found["objects"]
@@ -207,102 +211,107 @@ class ObjectPlace:
 
     def walk(self) -> Iterator[str]:
         """Yield the paths of all files."""
-        for batch in _reached(lambda: list(self._store.list())):
+        for batch in _call_store(lambda: list(self._store.list())):
             yield from (item["path"] for item in batch)
 
     def size(self, path: str) -> int | None:
-        """Return the length of a file, None when it does not exist."""
+        """Return the length of a file in bytes, or None if it does not exist."""
         try:
-            return int(_reached(lambda: self._store.head(_within(path)))["size"])
+            return int(_call_store(lambda: self._store.head(_require_within(path)))["size"])
         except FileNotFoundError:
             return None
 
     def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        """Return the modification time of a file in Unix seconds, or None if it does not exist."""
         try:
-            found: datetime = _reached(lambda: self._store.head(_within(path)))["last_modified"]
+            found: datetime = _call_store(lambda: self._store.head(_require_within(path)))["last_modified"]
         except FileNotFoundError:
             return None
         return found.timestamp()
 
     def read(self, path: str, most: int = MAX_WHOLE_BYTES) -> bytes:
-        """Return a file's content. Raises ``TooLong``."""
+        """Return the content of a file. Raises ``FileTooLong``."""
 
         def get() -> bytes:
-            found = self._store.get(_within(path))
+            found = self._store.get(_require_within(path))
             if found.meta["size"] > most:
                 raise FileTooLong(path, found.meta["size"], most)
             return bytes(found.bytes())
 
-        return _reached(get)
+        return _call_store(get)
 
     def read_version(self, path: str) -> tuple[bytes, Any]:
-        """Return a file's content, and what tells this version of it from others."""
+        """Return the content of a file and its version, as ``replace`` takes it."""
 
         def get() -> tuple[bytes, Any]:
-            found = self._store.get(_within(path))
+            found = self._store.get(_require_within(path))
             return bytes(found.bytes()), _version(found.meta)
 
-        return _reached(get)
+        return _call_store(get)
 
     def replace(self, path: str, content: bytes, version: Any) -> Any:
-        """Replace a file if it is still of that version; return its new version. Raises ``AlreadyExists`` when it is of
-        another."""
-        return _version(_reached(lambda: self._store.put(_within(path), content, mode=version, use_multipart=False)))
+        """Replace a file that still has a version; return its new version.
+
+        Raises:
+            AlreadyExists: The file has another version.
+        """
+        return _version(
+            _call_store(lambda: self._store.put(_require_within(path), content, mode=version, use_multipart=False))
+        )
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from one position to another."""
-        return _reached(lambda: bytes(self._store.get_range(_within(path), start=start, end=end)))
+        """Return a byte range of a file."""
+        return _call_store(lambda: bytes(self._store.get_range(_require_within(path), start=start, end=end)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Return the bytes of several ranges of a file, with one request where they lie close together."""
+        """Return several byte ranges of a file, by one request where they lie close together."""
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         get = self._store.get_ranges
-        return _reached(lambda: [bytes(part) for part in get(_within(path), starts=starts, ends=ends)])
+        return _call_store(lambda: [bytes(part) for part in get(_require_within(path), starts=starts, ends=ends)])
 
     def create(self, path: str, content: bytes) -> None:
-        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
-        _reached(lambda: self._store.put(_within(path), content, mode="create", use_multipart=False))
+        """Create a file atomically, and only if it is absent. Raises ``AlreadyExists``."""
+        _call_store(lambda: self._store.put(_require_within(path), content, mode="create", use_multipart=False))
 
     def put(self, path: str, content: bytes) -> None:
-        """Create a file, or replace what it holds."""
-        _reached(lambda: self._store.put(_within(path), content, use_multipart=False))
+        """Create a file, or replace its content."""
+        _call_store(lambda: self._store.put(_require_within(path), content, use_multipart=False))
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
-        """Open a file to be written from front to back; it is there when the block has ended without an error."""
+        """Open a file for sequential writing; it exists once the block ends without an error."""
         import obstore
 
-        file: Any = _reached(lambda: obstore.open_writer(self._store, _within(path)))
+        file: Any = _call_store(lambda: obstore.open_writer(self._store, _require_within(path)))
         yield file
-        _reached(file.close)
+        _call_store(file.close)
 
     def make_folder(self, path: str) -> None:
         """Do nothing: a store has no folders."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
-            _reached(lambda: self._store.delete(_within(path)))
+            _call_store(lambda: self._store.delete(_require_within(path)))
 
     def remove_folder(self, path: str) -> None:
-        """Remove all under a prefix."""
-        for batch in _reached(lambda: list(self._store.list(f"{_within(path)}/"))):
+        """Remove all files under a prefix."""
+        for batch in _call_store(lambda: list(self._store.list(f"{_require_within(path)}/"))):
             if batch:
                 names = [item["path"] for item in batch]
-                _reached(lambda names=names: self._store.delete(names))  # type: ignore[misc]
+                _call_store(lambda names=names: self._store.delete(names))  # type: ignore[misc]
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Do nothing: what a store has taken it keeps."""
+        """Do nothing: a store keeps completed writes."""
 
 
 def _version(found: Any) -> dict[str, str]:
-    """Return what names one version of an object, as conditional puts take it."""
+    """Return the version of an object, as conditional puts take it."""
     return {name: found[name] for name in ("e_tag", "version") if found.get(name) is not None}
 
 
-def _reached(call: Callable[[], IoResult]) -> IoResult:
-    """Return what a call to a store returns; its errors become those of a file system, on one line."""
+def _call_store(call: Callable[[], IoResult]) -> IoResult:
+    """Return the result of a store call; convert its errors to one-line ``OSError``."""
     try:
         return call()
     except (store_errors.AlreadyExistsError, store_errors.PreconditionError) as error:
@@ -317,7 +326,14 @@ def _reached(call: Callable[[], IoResult]) -> IoResult:
 
 
 def open_place(uri: str) -> LocalPlace | ObjectPlace:
-    """Return the place of a path or URI. Raises ``InvalidInput`` for one of another kind, or that cannot be had."""
+    """Return the place of a path or URI.
+
+    Args:
+        uri: Path of a folder, or URI with a scheme of ``SCHEMES``.
+
+    Raises:
+        InvalidInput: The URI has another scheme, or the store rejects it.
+    """
     if "://" not in uri:
         return LocalPlace(os.path.abspath(uri))
     parts = urlsplit(uri)
@@ -342,11 +358,15 @@ def open_place(uri: str) -> LocalPlace | ObjectPlace:
 
 @cache
 def io_threads(process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: those of the one it was forked from are not here."""
+    """Return the thread pool of a process; a fork does not inherit the threads of its parent.
+
+    Args:
+        process: Id of the process.
+    """
     return ThreadPoolExecutor(IO_THREADS, "causeway-sync")
 
 
-def _within(path: str) -> str:
+def _require_within(path: str) -> str:
     if not stays_below(path):
         raise OutsideRoot(errno.EPERM, f"{path!r:.80} is no path within its folder")
     return path
@@ -357,8 +377,8 @@ def _is_below(path: str, root: str) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(full: str) -> Iterator[io.FileIO]:
-    """Open a file to be read, if it is one: a pipe or a device may never end, or never begin."""
+def _open_regular(full: str) -> Iterator[io.FileIO]:
+    """Open a regular file for reading; pipes and devices may block for ever."""
     descriptor = os.open(full, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -369,17 +389,17 @@ def _opened(full: str) -> Iterator[io.FileIO]:
         os.close(descriptor)
 
 
-def _range(file: io.RawIOBase, start: int, end: int) -> bytes:
+def _read_range(file: io.RawIOBase, start: int, end: int) -> bytes:
     file.seek(start)
-    found = file.read(end - start) or b""
-    while len(found) < end - start and (more := file.read(end - start - len(found))):
-        found += more
-    return found
+    content = file.read(end - start) or b""
+    while len(content) < end - start and (rest := file.read(end - start - len(content))):
+        content += rest
+    return content
 
 
 @contextlib.contextmanager
 def name_errors(full: str) -> Iterator[None]:
-    """Have an error of the system name its file: one of writing, on a full disk say, does not."""
+    """Add the file name to OS errors: write errors, as on a full disk, lack it."""
     try:
         yield
     except OSError as error:
@@ -398,7 +418,7 @@ def _sync(full: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text; of one of the system what is wrong, and with which file."""
+    """Return the first line of an error's text; for OS errors the problem and the file."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.strerror} ({os.fsdecode(error.filename)})"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

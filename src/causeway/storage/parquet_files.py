@@ -1,4 +1,4 @@
-"""Parquet files of a lake or a ledger, whose writer may be a stranger: what is wrong with one is a ``FileDamaged``."""
+"""Untrusted Parquet files of a lake or a ledger; damage raises ``FileDamaged``."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from causeway.storage.object_store import first_line
 from causeway.storage.seals import FileDamaged
 
 MAX_EXPANSION = 256
-"""Maximum number of bytes in memory that a byte of a file becomes. The codec of numbers in files that Causeway writes
-reaches 255; files of recorded traffic come to 20."""
+"""Maximum ratio of memory to file size.
+
+Number codecs in files of Causeway reach 255; files of recorded traffic reach 20.
+"""
 
 FREE_BYTES = 64 << 20
-"""Bytes in memory that a file may become, however small it is."""
+"""Memory that a file may use however small it is."""
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
-"""Bytes of a value by its physical type, where it has not 8; texts and bytes have an offset each."""
+"""Bytes of a value by physical type, if not 8; texts and bytes have an offset each."""
 
 
 class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """A Parquet file with a path. It is refused before it is read where it would take much more memory than bytes.
+    """A Parquet file with a path; one that would expand too much is refused before it is read.
 
     Args:
-        path: its path in the lake or ledger, for errors.
-        source: its content.
-        length: its number of bytes.
-        more: as of ``pyarrow.parquet.ParquetFile``.
+        path: Path in the lake or ledger, for errors.
+        source: Content.
+        length: Number of bytes.
+        more: As in ``pyarrow.parquet.ParquetFile``.
 
     Raises:
-        FileDamaged: It is no Parquet file, or would take more memory than one of its length can. The methods that read
-            raise it, too.
+        FileDamaged: It is no Parquet file, or would expand too much. Methods that read raise it too.
     """
 
     def __init__(self, path: str, source: Any, length: int, **more: Any) -> None:
         self.path = path
         with convert_arrow_errors(path):
             super().__init__(source, **more)
-            size = max(_compressed(self.metadata), _encoded(self.metadata))
+            size = max(_declared_size(self.metadata), _value_size(self.metadata))
         if size > FREE_BYTES + MAX_EXPANSION * length:
             raise FileDamaged(path, f"has {length:,} bytes, which would become {size:,}")
 
@@ -74,8 +75,15 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             yield batch
 
     def require(self, schema: pa.Schema, *, partly: bool = False) -> None:
-        """Raise ``FileDamaged`` unless the file has all columns of a schema, in their types. Texts may be numbered by a
-        dictionary. ``partly``: columns that may be null may be missing."""
+        """Check that the file has the columns of a schema; texts may be dictionary-encoded.
+
+        Args:
+            schema: The schema.
+            partly: Nullable columns may be missing.
+
+        Raises:
+            FileDamaged: A column is missing or has another type.
+        """
         found = self.schema_arrow
         wrong = find_misfit(
             found, (each for each in schema if not (partly and each.nullable) or each.name in found.names)
@@ -84,7 +92,7 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
             raise FileDamaged(self.path, wrong)
 
     def statistics(self, column: str) -> Iterator[pq.Statistics | None]:
-        """Yield what each row group states of a column, None: nothing; of one that is not there, none at all."""
+        """Yield the statistics of a column for each row group, None if absent."""
         for number in range(self.num_row_groups):
             group = self.metadata.row_group(number)
             places = range(group.num_columns)
@@ -100,7 +108,15 @@ class StoredParquet(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no typ
 
 
 def find_misfit(found: pa.Schema, wanted: Iterable[pa.Field]) -> str | None:
-    """Return which column is missing or has another type; None where every one is as it should be."""
+    """Describe the first column that is missing or has another type.
+
+    Args:
+        found: Schema of the file.
+        wanted: Required columns.
+
+    Returns:
+        The description, or None if all fit.
+    """
     for each in wanted:
         place = found.get_field_index(each.name)
         if place < 0:
@@ -112,18 +128,18 @@ def find_misfit(found: pa.Schema, wanted: Iterable[pa.Field]) -> str | None:
 
 
 def validate_rows(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """Return rows of a stranger's file. Raises ``ArrowInvalid`` where a text is not UTF-8: Parquet does not ask."""
+    """Validate rows of an untrusted file. Raises ``ArrowInvalid`` for text that is not UTF-8."""
     rows.validate(full=True)
     return rows
 
 
-def _compressed(found: pq.FileMetaData) -> int:
-    """Return how many bytes a file says that it has without compression."""
+def _declared_size(found: pq.FileMetaData) -> int:
+    """Return the uncompressed size that a file declares."""
     return sum(int(found.row_group(number).total_byte_size) for number in range(found.num_row_groups))
 
 
-def _encoded(found: pq.FileMetaData) -> int:
-    """Return how many bytes the values of a file have in memory, without the bodies of texts and bytes."""
+def _value_size(found: pq.FileMetaData) -> int:
+    """Return the size of a file's values in memory, without text and bytes bodies."""
     columns = [found.schema.column(number) for number in range(found.num_columns)]
     widths = [_WIDTHS.get(column.physical_type, column.length or 8) for column in columns]
     groups = [found.row_group(number) for number in range(found.num_row_groups)]
@@ -135,7 +151,11 @@ def _encoded(found: pq.FileMetaData) -> int:
 
 @contextlib.contextmanager
 def convert_arrow_errors(path: str) -> Iterator[None]:
-    """Let an error of Arrow about a file in the body of a ``with`` statement be a ``FileDamaged``."""
+    """Convert Arrow errors about a file in the body of a ``with`` statement to ``FileDamaged``.
+
+    Args:
+        path: Path of the file.
+    """
     try:
         yield
     except pa.ArrowMemoryError:

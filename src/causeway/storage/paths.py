@@ -1,7 +1,7 @@
-"""Paths out of files: each stays below the folder that its file is of.
+"""Validation of paths in untrusted files: each stays below its folder.
 
-A lake or a ledger may be a stranger's. What its files name is read, and removed, only below its own folder; so a path
-is looked at when it is parsed, before anything is done with it.
+A lake or a ledger may be untrusted, and what its files name is read and removed. So paths are validated when they are
+parsed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ MAX_PATH = 512
 
 
 DATA_FOLDERS = ("heights", "compacted", "record")
-"""Where a lake has the files that manifests and records of compactions name. What is removed because one names it no
-more is in one of them, and neither a manifest nor what the lake itself is."""
+"""Folders of files that manifests and compaction records name.
+
+Files removed because nothing names them are in these folders; manifests and the lake's description are not.
+"""
 
 
 class NotRegularFile(OSError):
-    """A path names no readable regular file; ``strerror`` says why."""
+    """A path names no readable regular file; ``strerror`` gives the reason."""
 
 
 class OutsideRoot(NotRegularFile):
-    """A path, or a symbolic link on its way, leads out of its folder."""
+    """A path, or a symbolic link on it, leads out of its folder."""
 
 
 class FileTooLong(NotRegularFile):
-    """A file has more bytes than are read at once. ``length``: how many."""
+    """A file exceeds the limit of a single read. ``length``: its size in bytes."""
 
     def __init__(self, path: str, length: int, most: int) -> None:
         super().__init__(errno.EFBIG, f"has more than {most:,} bytes", path)
@@ -36,11 +38,15 @@ class FileTooLong(NotRegularFile):
 
 
 def confine_path(path: Any, folders: Sequence[str] = ()) -> str:
-    """Return a relative path that stays below its folder, as it is. ``folders``: it is in one of them, if any.
+    """Validate a relative path below its folder.
+
+    Args:
+        path: The path.
+        folders: Allowed first folders; empty: any.
 
     Raises:
-        ValueError: It is none: no text, empty or too long, absolute, with a part ``.`` or ``..``, with a backslash or
-            what is not printed; or it is in none of the ``folders``.
+        ValueError: It is not text, empty, too long or absolute; it has a part ``.`` or ``..``, a backslash or an
+            unprintable character; or it is in no allowed folder.
     """
     plain = isinstance(path, str) and len(path) <= MAX_PATH and path.isprintable() and "\\" not in path
     if not plain or not stays_below(path):
@@ -51,7 +57,11 @@ def confine_path(path: Any, folders: Sequence[str] = ()) -> str:
 
 
 def stays_below(path: str) -> bool:
-    """Return whether a path stays below its root; its characters are not checked."""
+    """Return True if a path stays below its root.
+
+    Args:
+        path: The relative path; its characters are not checked.
+    """
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 

@@ -1,9 +1,7 @@
-"""What forks took back: rows of logs that count for nothing any more, since their chain has abandoned its block.
+"""Reorganizations: log rows that forks have reverted, and the network root.
 
-A protocol whose chains can have forks has the log table ``reverted`` (``model.ledger.REVERTED_SCHEMA``). A lake without
-such rows is read as if there were no such table.
-
-One digest over the roots of all chains of a lake.
+A protocol with forks has the log table ``reverted`` (``REVERTED_SCHEMA``). A lake without such rows is read as if it
+had no such table. ``network_root`` is a digest of the last standing roots of all chains.
 """
 
 from __future__ import annotations
@@ -26,25 +24,29 @@ from causeway.storage.table_schemas import stamped_schema
 __all__ = ["COUNTS", "RevertedRanges", "count_reverted", "find_reverted", "owner_column", "rolled_back_heights"]
 
 OWNERS = {"outbound": "source"}
-"""The column with the chain whose a row of a log is, where it is not ``chain``."""
+"""Column with the chain of a log row, if it is not ``chain``."""
 
 COUNTS = {
     "reverted_heights": "heights at which forks took blocks back",
     "reverted_messages": "messages between chains that went with them",
 }
-"""What is counted of forks, in a lake whose chains can have any."""
+"""Counters of forks, for lakes whose chains can fork."""
 
 _HEIGHT_BITS = np.int64(40)
 
 
 def owner_column(table: str) -> str:
-    """Return the column of a log table with the chain whose a row is."""
+    """Return the column of a log table with the chain of each row.
+
+    Args:
+        table: Name of the table.
+    """
     return OWNERS.get(table, "chain")
 
 
 @dataclass(frozen=True)
 class RevertedRanges:
-    """The heights that chains have abandoned: rows (chain, first, last), none of which touch, ascending."""
+    """Heights that chains have reverted: disjoint ranges (chain, first, last), ascending."""
 
     chains: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
@@ -52,7 +54,7 @@ class RevertedRanges:
 
     @classmethod
     def of(cls, rows: pa.Table) -> RevertedRanges:
-        """Return what rows of the log table say together."""
+        """Merge rows of the log table."""
         found: dict[int, Intervals] = {}
         columns = (rows[name].to_pylist() for name in ("chain", "first", "last"))
         for chain, first, last in zip(*columns, strict=True):
@@ -69,29 +71,40 @@ class RevertedRanges:
         return len(self.chains)
 
     def heights(self) -> int:
-        """Return at how many heights any chain has abandoned a block."""
+        """Return the number of heights at which any chain reverted a block."""
         every = Intervals()
         for first, last in zip(self.first.tolist(), self.last.tolist(), strict=True):
             every.add(first, last + 1)
         return sum(stop - start for start, stop in zip(every.starts, every.stops, strict=True))
 
     def hits(self, rows: pa.Table, owner: str) -> npt.NDArray[np.bool_]:
-        """Return which rows of a log, which has ``height`` and the column ``owner``, were taken back."""
+        """Return a mask of the log rows that were reverted.
+
+        Args:
+            rows: Rows with ``height`` and an owner column.
+            owner: Column with the chain of each row.
+        """
         if not len(self):
             return np.zeros(rows.num_rows, dtype=bool)
         starts = (self.chains << _HEIGHT_BITS) | self.first
         height = rows["height"].to_numpy().astype(np.int64)
-        asked = (rows[owner].to_numpy().astype(np.int64) << _HEIGHT_BITS) | height
-        at = np.searchsorted(starts, asked, side="right") - 1
+        keys = (rows[owner].to_numpy().astype(np.int64) << _HEIGHT_BITS) | height
+        at = np.searchsorted(starts, keys, side="right") - 1
         ends = (self.chains << _HEIGHT_BITS) | self.last
-        found: npt.NDArray[np.bool_] = (at >= 0) & (asked <= ends[np.maximum(at, 0)])
+        found: npt.NDArray[np.bool_] = (at >= 0) & (keys <= ends[np.maximum(at, 0)])
         return found
 
 
 def find_reverted(lake: Lake, manifest: Manifest, until: int | None = None) -> RevertedRanges | None:
-    """Return what forks took back in a lake, None where none did. ``until``: as it was known at that height.
+    """Return the reverted ranges of a lake, or None.
 
-    Raises ``LakeDamaged``.
+    Args:
+        lake: The lake.
+        manifest: The last commit to consider.
+        until: Ignore forks after this height; None: none.
+
+    Raises:
+        LakeDamaged: A file is damaged.
     """
     if not manifest.totals.get(REVERTED, 0):
         return None
@@ -104,7 +117,18 @@ def find_reverted(lake: Lake, manifest: Manifest, until: int | None = None) -> R
 
 
 def count_reverted(lake: Lake, undone: RevertedRanges | None) -> dict[str, int]:
-    """Return ``COUNTS`` of a lake in which forks took back what is ``undone``. Raises ``LakeDamaged``."""
+    """Count the effects of forks.
+
+    Args:
+        lake: The lake.
+        undone: Reverted ranges; None: none.
+
+    Returns:
+        A count for each key of ``COUNTS``.
+
+    Raises:
+        LakeDamaged: A file is damaged.
+    """
     if undone is None:
         return dict.fromkeys(COUNTS, 0)
     owner = owner_column("outbound")
@@ -114,9 +138,14 @@ def count_reverted(lake: Lake, undone: RevertedRanges | None) -> dict[str, int]:
 
 
 def rolled_back_heights(lake: Lake, commit: Manifest) -> Iterator[int]:
-    """Yield the heights that chains went back to at the heights of a commit, up to the one that it is looked at from.
+    """Yield the heights that chains reverted to in a commit.
 
-    Raises ``LakeDamaged``.
+    Args:
+        lake: The lake.
+        commit: The commit, up to its viewed height.
+
+    Raises:
+        LakeDamaged: A file is damaged.
     """
     if any(REVERTED in line.rows for line in commit.lines):
         for rows in lake.log_rows(REVERTED, commit, heights=(commit.first, commit.height)):
@@ -125,50 +154,65 @@ def rolled_back_heights(lake: Lake, commit: Manifest) -> Iterator[int]:
 
 
 Root = tuple[int, bytes]
-"""The position of a chain, and the root of its state."""
+"""Position of a chain, and the root of its state."""
 
 
 _NONE = stamped_schema(HEADERS_SCHEMA).empty_table().select(["chain", "height", "root"])
 
 
 def network_root(lake: Lake, manifest: Manifest) -> str:
-    """Return one digest over the roots of all chains at a height, in the order of their positions, as hex.
+    """Return a digest of the roots of all chains at a height, by position.
 
-    A chain that makes no block at that height, since it is halted or a fork took its last one back, has the root of its
-    last block that stands. Raises ``LakeDamaged``.
+    A chain without a block at that height, halted or reverted, contributes its last standing root.
+
+    Args:
+        lake: The lake.
+        manifest: Manifest viewed at the height.
+
+    Returns:
+        The digest in hexadecimal.
+
+    Raises:
+        LakeDamaged: A file is damaged.
     """
-    found = [row for table in lake.log_rows("headers", manifest) for row in _rows(table)]
+    found = [row for table in lake.log_rows("headers", manifest) for row in _chain_roots(table)]
     chains = {chain for chain, _ in found}
-    missing = {chain for table in lake.log_rows("headers", lake.manifest(0)) for chain, _ in _rows(table)} - chains
-    for chain, root in _last_of(lake, manifest, missing) if missing else ():
+    missing = {
+        chain for table in lake.log_rows("headers", lake.manifest(0)) for chain, _ in _chain_roots(table)
+    } - chains
+    for chain, root in _last_roots(lake, manifest, missing) if missing else ():
         found.append((chain, root))
     return digest_roots(found)
 
 
 def digest_roots(roots: Iterable[Root]) -> str:
-    """Return one digest over roots of chains, as hex."""
+    """Return a digest of chain roots in hexadecimal.
+
+    Args:
+        roots: Position and root of each chain.
+    """
     return hashlib.sha256(b"".join(root for _, root in sorted(roots))).hexdigest()
 
 
-def _last_of(lake: Lake, manifest: Manifest, missing: set[int]) -> Iterator[Root]:
-    """Yield the last roots that stand of some chains before a height, back to where all are found."""
-    undone, commit = find_reverted(lake, manifest, manifest.height), manifest
+def _last_roots(lake: Lake, manifest: Manifest, missing: set[int]) -> Iterator[Root]:
+    """Yield the last standing roots of chains before a height, searching backwards."""
+    reverted, commit = find_reverted(lake, manifest, manifest.height), manifest
     while missing:
         tables = [_NONE, *(table.select(_NONE.column_names) for table in lake.commit_rows("headers", commit))]
         rows = pa.concat_tables(tables)
         height, chain = rows["height"].to_numpy(), rows["chain"].to_numpy()
         stands = (height < manifest.height) & np.isin(chain, np.array(sorted(missing)))
-        if undone is not None:
-            stands &= ~undone.hits(rows, "chain")
+        if reverted is not None:
+            stands &= ~reverted.hits(rows, "chain")
         order = np.flatnonzero(stands)
         order = order[np.lexsort((height[order], chain[order]))]
         last = order[np.append(chain[order][1:] != chain[order][:-1], True)] if len(order) else order
-        yield from _rows(rows.take(pa.array(last)))
+        yield from _chain_roots(rows.take(pa.array(last)))
         missing = missing.difference(chain[last].tolist())
         if commit.number == 0:
             return
         commit = lake.numbered(commit.number - 1)
 
 
-def _rows(table: pa.Table) -> Iterator[Root]:
+def _chain_roots(table: pa.Table) -> Iterator[Root]:
     return zip(table["chain"].to_pylist(), table["root"].to_pylist(), strict=True)

@@ -1,10 +1,10 @@
-"""Seals: the length of a file and the digests of its pieces, by which a reader knows that it is what was written.
+"""Seals: the length of a file and the digests of its pieces, to verify what a reader uses.
 
-A piece is ``PIECE`` bytes. So of a large file any part can be verified without the rest: the pieces that it touches are
-read, compared, and handed out; what was verified is what is used. The digest is XXH3 with 128 bits: it costs a tenth of
-what it costs to copy a file out of the page cache, where SHA-256 costs seven times as much. It shows accidents, not
-forgers: whoever can replace a file in a lake can replace the manifest that names it. Manifests themselves are chained
-by SHA-256, so that one digest kept elsewhere pins a whole history of them.
+A piece has ``PIECE`` bytes. So any part of a large file can be verified without the rest: the pieces that it touches
+are read and compared, and exactly the verified bytes are used. The digest is XXH3 with 128 bits, which takes a tenth of
+the time to copy a file out of the page cache; SHA-256 takes seven times that time. It detects accidents, not forgers:
+an attacker who can replace a file of a lake can replace the manifest that names it. Manifests are chained by SHA-256,
+so one digest stored elsewhere pins their whole history.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import IO, Any, TypeAlias
 import xxhash
 
 PIECE = 1 << 20
-"""Bytes that have a digest of their own."""
+"""Number of bytes with a digest of their own."""
 
 _DIGITS = 32
 """Hexadecimal digits of a digest."""
 
 Seal: TypeAlias = tuple[int, str]
-"""Length of a file in bytes, and the digests of its pieces one after the other, in hexadecimal digits."""
+"""Length of a file in bytes, and the concatenated digests of its pieces in hexadecimal."""
 
 
 MISSING = "is missing"
-"""What is wrong with a file that is not there."""
+"""Damage text of a missing file."""
 
 
 class FileDamaged(Exception):
-    """A file is not what was written. ``path``: which; the text says what is wrong."""
+    """A file is missing or corrupted. ``path``: the file; ``what``: the damage."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(f"{path} {what}")
@@ -38,19 +38,27 @@ class FileDamaged(Exception):
 
 
 def seal_content(content: bytes) -> Seal:
-    """Return the seal of a whole content."""
+    """Return the seal of a content.
+
+    Args:
+        content: The bytes of a file.
+    """
     sealing = SealBuilder()
     sealing.update(content)
     return sealing.seal()
 
 
 def digest_part(content: Any) -> str:
-    """Return the digest of a part of a file, which is verified by itself."""
+    """Return the digest of a part of a file that is verified separately.
+
+    Args:
+        content: Bytes of the part.
+    """
     return xxhash.xxh3_128_hexdigest(content)
 
 
 class SealBuilder:
-    """Makes the seal of what is given to it bit by bit."""
+    """Computes the seal of a byte stream."""
 
     def __init__(self) -> None:
         self._length = 0
@@ -58,38 +66,55 @@ class SealBuilder:
         self._piece = xxhash.xxh3_128()
 
     def update(self, content: Any) -> None:
-        """Take the next bytes (anything with a buffer)."""
+        """Add the next bytes (any buffer)."""
         view = memoryview(content).cast("B")
         while len(view):
-            room = PIECE - self._length % PIECE
-            taken = view[:room]
-            self._piece.update(taken)
-            self._length += len(taken)
-            if len(taken) == room:
+            remaining = PIECE - self._length % PIECE
+            chunk = view[:remaining]
+            self._piece.update(chunk)
+            self._length += len(chunk)
+            if len(chunk) == remaining:
                 self._digests.append(self._piece.hexdigest())
                 self._piece.reset()
-            view = view[room:]
+            view = view[remaining:]
 
     def seal(self) -> Seal:
-        """Return the seal of all so far."""
+        """Return the seal of all bytes so far."""
         last = [self._piece.hexdigest()] if self._length % PIECE else []
         return self._length, "".join([*self._digests, *last])
 
 
 def parse_seal(content: Any) -> Seal:
-    """Return a seal as JSON has it (a list of two). Raises ``ValueError`` for anything else."""
+    """Parse a seal from JSON.
+
+    Args:
+        content: List of length and digests.
+
+    Raises:
+        ValueError: It is no seal.
+    """
     length, digests = content if isinstance(content, list | tuple) and len(content) == 2 else (None, None)
-    if type(length) is not int or not isinstance(digests, str) or len(digests) != _pieces(length) * _DIGITS:
+    if type(length) is not int or not isinstance(digests, str) or len(digests) != _piece_count(length) * _DIGITS:
         raise ValueError(f"{content!r:.80} is no length with digests")
     return length, digests
 
 
-def _pieces(length: int) -> int:
+def _piece_count(length: int) -> int:
     return -(-length // PIECE)
 
 
 def check_pieces(path: str, seal: Seal, first: int, content: Any) -> None:
-    """Check whole pieces of a file, from number ``first`` on. Raises ``FileDamaged``."""
+    """Verify whole pieces of a file.
+
+    Args:
+        path: Path of the file, for errors.
+        seal: Seal of the file.
+        first: Number of the first piece.
+        content: Bytes of the pieces.
+
+    Raises:
+        FileDamaged: The content differs.
+    """
     view = memoryview(content).cast("B")
     for number, start in enumerate(range(0, len(view), PIECE), start=first):
         found = xxhash.xxh3_128_hexdigest(view[start : start + PIECE])
@@ -99,20 +124,30 @@ def check_pieces(path: str, seal: Seal, first: int, content: Any) -> None:
 
 
 def check_length(path: str, seal: Seal, length: int) -> None:
-    """Check the length of a file. Raises ``FileDamaged``."""
+    """Verify the length of a file. Raises ``FileDamaged``."""
     if length != seal[0]:
         raise FileDamaged(path, f"has {length} bytes where {seal[0]} were written")
 
 
 def check_whole(path: str, seal: Seal, content: Any) -> None:
-    """Check a whole file. Raises ``FileDamaged``."""
+    """Verify a whole file. Raises ``FileDamaged``."""
     check_length(path, seal, len(content))
     check_pieces(path, seal, 0, content)
 
 
 def check_part(path: str, start: int, end: int, digest: str, content: Any) -> None:
-    """Check the bytes ``start`` to ``end`` - 1 of a file, which have a ``digest`` of their own. Raises
-    ``FileDamaged``."""
+    """Verify a part of a file by its digest.
+
+    Args:
+        path: Path of the file, for errors.
+        start: First byte of the part.
+        end: End of the part.
+        digest: Digest of the part (``digest_part``).
+        content: Bytes of the part.
+
+    Raises:
+        FileDamaged: The content differs.
+    """
     if len(content) != end - start:
         raise FileDamaged(path, f"ends before byte {end} that was written")
     if digest_part(content) != digest:
@@ -120,7 +155,7 @@ def check_part(path: str, start: int, end: int, digest: str, content: Any) -> No
 
 
 class SealingWriter(io.RawIOBase):
-    """A file that is written once from front to back, and sealed on the way."""
+    """A sequential writer that computes the seal."""
 
     def __init__(self, sink: IO[bytes]) -> None:
         super().__init__()
@@ -142,19 +177,21 @@ class SealingWriter(io.RawIOBase):
         return length
 
     def cut(self) -> tuple[int, int, str]:
-        """Return first byte, end and digest of what was written since the last cut."""
+        """Return first byte, end and digest of the bytes since the last cut."""
         part = self._cut, self._position, self._part.hexdigest()
         self._cut, self._part = self._position, xxhash.xxh3_128()
         return part
 
     def seal(self) -> Seal:
-        """Return the seal of all that was written."""
+        """Return the seal of all bytes so far."""
         return self._sealing.seal()
 
 
 class RangeReader(io.RawIOBase):
-    """A file of a known length, read a range at a time. ``read_range``: returns the bytes from one position to another,
-    as anything with a buffer; it may raise ``FileDamaged``."""
+    """A file of known length, read a range at a time.
+
+    ``read_range`` returns the bytes of a range as any buffer; it may raise ``FileDamaged``.
+    """
 
     def __init__(self, length: int, read_range: Callable[[int, int], Any]) -> None:
         super().__init__()
@@ -189,7 +226,14 @@ class RangeReader(io.RawIOBase):
 
 
 def part_reader(path: str, length: int, start: int, content: bytes) -> RangeReader:
-    """Return a file of which one part is at hand, and was verified. ``start``: where the part begins."""
+    """Return a file with one verified part in memory.
+
+    Args:
+        path: Path of the file, for errors.
+        length: Length of the whole file in bytes.
+        start: First byte of the part.
+        content: Bytes of the part.
+    """
     view, stop = memoryview(content), start + len(content)
 
     def between(first: int, end: int) -> memoryview:
@@ -201,15 +245,15 @@ def part_reader(path: str, length: int, start: int, content: bytes) -> RangeRead
 
 
 class SealedReader(RangeReader):
-    """A file of which parts are read; what is handed out was compared with its seal.
+    """A file read in parts, each verified against its seal.
 
-    ``read_range``: returns the bytes from one position to another.
+    ``read_range`` returns the bytes of a range.
     """
 
     def __init__(self, path: str, seal: Seal, read_range: Callable[[int, int], bytes]) -> None:
         super().__init__(seal[0], self._between)
         self._path, self._seal, self._read_stored = path, seal, read_range
-        self._kept: tuple[int, bytes] = (0, b"")
+        self._last_piece: tuple[int, bytes] = (0, b"")
 
     def _between(self, start: int, end: int) -> bytes:
         first, content = self._pieces_over(start, end)
@@ -217,16 +261,16 @@ class SealedReader(RangeReader):
         return content[start - offset : end - offset]
 
     def _pieces_over(self, start: int, end: int) -> tuple[int, bytes]:
-        """Return the number of the first of the whole pieces that hold a range, and their bytes."""
-        kept_first, kept = self._kept
-        if kept_first * PIECE <= start and end <= kept_first * PIECE + len(kept):
-            return self._kept
+        """Return the whole pieces that cover a range: number of the first, and their bytes."""
+        cached_first, cached = self._last_piece
+        if cached_first * PIECE <= start and end <= cached_first * PIECE + len(cached):
+            return self._last_piece
         first, last = start // PIECE, (end - 1) // PIECE
         begin, stop = first * PIECE, min((last + 1) * PIECE, self._seal[0])
         content = self._read_stored(begin, stop)
         if len(content) != stop - begin:
             raise FileDamaged(self._path, f"ends before byte {stop} of {self._seal[0]} that were written")
         check_pieces(self._path, self._seal, first, content)
-        # Columns lie one after the other: the next one begins in the last piece of this one.
-        self._kept = (last, content[(last - first) * PIECE :])
+        # Columns are adjacent: the next one begins in the last piece of this one.
+        self._last_piece = (last, content[(last - first) * PIECE :])
         return first, content

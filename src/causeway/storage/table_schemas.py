@@ -1,4 +1,4 @@
-"""The columns of the lake's tables: declared once, in Arrow."""
+"""Schemas of the lake's tables, declared once in Arrow."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
     "programs": PROGRAMS_SCHEMA,
     "registry": MOVES_SCHEMA,
 }
-"""Tables that are written once, when the lake is made."""
+"""Tables written once, when a lake is created."""
 
 StateReader = Callable[[int, str], Sequence[pa.Table]]
-"""Returns the rows of a state table at a height of which no file has the state, a table a bucket."""
+"""Returns the rows of a state table at a height without stored state, a table a bucket."""
 
 STAMP = [pa.field("height", pa.int64(), nullable=False), pa.field("tick", pa.int64(), nullable=False)]
-"""What stands in front of every log row: numbers that every reader has a plain type for; kernels count unsigned."""
+"""First columns of every log row.
+
+They are signed, since every reader has such a type; kernels use unsigned numbers.
+"""
 
 
 def stamped_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a log table's schema with the columns ``height`` and ``tick`` in front."""
+    """Add the columns ``height`` and ``tick`` in front of a log table's schema.
+
+    Args:
+        schema: Columns of the kernel.
+    """
     return pa.schema([*STAMP, *schema])
 
 
 @dataclass(frozen=True)
 class TableSchemas:
-    """What a lake says of its tables, so that a reader needs no kernel: ``logs`` and ``state`` by name."""
+    """Schemas of a lake's tables by name (``logs``, ``state``), so that readers need no kernel."""
 
     logs: Mapping[str, pa.Schema]
     state: Mapping[str, StateTable]
@@ -46,7 +53,7 @@ class TableSchemas:
         """Return the tables of a kernel.
 
         Raises:
-            InvariantViolation: a log and a state table of it have one name, and would be one file.
+            InvariantViolation: A log and a state table share a name, and would share a file.
         """
         logs, state = {"outbound": kernel.outbound, **kernel.logs, "headers": HEADERS_SCHEMA}, kernel.tables()
         both = sorted(logs.keys() & state.keys())
@@ -55,7 +62,7 @@ class TableSchemas:
         return cls({name: stamped_schema(schema) for name, schema in logs.items()}, state)
 
     def encoded(self) -> dict[str, Any]:
-        """Return what ``lake.json`` holds: each table's columns with their types, and what ``StateTable`` says."""
+        """Encode the tables for ``lake.json``: columns with types, and the fields of ``StateTable``."""
         return {
             "logs": [{"name": name, "columns": _columns(schema)} for name, schema in self.logs.items()],
             "state": [
@@ -75,7 +82,7 @@ class TableSchemas:
 
     @classmethod
     def decoded(cls, content: Mapping[str, Any]) -> TableSchemas:
-        """Return what ``encoded`` gave."""
+        """Decode the tables of ``encoded``."""
         state = {
             table["name"]: StateTable(
                 _schema(table["columns"]),
@@ -91,14 +98,22 @@ class TableSchemas:
         return cls({table["name"]: _schema(table["columns"]) for table in content["logs"]}, state)
 
     def state_table(self, name: str) -> StateTable:
-        """Return the state table of that name. Raises ``LakeError``."""
+        """Return a state table by name. Raises ``LakeError``."""
         if name not in self.state:
             raise LakeError(f"table: {suggest_known('table', name, self.state)}")
         return self.state[name]
 
 
 def chain_position(about: Mapping[str, Any], name: str) -> int:
-    """Return the position of a chain of the network that a lake says it is of (``about``). Raises ``LakeError``."""
+    """Return the position of a chain.
+
+    Args:
+        about: Description of the lake.
+        name: Name of the chain.
+
+    Raises:
+        LakeError: There is no such chain.
+    """
     names = [item["name"] for item in about["chains"]]
     if name not in names:
         raise LakeError(f"chain: {suggest_known('chain', name, names)}")
@@ -114,15 +129,19 @@ def _schema(columns: Iterable[Sequence[str]]) -> pa.Schema:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return how ``lake.json`` writes a column's type: Arrow's name of it, of its values for a dictionary."""
+    """Return the name of a type in ``lake.json``: Arrow's, or that of a dictionary's values.
+
+    Args:
+        kind: The type.
+    """
     return type_name(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
 
 
 def parse_type_name(name: str) -> pa.DataType:
-    """Return the type of that name. Raises ``LakeError``."""
-    for pattern, made in _WITH_NUMBERS.items():
+    """Return a type by name. Raises ``LakeError``."""
+    for pattern, create in _WITH_NUMBERS.items():
         if found := re.fullmatch(pattern, name):
-            return made(*map(int, found.groups()))
+            return create(*map(int, found.groups()))
     try:
         return pa.type_for_alias(name)
     except ValueError:
@@ -136,8 +155,20 @@ _WITH_NUMBERS: Mapping[str, Callable[..., pa.DataType]] = {
 
 
 def replay_between(lake: Lake, state_at: StateReader | None, height: int, table: str) -> Sequence[pa.Table]:
-    """Return the rows of a state table at a height whose state is in no file, a table a bucket. Raises ``LakeError``
-    where nothing executes heights again."""
+    """Return the rows of a state table at a height without stored state.
+
+    Args:
+        lake: The lake.
+        state_at: Executes heights again; None: unsupported.
+        height: The height.
+        table: Name of the table.
+
+    Returns:
+        A table a bucket.
+
+    Raises:
+        LakeError: ``state_at`` is None.
+    """
     if state_at is None:
         raise LakeError(
             f"height: {height} of {lake.storage.uri} lies within a commit: its state is in no file, and the heights up "

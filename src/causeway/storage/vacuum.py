@@ -1,8 +1,8 @@
-"""Freeing the state of heights that nobody wants any more; headers, logs and the record of what came in stay.
+"""Vacuum: removes the stored state of old heights. Headers, logs and recorded input stay.
 
-Safe beside readers and a writer. What is going to be freed is written down first: a reader that finds a file gone is
-told so. A file goes only when no height that is kept names it; a writer goes on from the last height, which is kept.
-A vacuum that was killed is finished by the next one.
+It is safe beside readers and a writer. A record is written first, so that a reader of a removed file gets ``Freed``. A
+file is removed only if no retained height needs it; a writer continues from the last height, which is retained. The
+next vacuum completes a killed one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from causeway.storage.layout import last_folder_height
 from causeway.storage.vacuum_log import VACUUM_FOLDER, VacuumRecord, read_vacuums
 
 MIN_RETAINED_HEIGHTS = 2
-"""The state of so many of the last heights stays in any case: of the last, and of the one that a tick began with while
-it was looked for."""
+"""Minimum number of last heights with state: the last, and that of a concurrent tick."""
 
 VacuumProgress = Callable[[int, int], None]
-"""Called with how many heights are done, of how many."""
+"""Callback with the number of processed heights and their total."""
 
 
 @dataclass(frozen=True)
 class VacuumResult:
-    """What a vacuum freed: the state of heights up to ``last``, in ``files`` of so many ``bytes``."""
+    """The result of a vacuum: freed heights up to ``last``, removed ``files`` and ``bytes``."""
 
     last: int
     files: int
@@ -37,51 +36,64 @@ class VacuumResult:
 def vacuum_lake(
     lake: Lake, keep_every: int, keep_last: int, progress: VacuumProgress = lambda done, of: None
 ) -> VacuumResult:
-    """Free the state of all heights but multiples of ``keep_every`` (0: of none) and the last ``keep_last``.
+    """Free the state of old heights.
 
-    More of the last heights are kept where the protocol may ask for its own past. Raises ``InvalidInput`` for numbers
-    that are not allowed, and for a lake whose protocol asks for its own past where that is in no file; ``LakeError``.
+    Further heights are retained where the protocol may read its own past.
+
+    Args:
+        lake: The lake.
+        keep_every: Retain heights that are multiples of it; 0: none.
+        keep_last: Number of last heights to retain.
+        progress: Called with the number of processed heights and their total.
+
+    Raises:
+        InvalidInput: A number is not allowed, another process vacuums the lake, or its protocol reads a past that is
+            not stored.
+        LakeError: The lake cannot be read.
     """
     if keep_every < 0:
         raise InvalidInput(f"--keep-every: {keep_every}; allowed: 0 (no height), or every how many heights one stays")
     if keep_last < 1:
         raise InvalidInput(f"--keep-last: {keep_last}; allowed: 1 or more")
     past = int(lake.about()["past_heights"])
-    kept = max(keep_last, MIN_RETAINED_HEIGHTS, past + MIN_RETAINED_HEIGHTS)
+    retained = max(keep_last, MIN_RETAINED_HEIGHTS, past + MIN_RETAINED_HEIGHTS)
     newest = lake.last_manifest().height
     if past:
-        _require_own_files(lake)
+        _require_stored_heights(lake)
     with lake.reading("vacuumed"):
         before = read_vacuums(lake.storage)
-    this = VacuumRecord(before[-1].number + 1 if before else 0, newest - kept, keep_every)
-    if this.last < 0:
+    record = VacuumRecord(before[-1].number + 1 if before else 0, newest - retained, keep_every)
+    if record.last < 0:
         return VacuumResult(-1, 0, 0)
     storage = lake.storage
     storage.make_folder(VACUUM_FOLDER)
     try:
-        storage.create(this.path, this.content())
+        storage.create(record.path, record.content())
     except AlreadyExists:
         raise InvalidInput(f"lake: {storage.uri} is being vacuumed by another process") from None
-    taken = [*before, this]
-    # Where all before it were finished with this very rule, everything up to where the last one came is done.
+    vacuums = [*before, record]
+    # If all earlier vacuums finished, and the last had the same rule, heights up to its last one are done.
     first = 0
     done = all(storage.exists(one.done_path) for one in before)
     if before and done and before[-1].keep_every == keep_every:
-        first = min(before[-1].last, this.last)
+        first = min(before[-1].last, record.last)
     files = freed_bytes = 0
-    for height, path, size in _superseded(lake, first, this.last, taken):
-        progress(height - first, this.last - first + 1)
+    for height, path, size in _unneeded_files(lake, first, record.last, vacuums):
+        progress(height - first, record.last - first + 1)
         if storage.exists(path):
             storage.remove(path)
             files, freed_bytes = files + 1, freed_bytes + size
-    progress(this.last - first + 1, this.last - first + 1)
-    storage.put(this.done_path, b"")
-    return VacuumResult(this.last, files, freed_bytes)
+    progress(record.last - first + 1, record.last - first + 1)
+    storage.put(record.done_path, b"")
+    return VacuumResult(record.last, files, freed_bytes)
 
 
-def _require_own_files(lake: Lake) -> None:
-    """Raise ``InvalidInput`` where a commit has several heights. The state between them is made by executing heights,
-    which ask for their own past; that may lie within a commit again, and so on: all of it is needed."""
+def _require_stored_heights(lake: Lake) -> None:
+    """Raise ``InvalidInput`` if a commit has several heights.
+
+    Their states are replayed, which reads the protocol's past. That may lie within a commit too, so everything is
+    needed.
+    """
     for manifest in lake.chain(0, lake.last_manifest().number):
         if manifest.first < manifest.last:
             heights = f"heights {manifest.first} to {manifest.last} are one commit"
@@ -92,33 +104,37 @@ def _require_own_files(lake: Lake) -> None:
             )
 
 
-def _superseded(lake: Lake, first: int, last: int, taken: list[VacuumRecord]) -> Iterator[tuple[int, str, int]]:
-    """Yield the state files that no height that is kept needs: the height that is looked at, the file, its length.
+def _unneeded_files(lake: Lake, first: int, last: int, vacuums: list[VacuumRecord]) -> Iterator[tuple[int, str, int]]:
+    """Yield the state files that no retained height needs: current height, file, length.
 
-    A commit's state files are of its last height. Every height needs those of the last commit that ends with it or
-    before it; a file is in the commits from that of its folder to the last one before it was replaced, without a gap.
+    A commit's state files belong to its last height. Every height needs those of the last commit that ends at or before
+    it. A file is in consecutive commits, from that of its folder to the last before its replacement.
     """
-    named: dict[str, int] = {}
+    previous: dict[str, int] = {}
     since: dict[str, int] = {}
-    # What the commit that has the first of them replaced was needed by its other heights, which may be freed only now.
+    # Files replaced by the commit of the first height were needed by its other heights, which may be freed only now.
     begin = max(lake.manifest(first).number - 1, 0)
     for manifest in lake.chain(begin, lake.manifest(last + 1).number):
-        now = {path: manifest.files[path][0] for path in manifest.state_files()}
-        for path, size in named.items():
-            if path not in now and _all_freed(since[path], manifest.last - 1, taken):
+        current = {path: manifest.files[path][0] for path in manifest.state_files()}
+        for path, size in previous.items():
+            if path not in current and _all_freed(since[path], manifest.last - 1, vacuums):
                 yield manifest.last - 1, path, size
         since = {
-            path: since[path] if path in since else manifest.last if manifest.number > begin else _first_of(lake, path)
-            for path in now
+            path: since[path]
+            if path in since
+            else manifest.last
+            if manifest.number > begin
+            else _first_height(lake, path)
+            for path in current
         }
-        named = now
+        previous = current
 
 
-def _first_of(lake: Lake, path: str) -> int:
+def _first_height(lake: Lake, path: str) -> int:
     """Return the first height that needs a state file: the last one of the commit that wrote it."""
     return lake.manifest(last_folder_height(path) + 1).last
 
 
-def _all_freed(first: int, last: int, taken: list[VacuumRecord]) -> bool:
-    """Return whether the state of all heights from ``first`` to ``last`` is freed."""
-    return all(any(one.covers_height(height) for one in taken) for height in range(first, last + 1))
+def _all_freed(first: int, last: int, vacuums: list[VacuumRecord]) -> bool:
+    """Return True if the state of all heights from ``first`` to ``last`` is freed."""
+    return all(any(vacuum.covers_height(height) for vacuum in vacuums) for height in range(first, last + 1))

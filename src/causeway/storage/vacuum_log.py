@@ -1,4 +1,4 @@
-"""Which heights' state was freed: one small record a vacuum, written before it removes anything."""
+"""Log of vacuums: one small record each, written before any file is removed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VACUUM_FOLDER = "vacuumed"
 
 @dataclass(frozen=True)
 class VacuumRecord(Record):
-    """One vacuum: the state of the heights up to ``last`` is gone, but for multiples of ``keep_every`` (0: of none).
+    """A vacuum of the heights up to ``last``, except multiples of ``keep_every`` (0: none).
 
-    ``number``: counts the vacuums of a lake.
+    ``number``: number of the vacuum in its lake.
     """
 
     number: int
@@ -23,27 +23,27 @@ class VacuumRecord(Record):
 
     @property
     def path(self) -> str:
-        """Return the path of the record."""
+        """Path of the record."""
         return f"{VACUUM_FOLDER}/{self.number:06d}.json"
 
     @property
     def done_path(self) -> str:
-        """Return the path of the file that is there once it has removed all that it may."""
+        """Path of the file that marks completion."""
         return f"{VACUUM_FOLDER}/{self.number:06d}.done"
 
     def covers_height(self, height: int) -> bool:
-        """Return whether it takes the state of a height."""
+        """Return True if the vacuum frees the state of a height."""
         return height <= self.last and (not self.keep_every or height % self.keep_every != 0)
 
 
 def read_vacuums(storage: Storage) -> list[VacuumRecord]:
-    """Return the vacuums of a lake, in their order. Raises ``FileDamaged``."""
+    """Return the vacuums of a lake in order. Raises ``FileDamaged``."""
     names = [name for name in storage.list(VACUUM_FOLDER) if name.endswith(".json")]
     return [read_record(storage, f"{VACUUM_FOLDER}/{name}", VacuumRecord.of) for name in names]
 
 
 def find_vacuum(storage: Storage, height: int) -> str | None:
-    """Return which heights the vacuum kept that took the state of a height, None when none did."""
+    """Describe the rule of the vacuum that freed a height, or return None."""
     for vacuumed in read_vacuums(storage):
         if vacuumed.covers_height(height):
             every = f"every {vacuumed.keep_every}th height up to {vacuumed.last} and " if vacuumed.keep_every else ""

@@ -1,9 +1,9 @@
-"""The right to write a lake: one run at a time has it, and loses it with its process.
+"""Exclusive right of one run to write a lake, released with its process.
 
-Every claim has an epoch, one more than the claim before it, and every manifest carries the epoch under which it was
-written. In a folder of this machine the claim is an advisory lock, which a killed process cannot keep. In an object
-store it is a file that its holder renews every few seconds by conditional puts: one that is not renewed is taken over,
-and from then on no renewal of the holder before succeeds, nor a commit of his, which begins with one.
+Every claim has an epoch, one above the previous claim's, and every manifest carries the epoch of its writer. In a local
+folder the claim is an advisory lock, which ends with a killed process. In an object store it is a file that its holder
+renews every few seconds by conditional puts. A claim without renewal is taken over. From then on the former holder can
+neither renew it nor commit, since a commit begins with a renewal.
 """
 
 from __future__ import annotations
@@ -32,23 +32,32 @@ except ImportError:  # no advisory locks on this system
 CLAIM_FILE = "writer"
 
 HEARTBEAT_SECONDS = 5.0
-"""How often a claim in an object store is renewed."""
+"""Interval between renewals of a claim in an object store."""
 
 STALL_TIMEOUT_SECONDS = 30.0
-"""A claim that nobody renews for so long is taken over."""
+"""Time without renewal after which a claim is taken over."""
 
 
 class LakeClaimed(Exception):
-    """Another run writes the lake; the text says which, as far as it is known."""
+    """Another run writes the lake; the text names it if known."""
 
 
 class WriterClaim:
-    """The claim on one lake, held from construction to ``release`` or the end of the process. ``epoch``: its number."""
+    """The claim on a lake, held until ``release`` or the end of the process.
+
+    ``epoch``: its number.
+    """
 
     def __init__(self, storage: Storage, last_epoch: Callable[[], int], waiting: Callable[[], None]) -> None:
-        """``last_epoch``: returns the epoch of the last manifest. ``waiting``: called when a claim is being watched.
+        """Claim the lake.
 
-        Raises ``Claimed``.
+        Args:
+            storage: Storage of the lake.
+            last_epoch: Returns the epoch of the last manifest.
+            waiting: Called before another claim is watched.
+
+        Raises:
+            LakeClaimed: Another run holds the claim.
         """
         self._file: IO[bytes] | None = None
         self._place = storage.place
@@ -59,32 +68,32 @@ class WriterClaim:
         self._version: Any = None
         self._beat = 0
         if isinstance(self._place, ObjectPlace):
-            self._take(self._place, last_epoch, waiting)
+            self._claim_object(self._place, last_epoch, waiting)
         else:
             self._lock_file(storage.absolute(CLAIM_FILE), last_epoch)
 
     @property
     def held(self) -> bool:
-        """Return whether it was not released."""
+        """True until the claim is released."""
         return self._file is not None or (isinstance(self._place, ObjectPlace) and not self._stop.is_set())
 
-    # ---- in a folder of this machine
+    # ---- local folders
 
     def _lock_file(self, path: str, last_epoch: Callable[[], int]) -> None:
         file = open(path, "a+b")  # noqa: SIM115 - open as long as the claim is held
         try:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_there(file, path):
-                raise BlockingIOError  # whoever had it has withdrawn it just now
+            if not _is_same_file(file, path):
+                raise BlockingIOError  # its holder has just withdrawn and removed it
         except OSError:
             file.seek(0)
-            other = _read(file.read())
+            other = _read_claim(file.read())
             file.close()
             raise LakeClaimed(str(other.get("owner", "another process"))) from None
         try:
             file.seek(0)
-            self.epoch = _next(_read(file.read()), last_epoch)
+            self.epoch = _next_epoch(_read_claim(file.read()), last_epoch)
             file.truncate(0)
             file.write(self._content())
             file.flush()
@@ -93,24 +102,24 @@ class WriterClaim:
             raise
         self._file = file
 
-    # ---- in an object store
+    # ---- object stores
 
-    def _take(self, place: ObjectPlace, last_epoch: Callable[[], int], waiting: Callable[[], None]) -> None:
+    def _claim_object(self, place: ObjectPlace, last_epoch: Callable[[], int], waiting: Callable[[], None]) -> None:
         try:
             content, version = place.read_version(CLAIM_FILE)
         except FileNotFoundError:
-            self.epoch = _next({}, last_epoch)
+            self.epoch = _next_epoch({}, last_epoch)
             try:
                 place.create(CLAIM_FILE, self._content())
             except AlreadyExists:
                 raise LakeClaimed("a process that claimed it just now") from None
             _, self._version = place.read_version(CLAIM_FILE)
         else:
-            other = _read(content)
+            other = _read_claim(content)
             if other.get("held", True):
                 waiting()
                 self._watch(place, version, str(other.get("owner", "another process")))
-            self.epoch = _next(other, last_epoch)
+            self.epoch = _next_epoch(other, last_epoch)
             try:
                 self._version = place.replace(CLAIM_FILE, self._content(), version)
             except AlreadyExists:
@@ -118,7 +127,7 @@ class WriterClaim:
         threading.Thread(target=self._renew, args=(place,), name="causeway-claim", daemon=True).start()
 
     def _watch(self, place: ObjectPlace, version: Any, owner: str) -> None:
-        """Wait until a claim has not been renewed for long enough. Raises ``Claimed`` when it is."""
+        """Wait for the stall timeout of a claim. Raises ``LakeClaimed`` if it is renewed."""
         until = time.monotonic() + STALL_TIMEOUT_SECONDS
         while time.monotonic() < until:
             time.sleep(min(1.0, HEARTBEAT_SECONDS))
@@ -132,7 +141,7 @@ class WriterClaim:
             except LakeError:
                 return
             except OSError:
-                continue  # the store may answer again: whether the claim still holds is known then
+                continue  # the store may recover; the next renewal shows if the claim was lost
 
     def _put(self, place: ObjectPlace, *, held: bool) -> None:
         with self._lock:
@@ -145,9 +154,9 @@ class WriterClaim:
                 except AlreadyExists:
                     content, version = place.read_version(CLAIM_FILE)
                     if content == self._content(held=held):
-                        self._version = version  # the store took it and lost its answer
+                        self._version = version  # the write succeeded and its answer was lost
                     else:
-                        self._lost = str(_read(content).get("owner", "another process"))
+                        self._lost = str(_read_claim(content).get("owner", "another process"))
             if self._lost is not None:
                 raise LakeError(f"lake: {place.uri} was taken over by {self._lost}; this run has written nothing since")
 
@@ -157,7 +166,7 @@ class WriterClaim:
         return json.dumps({"epoch": self.epoch, "owner": self._owner, "held": held, "beat": self._beat}).encode()
 
     def confirm(self) -> None:
-        """Make sure that the claim is still held, before something is committed under it. Raises ``LakeError``."""
+        """Verify the claim before a commit. Raises ``LakeError``."""
         if isinstance(self._place, ObjectPlace):
             try:
                 self._put(self._place, held=True)
@@ -165,12 +174,12 @@ class WriterClaim:
                 raise LakeError(f"lake: {self._place.uri} cannot be written: {first_line(error)}") from error
 
     def release(self) -> None:
-        """Give the claim up; doing so twice is harmless."""
+        """Release the claim; repeated calls are harmless."""
         if self._file is not None:
             self._file.close()
             self._file = None
         if isinstance(self._place, ObjectPlace) and not self._stop.is_set():
-            # Else it is another's already, or the store is gone: then it is taken over when its time is up.
+            # On failure another run has it, or the store is unreachable and the claim expires.
             with contextlib.suppress(LakeError, OSError):
                 self._put(self._place, held=False)
             self._stop.set()
@@ -178,15 +187,19 @@ class WriterClaim:
 
 @dataclass(frozen=True)
 class FolderBeforeClaim:
-    """What there was of a lake's folder before it was claimed. ``folders``: those that were missing, the lake's own
-    first, then those that it is in; ``names``: what was in it."""
+    """The state of a lake's folder before it was claimed.
+
+    Attributes:
+        folders: Missing folders, the lake's own first, then its parents.
+        names: Names in the lake's folder.
+    """
 
     folders: tuple[str, ...]
     names: frozenset[str]
 
     @classmethod
     def of(cls, storage: Storage) -> FolderBeforeClaim:
-        """Return what there is now; in an object store there are no folders."""
+        """Record the current state; object stores have no folders."""
         missing: list[str] = []
         if storage.is_local:
             folder = storage.absolute("").rstrip("/") or "/"
@@ -198,12 +211,17 @@ class FolderBeforeClaim:
 
 
 def withdraw_claim(held: WriterClaim, storage: Storage, before: FolderBeforeClaim) -> None:
-    """Give a claim up under which no lake was made, and remove what was made for it: the folder is as it was before.
+    """Release a claim under which no lake was created, and remove what was created for it.
 
-    In an object store the claim stays, given up: whether nobody else has it since cannot be told.
+    In an object store the claim file stays, released: another run may have claimed it since.
+
+    Args:
+        held: The claim.
+        storage: Storage of the lake.
+        before: State of the folder before the claim.
     """
     if storage.is_local and not storage.exists(LAKE_FILE):
-        with contextlib.suppress(OSError):  # somebody has put something there
+        with contextlib.suppress(OSError):  # another process has written to the folder
             if TRAFFIC in storage.list("") and TRAFFIC not in before.names:
                 storage.remove_folder(TRAFFIC)
             if CLAIM_FILE not in before.names:
@@ -214,9 +232,14 @@ def withdraw_claim(held: WriterClaim, storage: Storage, before: FolderBeforeClai
 
 
 def claim_lake(lake: Lake, waiting: Callable[[], None] = lambda: None) -> WriterClaim:
-    """Claim the right to write a lake, before anything in it is changed.
+    """Claim the right to write a lake before any change.
 
-    ``waiting``: called when the claim of a run that may be dead has to be watched for a while. Raises ``LakeError``.
+    Args:
+        lake: The lake.
+        waiting: Called before the claim of a possibly dead run is watched.
+
+    Raises:
+        LakeError: Another run writes the lake, or the folder cannot be written.
     """
 
     def last_epoch() -> int:
@@ -233,21 +256,21 @@ def claim_lake(lake: Lake, waiting: Callable[[], None] = lambda: None) -> Writer
         raise LakeError(f"lake: {storage.uri} cannot be written: {first_line(error)}") from error
 
 
-def _is_there(file: IO[bytes], path: str) -> bool:
-    """Return whether an open file is the one that has this path."""
+def _is_same_file(file: IO[bytes], path: str) -> bool:
+    """Return True if an open file is still the one at its path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _next(before: dict[str, Any], last_epoch: Callable[[], int]) -> int:
+def _next_epoch(before: dict[str, Any], last_epoch: Callable[[], int]) -> int:
     known = before.get("epoch", 0)
     return max(known if isinstance(known, int) else 0, last_epoch()) + 1
 
 
-def _read(content: bytes) -> dict[str, Any]:
-    """Return what a claim says; nothing where it was cut off."""
+def _read_claim(content: bytes) -> dict[str, Any]:
+    """Parse a claim; empty for a truncated one."""
     try:
         found = load_json(content)
     except ValueError:

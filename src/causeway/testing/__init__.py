@@ -1,1 +1,1 @@
-"""Networks in memory, for tests of programs: ``causeway.Network``, what it hands out, and the pytest plugin."""
+"""Networks in memory for tests of programs: ``causeway.Network`` and the pytest plugin."""

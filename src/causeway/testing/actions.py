@@ -1,8 +1,7 @@
-"""What the parts of a network in memory share: the engine, what was sent, and names for numbers.
+"""Actions of a test on a network in memory, in three layers of one class.
 
-What a test changes in a network in memory: faults, and programs that come, get another class and end.
-
-What a test sends into a network in memory: messages from users, and calls.
+``NamedNetwork`` resolves names. ``ChangingNetwork`` injects faults, and installs, upgrades, moves and removes programs.
+``SendingNetwork`` sends user messages and calls.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from causeway.testing.tracing import TracedKey
 
 
 class NamedNetwork:
-    """A network in memory: what there is, by name."""
+    """A network in memory: its chains and programs by name."""
 
     _engine: Engine
     _handles: list[SentMessage]
@@ -59,23 +58,23 @@ class NamedNetwork:
 
     @property
     def protocol(self) -> ProtocolName:
-        """Return the name of its protocol."""
+        """Name of the protocol."""
         return cast(ProtocolName, self._engine.scenario.network.protocol)
 
     @property
     def chains(self) -> list[str]:
-        """Return the names of its chains, in their order."""
+        """Names of the chains, in order."""
         return list(self._engine.kernel.chains())
 
     @property
     def programs(self) -> list[str]:
-        """Return the names of its programs, by number."""
+        """Names of the programs, by number."""
         names: list[str] = self._engine.topology.programs["name"].to_pylist()
         return names
 
     @property
     def now(self) -> int:
-        """Return the tick that comes next: what is sent now arrives in it."""
+        """The next tick, in which messages sent now arrive."""
         return self._engine.clock
 
     def _numbers(self) -> Mapping[str, int]:
@@ -99,7 +98,7 @@ class NamedNetwork:
         return self._engine.log
 
     def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
-        """Run until something is true, at most so many rounds; return whether the network came to rest without it."""
+        """Run up to ``rounds`` rounds until a condition holds; return True if work ran out first."""
         note_network(self)
         for _ in range(rounds):
             if is_true():
@@ -108,17 +107,16 @@ class NamedNetwork:
                 return True
         return False
 
-    def _askings(self) -> Mapping[TracedKey, None]:
-        """Return the messages by which programs were told to make the calls of a test, in their order: nobody wants to
-        see them."""
+    def _caller_orders(self) -> Mapping[TracedKey, None]:
+        """Return the user messages that order callers to make a test's calls, hidden from output."""
         log = self._engine.log
         found = [log.users.get(handle.record.place) for handle in self._handles if isinstance(handle, SentCall)]
         return {key: None for key in found if isinstance(key, TracedKey) and log.messages[key].handled is not None}
 
-    def _still_open(self) -> list[SentMessage]:
-        """Return what was sent or called and has not come to its end."""
+    def _open_messages(self) -> list[SentMessage]:
+        """Return the messages and calls of the test that have not ended."""
         undone = len(self._engine.log.undone)
-        if undone != self._undone:  # a fork took back blocks: what had ended may be open again
+        if undone != self._undone:  # a fork reverted blocks, which may have reopened messages
             self._undone, self._open = undone, list(self._handles)
         self._open = [handle for handle in self._open if not handle.done]
         return self._open
@@ -135,20 +133,34 @@ class ChangingNetwork(NamedNetwork):
     """A network in memory that changes while it runs."""
 
     def inject(self, kind: FaultKind, **keys: Any) -> Fault:
-        """Let something go wrong from the next tick on: a fault of the protocol, with the ``keys`` that a scenario has
-        for it (``from_`` for ``from``). It begins now unless they say otherwise. Raises ``InvalidInput``."""
+        """Inject a fault from the next tick on.
+
+        Args:
+            kind: Kind of the fault, of the protocol.
+            keys: Its keys as in a scenario, ``from_`` for ``from``; by default it begins now.
+
+        Raises:
+            InvalidInput: The fault is invalid.
+        """
         section = fault_section(self._engine.scenario.protocol, kind, keys, self.now)
-        with _about("inject", self._engine.scenario.path):
+        with _rename_errors("inject", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("inject", []).append(section))
         fault = Fault(self._new_fault(), kind, self.now)
         self._faults.append(fault)
         return fault
 
     def heal(self, *faults: Fault) -> None:
-        """End faults from the next tick on: those given, or all, those of the scenario too."""
-        unknown_one = next((fault for fault in faults if fault not in self._faults), None)
-        if unknown_one is not None:
-            raise InvalidInput(f"heal: {unknown_one} is no fault of this network")
+        """End faults from the next tick on.
+
+        Args:
+            faults: The faults; none: all, including those of the scenario.
+
+        Raises:
+            InvalidInput: A fault is not of this network.
+        """
+        unknown = next((fault for fault in faults if fault not in self._faults), None)
+        if unknown is not None:
+            raise InvalidInput(f"heal: {unknown} is no fault of this network")
         ended = list(faults) if faults else list(self._faults)
         fresh = [fault for fault in ended if fault.since == self.now]
         before = len(self._engine.scenario.document.faults)
@@ -156,9 +168,11 @@ class ChangingNetwork(NamedNetwork):
 
         def heal(change: Document) -> None:
             injected = [fault for fault in self._faults if fault.since == self.now]
-            kept = [one for one, fault in zip(change.pop("inject", []), injected, strict=True) if fault not in fresh]
-            if kept:
-                change["inject"] = kept
+            remaining = [
+                one for one, fault in zip(change.pop("inject", []), injected, strict=True) if fault not in fresh
+            ]
+            if remaining:
+                change["inject"] = remaining
             if not faults:
                 change["heal"] = bool(before or positions)
             elif positions and change.get("heal") is not True:
@@ -166,7 +180,7 @@ class ChangingNetwork(NamedNetwork):
             if not (change.get("heal") or change.keys() - {"tick", "heal"}):
                 change.pop("heal", None)
 
-        with _about("heal", self._engine.scenario.path):
+        with _rename_errors("heal", self._engine.scenario.path):
             self._engine.change(heal)
         self._faults = [fault for fault in self._faults if fault not in fresh]
 
@@ -182,66 +196,109 @@ class ChangingNetwork(NamedNetwork):
         options: Mapping[str, Any] | None = None,
         balance: int = 0,
     ) -> str:
-        """Install a program, which is there with the next block of its chain; return its name. Raises
-        ``InvalidInput``, so where the protocol does not allow it."""
-        asked = program if isinstance(program, Deploy) else Deploy(program, chain, name, options or {}, balance)
-        section = asked.section(self._engine.topology.chains["name"].to_pylist()[0], self._engine.bound)
-        with _about("install", self._engine.scenario.path):
+        """Install a program with the next block of its chain.
+
+        Args:
+            program: Its class, or a complete ``Deploy``.
+            chain: Name of the chain; None: the first.
+            name: Name of the program; None: a default.
+            options: Its options.
+            balance: Its initial balance.
+
+        Returns:
+            The name of the program.
+
+        Raises:
+            InvalidInput: An argument is invalid, or the protocol does not allow it.
+        """
+        deploy = program if isinstance(program, Deploy) else Deploy(program, chain, name, options or {}, balance)
+        section = deploy.section(self._engine.topology.chains["name"].to_pylist()[0], self._engine.bound)
+        with _rename_errors("install", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("install", []).append(section))
         installed: str = section["name"]
         return installed
 
     def upgrade(self, name: str, program: ProgramClass, *, options: Mapping[str, Any] | None = None) -> None:
-        """Let a program go on under another class from the next block of its chain on, with its state, its balance and
-        its open calls. ``options``: those that it has then; without them it keeps its own. Raises ``InvalidInput``."""
+        """Replace a program's class with the next block of its chain.
+
+        State, balance and open calls are kept.
+
+        Args:
+            name: Name of the program.
+            program: The new class.
+            options: Its new options; None: the current ones.
+
+        Raises:
+            InvalidInput: An argument is invalid.
+        """
         section: Document = {"program": name, "to": class_name(program, self._engine.bound)}
         if options is not None:
             section["options"] = dict(options)
-        with _about("upgrade", self._engine.scenario.path):
+        with _rename_errors("upgrade", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("upgrade", []).append(section))
 
     def move(self, name: str, chain: str) -> None:
-        """Let a program go to another chain in the next tick, with its state, its balance and its open calls, where
-        programs may leave theirs; what is on its way to it is not taken where it was. Raises ``InvalidInput``, so where
-        they may not."""
+        """Move a program to another chain in the next tick, with state, balance and open calls.
+
+        Messages in transit to its old chain are not delivered there.
+
+        Args:
+            name: Name of the program.
+            chain: Name of the new chain.
+
+        Raises:
+            InvalidInput: An argument is invalid, or the protocol does not allow moves.
+        """
         section: Document = {"program": name, "chain": chain}
-        with _about("move", self._engine.scenario.path):
+        with _rename_errors("move", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("move", []).append(section))
 
     def remove(self, name: str) -> None:
-        """End a program in the next tick, where programs may leave their chain. Raises ``InvalidInput``, so where they
-        may not, and for one that was removed before."""
+        """Remove a program in the next tick.
+
+        Args:
+            name: Name of the program.
+
+        Raises:
+            InvalidInput: It was removed before, or the protocol does not allow removals.
+        """
         before = next((change["tick"] for change in self._engine.asked() if name in change.get("remove", ())), None)
         if before is not None:
             raise InvalidInput(f"remove: {format_value(name)} was removed at tick {before}")
-        with _about("remove", self._engine.scenario.path):
+        with _rename_errors("remove", self._engine.scenario.path):
             self._engine.change(lambda change: change.setdefault("remove", []).append(name))
 
 
 @contextmanager
-def _about(what: str, path: str) -> Iterator[None]:
-    """Let errors about a change of the scenario ``path`` be about what was asked for."""
+def _rename_errors(action: str, path: str) -> Iterator[None]:
+    """Let errors about a change of a scenario name the action of the test."""
     try:
         yield
     except CausewayError as error:
-        text = re.sub(rf"^changes\[\d+\](\.{what}(\[\d+\])?)?[.:]? *", "", str(error).removeprefix(f"{path}: "))
-        raise type(error)(f"{what}: {text}") from None
-
-
-WORD_PATTERN = 2**64
+        text = re.sub(rf"^changes\[\d+\](\.{action}(\[\d+\])?)?[.:]? *", "", str(error).removeprefix(f"{path}: "))
+        raise type(error)(f"{action}: {text}") from None
 
 
 class SendingNetwork(ChangingNetwork):
-    """A network in memory to which messages can be sent."""
+    """A network in memory that accepts messages."""
 
     def send(
         self, to: str | int, method: str, payload: bytes | str = b"", *, amount: int = 0, sender: int | str = 0
     ) -> SentMessage:
-        """Let somebody send a message to a program in the next tick.
+        """Send a message to a program in the next tick.
 
-        ``sender``: the number of a user, whose messages come to ``on_ingress``; users have neither accounts nor
-        answers. Or the name of a program of the class ``caller``: then, and where there is an ``amount``, it is a call,
-        as ``call`` makes it, which comes to ``on_request``. Raises ``InvalidInput``.
+        A user message reaches ``on_ingress``; users have neither accounts nor answers. With a named sender or an amount
+        it is a call, as of ``call``, and reaches ``on_request``.
+
+        Args:
+            to: Name or number of the program.
+            method: Method to call.
+            payload: Argument bytes, or text.
+            amount: Units attached.
+            sender: Number of a user, or name of a program of the class ``caller``.
+
+        Raises:
+            InvalidInput: An argument is invalid.
         """
         if isinstance(sender, str) or amount:
             if sender and not isinstance(sender, str):
@@ -249,43 +306,54 @@ class SendingNetwork(ChangingNetwork):
                 raise InvalidInput(f"send.sender: {format_value(sender)}: {text}")
             return self._call("send", to, method, payload, amount, str(sender) if sender else None)
         content = _bytes(payload, "send")
-        section: Document = {"to": to, "method": method, **_said(content), **({"sender": sender} if sender else {})}
+        section: Document = {
+            "to": to,
+            "method": method,
+            **_encode_payload(content),
+            **({"sender": sender} if sender else {}),
+        }
         validate_document(SendSection, {"tick": 0, **section}, "send")
         number = self._program(to, "send.to")
-        place = self._arrive(number, section, sender, method, content)
+        position = self._send_row(number, section, sender, method, content)
         text = self._names().describe_user_message(sender, number, method, content)
-        return self._held(SentMessage(self, SentRecord(place, text)))
+        return self._register(SentMessage(self, SentRecord(position, text)))
 
     def call(
         self, to: str | int, method: str, payload: bytes | str = b"", *, amount: int = 0, sender: str | None = None
     ) -> SentCall:
-        """Let a program call another in the next tick: its ``on_request``.
+        """Let a caller program call another program in the next tick; it reaches ``on_request``.
 
-        ``amount``: what is attached. ``sender``: the name of a program of the class ``caller``; without it the one that
-        the network has on the chain of the program called. Raises ``InvalidInput``.
+        Args:
+            to: Name or number of the program.
+            method: Method to call.
+            payload: Argument bytes, or text.
+            amount: Units attached.
+            sender: Name of a program of the class ``caller``; None: the network's own on the chain of ``to``.
+
+        Raises:
+            InvalidInput: An argument is invalid.
         """
         return self._call("call", to, method, payload, amount, sender)
 
     def _call(
-        self, what: str, to: str | int, method: str, payload: bytes | str, amount: int, sender: str | None
+        self, action: str, to: str | int, method: str, payload: bytes | str, amount: int, sender: str | None
     ) -> SentCall:
-        body = _bytes(payload, what)
-        call = {"receiver": to, "method": method, **_said(body), **({"amount": amount} if amount else {})}
-        asked = validate_document(CallSection, call, what)
-        receiver = self._program(to, f"{what}.to")
-        caller = self._caller(receiver, sender, f"{what}.sender")
-        number, high, low = (
-            np.array([word], dtype=np.uint64) for word in (receiver, *divmod(asked.amount, WORD_PATTERN))
-        )
+        body = _bytes(payload, action)
+        call = {"receiver": to, "method": method, **_encode_payload(body), **({"amount": amount} if amount else {})}
+        validated = validate_document(CallSection, call, action)
+        receiver = self._program(to, f"{action}.to")
+        caller = self._caller(receiver, sender, f"{action}.sender")
+        number, high, low = (np.array([word], dtype=np.uint64) for word in (receiver, *divmod(validated.amount, 2**64)))
         content: bytes = encode_calls(number, high, low, method, pa.array([body], pa.binary()))[0].as_py()
         section = {"to": self._names().program(caller), "call": call}
-        place = self._arrive(caller, section, 0, CALL_METHOD, content)
-        text = self._names().call(caller, receiver, method, body, asked.amount)
-        handle = SentCall(self, SentRecord(place, text))
-        self._held(handle)
+        position = self._send_row(caller, section, 0, CALL_METHOD, content)
+        text = self._names().call(caller, receiver, method, body, validated.amount)
+        handle = SentCall(self, SentRecord(position, text))
+        self._register(handle)
         return handle
 
-    def _arrive(self, program: int, section: Document, sender: int, method: str, payload: bytes) -> IngressPosition:
+    def _send_row(self, program: int, section: Document, sender: int, method: str, payload: bytes) -> IngressPosition:
+        """Send a user message to the chain that hosts a program; return its position."""
         chain = self._engine.host_of(program)
         if chain is None:
             chain = next(iter(self._engine.chains)) if program not in self._engine.classes else None
@@ -296,7 +364,11 @@ class SendingNetwork(ChangingNetwork):
         return self._engine.send({**section, "chain": name}, row)
 
     def _caller(self, receiver: int, sender: str | None, key: str) -> int:
-        """Return the program that calls ``receiver``. Raises ``InvalidInput``."""
+        """Return the number of the program that calls ``receiver``, installing one if needed.
+
+        Raises:
+            InvalidInput: ``sender`` is not a caller.
+        """
         if sender is not None:
             number = self._program(sender, key)
             runs = self._engine.classes.get(number)
@@ -305,14 +377,15 @@ class SendingNetwork(ChangingNetwork):
                 raise InvalidInput(f"{key}: {format_value(sender)} {text}")
             return number
         host = self._engine.host_of(receiver)
-        named = self._engine.chains
-        name = f"{CALLERS}{named[min(named) if host is None else host]}"
+        chains = self._engine.chains
+        name = f"{CALLERS}{chains[min(chains) if host is None else host]}"
         if name not in self._numbers():
             balance = 0 if self._engine.scenario.protocol.fixed_issue else CALLER_BALANCE
             self.install(CALLER, chain=name.removeprefix(CALLERS), name=name, balance=balance)
         return self._numbers()[name]
 
-    def _held(self, handle: SentMessage) -> SentMessage:
+    def _register(self, handle: SentMessage) -> SentMessage:
+        """Add a message to those of the test."""
         note_network(self)
         self._handles.append(handle)
         self._open.append(handle)
@@ -320,8 +393,8 @@ class SendingNetwork(ChangingNetwork):
         return handle
 
 
-def _said(payload: bytes) -> Document:
-    """Return a payload as in a scenario, as text where a person can read it."""
+def _encode_payload(payload: bytes) -> Document:
+    """Encode a payload as in a scenario, as text if it is printable."""
     if not payload:
         return {}
     readable = payload.isascii() and payload.decode().isprintable()

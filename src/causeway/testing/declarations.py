@@ -1,10 +1,7 @@
-"""From what a test says of a network to the tables of its scenario.
+"""Declarations of a test network: its scenario tables, faults, TOML text and literal types.
 
-Faults that a test injects: sections of the protocol's kinds, which begin now unless they say otherwise.
-
-The tables of a scenario as the text of a TOML file.
-
-The words that networks in memory take, as types: a type checker finds one that there is not.
+``chain_sections``, ``program_sections`` and ``fault_section`` convert a test's arguments to scenario tables.
+``format_toml`` writes them as a file. The literal types let a type checker find unknown words.
 """
 
 from __future__ import annotations
@@ -24,16 +21,16 @@ from causeway.protocols.registry import ProtocolInfo, ProtocolName
 __all__ = ["FaultKind", "MessageKind", "MessageStatus", "ProtocolName", "RejectName"]
 
 CALLER = "caller"
-"""The class of the programs that call others for a test."""
+"""Class of the programs that make calls for a test."""
 
 CALLERS = "caller/"
-"""What the names of those begin with that a network brings along, one a chain; the chain's name follows."""
+"""Prefix of a network's own callers, one a chain; the chain's name follows."""
 
 CALLER_BALANCE = 10**12
-"""What each of them has at the beginning."""
+"""Initial balance of each of them."""
 
 ProgramClass: TypeAlias = str | catalogue.ProgramClass
-"""A program: its class, or the class's name in a scenario (a name of the catalogue, ``module:Class``)."""
+"""A program class, or its name in a scenario (a catalogue name or ``module:Class``)."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,11 @@ class Deploy:
     """A program on a chain.
 
     Attributes:
-        program: its class, or the class's name: ``"caller"``, ``"module:Class"``.
-        chain: name of its chain; without it, the first chain.
-        name: its name; without it, that of the class in small letters.
-        options: what ``self.options`` will be; ``ref(name)`` in them becomes the number of that program.
-        balance: the value it starts with.
+        program: Its class, or the class's name: ``"caller"``, ``"module:Class"``.
+        chain: Name of its chain; None: the first chain.
+        name: Its name; None: the class's name in lower case.
+        options: Value of ``self.options``; ``ref(name)`` in them becomes the number of that program.
+        balance: Its initial balance.
     """
 
     program: ProgramClass
@@ -55,26 +52,41 @@ class Deploy:
     balance: int = 0
 
     def section(self, chain: str, bound: dict[str, catalogue.ProgramClass]) -> dict[str, Any]:
-        """Return it as in ``[[programs]]``; ``chain``: where it is without one of its own; ``bound``: the classes of
-        the network by name."""
+        """Convert it to a section ``[[programs]]``.
+
+        Args:
+            chain: Default chain.
+            bound: Classes of the network by name; extended by this one.
+        """
         program = class_name(self.program, bound)
-        own = program.partition("#")[0].rpartition(":")[2].rpartition(".")[2].lower()
-        name = self.name if self.name is not None else own
+        default_name = program.partition("#")[0].rpartition(":")[2].rpartition(".")[2].lower()
+        name = self.name if self.name is not None else default_name
         section = {"name": name, "chain": self.chain if self.chain is not None else chain, "program": program}
         more = {"options": dict(self.options), "balance": self.balance}
         return section | {key: value for key, value in more.items() if value}
 
 
 def class_name(program: ProgramClass, bound: dict[str, catalogue.ProgramClass]) -> str:
-    """Return the name of a class in a network, of which ``bound`` has those that were given as such. Raises
-    ``InvalidInput`` for what is no program."""
+    """Return the name of a class in a network.
+
+    Args:
+        program: The class or its name.
+        bound: Classes of the network by name; extended by a given class.
+
+    Raises:
+        InvalidInput: ``program`` is not a program.
+    """
     return program if isinstance(program, str) else catalogue.register_class(program, bound)
 
 
 def chain_sections(chains: int | Iterable[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return chains as in ``[[chains]]``: so many, by their names, or with all that a scenario may say of one.
+    """Convert chains to sections ``[[chains]]``.
 
-    Raises ``InvalidInput``.
+    Args:
+        chains: Number of chains, their names, or complete sections.
+
+    Raises:
+        InvalidInput: The argument is invalid.
     """
     if isinstance(chains, bool | str | Mapping) or not isinstance(chains, int | Iterable):
         raise InvalidInput(f"chains: {format_value(chains)}: must be a number of chains, or a list of names or tables")
@@ -94,7 +106,7 @@ def chain_sections(chains: int | Iterable[str | Mapping[str, Any]]) -> list[dict
 
 
 def plain_chain_names(sections: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of chains (``[[chains]]``) that have no role."""
+    """Return the names of the chains (``[[chains]]``) without a role."""
     found: list[str] = []
     for section in sections:
         if section.get("role"):
@@ -112,8 +124,17 @@ def program_sections(
     callers: int | None,
     bound: dict[str, catalogue.ProgramClass],
 ) -> list[dict[str, Any]]:
-    """Return programs as in ``[[programs]]``, and behind them a caller on every chain, with a balance of ``callers``;
-    none for None. ``chains``: names; ``bound``: takes their classes by name. Raises ``InvalidInput``."""
+    """Convert programs to sections ``[[programs]]``, followed by a caller on every chain.
+
+    Args:
+        programs: The programs.
+        chains: Names of the chains.
+        callers: Balance of each caller; None: no callers.
+        bound: Classes of the network by name; extended.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
     found = []
     if isinstance(programs, Deploy) or not isinstance(programs, Iterable):
         raise InvalidInput(f"programs: {format_value(programs)}: must be a list of cw.Deploy(Class, chain=..., ...)")
@@ -130,8 +151,13 @@ def program_sections(
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that was injected, to be healed: its ``kind``, and the tick ``since`` when it is known. ``number``: among
-    those of the network."""
+    """An injected fault, for ``heal``.
+
+    Attributes:
+        number: Number among the network's faults.
+        kind: Kind of the fault.
+        since: Tick from which it is known.
+    """
 
     number: int
     kind: str
@@ -139,35 +165,43 @@ class Fault:
 
 
 def fault_section(info: ProtocolInfo, kind: str, keys: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """Return a fault as in ``[[faults]]``. ``keys``: those of the kind, ``from_`` for ``from``; where the one that says
-    when it begins is missing, it begins ``now``, unless the kind has two of them. Raises ``InvalidInput`` for an
-    unknown kind."""
+    """Convert a fault to a section ``[[faults]]``.
+
+    Args:
+        info: The protocol.
+        kind: Kind of the fault.
+        keys: Its keys, ``from_`` for ``from``.
+        now: Default begin; a kind with two such keys has none.
+
+    Raises:
+        InvalidInput: The kind is unknown.
+    """
     kinds = {name: model for model in info.fault_kinds() for name in get_args(model.model_fields["kind"].annotation)}
     if kind not in kinds:
         raise InvalidInput(f"inject: {suggest_known('fault', kind, kinds)}")
     section = {name.removesuffix("_"): value for name, value in keys.items()}
     fields = {field.alias or name: field for name, field in kinds[kind].model_fields.items()}
-    begins = [key for key in ("from", "tick") if key in fields]
-    if len(begins) == 1:  # a kind that has both is told which
-        section.setdefault(begins[0], now)
+    begin_keys = [key for key in ("from", "tick") if key in fields]
+    if len(begin_keys) == 1:  # with both keys the test must choose
+        section.setdefault(begin_keys[0], now)
     return {"kind": kind, **section}
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 LARGEST = 2**63 - 1
-"""The largest whole number that every reader of TOML knows; larger ones are written as digits in quotes."""
+"""Largest integer that every TOML parser supports; larger ones become quoted digits."""
 
 
 def format_toml(document: Mapping[str, Any]) -> str:
-    """Return the tables of a scenario as text. What is None is left out."""
+    """Format the tables of a scenario as TOML; None values are omitted."""
     parts: list[str] = []
-    _section(document, (), parts)
+    _append_section(document, (), parts)
     return "\n".join(parts).lstrip("\n") + "\n"
 
 
-def _section(table: Mapping[str, Any], path: tuple[str, ...], parts: list[str]) -> None:
-    """Write the keys of a table, then the tables in it: those are sections of their own down to the second level."""
+def _append_section(table: Mapping[str, Any], path: tuple[str, ...], parts: list[str]) -> None:
+    """Format the keys of a table, then its subtables as sections, down to the second level."""
     below = [(key, value) for key, value in table.items() if _is_section(value) and len(path) < 2]
     for key, value in table.items():
         if value is not None and (key, value) not in below:
@@ -177,7 +211,7 @@ def _section(table: Mapping[str, Any], path: tuple[str, ...], parts: list[str]) 
         if isinstance(value, Mapping):
             if value:
                 parts.append(f"\n[{name}]")
-                _section(value, (*path, key), parts)
+                _append_section(value, (*path, key), parts)
             continue
         for each in value:
             parts.append(f"\n[[{name}]]")
@@ -234,7 +268,7 @@ FaultKind: TypeAlias = Literal[
     "stale",
     "tamper",
 ]
-"""Kinds of faults of all protocols together; each has some of them."""
+"""Kinds of faults of all protocols; each protocol has some of them."""
 
 MessageKind: TypeAlias = Literal["ingress", "request", "response"]
 

@@ -1,9 +1,7 @@
-"""A scenario that runs in memory, and that a test changes while it runs.
+"""The engine of ``causeway.Network``: a scenario in memory that a test changes as it runs.
 
-All that a test does is written into the scenario: what it sends as a script, all else as ``[[changes]]``. So the file
-or the lake that comes of it runs again, anywhere, to the same roots.
-
-The traffic of a network in memory: what its scenario sends, and what a test sends while it runs.
+All actions of a test become part of the scenario: messages as a script, everything else as ``[[changes]]``. So the
+exported scenario or lake runs again to the same roots. ``LiveTraffic`` adds the test's messages to the scenario's own.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ from causeway.tick.memory import MemoryNetwork
 
 
 class LiveTraffic:
-    """What comes from outside: the rows of ``base``, and behind them, on every chain, those that were added."""
+    """The rows of ``base``, followed on every chain by rows added later."""
 
     def __init__(self, base: ScenarioTraffic) -> None:
         self._base = base
@@ -56,17 +54,16 @@ class LiveTraffic:
         self._counts: dict[tuple[int, int], int] = {}
 
     def add(self, tick: int, row: dict[str, Any]) -> int:
-        """Add a row (``INGRESS_SCHEMA``) for a tick that has not run; return its position, from 1, among what comes to
-        its chain in that tick."""
+        """Add a row (``INGRESS_SCHEMA``) for a future tick; return its position on its chain."""
         if tick not in self._rows:
             self._rows[tick] = []
             insort(self._ticks, tick)
         self._rows[tick].append(row)
-        place = tick, row["chain"]
-        if place not in self._counts:
-            self._counts[place] = len(self._base.rows(tick, np.array([row["chain"]], dtype=np.uint64)))
-        self._counts[place] += 1
-        return self._counts[place]
+        key = tick, row["chain"]
+        if key not in self._counts:
+            self._counts[key] = len(self._base.rows(tick, np.array([row["chain"]], dtype=np.uint64)))
+        self._counts[key] += 1
+        return self._counts[key]
 
     def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
         """Return the rows of ``tick`` for ``chains``, by chain."""
@@ -78,14 +75,14 @@ class LiveTraffic:
         return rows.take(pa.array(stable_order(rows["chain"].to_numpy())))
 
     def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with any row, None when there is none."""
-        place = bisect_left(self._ticks, tick)
-        added = self._ticks[place] if place < len(self._ticks) else None
+        """Return the first tick at or after ``tick`` with any row, or None."""
+        index = bisect_left(self._ticks, tick)
+        added = self._ticks[index] if index < len(self._ticks) else None
         known = self._base.next_tick(tick)
         return min((each for each in (added, known) if each is not None), default=None)
 
     def copy(self) -> LiveTraffic:
-        """Return traffic of the same rows, to which others can be added."""
+        """Return an independent copy."""
         other = LiveTraffic(self._base)
         other._rows = {tick: list(rows) for tick, rows in self._rows.items()}
         other._ticks, other._counts = list(self._ticks), dict(self._counts)
@@ -96,9 +93,8 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class _Running:
-    """What a network runs by: its scenario as it was given and as it was checked, and the topology after all
-    changes."""
+class _RunningScenario:
+    """The scenario of a network, as given and as validated, and its topology after all changes."""
 
     document: Document
     scenario: Scenario
@@ -106,28 +102,36 @@ class _Running:
 
     @cached_property
     def programs(self) -> dict[str, int]:
-        """Return the numbers of programs by their names."""
+        """Program numbers by name."""
         programs = self.topology.programs
         return dict(zip(programs["name"].to_pylist(), programs["number"].to_pylist(), strict=True))
 
     @cached_property
     def classes(self) -> dict[int, str | None]:
-        """Return the names of the classes of programs by their numbers."""
+        """Names of program classes by program number."""
         programs = self.topology.programs
         return dict(zip(programs["number"].to_pylist(), programs["program"].to_pylist(), strict=True))
 
     @cached_property
     def chains(self) -> dict[int, str]:
-        """Return the names of chains by their numbers."""
+        """Chain names by number."""
         chains = self.topology.chains
         return dict(zip(chains["number"].to_pylist(), chains["name"].to_pylist(), strict=True))
 
 
 class Engine:
-    """A network of a scenario in memory. ``clock``: the next tick; all before it have run."""
+    """A network of a scenario in memory.
 
-    def __init__(self, running: _Running, memory: MemoryNetwork, traffic: LiveTraffic) -> None:
-        """For ``begun`` and ``copy``."""
+    Attributes:
+        clock: The next tick; all earlier ones have run.
+        sends: Messages of the test as sections of a script.
+        bound: Classes for names in the scenario.
+        twice: Run each handler twice to detect nondeterminism.
+        origin: Token shared by all copies of a network.
+    """
+
+    def __init__(self, running: _RunningScenario, memory: MemoryNetwork, traffic: LiveTraffic) -> None:
+        """Use ``begun`` or ``copy``."""
         self._running, self.memory, self.traffic = running, memory, traffic
         self.clock = 0
         self.sends: list[Document] = []
@@ -142,9 +146,17 @@ class Engine:
 
     @classmethod
     def begun(cls, document: Document, path: str, bound: Mapping[str, ProgramClass] = MappingProxyType({})) -> Engine:
-        """Return the network of a scenario at height 0. ``bound``: classes that names in it stand for. Raises
-        ``InvalidInput``, which names the key."""
-        document = deepcopy(document)  # what is changed in it later changes no network
+        """Create the network of a scenario at height 0.
+
+        Args:
+            document: Tables of the scenario.
+            path: Its file, for errors.
+            bound: Classes for names in the scenario.
+
+        Raises:
+            InvalidInput: The scenario is invalid; the text names the key.
+        """
+        document = deepcopy(document)  # the caller may change it later
         scenario = scenario_from(document, path)
         if not isinstance(scenario.document.traffic, NoTrafficSection | ScriptSection):
             source = scenario.document.traffic.source
@@ -160,96 +172,105 @@ class Engine:
             kernel = build_staged_kernel(scenario, stages, runner=TracedPrograms)
             numbers = kernel.numbers()
             deployment = Deployment(kernel, traffic, ((0, len(numbers)),), numbers)
-            engine = cls(_Running(document, scenario, topology), MemoryNetwork.begun(deployment), traffic)
+            engine = cls(_RunningScenario(document, scenario, topology), MemoryNetwork.begun(deployment), traffic)
         engine.bound.update(bound)
         return engine
 
-    # ---- what the network is
+    # ---- description
 
     @property
     def scenario(self) -> Scenario:
-        """Return the scenario with all changes so far, without what was sent."""
+        """The scenario with all changes so far, without the test's messages."""
         return self._running.scenario
 
     @property
     def topology(self) -> Topology:
-        """Return the chains, and the programs after all changes."""
+        """The chains, and the programs after all changes."""
         return self._running.topology
 
     @property
     def programs(self) -> Mapping[str, int]:
-        """Return the numbers of programs by their names."""
+        """Program numbers by name."""
         return self._running.programs
 
     @property
     def classes(self) -> Mapping[int, str | None]:
-        """Return the names of the classes of programs by their numbers."""
+        """Names of program classes by program number."""
         return self._running.classes
 
     @property
     def chains(self) -> Mapping[int, str]:
-        """Return the names of chains by their numbers."""
+        """Chain names by number."""
         return self._running.chains
 
     @property
     def kernel(self) -> AnyKernel:
-        """Return what runs the chains."""
+        """The kernel of the network."""
         return self.memory.deployment.kernel
 
     @property
     def log(self) -> MessageLog:
-        """Return what happened to every message up to the last height."""
+        """The log of all messages up to the last height."""
         numbers = self.memory.deployment.numbers
         if self._log is None:
             self._log = 0, MessageLog({int(number): position for position, number in enumerate(numbers)})
             self._log[1].begin(self.memory.made[0])
         height, log = self._log
-        for following in range(height + 1, self.memory.line.height + 1):
-            made = self.memory.made[following]
-            log.take(made, self.traffic.rows(made.tick.tick, numbers), handled_messages(self._rounds[following]))
+        for next_height in range(height + 1, self.memory.line.height + 1):
+            output = self.memory.made[next_height]
+            log.take(output, self.traffic.rows(output.tick.tick, numbers), handled_messages(self._rounds[next_height]))
         self._log = self.memory.line.height, log
         return log
 
     # ---- time
 
     def due(self) -> int | None:
-        """Return the next tick at which anything happens, None when nothing will of itself."""
+        """Return the next tick with events, or None."""
         due = find_next_tick(self.memory.line, self.traffic)
         if self._changed is not None:
             due = self._changed if due is None else min(due, self._changed)
         return due if due is None else max(due, self.clock)
 
     def step(self, until: int | None = None) -> bool:
-        """Run the next tick at which anything happens, if there is one before ``until``; return whether there was."""
+        """Run the next tick with events before ``until``; return True if there was one."""
         tick = self.due()
         if tick is None or (until is not None and tick >= until):
             return False
-        with self._alone(), bind_classes(self.bound), listen_to_programs(twice=self.twice) as found:
+        with self._exclusive(), bind_classes(self.bound), listen_to_programs(twice=self.twice) as trace:
             self.memory.run(tick)
-        self._rounds[self.memory.line.height] = found
+        self._rounds[self.memory.line.height] = trace
         self.clock, self._changed = tick + 1, None
         return True
 
     def advance(self, ticks: int) -> None:
-        """Let ``ticks`` ticks pass; those at which nothing happens cost nothing."""
+        """Advance by ``ticks`` ticks; those without events cost nothing."""
         until = self.clock + ticks
         while self.step(until):
             pass
         self.clock = until
 
-    # ---- what a test does
+    # ---- actions of a test
 
     def send(self, section: Document, row: Document) -> IngressPosition:
-        """Send a message in the next tick: ``row`` (``INGRESS_SCHEMA``), as ``section`` says in a scenario."""
-        with self._alone():
+        """Send a message in the next tick.
+
+        Args:
+            section: The message as in a script.
+            row: The message as a row of ``INGRESS_SCHEMA``.
+        """
+        with self._exclusive():
             position = self.traffic.add(self.clock, row)
             self.sends.append({"tick": self.clock, **section})
         return IngressPosition(self.clock, row["chain"], position)
 
     def change(self, make: Callable[[Document], None]) -> None:
-        """Change the network from the next tick on: ``make`` adds to the keys of a change (``[[changes]]``).
+        """Change the network from the next tick on.
 
-        Raises ``InvalidInput``, and then nothing has changed.
+        Args:
+            make: Adds keys to a change (``[[changes]]``).
+
+        Raises:
+            InvalidInput: The change is invalid; the network is unchanged.
         """
         document = dict(self._running.document)
         changes = [dict(change) for change in document.get("changes", ())]
@@ -257,9 +278,9 @@ class Engine:
         if place == len(changes) or changes[place]["tick"] != self.clock:
             changes.insert(place, {"tick": self.clock})
         before = len(changes)
-        changes[place] = deepcopy(changes[place])  # of the tick's changes so far, which stand if this one is refused
+        changes[place] = deepcopy(changes[place])  # keeps the tick's earlier changes if this one is refused
         make(changes[place])
-        changes[place] = deepcopy(changes[place])  # of what a test gave, and may change
+        changes[place] = deepcopy(changes[place])  # the test may change its values later
         self._check_planned(changes, place)
         if changes[place].keys() == {"tick"}:
             changes.pop(place)
@@ -269,24 +290,24 @@ class Engine:
         begun = scenario.progress(base, min(place, len(changes)), self._begun) if changes else None
         stages = scenario.progress(base, len(changes), begun).stages
         known = self.kernel.kernels if isinstance(self.kernel, ChangingKernel) else (self.kernel,)
-        with self._alone(), bind_classes(self.bound):
+        with self._exclusive(), bind_classes(self.bound):
             kernel = build_staged_kernel(scenario, stages, known=known[: place + 1], runner=TracedPrograms)
             kernels = kernel.kernels if isinstance(kernel, ChangingKernel) else (kernel,)
-            self._bring_up(kernels[min(place + 1, len(kernels) - 1)])
-        self._running, self._begun = _Running(document, scenario, stages[-1].topology), begun
+            self._check_upgrades(kernels[min(place + 1, len(kernels) - 1)])
+        self._running, self._begun = _RunningScenario(document, scenario, stages[-1].topology), begun
         self._changed = self.clock if len(changes) == before else None
         self.memory.change(replace(self.memory.deployment, kernel=kernel))
 
     def _check_planned(self, changes: Sequence[Document], place: int) -> None:
-        """Refuse a fault before a planned change that names faults by their numbers: it would change those."""
+        """Reject a fault before a planned change that heals faults by their numbers."""
         later = [change["tick"] for change in changes[place + 1 :] if isinstance(change.get("heal"), list)]
         if changes[place].get("inject") and later:
             text = f"one is planned for tick {later[0]} that heals faults by their numbers; let that pass first"
             raise InvalidInput(f"{self.scenario.path}: changes: {text}")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let no other thread do anything to the network meanwhile. Raises ``InvalidInput`` where one does."""
+    def _exclusive(self) -> Iterator[None]:
+        """Exclude other threads. Raises ``InvalidInput`` if one uses the network."""
         if not self._lock.acquire(blocking=False):
             raise InvalidInput("another thread runs this network: a network is one thread's, a fork may be another's")
         try:
@@ -294,9 +315,12 @@ class Engine:
         finally:
             self._lock.release()
 
-    def _bring_up(self, kernel: AnyKernel) -> None:
-        """Try what programs that come or get another class make of the states that there are now: that is what the next
-        block of their chain will do. Raises ``InvalidInput``."""
+    def _check_upgrades(self, kernel: AnyKernel) -> None:
+        """Try the upgrade of current states by installed or replaced classes.
+
+        Raises:
+            InvalidInput: An upgrade fails; the next block would fail in the same way.
+        """
         programs: Programs = kernel.programs  # type: ignore[attr-defined]
         frames = self.memory.frames
         states = {name: empty_frame(schema) for name, schema in programs.schemas().items()} | program_frames(frames)
@@ -304,7 +328,7 @@ class Engine:
         programs.brought_up(due, frames["accounts"], states)
 
     def copy(self) -> Engine:
-        """Return a network that goes on from here by itself."""
+        """Return an independent copy."""
         memory, traffic = self.memory.copy(), self.traffic.copy()
         memory.change(replace(memory.deployment, traffic=traffic))
         other = Engine(self._running, memory, traffic)
@@ -316,21 +340,21 @@ class Engine:
         return other
 
     def asked(self) -> Sequence[Document]:
-        """Return the changes of the network, those that are still to come too."""
+        """Return all changes of the network, including future ones."""
         found: Sequence[Document] = self._running.document.get("changes", ())
         return found
 
     def changes(self) -> list[tuple[int, str]]:
-        """Return what changes at which tick, in a few words each, up to the next tick."""
+        """Return the changes up to the next tick, each with its tick and a short description."""
         found = []
         for change in self.asked():
-            for what, asked in change.items():
-                for each in asked if isinstance(asked, list) else [asked] if what != "tick" else []:
-                    found.append((change["tick"], f"{what} {_words(each)}"))
+            for key, value in change.items():
+                for each in value if isinstance(value, list) else [value] if key != "tick" else []:
+                    found.append((change["tick"], f"{key} {_describe_section(each)}"))
         return [(tick, text) for tick, text in found if tick <= self.clock]
 
     def acting(self) -> list[str]:
-        """Return the faults that were injected, act now and are not healed, in a few words each."""
+        """Describe the injected faults that are in effect."""
         injected: list[Document] = []
         healed: set[int] = set()
         before = len(self.scenario.document.faults)
@@ -341,15 +365,15 @@ class Engine:
                 healed.update(change["heal"])
             injected += change.get("inject", ())
         return [
-            _words(fault)
+            _describe_section(fault)
             for place, fault in enumerate(injected, start=before)
             if place not in healed and fault.get("until", self.clock) >= self.clock
         ]
 
-    # ---- what comes of it
+    # ---- results
 
     def document(self) -> Document:
-        """Return the scenario of all that was done: run from its beginning, it comes to the same roots."""
+        """Return the scenario of all actions; a run of it gives the same roots."""
         document = dict(self._running.document)
         traffic = dict(document.get("traffic", {}))
         if self.sends:
@@ -359,7 +383,7 @@ class Engine:
         return document
 
     def write(self, place: str) -> Lake:
-        """Write a lake of all heights, which must not exist; return it. Raises ``LakeError``."""
+        """Write a new lake of all heights and return it. Raises ``LakeError``."""
         scenario = scenario_from(self.document(), self.scenario.path)
         deployment, topology = self.memory.deployment, self.topology
         about = describe_network(scenario, deployment.kernel, topology, deployment.buckets)
@@ -371,13 +395,13 @@ class Engine:
         return self.memory.write(Lake.at(place), about, tables)
 
     def host_of(self, program: int) -> int | None:
-        """Return the number of the chain that hosts a program in the next tick, None where none does."""
+        """Return the number of the chain that hosts a program in the next tick, or None."""
         position = int(self.kernel.hosts(np.array([program], dtype=np.uint64), self.clock)[0])
         return None if position < 0 else int(self.memory.deployment.numbers[position])
 
 
-def _words(section: Any) -> str:
-    """Return a section of a change in a few words."""
+def _describe_section(section: Any) -> str:
+    """Describe a section of a change in a few words."""
     if not isinstance(section, Mapping):
         return str(section)
     first, *others = section.items()

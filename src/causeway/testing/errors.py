@@ -1,4 +1,4 @@
-"""What goes wrong with a message that a test sends, and with what it asks of its network."""
+"""Errors of messages and assertions in tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from causeway.core.vocabulary import RejectCode
 
 
 class NoAnswer(CausewayError):
-    """A call has no answer: ``status`` says whether it is still ``pending``, was ``refused``, ``failed`` at the caller,
-    or is ``lost``; or no condition came true in time. ``reject``: what that would be as the reject of a call, where it
-    would: ``NO_FUNDS`` for a caller that cannot pay. ``trace``: what happened, as a timeline: to the messages that have
-    no end, else to all; a traceback shows it below the error."""
+    """A call has no answer, or a condition did not become true in time.
+
+    Attributes:
+        status: ``pending``, ``refused``, ``failed`` (at the caller) or ``lost``.
+        reject: Equivalent reject code, such as ``NO_FUNDS`` for a caller that cannot pay, or None.
+        trace: Timeline of the unfinished messages, or of all; a traceback shows it below the error.
+    """
 
     def __init__(self, text: str, status: str, reject: RejectCode | None = None, trace: str = "") -> None:
         super().__init__(text)
@@ -25,8 +28,14 @@ class NoAnswer(CausewayError):
 
 
 class Rejected(CausewayError):
-    """A call was answered with a reject. ``reject``: what it means, under any protocol; ``code``: the protocol's code;
-    ``text``: of the reject."""
+    """A call was rejected.
+
+    Attributes:
+        call: Description of the call.
+        reject: Portable code.
+        code: The protocol's code.
+        text: Text of the reject.
+    """
 
     def __init__(self, call: str, reject: RejectCode, code: int, text: str) -> None:
         super().__init__(f"{call}: rejected, {reject.name} (code {code}): {truncate_text(text)}")
@@ -37,9 +46,17 @@ class Rejected(CausewayError):
 
 
 class NotDeterministic(CausewayError):
-    """A handler gives another result when the same block runs twice: it depends on a clock, random numbers, or anything
-    else besides its state and its message. ``program``, ``handler``: which; ``what``: what differs, first ``one``, then
-    ``other``."""
+    """A handler gives different results when the same block runs twice.
+
+    It depends on a clock, random numbers, or anything besides its state and message.
+
+    Attributes:
+        program: Name of the program.
+        handler: Name of the handler.
+        what: The differing value.
+        one: Value of the first run.
+        other: Value of the second run.
+    """
 
     def __init__(self, program: str, handler: str, what: str, one: str, other: str) -> None:
         super().__init__(
@@ -53,7 +70,7 @@ class NotDeterministic(CausewayError):
 
 
 class Undone(CausewayError):
-    """A message was sent after the snapshot that its network was put back to."""
+    """A message was sent after the snapshot that its network was restored to."""
 
 
 __all__ = ["NoAnswer", "NotDeterministic", "Rejected", "Undone"]

@@ -1,6 +1,7 @@
-"""What a test holds of a message that it has sent.
+"""Handles of messages that a test has sent, with their status and answers.
 
-What a test may say of ticks and rounds.
+A handle holds only the position of its message; status and answer are read from the log of its network. So a handle
+also works on a fork or after a restore.
 """
 
 from __future__ import annotations
@@ -24,8 +25,17 @@ __all__ = ["LAST_TICK", "require_bounded"]
 
 
 def require_bounded(key: str, value: object, *, least: int, most: int = LAST_TICK) -> None:
-    """Check that ``value``, of what ``key`` names, is a whole number from ``least`` to ``most``. Raises
-    ``InvalidInput``."""
+    """Check an argument.
+
+    Args:
+        key: Name of the argument.
+        value: Its value.
+        least: Minimum.
+        most: Maximum.
+
+    Raises:
+        InvalidInput: The value is not a whole number in the range.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(f"{key}: {format_value(value)}: must be a whole number")
     if not least <= value <= most:
@@ -33,15 +43,15 @@ def require_bounded(key: str, value: object, *, least: int, most: int = LAST_TIC
 
 
 DEFAULT_ROUNDS = 200
-"""Rounds that are run for an answer, at most, unless a test says otherwise."""
+"""Default maximum number of rounds run for an answer."""
 
 ROUNDS = 2_000
-"""Rounds that are run until a network is at rest, at most, unless a test says otherwise."""
+"""Default maximum number of rounds run until no work is left."""
 
 
 @dataclass(frozen=True)
 class SentRecord:
-    """What a test has sent: where it came in, and in words."""
+    """A message that a test has sent: its position and description."""
 
     place: IngressPosition
     text: str
@@ -51,47 +61,48 @@ class HomeNetwork(Protocol):
     """The network in which a message was sent."""
 
     def _holds(self, record: SentRecord) -> bool:
-        """Return whether it has a message."""
+        """Return True if the network has the message."""
         ...
 
     def _read_log(self) -> MessageLog:
-        """Return what happened to all messages up to now."""
+        """Return the log of all messages so far."""
         ...
 
     def _names(self) -> TimelineNames:
-        """Return what numbers are called."""
+        """Return the names for numbers."""
         ...
 
     def _meaning(self, code: int, text: bytes) -> RejectCode:
-        """Return what a reject code means."""
+        """Return the portable meaning of a reject code."""
         ...
 
     def _acting(self) -> list[str]:
-        """Return the faults that act now."""
+        """Describe the faults in effect."""
         ...
 
     def _run_until(self, is_true: Callable[[], bool], rounds: int) -> bool:
-        """Run until something is true, at most so many rounds; return whether the network came to rest without it."""
+        """Run up to ``rounds`` rounds until a condition holds; return True if work ran out first."""
         ...
 
 
 class SentMessage:
-    """A message from a user to a program (``Network.send``). It has no answer: what came of it is in the program's
-    state."""
+    """A user message to a program (``Network.send``).
+
+    It has no answer; read the program's state.
+    """
 
     def __init__(self, network: HomeNetwork, record: SentRecord) -> None:
-        """For ``Network``."""
+        """Use ``Network.send``."""
         self._network, self.record = network, record
 
     def __repr__(self) -> str:
-        """Return the message and how it is, on one line."""
+        """Return the message and its status on one line."""
         return f"<{self.record.text}: {self.status}>"
 
     @property
     def status(self) -> str:
-        """Return how it is: ``waiting`` to be handled, ``executed``, ``failed`` (its handler raised), ``refused``
-        (it came into no queue), or ``lost``."""
-        found = self._found()
+        """``waiting``, ``executed``, ``failed`` (its handler raised), ``refused`` or ``lost``."""
+        found = self._logged()
         if found is None:
             return "waiting"
         if isinstance(found, RefusedMessage):
@@ -102,13 +113,13 @@ class SentMessage:
 
     @property
     def done(self) -> bool:
-        """Return whether nothing more will come of it by itself."""
+        """True if its status is final."""
         return self.status not in ("waiting", "pending")
 
     @property
     def reason(self) -> str:
-        """Return why it was refused or failed; empty where it was not."""
-        found = self._found()
+        """Why it was refused or failed; else empty."""
+        found = self._logged()
         if isinstance(found, RefusedMessage):
             return f"{found.reason} (code {found.code})" if found.code else found.reason
         if found is not None and found.handled is not None:
@@ -117,13 +128,13 @@ class SentMessage:
 
     @property
     def reject(self) -> RejectCode | None:
-        """Return what it means that it was refused, whatever the protocol; None where it was not."""
-        found = self._found()
+        """Portable code of a refusal, or None."""
+        found = self._logged()
         return self._network._names().refusal(found) if isinstance(found, RefusedMessage) else None
 
     def trace(self) -> str:
-        """Return what happened to it, and to all messages that were made for it, as a timeline."""
-        found, names = self._found(), self._network._names()
+        """Return a timeline of the message and of all messages it caused."""
+        found, names = self._logged(), self._network._names()
         if found is None:
             return f"{self.record.text}: waits for tick {self.record.place.tick}"
         if isinstance(found, RefusedMessage):
@@ -131,19 +142,19 @@ class SentMessage:
         return names.timeline(self._log.tree(self._start()), self._log)
 
     def _start(self) -> TracedKey:
-        """Return the message with which its timeline begins: where there is one, it was found."""
-        found = self._found()
+        """Return the first message of its timeline; the message must be in the log."""
+        found = self._logged()
         assert isinstance(found, LoggedMessage), "asked of a message that is in the log"
         return self._root() or found.key
 
     def cause(self) -> str:
-        """Return the first handler that raised on it or on a message that was made for it; empty where none did."""
-        if not isinstance(self._found(), LoggedMessage):
+        """Return the first exception of a handler on it or on a message it caused; empty for none."""
+        if not isinstance(self._logged(), LoggedMessage):
             return ""
         return self._network._names().find_cause([message for _, message in self._log.tree(self._start())])
 
     def _root(self) -> TracedKey | None:
-        """Return the message with which its timeline begins, None for itself."""
+        """Return another first message of its timeline, or None."""
         return None
 
     @property
@@ -152,7 +163,7 @@ class SentMessage:
             raise Undone(f"{self.record.text}: was sent after the snapshot that its network was put back to")
         return self._network._read_log()
 
-    def _found(self) -> LoggedMessage | RefusedMessage | None:
+    def _logged(self) -> LoggedMessage | RefusedMessage | None:
         log = self._log
         found = log.users.get(self.record.place)
         return log.messages[found] if isinstance(found, tuple) else found
@@ -160,8 +171,15 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a call. ``reject``: what its code means; None where there is data in ``payload``, else the text of
-    the reject is there. ``refund``: what came back of the amount; ``tick``: when it came."""
+    """The answer to a call.
+
+    Attributes:
+        payload: Data, or the text of a reject.
+        code: 0 for data, else the protocol's reject code.
+        reject: Portable meaning of the code; None for data.
+        refund: Units returned of the amount.
+        tick: Tick of its arrival.
+    """
 
     payload: bytes
     code: int
@@ -171,7 +189,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Return whether there is data."""
+        """True for data."""
         return self.code == 0
 
 
@@ -180,8 +198,11 @@ class SentCall(SentMessage):
 
     @property
     def status(self) -> str:
-        """Return how it is: ``waiting`` for its first round, ``pending``, ``answered``, ``rejected``, ``failed`` (the
-        caller could not make it), ``refused``, or ``lost`` (a message of it was dropped)."""
+        """The status of the call.
+
+        ``waiting`` for its first round, ``pending``, ``answered``, ``rejected``, ``failed`` (the caller could not make
+        it), ``refused``, or ``lost`` (a message of it was dropped).
+        """
         status = super().status
         if status != "executed":
             return status
@@ -195,7 +216,7 @@ class SentCall(SentMessage):
 
     @property
     def answer(self) -> Result | None:
-        """Return the answer, data or a reject; None as long as there is none. Nothing is run for it."""
+        """The answer so far, data or a reject, or None; no rounds are run."""
         request = self._request()
         message = None if request is None else self._log.find_answer(request)
         if message is None or message.content is None or message.at is None:
@@ -205,10 +226,16 @@ class SentCall(SentMessage):
         return Result(content.payload, content.code, reject, content.amount, message.at)
 
     def wait(self, ticks: int = DEFAULT_ROUNDS) -> Result:
-        """Run the network until the answer is there, and return it, data or a reject.
+        """Run the network until the answer arrives.
 
-        ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` when none comes: it was refused, lost, the network
-        is at rest without it, or it takes longer.
+        Args:
+            ticks: Maximum number of rounds.
+
+        Returns:
+            The answer, data or a reject.
+
+        Raises:
+            NoAnswer: The call was refused or lost, the network has no work left, or it takes longer.
         """
         __tracebackhide__ = True
         require_bounded("ticks", ticks, least=0)
@@ -218,16 +245,24 @@ class SentCall(SentMessage):
             return result
         status = self.status
         if status in ("waiting", "pending"):
-            why = "the network is at rest without an answer" if at_rest else f"no answer within {ticks} rounds"
-            why = f"{cause}; {why}" if (cause := self.cause()) else why
-            why += self._waits()
+            reason = "the network is at rest without an answer" if at_rest else f"no answer within {ticks} rounds"
+            reason = f"{cause}; {reason}" if (cause := self.cause()) else reason
+            reason += self._describe_wait()
         else:
-            why = f"{status}{': ' + truncate_text(self.reason) if self.reason else ''}"
-            why += self._waits() if status == "lost" else ""
-        raise NoAnswer(f"{self.record.text}: {why}", status, self.reject, self.trace())
+            reason = f"{status}{': ' + truncate_text(self.reason) if self.reason else ''}"
+            reason += self._describe_wait() if status == "lost" else ""
+        raise NoAnswer(f"{self.record.text}: {reason}", status, self.reject, self.trace())
 
     def result(self, ticks: int = DEFAULT_ROUNDS) -> bytes:
-        """Return the data of the answer, as ``wait`` gets it. Raises ``Rejected`` for a reject, and ``NoAnswer``."""
+        """Run the network until the answer arrives, and return its data.
+
+        Args:
+            ticks: Maximum number of rounds.
+
+        Raises:
+            Rejected: The answer is a reject.
+            NoAnswer: As in ``wait``.
+        """
         __tracebackhide__ = True
         result = self.wait(ticks)
         if result.reject is not None:
@@ -237,23 +272,23 @@ class SentCall(SentMessage):
 
     @property
     def reason(self) -> str:
-        """Return why it was refused, failed or rejected; empty where it was not."""
+        """Why it was refused, failed or rejected; else empty."""
         result = self.answer
         if result is not None and result.reject is not None:
             return result.payload.decode(errors="backslashreplace")
         reason = super().reason
-        return reason.rpartition(" (")[0] if self._is_unpaid else reason  # not where in the caller's own code
+        return reason.rpartition(" (")[0] if self._is_unpaid else reason  # omits the line in the caller's own code
 
     @property
     def reject(self) -> RejectCode | None:
-        """Return what a reject, or a refusal, means, whatever the protocol; None where there is none."""
+        """Portable code of a reject or refusal, or None."""
         result = self.answer
         if result is not None:
             return result.reject
         return RejectCode.NO_FUNDS if self._is_unpaid else super().reject
 
-    def _waits(self) -> str:
-        """Return what happened last to a call that has no answer, and the faults that act."""
+    def _describe_wait(self) -> str:
+        """Describe the last event of an unanswered call, and the faults in effect."""
         request = self._request()
         keys = [] if request is None else [request, answer_key(request)]
         last = self._network._names().describe_last(
@@ -264,26 +299,26 @@ class SentCall(SentMessage):
 
     @property
     def _is_unpaid(self) -> bool:
-        """Return whether the caller has less than the call carries."""
-        found = self._found()
+        """True if the caller's balance is below the amount."""
+        found = self._logged()
         handled = found.handled if isinstance(found, LoggedMessage) else None
         return handled is not None and (handled.raised or "").startswith(f"{InsufficientFunds.__name__}: ")
 
     def trace(self) -> str:
-        """Return what happened to it, and to all messages that were made for it, as a timeline."""
-        found = self._found()
+        """Return a timeline of the call and of all messages it caused."""
+        found = self._logged()
         if isinstance(found, LoggedMessage) and self.status == "failed":
             return f"tick {found.at}  {self.record.text}  failed: {truncate_text(self.reason)}"
         return super().trace()
 
     def _root(self) -> TracedKey | None:
-        """Return the call, not what tells its caller to make it."""
+        """Return the call itself, rather than the user message that ordered it."""
         return self._request()
 
     def _request(self) -> TracedKey | None:
-        """Return the request that its caller made for it."""
-        found = self._found()
+        """Return the request that the caller made, or None."""
+        found = self._logged()
         if not isinstance(found, LoggedMessage) or found.handled is None:
             return None
-        made = [key for key, _ in found.handled.made if key.kind == Kind.REQUEST]
-        return made[0] if made else None
+        requests = [key for key, _ in found.handled.made if key.kind == Kind.REQUEST]
+        return requests[0] if requests else None

@@ -1,4 +1,8 @@
-"""What happened to every message of a network in memory: its events, what it says, and what was made for it."""
+"""Message log of a network in memory: events, content and causes of every message.
+
+The log is updated height by height. User messages have no identity until they are executed: the log matches them by
+content, and undoes the match if a fork reverts the block.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,11 @@ from causeway.tick.reading import CommittedHeight
 IDENTITY = ("kind", "sender", "receiver", "callback")
 
 PROTOCOL = 2**64 - 1
-"""The number of both ends of what a protocol sends for itself, such as that a channel opens: no message of programs."""
+"""Sender and receiver of a protocol's own messages, such as a channel opening."""
 
 
 class IngressPosition(NamedTuple):
-    """Where a message from a user came in: the tick, the number of the chain, and its position there, from 1."""
+    """Where a user message entered: tick, number of the chain, and position there, from 1."""
 
     tick: int
     chain: int
@@ -32,7 +36,7 @@ class IngressPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageEvents:
-    """What happened to a message at a height. ``chain``: a position; ``events``: a set of ``Event``."""
+    """Events of a message at a height. ``chain`` is a position."""
 
     height: int
     tick: int
@@ -43,8 +47,14 @@ class MessageEvents:
 
 
 class DiscardedHandlings(NamedTuple):
-    """Handlings of a message of which nothing counts, because its handler raised and its chain refused it: how often,
-    at which tick first and last, and how it ``raised`` then."""
+    """Handlings without effect, since the handler raised and the chain refused the message.
+
+    Attributes:
+        times: Number of handlings.
+        first: Tick of the first.
+        last: Tick of the last.
+        raised: Exception of the last.
+    """
 
     times: int
     first: int
@@ -54,9 +64,17 @@ class DiscardedHandlings(NamedTuple):
 
 @dataclass
 class LoggedMessage:
-    """One message. ``content``: None as long as nobody has made or read it; ``cause``: the message for which it was
-    made; ``handled``: what came of it once its program has handled it, and ``at`` which tick; ``tried``: how that went
-    wrong before."""
+    """A message with its history.
+
+    Attributes:
+        key: Its identity.
+        content: Its content; None until it is created or read.
+        cause: The message whose handling created it.
+        happened: Its events.
+        handled: The outcome of its handling, if any.
+        at: Tick of the handling.
+        tried: Earlier handlings without effect.
+    """
 
     key: TracedKey
     content: TracedContent | None = None
@@ -68,23 +86,23 @@ class LoggedMessage:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it was dropped, and never handled."""
+        """True if it was dropped and never handled."""
         return self.handled is None and any(Event.DROPPED in each.events for each in self.happened)
 
 
 @dataclass(frozen=True)
 class RefusedMessage:
-    """A message from a user that came into no queue, and why."""
+    """A user message that entered no queue, with the reason."""
 
     code: int
     reason: str
 
 
 class MessageLog:
-    """The messages of a network, height by height."""
+    """The messages of a network."""
 
     def __init__(self, positions: Mapping[int, int]) -> None:
-        """``positions``: of chains, by their numbers."""
+        """Create an empty log. ``positions``: chain positions by number."""
         self._positions = positions
         self.messages: dict[TracedKey, LoggedMessage] = {}
         self._owned: set[TracedKey] = set()
@@ -93,14 +111,20 @@ class MessageLog:
         self.users: dict[IngressPosition, TracedKey | RefusedMessage] = {}
         self.refused: list[LoggedMessage] = []
         self.undone: list[tuple[int, int, int]] = []
-        self._waiting: dict[_Said, list[IngressPosition]] = {}
-        self._taken: list[tuple[IngressPosition, _Said, int, int]] = []
+        self._unmatched: dict[_Content, list[IngressPosition]] = {}
+        self._matched: list[tuple[IngressPosition, _Content, int, int]] = []
 
     def take(self, made: CommittedHeight, ingress: pa.Table, handled: Mapping[TracedKey, HandledMessage]) -> None:
-        """Take a height: what was made, what users sent in its tick, and what programs handled."""
+        """Add a height.
+
+        Args:
+            made: Outputs of the height.
+            ingress: User messages of its tick (``INGRESS_SCHEMA``).
+            handled: Messages handled by programs.
+        """
         events = made.logs["events"]
         rows = list(_events(events, made))
-        self._outbound(made)
+        self._add_outbound(made)
         for key, happened, refused in rows:
             if refused is None:
                 self._message(key).happened.append(happened)
@@ -118,37 +142,36 @@ class MessageLog:
                 child.content, child.cause = content, key
         for chain, first, last in zip(*_columns(made.logs.get(REVERTED), "chain", "first", "last"), strict=True):
             self.undone.append((chain, first, last))
-            self._wait_again(chain, first, last)
-        for chain, why, giver, taker, amount in _movements(made):
-            if why in COSTS:
+            self._undo_matches(chain, first, last)
+        for chain, reason, payer, payee, amount in _movements(made):
+            if reason in COSTS:
                 paid = self._costs.setdefault((chain, made.tick.height), [])
-                paid += [(giver[1], amount)] if giver[0] == ValueHolder.ACCOUNT else []
-                paid += [(taker[1], -amount)] if taker[0] == ValueHolder.ACCOUNT else []
-        self._users(made.tick.tick, ingress, rows)
+                paid += [(payer[1], amount)] if payer[0] == ValueHolder.ACCOUNT else []
+                paid += [(payee[1], -amount)] if payee[0] == ValueHolder.ACCOUNT else []
+        self._add_users(made.tick.tick, ingress, rows)
         for key, happened, _ in rows:
             if key.kind == Kind.INGRESS and key in handled and Event.EXECUTED in happened.events:
-                self._user(key, handled[key].content, happened)
+                self._match_user(key, handled[key].content, happened)
 
     def copy(self) -> MessageLog:
-        """Return a log of the same heights that takes others by itself. Messages are shared until something happens to
-        them."""
+        """Return an independent copy; messages are shared until they change."""
         other = MessageLog(self._positions)
         other.messages, other.users = dict(self.messages), dict(self.users)
         other.issued, other.refused, other.undone = dict(self.issued), list(self.refused), list(self.undone)
         other._costs = {place: list(paid) for place, paid in self._costs.items()}
-        other._waiting = {said: list(places) for said, places in self._waiting.items()}
-        other._taken = list(self._taken)
+        other._unmatched = {content: list(places) for content, places in self._unmatched.items()}
+        other._matched = list(self._matched)
         self._owned, other._owned = set[TracedKey](), set[TracedKey]()
         return other
 
     def begin(self, made: CommittedHeight) -> None:
-        """Take what was made at genesis: what accounts of programs were issued, where the protocol says so."""
-        for _, why, _, taker, amount in _movements(made):
-            if why == ValueReason.ISSUED and taker[0] == ValueHolder.ACCOUNT:
-                self.issued[taker[1]] = self.issued.get(taker[1], 0) + amount
+        """Add genesis: the balances issued to programs, where the protocol logs them."""
+        for _, reason, _, payee, amount in _movements(made):
+            if reason == ValueReason.ISSUED and payee[0] == ValueHolder.ACCOUNT:
+                self.issued[payee[1]] = self.issued.get(payee[1], 0) + amount
 
     def program_costs(self, program: int) -> int:
-        """Return what a program has paid for messages and holds as deposits, less what it got back."""
+        """Return the fees and deposits that a program has paid, less refunds."""
         return sum(
             amount
             for (chain, height), paid in self._costs.items()
@@ -158,25 +181,24 @@ class MessageLog:
         )
 
     def is_reverted(self, happened: MessageEvents) -> bool:
-        """Return whether a fork took back what happened."""
+        """Return True if a fork reverted the event."""
         return self._is_abandoned(happened.chain, happened.height)
 
     def _is_abandoned(self, chain: int, height: int) -> bool:
         return any(chain == other and first <= height <= last for other, first, last in self.undone)
 
     def find_answer(self, key: TracedKey) -> LoggedMessage | None:
-        """Return the answer to a request, None as long as there is none that its program has handled."""
+        """Return the handled answer to a request, or None."""
         message = self.messages.get(answer_key(key))
         return message if message is not None and message.handled is not None else None
 
     def is_lost(self, key: TracedKey) -> bool:
-        """Return whether a request, or its answer, was dropped."""
+        """Return True if a request or its answer was dropped."""
         both = (key, answer_key(key))
         return any(self.messages[each].is_lost for each in both if each in self.messages)
 
     def roots(self, hidden: Collection[TracedKey] = ()) -> list[TracedKey]:
-        """Return the messages that were made for no other; in the place of those that are ``hidden`` those that were
-        made for them."""
+        """Return the messages without a cause; ``hidden`` ones are replaced by those they caused."""
         found = [
             key
             for key, message in self.messages.items()
@@ -186,7 +208,7 @@ class MessageLog:
         return found + [key for one in handled if one is not None for key, _ in one.made]
 
     def tree(self, root: TracedKey) -> Iterator[tuple[int, LoggedMessage]]:
-        """Yield a message and all that were made for it, and so on, each with its depth."""
+        """Yield a message and all that it caused, depth first, each with its depth."""
         stack, seen = [(0, root)], set[TracedKey]()
         while stack:
             depth, key = stack.pop()
@@ -195,25 +217,25 @@ class MessageLog:
                 continue
             seen.add(key)
             yield depth, message
-            made = [] if message.handled is None else [other for other, _ in message.handled.made]
+            children = [] if message.handled is None else [other for other, _ in message.handled.made]
             answer = answer_key(key)
             if answer in self.messages and self.messages[answer].cause is None:
-                made.append(answer)  # the protocol's own
-            stack += [(depth + 1, other) for other in reversed(made)]
+                children.append(answer)  # an answer of the protocol
+            stack += [(depth + 1, other) for other in reversed(children)]
 
     def is_protocol_answer(self, key: TracedKey) -> bool:
-        """Return whether a message is an answer that no program made."""
+        """Return True for an answer of the protocol rather than of a program."""
         message = self.messages.get(key)
         return key.kind == Kind.RESPONSE and message is not None and message.cause is None
 
     def find_request(self, key: TracedKey) -> TracedKey | None:
-        """Return the request that a response answers."""
+        """Return the key of the request that a response answers, or None."""
         if key.kind != Kind.RESPONSE:
             return None
         return TracedKey(int(Kind.REQUEST), key.receiver, key.sender, key.callback)
 
     def _message(self, key: TracedKey) -> LoggedMessage:
-        """Return a message to which something happens: one that no copy of the log has."""
+        """Return a message to be changed, copied first if another log shares it."""
         if key not in self._owned:
             known = self.messages.get(key)
             fresh = LoggedMessage(key) if known is None else replace(known, happened=list(known.happened))
@@ -221,8 +243,8 @@ class MessageLog:
             self._owned.add(key)
         return self.messages[key]
 
-    def _outbound(self, made: CommittedHeight) -> None:
-        """Take the messages that came into lanes."""
+    def _add_outbound(self, made: CommittedHeight) -> None:
+        """Add the messages that entered lanes."""
         rows = made.outbound
         if not len(rows):
             return
@@ -235,58 +257,58 @@ class MessageLog:
             tick = made.tick
             message.happened.append(MessageEvents(tick.height, tick.tick, chain, Event.COMMITTED, content.code, ""))
 
-    def _users(self, tick: int, ingress: pa.Table, rows: Sequence[_Row]) -> None:
-        """Take what users sent: refused messages are named by their position among what came to the chain, the others
-        wait to be executed."""
+    def _add_users(self, tick: int, ingress: pa.Table, rows: Sequence[_Row]) -> None:
+        """Add user messages: refused ones by position, others as unmatched."""
         refused = {
             (happened.chain, position): (happened, key) for key, happened, position in rows if position is not None
         }
-        place: dict[int, int] = {}
+        counts: dict[int, int] = {}
         columns = (ingress[name].to_pylist() for name in ("chain", "receiver", "sender", "method", "payload"))
-        for chain, *said in zip(*columns, strict=True):
-            place[chain] = place.get(chain, 0) + 1
-            where = IngressPosition(tick, chain, place[chain])
-            found = refused.get((self._positions[chain], place[chain]))
+        for chain, *content in zip(*columns, strict=True):
+            counts[chain] = counts.get(chain, 0) + 1
+            position = IngressPosition(tick, chain, counts[chain])
+            found = refused.get((self._positions[chain], counts[chain]))
             if found is not None:
                 happened, key = found
-                self.users[where] = RefusedMessage(happened.code, happened.reason)
-                self.refused.append(LoggedMessage(key, TracedContent(said[2], said[3], 0, 0), happened=[happened]))
+                self.users[position] = RefusedMessage(happened.code, happened.reason)
+                self.refused.append(
+                    LoggedMessage(key, TracedContent(content[2], content[3], 0, 0), happened=[happened])
+                )
             else:
-                self._waiting.setdefault(tuple(said), []).append(where)
+                self._unmatched.setdefault(tuple(content), []).append(position)
 
-    def _user(self, key: TracedKey, content: TracedContent, happened: MessageEvents) -> None:
-        """Find out which message from a user was executed: of those that say the same, the first that waits."""
-        said = key.receiver, key.sender, content.method, content.payload
-        waiting = self._waiting.get(said)
-        if waiting:
-            place = waiting.pop(0)
-            self.users[place] = key
-            self._taken.append((place, said, happened.chain, happened.height))
+    def _match_user(self, key: TracedKey, content: TracedContent, happened: MessageEvents) -> None:
+        """Match an executed user message to the first unmatched one with equal content."""
+        key_content = key.receiver, key.sender, content.method, content.payload
+        candidates = self._unmatched.get(key_content)
+        if candidates:
+            position = candidates.pop(0)
+            self.users[position] = key
+            self._matched.append((position, key_content, happened.chain, happened.height))
 
-    def _wait_again(self, chain: int, first: int, last: int) -> None:
-        """Let messages from users that were executed in blocks that a fork took back wait again, in their order."""
-        for taken in [taken for taken in self._taken if taken[2] == chain and first <= taken[3] <= last]:
-            place, said, _, _ = taken
-            self._taken.remove(taken)
-            del self.users[place]
-            insort(self._waiting[said], place)
+    def _undo_matches(self, chain: int, first: int, last: int) -> None:
+        """Make user messages of reverted blocks unmatched again, in order."""
+        for match in [match for match in self._matched if match[2] == chain and first <= match[3] <= last]:
+            position, content, _, _ = match
+            self._matched.remove(match)
+            del self.users[position]
+            insort(self._unmatched[content], position)
 
 
 def answer_key(key: TracedKey) -> TracedKey:
-    """Return what names the answer to a request; to what is none, nothing."""
+    """Return the key of the answer to a request; for another message a key without a message."""
     kind = Kind.RESPONSE if key.kind == Kind.REQUEST else Kind.CONTROL
     return TracedKey(int(kind), key.receiver, key.sender, key.callback)
 
 
-_Said = tuple[Any, ...]
-"""What a message from a user says: receiver, sender, method, payload."""
+_Content = tuple[Any, ...]
+"""Content of a user message: receiver, sender, method, payload."""
 
 _Row = tuple[TracedKey, MessageEvents, int | None]
 
 
 def _events(rows: Frame, made: CommittedHeight) -> Iterator[_Row]:
-    """Yield the event rows of a height: whose message, what happened, and of a user's message that came into no queue
-    its position among what came to the chain."""
+    """Yield the events of a height: key, events, and the position of a refused user message."""
     reasons = rows["reason"].to_pylist()
     columns = [rows[name].tolist() for name in (*IDENTITY, "chain", "events", "code", "index", "via")]
     tick = made.tick
@@ -300,17 +322,16 @@ def _events(rows: Frame, made: CommittedHeight) -> Iterator[_Row]:
         yield TracedKey(kind, sender, receiver, callback), happened, index if refused else None
 
 
-_Purse = tuple[int, int]
+_Holder = tuple[int, int]
 
 
-def _movements(made: CommittedHeight) -> Iterator[tuple[int, int, _Purse, _Purse, int]]:
-    """Yield the movements of value of a height, where its protocol logs them: chain, why, from whom, to whom, how
-    much."""
+def _movements(made: CommittedHeight) -> Iterator[tuple[int, int, _Holder, _Holder, int]]:
+    """Yield the logged value movements of a height: chain, reason, payer, payee, amount."""
     ends = ("from_holder", "from_number", "to_holder", "to_number")
     names = ("chain", "why", *ends, "amount_high", "amount_low", "asset")
-    for chain, why, *purses, high, low, asset in zip(*_columns(made.logs.get("value"), *names), strict=True):
+    for chain, reason, *holders, high, low, asset in zip(*_columns(made.logs.get("value"), *names), strict=True):
         if asset == Asset.UNITS:
-            yield chain, why, (purses[0], purses[1]), (purses[2], purses[3]), high * WORD + low
+            yield chain, reason, (holders[0], holders[1]), (holders[2], holders[3]), high * WORD + low
 
 
 def _columns(rows: Frame | None, *names: str) -> list[list[Any]]:

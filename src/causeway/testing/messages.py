@@ -1,6 +1,7 @@
-"""Messages as text: one line a message and height, in the order in which it happened.
+"""Messages of a test network as text: timelines and tables.
 
-The messages of a network as a small table.
+A timeline has one line a message and height. ``build_rows`` filters before it builds rows, since a long test has many
+messages and asks for few.
 """
 
 from __future__ import annotations
@@ -27,68 +28,74 @@ MAX_PAYLOAD_BYTES = 48
 """Bytes of a payload that a line shows."""
 
 WIDEST = 100
-"""Characters of a message up to which what happened stands in one column."""
+"""Maximum width of a timeline column before the last."""
 
 DEEPEST = 10
-"""So far calls inside calls are indented; of deeper ones a number says how deep they are."""
+"""Maximum indentation of nested calls; deeper ones show their depth as a number."""
 
 MAX_LINES = 400
-"""Lines of a timeline; of longer ones the last."""
+"""Maximum number of lines of a timeline; the last ones are shown."""
 
 MOVED_TEXT = 3
-"""Messages that are named of those that move on and on."""
+"""Number of messages named when a network does not come to rest."""
 
 
 @dataclass(frozen=True)
 class TimelineNames:
-    """What numbers are called. ``programs``: by number; ``chains``: by position; ``meaning``: of reject codes."""
+    """Names for the numbers in a timeline.
+
+    Attributes:
+        programs: Names by program number.
+        chains: Names by chain position.
+        meaning: Maps reject codes to portable codes.
+    """
 
     programs: Mapping[int, str]
     chains: Sequence[str]
     meaning: PortableCode
 
     def sender(self, key: TracedKey) -> str:
-        """Return who sent a message."""
+        """Return the name of a message's sender."""
         return f"user {key.sender}" if key.kind == Kind.INGRESS else self.program(key.sender)
 
     def program(self, number: int) -> str:
-        """Return the name of a program, its number where it has none."""
+        """Return the name of a program, or its number if it has none."""
         return shorten_name(self.programs.get(number, f"program {number}"))
 
     def timeline(
         self, messages: Iterable[tuple[int, LoggedMessage]], log: MessageLog, changes: Iterable[tuple[int, str]] = ()
     ) -> str:
-        """Return what happened to messages, as ``timeline`` says it."""
+        """Format messages as ``format_timeline`` does."""
         return format_timeline(messages, log, self, changes)
 
     def refusal(self, refused: MessageEvents | RefusedMessage) -> RejectCode:
-        """Return what it means that a message from a user came into no queue."""
+        """Return the reject code for a user message that entered no queue."""
         return self.meaning(refused.code, refused.reason.encode())
 
     def describe_user_message(self, user: int, receiver: int, method: str, payload: bytes) -> str:
-        """Return a message from a user in a few words."""
+        """Describe a user message in one phrase."""
         return self.message(TracedKey(int(Kind.INGRESS), user, receiver, 0), TracedContent(method, payload, 0, 0))
 
     def call(self, caller: int, receiver: int, method: str, payload: bytes, amount: int) -> str:
-        """Return a call in a few words."""
+        """Describe a call in one phrase."""
         return self.message(
             TracedKey(int(Kind.REQUEST), caller, receiver, 0), TracedContent(method, payload, amount, 0)
         )
 
     def message(self, key: TracedKey, content: TracedContent | None) -> str:
-        """Return a message in a few words."""
+        """Describe a message in one phrase."""
         if key.kind == Kind.RESPONSE:
             text = f"{self.program(key.receiver)} <- {self.program(key.sender)}"
-            return text if content is None else f"{text} {self._answer(content)}"
+            return text if content is None else f"{text} {self._describe_answer(content)}"
         text = f"{self.sender(key)} -> {self.program(key.receiver)}"
         if content is None:
             return text
-        said = [format_payload(content.payload)] if content.payload else []
-        said += [f"amount {content.amount}"] if content.amount else []
-        return f"{text} {shorten_name(content.method)}({', '.join(said)})"
+        arguments = [format_payload(content.payload)] if content.payload else []
+        arguments += [f"amount {content.amount}"] if content.amount else []
+        return f"{text} {shorten_name(content.method)}({', '.join(arguments)})"
 
     def find_cause(self, messages: Iterable[LoggedMessage]) -> str:
-        """Return which handler raised first on some messages, what, and where; empty where none did."""
+        """Return the first exception of a handler among messages, with its program; empty for none."""
         found = [
             (message.at or 0, message.key.receiver, message.handled.raised)
             for message in messages
@@ -106,18 +113,20 @@ class TimelineNames:
         return f"{self.program(program)} raised {truncate_text(error)} ({place}"
 
     def describe_last(self, messages: Iterable[LoggedMessage]) -> str:
-        """Return what happened last to the last of some messages that anything happened to; empty for none."""
-        of = list(messages)
-        found = [(each, message) for message in of for each in message.happened[-1:]]
-        if of and (tried := of[-1].tried) is not None and of[-1].handled is None:
+        """Describe the last event of the last message that has any; empty for none."""
+        candidates = list(messages)
+        found = [(each, message) for message in candidates for each in message.happened[-1:]]
+        if candidates and (tried := candidates[-1].tried) is not None and candidates[-1].handled is None:
             return f"last at tick {tried.last}: refused, raised {truncate_text(tried.raised)}"
         if not found:
             return ""
         happened, message = found[-1]
-        return f"last at tick {happened.tick} on {self.chains[happened.chain]}: {_said(happened, message, self)}"
+        return (
+            f"last at tick {happened.tick} on {self.chains[happened.chain]}: {_describe_event(happened, message, self)}"
+        )
 
     def last_active_messages(self, log: MessageLog) -> str:
-        """Return the messages to which something happened at the last height, in a few words."""
+        """Name the messages with an event at the last height."""
         last = max((each.height for message in log.messages.values() for each in message.happened[-1:]), default=0)
         moved = [
             self.message(message.key, message.content)
@@ -127,7 +136,8 @@ class TimelineNames:
         more = f" and {len(moved) - MOVED_TEXT} more" if len(moved) > MOVED_TEXT else ""
         return f"what moved last: {'; '.join(moved[:MOVED_TEXT])}{more}" if moved else "no message moves"
 
-    def _answer(self, content: TracedContent) -> str:
+    def _describe_answer(self, content: TracedContent) -> str:
+        """Describe an answer: its payload or reject, and the refund."""
         back = f", {content.amount} back" if content.amount else ""
         if content.code == 0:
             return f"{format_payload(content.payload)}{back}"
@@ -143,7 +153,7 @@ def format_payload(payload: bytes) -> str:
 
 
 def is_number_name(name: str) -> bool:
-    """Return whether a name is what who has none is called by: a user, or a program of a number alone."""
+    """Return True for the fallback name of a user or of an unnamed program."""
     return re.fullmatch(r"(user|program) \d+", name) is not None
 
 
@@ -153,52 +163,66 @@ def format_timeline(
     names: TimelineNames,
     changes: Iterable[tuple[int, str]] = (),
 ) -> str:
-    """Return what happened to messages as lines: tick, chain, message, events. ``messages``: each with how far it is
-    indented; ``log``: that they are of; ``changes``: what changed at which tick."""
+    """Format messages as lines of tick, chain, message and events.
+
+    Args:
+        messages: Indentation depth and message, in order.
+        log: Log that holds the messages.
+        names: Names for numbers.
+        changes: Tick and description of changes to the network.
+
+    Returns:
+        At most ``MAX_LINES`` lines, sorted by tick.
+    """
     rows: list[tuple[tuple[int, int, int], tuple[str, str, str, str]]] = []
-    for place, (depth, message) in enumerate(messages):
-        what = _indented(depth) + names.message(message.key, message.content)
-        for step, happened in enumerate(_joined(message.happened)):
-            said = _said(happened, message, names)
-            if log.is_reverted(happened):
-                said += " (taken back by a fork)"
-            row = (str(happened.tick), names.chains[happened.chain], what, said)
-            rows.append(((happened.tick, place, step), row))
+    for position, (depth, message) in enumerate(messages):
+        label = _indent(depth) + names.message(message.key, message.content)
+        for step, event in enumerate(_merge_events(message.happened)):
+            text = _describe_event(event, message, names)
+            if log.is_reverted(event):
+                text += " (taken back by a fork)"
+            row = (str(event.tick), names.chains[event.chain], label, text)
+            rows.append(((event.tick, position, step), row))
         if message.tried is not None:
-            rows.append(((message.tried.first, place, len(message.happened)), _tried(message, log, names, what)))
+            rows.append(
+                ((message.tried.first, position, len(message.happened)), _refused_row(message, log, names, label))
+            )
         if not message.happened:
-            rows.append(((2**62, place, 0), ("", "", what, "made, and not sent yet")))
+            rows.append(((2**62, position, 0), ("", "", label, "made, and not sent yet")))
     rows += [
-        ((tick, -1, place), (str(tick), "", truncate_text(what), "")) for place, (tick, what) in enumerate(changes)
+        ((tick, -1, position), (str(tick), "", truncate_text(label), ""))
+        for position, (tick, label) in enumerate(changes)
     ]
     lines = [row for _, row in sorted(rows)]
     left_out = len(lines) - MAX_LINES
     lines = lines[-MAX_LINES:]
     widths = [min(max((len(line[column]) for line in lines), default=0), WIDEST) for column in range(3)]
-    text = [
-        f"tick {tick:>{widths[0]}}  {chain:<{widths[1]}}  {what:<{widths[2]}}  {said}".rstrip()
-        for tick, chain, what, said in lines
+    rendered = [
+        f"tick {tick:>{widths[0]}}  {chain:<{widths[1]}}  {label:<{widths[2]}}  {text}".rstrip()
+        for tick, chain, label, text in lines
     ]
-    return "\n".join(([f"... {left_out} lines before"] if left_out > 0 else []) + text) or "no messages"
+    return "\n".join(([f"... {left_out} lines before"] if left_out > 0 else []) + rendered) or "no messages"
 
 
-def _indented(depth: int) -> str:
+def _indent(depth: int) -> str:
     return "  " * depth if depth <= DEEPEST else f"{'  ' * DEEPEST}[{depth}] "
 
 
-def _tried(message: LoggedMessage, log: MessageLog, names: TimelineNames, what: str) -> tuple[str, str, str, str]:
-    """Return the line of handlings that were refused. A chain refuses answers alone, so it is that of the request."""
+def _refused_row(
+    message: LoggedMessage, log: MessageLog, names: TimelineNames, label: str
+) -> tuple[str, str, str, str]:
+    """Return the line of refused handlings, on the request's chain: chains refuse only answers."""
     assert message.tried is not None, "asked of a message that was tried"
     times, first, last, raised = message.tried
-    asked = log.find_request(message.key)
-    sent = [] if asked is None or asked not in log.messages else log.messages[asked].happened
+    request = log.find_request(message.key)
+    sent = [] if request is None or request not in log.messages else log.messages[request].happened
     chain = names.chains[sent[0].chain] if sent else ""
-    again = f", {times} times up to tick {last}" if times > 1 else ""
-    return str(first), chain, what, f"refused{again}: raised {truncate_text(raised)}"
+    repeats = f", {times} times up to tick {last}" if times > 1 else ""
+    return str(first), chain, label, f"refused{repeats}: raised {truncate_text(raised)}"
 
 
-def _joined(happened: Sequence[MessageEvents]) -> list[MessageEvents]:
-    """Return what happened at one height on one chain as one."""
+def _merge_events(happened: Sequence[MessageEvents]) -> list[MessageEvents]:
+    """Merge the events of one height and chain."""
     found: dict[tuple[int, int], MessageEvents] = {}
     for each in happened:
         known = found.get((each.height, each.chain))
@@ -213,7 +237,8 @@ def _joined(happened: Sequence[MessageEvents]) -> list[MessageEvents]:
 _SENT = Event.SENT | Event.COMMITTED
 
 
-def _said(happened: MessageEvents, message: LoggedMessage, names: TimelineNames) -> str:
+def _describe_event(happened: MessageEvents, message: LoggedMessage, names: TimelineNames) -> str:
+    """Describe an event: its flags, and the reason for a refusal."""
     events = happened.events
     words = ["sent"] if events & _SENT else []
     words += [(event.name or "").lower().replace("_", " ") for event in Event if event in events & ~_SENT]
@@ -230,28 +255,30 @@ def _said(happened: MessageEvents, message: LoggedMessage, names: TimelineNames)
 
 
 MAX_ROWS = 60
-"""Rows that the table shows when it is printed."""
+"""Maximum number of rows that the printed table shows."""
 
 MAX_TEXT = 120
-"""Characters of a text that it shows."""
+"""Maximum number of characters of a cell."""
 
 
 @dataclass(frozen=True)
 class MessageRow:
-    """One message.
+    """A message as a row of the table.
 
     Attributes:
-        tick: when it was made, or came in; None where that is not known.
+        tick: Tick at which it was created, or entered; None if unknown.
         kind: ``ingress`` (from a user), ``request`` or ``response``.
-        sender, receiver: names of programs; of a user ``user N``.
-        method, payload: of an answer the method is empty; the payload of a reject is its text.
-        amount: attached to a request, given back with an answer.
-        status: ``waiting``, ``executed``, ``failed`` (its handler raised, and may be called again) or ``lost``; of a
-            request also ``answered`` or ``rejected``, of a message from a user also ``refused``: it came into no queue.
-        code: of an answer, and of the request that it is for; 0 for data, and without an answer.
-        reject: what that code means, empty for data; of a message from a user that was refused, why.
-        ended: when it was handled.
-        reason: why it failed, was lost, refused or rejected, or the text of the reject; else empty.
+        sender: Name of the sending program, or ``user N``.
+        receiver: Name of the receiving program.
+        method: Called method; empty for an answer.
+        payload: Payload in bytes; for a reject its text.
+        amount: Amount attached to a request, or refunded with an answer.
+        status: ``waiting``, ``executed``, ``failed`` (its handler raised, and may run again) or ``lost``; for a request
+            also ``answered`` or ``rejected``; for a user message also ``refused`` (it entered no queue).
+        code: Reject code of an answer, and of its request; 0 for data, and without an answer.
+        reject: Meaning of that code, empty for data; for a refused user message the reason.
+        ended: Tick at which it was handled.
+        reason: Why it failed, or was lost, refused or rejected; else empty.
     """
 
     tick: int | None
@@ -289,37 +316,37 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
     ]
 )
-"""``amount`` as decimal digits: it has up to 128 bits."""
+"""Arrow schema of the table. ``amount`` is decimal text: it has up to 128 bits."""
 
 
 class Messages(Sequence[MessageRow]):
-    """Messages in the order in which they were made. It is a sequence of ``Row``, and shows itself as a table."""
+    """Messages in order of creation: a sequence of ``MessageRow`` that prints as a table."""
 
     def __init__(self, rows: Sequence[MessageRow]) -> None:
         """For ``Network.messages``."""
         self._rows = list(rows)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of messages."""
         return len(self._rows)
 
-    def __getitem__(self, place: Any) -> Any:
-        """Return one of them, or some as a table."""
-        return Messages(self._rows[place]) if isinstance(place, slice) else self._rows[place]
+    def __getitem__(self, index: Any) -> Any:
+        """Return a row, or a table for a slice."""
+        return Messages(self._rows[index]) if isinstance(index, slice) else self._rows[index]
 
     def __iter__(self) -> Iterator[MessageRow]:
-        """Yield them."""
+        """Iterate over the rows."""
         return iter(self._rows)
 
     def arrow(self) -> pa.Table:
-        """Return them as an Arrow table (``SCHEMA``)."""
+        """Return an Arrow table with schema ``SCHEMA``."""
         columns = {
             name: [str(row.amount) if name == "amount" else getattr(row, name) for row in self] for name in COLUMNS
         }
         return pa.table(columns, schema=SCHEMA)
 
     def pandas(self) -> pd.DataFrame:
-        """Return them as a DataFrame of pandas."""
+        """Return a pandas DataFrame."""
         frame: pd.DataFrame = self.arrow().to_pandas()
         return frame
 
@@ -365,41 +392,48 @@ def build_rows(
     wanted: Mapping[str, object] = MappingProxyType({}),
     since: int | None = None,
 ) -> list[MessageRow]:
-    """Return the messages of a log but those that are ``hidden``, by the tick in which they were made: those whose
-    columns are as ``wanted``, made at the tick ``since`` or later. Rows are made of those alone."""
-    passes = _chooser(log, names, wanted, since)
-    found = [(key, _row(message, log, names)) for key, message in log.messages.items() if passes(key, message)]
+    """Build the rows of messages, sorted by the tick of creation.
+
+    Args:
+        log: Log of the network.
+        names: Names for numbers.
+        hidden: Keys of messages to omit.
+        wanted: Required column values.
+        since: Earliest tick of creation; None: any.
+    """
+    matches = _create_prefilter(log, names, wanted, since)
+    found = [(key, _row(message, log, names)) for key, message in log.messages.items() if matches(key, message)]
     found = [one for one in found if one[0] not in hidden]
     for message in log.refused:
         first = message.happened[0]
-        why = names.refusal(first).name
+        reject = names.refusal(first).name
         found.append(
-            (message.key, replace(_row(message, log, names), status="refused", reject=why, reason=first.reason))
+            (message.key, replace(_row(message, log, names), status="refused", reject=reject, reason=first.reason))
         )
     found = [one for one in found if all(getattr(one[1], name) == value for name, value in wanted.items())]
     if since is not None:
         found = [one for one in found if one[1].tick is not None and one[1].tick >= since]
-    # An answer that no program made has its request before it.
+    # Answers of the protocol sort after their requests of the same tick.
     found.sort(key=lambda one: (2**64 if one[1].tick is None else one[1].tick, log.is_protocol_answer(one[0])))
     return [row for _, row in found]
 
 
-def _chooser(
+def _create_prefilter(
     log: MessageLog, names: TimelineNames, wanted: Mapping[str, object], since: int | None
 ) -> Callable[[TracedKey, LoggedMessage], bool]:
-    """Return what tells by a few numbers, and before a row is made, that a message cannot be as ``wanted``."""
+    """Create a cheap predicate that excludes messages before their rows are built."""
     kind, method = wanted.get("kind"), wanted.get("method")
-    called: dict[int, str] = {}
+    cached_names: dict[int, str] = {}
 
     def name(number: int) -> str:
-        if number not in called:
-            called[number] = names.program(number)
-        return called[number]
+        if number not in cached_names:
+            cached_names[number] = names.program(number)
+        return cached_names[number]
 
     def passes(key: TracedKey, message: LoggedMessage) -> bool:
         if kind is not None and _KINDS[key.kind] != kind:
             return False
-        if since is not None and (tick := _made_at(message, log)) is not None and tick < since:
+        if since is not None and (tick := _creation_tick(message, log)) is not None and tick < since:
             return False
         if "receiver" in wanted and name(key.receiver) != wanted["receiver"]:
             return False
@@ -415,19 +449,20 @@ def _chooser(
 _KINDS = {int(kind): kind.name.lower() for kind in Kind}
 
 
-def _made_at(message: LoggedMessage, log: MessageLog) -> int | None:
-    """Return the tick in which a message was made, or came in; None where that is not known."""
+def _creation_tick(message: LoggedMessage, log: MessageLog) -> int | None:
+    """Return the tick at which a message was created, or entered; None if unknown."""
     cause = None if message.cause is None else log.messages[message.cause]
     return cause.at if cause is not None else min((each.tick for each in message.happened), default=None)
 
 
 def _row(message: LoggedMessage, log: MessageLog, names: TimelineNames) -> MessageRow:
+    """Build the row of a message."""
     key, content = message.key, message.content
     answer = log.find_answer(key)
-    said = content if key.kind == Kind.RESPONSE or answer is None else answer.content
-    code, text = (0, b"") if said is None else (said.code, said.payload)
+    response = content if key.kind == Kind.RESPONSE or answer is None else answer.content
+    code, text = (0, b"") if response is None else (response.code, response.payload)
     return MessageRow(
-        tick=_made_at(message, log),
+        tick=_creation_tick(message, log),
         kind=_KINDS[key.kind],
         sender=names.sender(key),
         receiver=names.program(key.receiver),
@@ -443,7 +478,7 @@ def _row(message: LoggedMessage, log: MessageLog, names: TimelineNames) -> Messa
 
 
 def _reason(message: LoggedMessage, log: MessageLog) -> str:
-    """Return why a message failed, was lost or rejected, where no answer says so."""
+    """Return why a message failed, or was lost or rejected, if no answer states it."""
     if message.handled is not None and message.handled.raised is not None:
         return message.handled.raised
     if message.handled is None and message.tried is not None:

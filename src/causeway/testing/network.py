@@ -1,6 +1,7 @@
-"""A network in memory that a test builds, talks to, breaks and looks into: ``causeway.Network``.
+"""Networks in memory for tests: ``causeway.Network``, and types of the pytest fixtures.
 
-What the fixtures of the pytest plugin are, for tests that say the types of their arguments.
+A test builds a network, sends messages, injects faults and inspects the result. ``MakeNetwork`` and ``ForkNetwork``
+annotate the fixtures of the pytest plugin.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ if TYPE_CHECKING:
 __all__ = ["ForkNetwork", "MakeNetwork", "Network", "Snapshot"]
 
 CURRENT_FOLDER = "cw.Network"
-"""What stands in the place of a file in errors about what a test says."""
+"""Source named in errors in place of a scenario file."""
 
 
 class Network(SendingNetwork):
-    """A network of chains in the memory of this process, at the tick that comes next (``now``).
+    """A network of chains in the memory of this process; ``now`` is the next tick.
 
-    It runs the kernels that ``causeway run`` runs. The same calls give the same roots.
+    It runs the kernels of ``causeway run``. Equal calls give equal roots.
     """
 
     def __init__(
@@ -76,14 +77,23 @@ class Network(SendingNetwork):
         callers: int | None = CALLER_BALANCE,
         run_twice: bool = True,
     ) -> None:
-        """Make a network.
+        """Create a network.
 
-        ``chains``: how many (``chain-0`` and so on), their names, or tables as ``[[chains]]`` of a scenario.
-        ``programs``: what runs on them. ``protocol``, ``options``, ``seed``, ``seconds_per_tick``, ``faults``, ``skip``
-        (of ``[transport]``): as in a scenario. ``callers``: what the programs have at the beginning that ``call`` calls
-        with, one a chain; None for none of them. ``run_twice``: whether the handlers of every block
-        run twice, so that one that reads a clock or random numbers raises ``NotDeterministic``. Raises
-        ``InvalidInput``, which names what is wrong.
+        Args:
+            chains: Number of chains (``chain-0`` and so on), their names, or tables as ``[[chains]]`` of a scenario.
+            programs: Programs on the chains.
+            protocol: As in a scenario.
+            options: As in a scenario.
+            seed: As in a scenario.
+            faults: As in a scenario.
+            skip: As in ``[transport]`` of a scenario.
+            seconds_per_tick: As in a scenario.
+            callers: Initial balance of the programs behind ``call``, one a chain; None: no such programs.
+            run_twice: Run the handlers of each block twice, so that one that reads a clock or random numbers raises
+                ``NotDeterministic``.
+
+        Raises:
+            InvalidInput: An argument is invalid; the text names it.
         """
         faults = list(faults)
         for key, value in (("options", options), *((f"faults[{place}]", one) for place, one in enumerate(faults))):
@@ -106,8 +116,15 @@ class Network(SendingNetwork):
 
     @classmethod
     def in_memory(cls, path: str | os.PathLike[str], overrides: Mapping[str, str] | None = None) -> Self:
-        """Return the network of a scenario file whose traffic, if any, is a script. ``overrides``: dotted keys of the
-        file with TOML values. Raises ``InvalidInput``."""
+        """Create the network of a scenario file without traffic, or with a script.
+
+        Args:
+            path: The scenario file.
+            overrides: TOML values by dotted key of the file.
+
+        Raises:
+            InvalidInput: The scenario is invalid, or has other traffic.
+        """
         document = read_scenario_document(path, overrides)
         network = cls.__new__(cls)
         network._begin(Engine.begun(document, str(path)))
@@ -122,24 +139,35 @@ class Network(SendingNetwork):
         resume: bool = False,
         waiting: Callable[[], None] = lambda: None,
     ) -> lakes.LakeNetwork:
-        """Return a network of a scenario file on a lake, as ``causeway run`` runs it (on Spark, unless it says
-        otherwise): any traffic, any size, and no test's hand in it. ``lake``: a folder or URI; without one a temporary
-        folder. ``resume``: go on with the one that it holds. ``waiting``: as of that class. Raises ``InvalidInput``."""
+        """Create or resume the network of a scenario file on a lake, as ``causeway run`` does.
+
+        It supports any traffic and size, and runs on Spark by default. Tests cannot change it.
+
+        Args:
+            path: The scenario file.
+            overrides: TOML values by dotted key of the file.
+            lake: Folder or URI; None: a temporary folder.
+            resume: Continue the network of an existing lake.
+            waiting: Called when the claim of a possibly dead run has to be watched.
+
+        Raises:
+            InvalidInput: The scenario is invalid; ``LakeError`` for problems of the lake.
+        """
         from causeway.network.network import LakeNetwork as OnLake
 
         return OnLake.from_scenario(path, overrides, lake=lake, resume=resume, waiting=waiting)
 
-    # ---- what there is
+    # ---- state
 
     def __repr__(self) -> str:
-        """Return what it is and how far, on one line."""
+        """Return protocol, size and progress on one line."""
         own = [name for name in self.programs if not name.startswith(CALLERS)]
         size = f"{len(self.chains)} chains, {len(own)} programs"
         return f"<Network {self.protocol}: {size}, height {self.height}, next tick {self.now}>"
 
     @property
     def height(self) -> int:
-        """Return how many ticks have run: those in which anything happened."""
+        """Number of ticks run: those with events."""
         return self._engine.memory.line.height
 
     def number_of(self, program: str) -> int:
@@ -147,8 +175,17 @@ class Network(SendingNetwork):
         return self._program(program, "program")
 
     def state_of(self, program: str) -> Any:
-        """Return the state of a program: what a scalar one keeps, the columns of a vectorised one's row; None where
-        there is none. Raises ``InvalidInput`` for an unknown name."""
+        """Return the state of a program.
+
+        Args:
+            program: Name of the program.
+
+        Returns:
+            The stored value of a scalar program, the columns of a vector program's row, or None without a state.
+
+        Raises:
+            InvalidInput: The name is unknown.
+        """
         number = self._program(program, "program")
         for name, frame in self._engine.memory.frames.items():
             if not name.startswith(PROGRAM_TABLE) or not (found := frame["program"] == np.uint64(number)).any():
@@ -163,26 +200,43 @@ class Network(SendingNetwork):
     program_state = state_of
 
     def balance(self, program: str) -> int:
-        """Return what a program has of what it began with and of what came and went with messages.
+        """Return the balance of a program from its initial balance and its messages.
 
-        That is the same under all protocols: what a protocol gives programs to pay its fees from, and the ``fees`` that
-        they pay, are no part of it; ``account`` has both. 0 where nothing is installed. Raises ``InvalidInput`` for an
-        unknown name.
+        It is equal under all protocols: it excludes what a protocol grants programs for fees, and the ``fees`` they
+        pay. ``account`` includes both. 0 where nothing is installed.
+
+        Args:
+            program: Name of the program.
+
+        Raises:
+            InvalidInput: The name is unknown.
         """
         number = self._program(program, "program")
         programs = self._engine.topology.programs.select(["number", "balance"]).to_pylist()
-        began = next((int(row["balance"] or 0) for row in programs if row["number"] == number), 0)
-        extra = self._engine.log.issued.get(number, began) - began
+        initial = next((int(row["balance"] or 0) for row in programs if row["number"] == number), 0)
+        extra = self._engine.log.issued.get(number, initial) - initial
         return self.account(program) - extra + self.fees(program)
 
     def fees(self, program: str) -> int:
-        """Return what a program has paid for messages, and for what is held for it, by the rules of its protocol.
-        Raises ``InvalidInput`` for an unknown name."""
+        """Return the fees and storage costs that a program has paid.
+
+        Args:
+            program: Name of the program.
+
+        Raises:
+            InvalidInput: The name is unknown.
+        """
         return self._engine.log.program_costs(self._program(program, "program"))
 
     def account(self, program: str) -> int:
-        """Return what the account of a program holds on its chain. 0 where nothing is installed. Raises
-        ``InvalidInput`` for an unknown name."""
+        """Return the account balance of a program on its chain; 0 where nothing is installed.
+
+        Args:
+            program: Name of the program.
+
+        Raises:
+            InvalidInput: The name is unknown.
+        """
         accounts = self._engine.memory.frames["accounts"]
         found = accounts.filter(accounts["program"] == np.uint64(self._program(program, "program")))
         return balance_from_words(*(found[name][0] for name in BALANCE)) if len(found) else 0
@@ -198,37 +252,48 @@ class Network(SendingNetwork):
         reject: RejectName | RejectCode | None = None,
         since: int | None = None,
     ) -> Messages:
-        """Return all messages so far as a table, those that have all of what is given. ``since``: a tick; the others
-        are columns of the table (``tables.Row``). Raises ``InvalidInput`` for what no message can have: a kind or
-        status that there is not, a program that there never was."""
+        """Return the messages so far that match all arguments.
+
+        Args:
+            kind: Column ``kind``; None: any.
+            sender: Column ``sender``; None: any.
+            receiver: Column ``receiver``; None: any.
+            method: Column ``method``; None: any.
+            status: Column ``status``; None: any.
+            reject: Column ``reject``; None: any.
+            since: Earliest tick; None: any.
+
+        Raises:
+            InvalidInput: No message can have the value: an unknown kind, status or program.
+        """
         wanted = {"kind": kind, "sender": sender, "receiver": receiver, "method": method, "status": status}
         wanted["reject"] = reject.name if isinstance(reject, RejectCode) else reject
-        asked = {name: value for name, value in wanted.items() if value is not None}
+        given = {name: value for name, value in wanted.items() if value is not None}
         for name, known in (("kind", KINDS), ("status", STATUSES), ("reject", [code.name for code in RejectCode])):
-            if name in asked and asked[name] not in known:
-                raise InvalidInput(f"messages: {name}: {suggest_known(name, asked[name], known)}")
+            if name in given and given[name] not in known:
+                raise InvalidInput(f"messages: {name}: {suggest_known(name, given[name], known)}")
         for name in ("sender", "receiver"):
-            if name in asked and asked[name] not in self._numbers() and not is_number_name(asked[name]):
-                raise InvalidInput(f"messages: {name}: {suggest_known('program', asked[name], self._numbers())}")
+            if name in given and given[name] not in self._numbers() and not is_number_name(given[name]):
+                raise InvalidInput(f"messages: {name}: {suggest_known('program', given[name], self._numbers())}")
         if since is not None:
             require_bounded("messages: since", since, least=0)
-        return Messages(build_rows(self._engine.log, self._names(), self._askings(), asked, since))
+        return Messages(build_rows(self._engine.log, self._names(), self._caller_orders(), given, since))
 
     def trace(self) -> str:
-        """Return what happened to all messages as a timeline, and what was changed meanwhile."""
+        """Return a timeline of all messages and changes."""
         log = self._engine.log
-        messages = [each for root in log.roots(self._askings()) for each in log.tree(root)]
+        messages = [each for root in log.roots(self._caller_orders()) for each in log.tree(root)]
         messages += [(0, each) for each in log.refused]
         return self._names().timeline(messages, log, self._engine.changes())
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains: equal networks have equal ones."""
+        """Return a digest of the last roots of all chains; equal networks have equal digests."""
         return self._engine.memory.root()
 
     # ---- time
 
     def tick(self, ticks: int = 1) -> int:
-        """Let ticks pass, and return the one that comes next. Ticks in which nothing happens cost nothing."""
+        """Advance by a number of ticks; return the next tick. Ticks without events cost nothing."""
         require_bounded("tick", ticks, least=0, most=LAST_TICK - self.now)
         note_network(self)
         self._engine.advance(ticks)
@@ -236,12 +301,18 @@ class Network(SendingNetwork):
 
     @property
     def seconds(self) -> float:
-        """Return how many seconds have passed by the chains' clocks, which go ``seconds_per_tick`` a tick."""
+        """Seconds passed on the chains' clocks."""
         return float(self.now * self._seconds_per_tick())
 
     def advance(self, seconds: float) -> int:
-        """Let at least so many seconds pass, in whole ticks, and return the tick that comes next. What is due meanwhile
-        runs. Raises ``InvalidInput``."""
+        """Advance by at least a number of seconds, in whole ticks, and return the next tick.
+
+        Args:
+            seconds: Seconds on the chains' clocks.
+
+        Raises:
+            InvalidInput: ``seconds`` is negative or not a number.
+        """
         given: object = seconds
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
             raise InvalidInput(f"advance: seconds: {format_value(seconds)}: must be a number, and not below 0")
@@ -253,11 +324,20 @@ class Network(SendingNetwork):
         return Fraction(str(self._engine.scenario.network.seconds_per_tick))
 
     def run(self, ticks: int | None = None, *, rounds: int = ROUNDS) -> int:
-        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive), and return the height.
+        """Run until nothing is left to do.
 
-        ``rounds``: that are run, at most. Raises ``NoAnswer`` where even then something is left to do, as when two
-        programs call each other for ever; it names what moved last. A network in which somebody waits for an answer
-        that does not come is given up before, after a thousand rounds or so.
+        If a program waits for an answer that never comes, the run stops earlier, after about a thousand rounds.
+
+        Args:
+            ticks: Exclusive last tick; None: no limit.
+            rounds: Maximum number of rounds.
+
+        Returns:
+            The height.
+
+        Raises:
+            NoAnswer: Work is left after ``rounds``, as when two programs call each other for ever; the text names the
+                latest messages.
         """
         __tracebackhide__ = True
         if ticks is not None:
@@ -275,9 +355,17 @@ class Network(SendingNetwork):
         )
 
     def until(self, predicate: Callable[[Network], object], *, ticks: int = DEFAULT_ROUNDS) -> int:
-        """Run until ``predicate`` of this network is true, and return the tick that comes next.
+        """Run until a condition holds.
 
-        ``ticks``: rounds that are run, at most. Raises ``NoAnswer`` where it does not become true.
+        Args:
+            predicate: The condition, a function of this network.
+            ticks: Maximum number of rounds.
+
+        Returns:
+            The next tick.
+
+        Raises:
+            NoAnswer: The condition stays false.
         """
         __tracebackhide__ = True
         if not callable(predicate):
@@ -285,39 +373,55 @@ class Network(SendingNetwork):
         require_bounded("until: ticks", ticks, least=0)
         at_rest = self._run_until(lambda: bool(predicate(self)), ticks)
         if not predicate(self):
-            why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
+            reason = "the network is at rest" if at_rest else f"{ticks} rounds have run"
             raise NoAnswer(
-                f"until: the condition is not true at tick {self.now}, and {why}", "pending", trace=self.trace()
+                f"until: the condition is not true at tick {self.now}, and {reason}", "pending", trace=self.trace()
             )
         return self.now
 
     def await_all(self, *, ticks: int = DEFAULT_ROUNDS) -> list[SentMessage]:
-        """Run until everything that was sent and called has come to its end, and return all of that.
+        """Run until all messages and calls of the test have ended.
 
-        ``ticks``: rounds that are run, at most. Raises ``NoAnswer``, which names what has not.
+        Args:
+            ticks: Maximum number of rounds.
+
+        Returns:
+            All messages and calls of the test.
+
+        Raises:
+            NoAnswer: Some have not ended; the text names them.
         """
         __tracebackhide__ = True
         require_bounded("await_all: ticks", ticks, least=0)
-        at_rest = self._run_until(lambda: not self._still_open(), ticks)
-        open_ones = self._still_open()
-        left = [handle.record.text for handle in open_ones]
-        if left:
-            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-            why = "the network is at rest" if at_rest else f"{ticks} rounds have run"
+        at_rest = self._run_until(lambda: not self._open_messages(), ticks)
+        open_ones = self._open_messages()
+        unfinished = [handle.record.text for handle in open_ones]
+        if unfinished:
+            more = f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
+            reason = "the network is at rest" if at_rest else f"{ticks} rounds have run"
             cause = next((found for handle in open_ones if (found := handle.cause())), "")
-            text = f"await_all: {cause}{'; ' if cause else ''}{why}, and there is no end of {'; '.join(left[:3])}{more}"
+            names = "; ".join(unfinished[:3])
+            text = f"await_all: {cause}{'; ' if cause else ''}{reason}, and there is no end of {names}{more}"
             raise NoAnswer(text, "pending", trace="\n".join(handle.trace() for handle in open_ones[:3]))
         return list(self._handles)
 
     # ---- copies
 
     def snapshot(self) -> Snapshot:
-        """Return what the network is now, to be put back to."""
+        """Return a copy of the state for ``restore``."""
         return Snapshot(self._engine.copy(), tuple(self._handles), tuple(self._faults))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put the network back to what it was. What was sent since never was. Raises ``InvalidInput`` for a snapshot of
-        another network; one of the network that this is a fork of is as good as its own."""
+        """Restore a snapshot of this network, or of the network it was forked from.
+
+        Messages sent since are discarded.
+
+        Args:
+            snapshot: A result of ``snapshot``.
+
+        Raises:
+            InvalidInput: The snapshot is of another network.
+        """
         if not isinstance(snapshot, Snapshot):
             raise InvalidInput(f"restore: {format_value(snapshot)}: must be what snapshot() of this network gave")
         if snapshot.engine.origin is not self._engine.origin:
@@ -328,7 +432,7 @@ class Network(SendingNetwork):
         self._records = {handle.record for handle in self._handles}
 
     def fork(self) -> Network:
-        """Return a network that goes on from here by itself. With the same calls both have the same roots."""
+        """Return an independent copy. Equal calls on both give equal roots."""
         other = Network.__new__(Network)
         other._begin(self._engine.copy())
         other._handles = [type(handle)(other, handle.record) for handle in self._handles]
@@ -345,37 +449,51 @@ class Network(SendingNetwork):
         return self.fork()
 
     def of(self, handle: SentMessage) -> Any:
-        """Return what a message that was sent in another network is in this one, a copy of it. Raises
-        ``InvalidInput``."""
+        """Return this network's copy of a message that was sent in another network.
+
+        Args:
+            handle: The message of the other network.
+
+        Raises:
+            InvalidInput: This network has no such message.
+        """
         found = next((own for own in self._handles if own.record == handle.record), None)
         if found is None:
             raise InvalidInput(f"of: {handle.record.text}: this network has no such message")
         return found
 
-    # ---- what comes of it
+    # ---- results
 
     def export(self, lake: str | os.PathLike[str]) -> str:
-        """Write a lake of all heights, and return where: ``causeway check LAKE --execute`` executes it again.
+        """Write a lake of all heights; ``causeway check LAKE --execute`` executes it again.
 
-        Classes must be importable there; their modules may lie beside a scenario (``write_scenario``). Raises
-        ``InvalidInput`` where there is a lake already.
+        Program classes must be importable there; their modules may lie beside a scenario (``write_scenario``).
+
+        Args:
+            lake: Folder or URI.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInput: There is a lake already.
         """
         self._engine.write(os.fspath(lake))
         return os.fspath(lake)
 
     def scenario(self) -> str:
-        """Return the scenario of all that was done, as the text of a file: ``causeway run`` runs it again."""
+        """Return the scenario of all actions as TOML; ``causeway run`` repeats it."""
         return declarations.format_toml(self._engine.document())
 
     def write_scenario(self, path: str | os.PathLike[str]) -> None:
-        """Write ``scenario`` to a file. Raises ``InvalidInput`` where that cannot be written."""
+        """Write ``scenario`` to a file. Raises ``InvalidInput`` if it cannot be written."""
         try:
             Path(path).write_text(self.scenario())
         except OSError as error:
             raise InvalidInput(f"write_scenario: {describe_os_error(error) or error}") from None
 
     def summary(self) -> dict[str, Any]:
-        """Return how the calls ended, and the verdict of the audit, as ``causeway run`` prints them."""
+        """Return the call outcomes and the audit verdict, as ``causeway run`` prints them."""
         from causeway.analysis.run_summary import summarize_run
 
         with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
@@ -384,7 +502,7 @@ class Network(SendingNetwork):
                 return found.plain()
 
     def close(self) -> None:
-        """Do nothing: it is all in memory, and the network goes on. Networks on lakes have something to let go of."""
+        """Do nothing, for symmetry with networks on lakes."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -396,19 +514,19 @@ class Network(SendingNetwork):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Snapshot:
-    """What a network was when it was taken."""
+    """The state of a network at a tick."""
 
     engine: Engine
     handles: tuple[SentMessage, ...]
     faults: tuple[Fault, ...]
 
     def __repr__(self) -> str:
-        """Return of what it is, and how far that was, on one line."""
+        """Return tick and height on one line."""
         return f"<Snapshot at tick {self.engine.clock}, height {self.engine.memory.line.height}>"
 
 
 class MakeNetwork(Protocol):
-    """The fixture ``causeway_network``: makes networks as ``Network`` does, under the protocol of the test."""
+    """The fixture ``causeway_network``: creates networks under the protocol of the test."""
 
     def __call__(
         self,
@@ -424,9 +542,9 @@ class MakeNetwork(Protocol):
         callers: int | None = CALLER_BALANCE,
         run_twice: bool = True,
     ) -> Network:
-        """Return a network; arguments as of ``Network``."""
+        """Create a network; arguments as in ``Network``."""
         ...
 
 
 ForkNetwork: TypeAlias = Callable[[Callable[[MakeNetwork], Network]], Network]
-"""The fixture ``causeway_fork``: gives a fork of the network that a function builds, which it calls once."""
+"""The fixture ``causeway_fork``: forks the network that a function builds, calling it once."""

@@ -1,6 +1,6 @@
-"""The pytest plugin: networks for tests, under several protocols, and what their messages did where a test fails.
+"""The pytest plugin: networks under several protocols, and timelines of failed tests.
 
-It is there in every run of pytest where Causeway is installed, so it imports nothing of it until a test asks.
+It is loaded in every run of pytest where Causeway is installed, so it imports the engine only when a test needs it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FIXTURE = "causeway_network"
 PROTOCOL = "causeway_protocol"
 ALL = "all"
 
-_TOUCHED = pytest.StashKey[RecentNetworks]()
+_RECENT = pytest.StashKey[RecentNetworks]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark."""
+    """Register the mark."""
     line = (
         f"{MARK}(protocols=None, options=None): run the test once under each of these protocols ({ALL!r}: under all), "
         f"with these options by protocol, in the networks that the fixture {FIXTURE} makes"
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for a network or its protocol once under each protocol of its mark."""
+    """Parametrize tests over the protocols of their mark."""
     if PROTOCOL not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker(MARK)
@@ -46,17 +46,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def marked_protocols(mark: pytest.Mark) -> list[str] | None:
-    """Return the protocols that a mark names, None where it names none. Raises ``ValueError``."""
+    """Return the protocols of a mark, or None. Raises ``ValueError``."""
     unknown = sorted(set(mark.kwargs) - {"protocols", "options"})
     if mark.args or unknown:
         what = f"an argument {mark.args[0]!r} without a name" if mark.args else f"an argument {unknown[0]}"
         raise ValueError(f"mark {MARK}: {what}; allowed: protocols, options")
-    asked = mark.kwargs.get("protocols")
-    return None if asked is None else _protocols(asked)
+    protocols = mark.kwargs.get("protocols")
+    return None if protocols is None else _protocols(protocols)
 
 
 def _protocols(asked: object) -> list[str]:
-    """Return the names of protocols that a mark asks for."""
+    """Validate the protocols of a mark."""
     from causeway.protocols.registry import protocol_names
 
     known = protocol_names()
@@ -75,7 +75,7 @@ def _protocols(asked: object) -> list[str]:
 
 @pytest.fixture
 def causeway_protocol(request: pytest.FixtureRequest) -> str:
-    """Return the name of the protocol that the test runs under: of its mark, or the one that scenarios have."""
+    """Return the protocol of the test: from its mark, or the default of scenarios."""
     from causeway.protocols.registry import DEFAULT
 
     name: str = getattr(request, "param", DEFAULT)
@@ -83,16 +83,16 @@ def causeway_protocol(request: pytest.FixtureRequest) -> str:
 
 
 def _options(request: pytest.FixtureRequest) -> Mapping[str, Mapping[str, Any]]:
-    """Return the options of the mark, by protocol."""
+    """Return the options of the mark by protocol."""
     mark = request.node.get_closest_marker(MARK)
     return {} if mark is None else mark.kwargs.get("options") or {}
 
 
 @pytest.fixture
 def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> MakeNetwork:
-    """Return what makes networks as ``causeway.Network`` does, under the protocol of the test.
+    """Return a factory of networks, as ``causeway.Network``, under the protocol of the test.
 
-    ``options`` of the mark, by protocol, are theirs unless the test gives others.
+    Options of the mark, by protocol, are the defaults.
     """
     from causeway.testing.network import Network
 
@@ -108,7 +108,7 @@ def causeway_network(request: pytest.FixtureRequest, causeway_protocol: str) -> 
 
 @pytest.fixture(scope="module")
 def _causeway_built() -> dict[object, Network]:
-    """Keep the networks that the tests of a module begin from."""
+    """Cache the networks that tests of a module start from."""
     return {}
 
 
@@ -119,11 +119,11 @@ def causeway_fork(
     causeway_protocol: str,
     _causeway_built: dict[object, Network],
 ) -> ForkNetwork:
-    """Return what gives a test a fork of a network that the tests of its module begin from: ``causeway_fork(build)``.
+    """Return a function that forks a shared initial network: ``causeway_fork(build)``.
 
-    ``build`` gets what the fixture ``causeway_network`` is, and returns a network, at whatever tick. It is called once
-    a module, protocol and options of the mark; so it must be the same function each time, and make nothing but the
-    network. Raises ``InvalidInput`` where it returns something else.
+    ``build`` gets the fixture ``causeway_network`` and returns a network at any tick. It is called once a module,
+    protocol and options; so pass the same function each time, without other side effects. Raises ``InvalidInput`` if it
+    returns something else.
     """
     from causeway_proofs.errors import InvalidInput
 
@@ -134,10 +134,10 @@ def causeway_fork(
     def fork(build: Callable[[MakeNetwork], Network]) -> Network:
         key = build, causeway_protocol, options
         if key not in _causeway_built:
-            made = build(causeway_network)
-            if not isinstance(made, Network):
-                raise InvalidInput(f"causeway_fork: {build!r:.120} returned {made!r:.80}: must return a network")
-            _causeway_built[key] = made
+            network = build(causeway_network)
+            if not isinstance(network, Network):
+                raise InvalidInput(f"causeway_fork: {build!r:.120} returned {network!r:.80}: must return a network")
+            _causeway_built[key] = network
         return _causeway_built[key].fork()
 
     return fork
@@ -145,9 +145,9 @@ def causeway_fork(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch which networks a test uses, its fixtures included, however they were made."""
-    with watch_networks() as touched:
-        item.stash[_TOUCHED] = touched
+    """Record the networks that a test and its fixtures use."""
+    with watch_networks() as recent:
+        item.stash[_RECENT] = recent
         return (yield)
 
 
@@ -155,11 +155,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the timelines of the networks that a test used last to its report where it, or its set-up, failed."""
+    """Add the timelines of a test's last networks to the report of a failed test or set-up."""
     report = yield
-    touched = item.stash.get(_TOUCHED, None)
-    if report.failed and touched is not None:
-        before = f" (the last of {len(touched.networks) + touched.others})" if touched.others else ""
-        for network in touched.networks:
+    recent = item.stash.get(_RECENT, None)
+    if report.failed and recent is not None:
+        before = f" (the last of {len(recent.networks) + recent.others})" if recent.others else ""
+        for network in recent.networks:
             report.sections.append((f"messages of {network!r}{before}", network.trace()))
     return report

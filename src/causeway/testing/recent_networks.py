@@ -1,4 +1,4 @@
-"""The networks that a test used last, for who shows what became of their messages where it fails."""
+"""The networks that a test used last, for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 
 MAXIMUM = 3
-"""So many networks are kept; a test that makes one after the other, as for each example, keeps the last."""
+"""Maximum number of networks; a test that creates many, one an example, keeps the last."""
 
 
 class RecentNetworks:
-    """The networks that were used while somebody watched, the last ones last; ``others``: how many there were before
-    them."""
+    """Networks used so far, latest last; ``others``: number of earlier ones."""
 
     def __init__(self) -> None:
         self.networks: list[Any] = []
         self.others = 0
 
     def note(self, network: Any) -> None:
-        """Take note that a network is used."""
+        """Record the use of a network."""
         if self.networks and self.networks[-1] is network:
             return
         found = [each for each in self.networks if each is not network]
@@ -31,14 +30,18 @@ _WATCHING: list[RecentNetworks] = []
 
 
 def note_network(network: Any) -> None:
-    """Take note that a network is used, where anybody watches."""
+    """Record the use of a network, if any test is watched.
+
+    Args:
+        network: The network.
+    """
     if _WATCHING:
         _WATCHING[-1].note(network)
 
 
 @contextmanager
 def watch_networks() -> Iterator[RecentNetworks]:
-    """Yield the networks that are used in the body of a ``with`` statement."""
+    """Record the networks used in the body of a ``with`` statement."""
     found = RecentNetworks()
     _WATCHING.append(found)
     try:

@@ -1,8 +1,8 @@
-"""What programs are given in a round and what they make of it, as tests see it: which message was made for which.
+"""Tracing of programs in tests: messages with their causes, and nondeterministic handlers.
 
-No log of a network says that. ``TracedPrograms`` run as ``Programs`` do, and tell whoever listens (``listening``).
-
-Handlers whose result depends on more than their state and message, such as a clock: found by running them twice.
+``TracedPrograms`` run as ``Programs`` do and report inputs and outputs to a listener; no log of a network has that.
+``ensure_repeatable`` runs handlers twice, at different clock times, to find those that depend on more than state and
+message.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from causeway.protocols.shared.execution import Execution
 from causeway.testing.errors import NotDeterministic
 
 HandlerRun = Callable[[Frame, Frame, Mapping[str, Frame]], Execution]
-"""Runs handlers over inputs, with the accounts and the states of programs."""
+"""Runs handlers on inputs, accounts and states."""
 
 LATER_SECONDS = timedelta(days=400, hours=7, minutes=13, seconds=17)
-"""How far the clock is ahead in the second run: no part of a date and of a time of day is the same."""
+"""Clock offset of the second run: all parts of date and time differ."""
 
 _HANDLERS = {int(Kind.REQUEST): "on_request", int(Kind.RESPONSE): "on_reply", int(Kind.INGRESS): "on_ingress"}
 _SHOWN = 60
@@ -46,26 +46,27 @@ def ensure_repeatable(
     states: Mapping[str, Frame],
     name_of: Callable[[int], str],
 ) -> None:
-    """Run the handlers of a block again, more than a year later by the clock, and compare what comes of it with
-    ``first``.
+    """Run the handlers of a block again, a year later by the clock, and compare the results.
 
     Args:
-        first: what came of ``inputs``.
-        run: runs the handlers; it keeps nothing.
-        inputs, accounts, states: what they are given.
-        name_of: names a program by its number.
+        first: Result of the first run.
+        run: Runs the handlers without side effects.
+        inputs: Input messages.
+        accounts: Accounts of the programs.
+        states: States of the programs by class.
+        name_of: Names a program by number.
 
     Raises:
-        NotDeterministic: something differs; it names the first handler call whose result does.
+        NotDeterministic: The results differ; it names the first handler call that differs.
     """
 
     def later(some: Frame) -> Execution:
         with time_machine.travel(LATER_SECONDS, tick=True):
             return run(some, accounts, states)
 
-    again = later(inputs)
-    found = next(_differences(first, again), None)
-    if found is None:
+    repeated = later(inputs)
+    difference = next(_differences(first, repeated), None)
+    if difference is None:
         return
     groups = group_rows(inputs["receiver"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -75,8 +76,8 @@ def ensure_repeatable(
             differs = next(_differences(one, other), None)
             if differs is not None:
                 raise NotDeterministic(name_of(int(inputs["receiver"][start])), _handler(inputs, end - 1), *differs)
-    # What differed is the same this time: the first program of the block is as good a guess as any.
-    raise NotDeterministic(name_of(int(inputs["receiver"][0])), _handler(inputs, 0), *found)
+    # The difference did not recur; name the first program of the block.
+    raise NotDeterministic(name_of(int(inputs["receiver"][0])), _handler(inputs, 0), *difference)
 
 
 def _handler(inputs: Frame, row: int) -> str:
@@ -86,66 +87,70 @@ def _handler(inputs: Frame, row: int) -> str:
 
 
 def _differences(one: Execution, other: Execution) -> Iterator[tuple[str, str, str]]:
-    """Yield what differs between two executions, and how it is in each."""
-    pairs = (_texts(one.raised, "error"), _texts(other.raised, "error"))
-    yield from _unequal("what it raises", *pairs)
+    """Yield the differences between two executions: name and both values."""
+    pairs = (_values(one.raised, "error"), _values(other.raised, "error"))
+    yield from _compare_values("what it raises", *pairs)
     names = [name for name in one.produced.names if name not in ("method", "payload")]
     for name in ("method", "payload", *names):
-        yield from _unequal(f"{name} of what it sends", _texts(one.produced, name), _texts(other.produced, name))
+        yield from _compare_values(
+            f"{name} of what it sends", _values(one.produced, name), _values(other.produced, name)
+        )
     for table, frame in one.programs.items():
         after = other.programs[table]
         if frame.names == SCALAR_SCHEMA.names:
-            for mine, theirs in zip(_texts(frame, "state"), _texts(after, "state"), strict=True):
+            for mine, theirs in zip(_values(frame, "state"), _values(after, "state"), strict=True):
                 yield from _state_differences(mine, theirs)
             continue
         for name in frame.names:
-            yield from _unequal(f"state column {name}", _texts(frame, name), _texts(after, name))
+            yield from _compare_values(f"state column {name}", _values(frame, name), _values(after, name))
     for name in one.accounts.names:
-        yield from _unequal(name, _texts(one.accounts, name), _texts(other.accounts, name))
-    yield from _unequal("certified data", _texts(one.certified, "data"), _texts(other.certified, "data"))
+        yield from _compare_values(name, _values(one.accounts, name), _values(other.accounts, name))
+    yield from _compare_values("certified data", _values(one.certified, "data"), _values(other.certified, "data"))
 
 
 def _state_differences(mine: bytes, theirs: bytes) -> Iterator[tuple[str, str, str]]:
-    """Yield the innermost difference of two states of a scalar program."""
+    """Yield the innermost difference between two states of a scalar program."""
     if mine == theirs:
         return
     one, other = (cbor2.loads(blob) for blob in (mine, theirs))
-    state, path = _encoded(one[0]) != _encoded(other[0]), "state"
+    state, path = _encode(one[0]) != _encode(other[0]), "state"
     one, other = (one[0], other[0]) if state else (one, other)
     while isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        key = next((key for key in one if _encoded(one[key]) != _encoded(other[key])), None)
+        key = next((key for key in one if _encode(one[key]) != _encode(other[key])), None)
         if key is None:
             break
         one, other, path = one[key], other[key], f"{path}[{key!r}]"
-    yield path, _shown(one), _shown(other)
+    yield path, _abbreviate(one), _abbreviate(other)
 
 
-def _encoded(value: Any) -> bytes:
-    """Return a value as it is kept: 1, 1.0 and True are three, and a NaN is itself."""
+def _encode(value: Any) -> bytes:
+    """Encode a value as stored: it distinguishes 1, 1.0 and True, and a NaN equals itself."""
     return cbor2.dumps(value, canonical=True)
 
 
-def _texts(frame: Frame, name: str) -> list[Any]:
+def _values(frame: Frame, name: str) -> list[Any]:
     column = frame[name]
     found: list[Any] = column.tolist() if isinstance(column, np.ndarray) else column.to_pylist()
     return found
 
 
-def _unequal(what: str, one: list[Any], other: list[Any]) -> Iterator[tuple[str, str, str]]:
+def _compare_values(name: str, one: list[Any], other: list[Any]) -> Iterator[tuple[str, str, str]]:
     if one != other:
         places = (row for row, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs)
         row = next(places, None)
-        shown = (f"{len(one)} values", f"{len(other)}") if row is None else (_shown(one[row]), _shown(other[row]))
-        yield what, *shown
+        values = (
+            (f"{len(one)} values", f"{len(other)}") if row is None else (_abbreviate(one[row]), _abbreviate(other[row]))
+        )
+        yield name, *values
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 class TracedKey(NamedTuple):
-    """What names a message: its ``kind`` (``Kind``), ``sender``, ``receiver`` and ``callback``."""
+    """Identity of a message: ``kind`` (``Kind``), ``sender``, ``receiver`` and ``callback``."""
 
     kind: int
     sender: int
@@ -155,7 +160,7 @@ class TracedKey(NamedTuple):
 
 @dataclass(frozen=True)
 class TracedContent:
-    """What a message says. ``amount``: attached to a request, given back with a response."""
+    """Content of a message. ``amount``: attached to a request, refunded with a response."""
 
     method: str
     payload: bytes
@@ -165,8 +170,14 @@ class TracedContent:
 
 @dataclass(frozen=True)
 class HandledMessage:
-    """A message that a program handled: what it says, the messages that were made for it, and how the handler failed
-    where it raised."""
+    """A message that a program handled.
+
+    Attributes:
+        key: Its identity.
+        content: Its content.
+        made: Messages that the handler created.
+        raised: The exception of the handler, or None.
+    """
 
     key: TracedKey
     content: TracedContent
@@ -175,34 +186,37 @@ class HandledMessage:
 
 
 TracedRound = list[tuple[Frame, Execution]]
-"""What each call of the programs in a round was given, and what it made."""
+"""Inputs and result of each execution of programs in a round."""
 
 _LISTENER: ContextVar[TracedRound | None] = ContextVar("listener", default=None)
 _TWICE: ContextVar[bool] = ContextVar("twice", default=False)
 
 
 class TracedPrograms(Programs):
-    """Programs that tell what they were given and what they made of it."""
+    """Programs that report inputs and results to a listener."""
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
-        """Run the handlers over ``inputs``, as ``Programs.run`` does."""
+        """Run the handlers as ``Programs.run`` does."""
         execution = super().run(inputs, accounts, states)
         if _TWICE.get():
             run = super().run
-            ensure_repeatable(execution, run, inputs, accounts, states, self._called)
+            ensure_repeatable(execution, run, inputs, accounts, states, self._program_name)
         found = _LISTENER.get()
         if found is not None:
             found.append((inputs, execution))
         return execution
 
-    def _called(self, number: int) -> str:
+    def _program_name(self, number: int) -> str:
         return self._names.name_of(number) or f"program {number}"
 
 
 @contextmanager
 def listen_to_programs(*, twice: bool) -> Iterator[TracedRound]:
-    """Yield what traced programs are given and make in the body of a ``with`` statement. ``twice``: run each block
-    again, and raise ``NotDeterministic`` where something else comes of it."""
+    """Collect the executions of traced programs in the body of a ``with`` statement.
+
+    Args:
+        twice: Run each block twice, and raise ``NotDeterministic`` if the results differ.
+    """
     found: TracedRound = []
     tokens = _LISTENER.set(found), _TWICE.set(twice)
     try:
@@ -213,21 +227,23 @@ def listen_to_programs(*, twice: bool) -> Iterator[TracedRound]:
 
 
 def handled_messages(calls: TracedRound) -> dict[TracedKey, HandledMessage]:
-    """Return the messages that were handled in a round. A protocol may run programs again in a round without messages
-    whose handling it does not accept: of a message in several calls the last counts."""
+    """Return the messages handled in a round.
+
+    A protocol may run programs again without messages that it rejects; the last execution counts.
+    """
     found: dict[TracedKey, HandledMessage] = {}
     for inputs, execution in calls:
-        made: dict[int, list[tuple[TracedKey, TracedContent]]] = {}
+        outputs: dict[int, list[tuple[TracedKey, TracedContent]]] = {}
         for row, message in zip(execution.origins.tolist(), iterate_messages(execution.produced), strict=True):
-            made.setdefault(row, []).append(message)
-        raised = _raised(execution)
+            outputs.setdefault(row, []).append(message)
+        raised = _exceptions(execution)
         for row, (key, content) in enumerate(iterate_messages(inputs)):
-            found[key] = HandledMessage(key, content, tuple(made.get(row, ())), raised.get(row))
+            found[key] = HandledMessage(key, content, tuple(outputs.get(row, ())), raised.get(row))
     return found
 
 
 def iterate_messages(rows: Frame) -> list[tuple[TracedKey, TracedContent]]:
-    """Return messages (the columns of ``messages.MESSAGE_FIELDS``) one by one."""
+    """Return message rows (``MESSAGE_COLUMNS``) one by one."""
     numbers = ("kind", "sender", "receiver", "callback", "amount_high", "amount_low", "code")
     columns: list[list[Any]] = [rows[name].tolist() for name in numbers]
     texts = [rows["method"].to_pylist(), rows["payload"].to_pylist()]
@@ -237,7 +253,7 @@ def iterate_messages(rows: Frame) -> list[tuple[TracedKey, TracedContent]]:
     ]
 
 
-def _raised(execution: Execution) -> dict[int, str]:
+def _exceptions(execution: Execution) -> dict[int, str]:
     rows = execution.raised
     if not len(rows):
         return {}

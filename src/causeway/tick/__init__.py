@@ -1,1 +1,1 @@
-"""One tick of the network, bucket by bucket."""
+"""Ticks of a network: buckets, rounds, exchange, executors."""

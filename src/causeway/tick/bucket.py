@@ -1,10 +1,10 @@
-"""One bucket of chains through its ticks: read state and entries from the lake, run the kernel, write what comes of it.
+"""One bucket of chains through its ticks: read from the lake, run the kernel, write.
 
-This is the body of a Spark task, and of the in-process executor. It is a function of committed files alone, so it
-may be run again at any time: what it writes counts only once a manifest names it.
+This is the body of a Spark task and of the in-process executor. It depends on committed files alone, so it can be
+retried: its files count only once a manifest names them.
 
-A bucket among several runs one tick, since the next one needs what the others offer. One that is alone runs a whole
-group of them, and writes what all of them logged, and the state after the last.
+One of several buckets runs a single tick, since the next one needs the offers of the others. A single bucket runs a
+whole group of ticks; it writes their logs, and the state after the last.
 """
 
 from __future__ import annotations
@@ -46,29 +46,39 @@ from causeway.tick.reading import BucketReader, CommittedHeight, state_files
 from causeway.tick.rounds import RoundChain, execute_round, genesis_round, height_report, migrate_state
 
 ROW_GROUP = 1 << 16
-"""Rows of a group of a log file: its rows ascend by height, so that who asks for one height reads few groups."""
+"""Rows in a row group of a log file.
+
+Rows ascend by height, so a read of one height needs few groups.
+"""
 
 MIN_ROWS_IN_PARTS = 4096
-"""A state table of fewer rows is written whole."""
+"""State tables with fewer rows are written whole."""
 
 MAX_CACHED_BYTES = 3
+"""Maximum ratio of rows in a state table's files to its rows; above it it is rewritten."""
 MAX_FILES = 64
-"""A state table is written whole again before its files hold so many times its rows, or are so many."""
+"""Maximum number of files of a state table; above it the table is rewritten."""
 
 
 @dataclass(frozen=True)
 class BucketCommit:
-    """What one bucket wrote in a commit: what fits a manifest (which has the same names), what it ``said`` of each
-    height, with its tick, and what it ``offers`` at the last.
+    """The files and reports of a bucket in a commit.
 
-    ``warm``: whether the state that it began with was in memory. ``work``: what was counted of the rounds' work
-    (``proofs.work``).
+    Attributes:
+        bucket: The bucket.
+        state: Files of state tables.
+        log: Files of log tables.
+        reports: Report of each height, with its tick.
+        files: Seals of all files.
+        offers: Offers to other buckets at the last height.
+        warm: True if the previous state was in memory.
+        work: Work counters of the rounds (``causeway_proofs.work``).
     """
 
     bucket: int
     state: Mapping[str, StateParts]
     log: Mapping[str, str]
-    said: Sequence[tuple[Tick, HeightReport]]
+    reports: Sequence[tuple[Tick, HeightReport]]
     files: Mapping[str, Seal]
     offers: BucketOffers
     warm: bool = True
@@ -76,9 +86,15 @@ class BucketCommit:
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What this process keeps of a bucket that it ran: its state at a ``height``, the files that hold it, and, of one
-    that is alone, the rounds that it made."""
+class _CachedBucket:
+    """The cached state of a bucket that this process ran.
+
+    Attributes:
+        height: Height of the state.
+        files: Files that hold it.
+        state: The state.
+        rounds: The rounds in memory, for a single bucket.
+    """
 
     height: int
     files: Mapping[str, StateParts]
@@ -86,20 +102,27 @@ class _Kept:
     rounds: RoundChain | None = None
 
 
-_STATES: LRUCache[tuple[str, str], dict[int, _Kept]] = LRUCache(KEPT_LAKES)
-"""By URI and identity of a lake what this process wrote last for each bucket: valid when the manifest names just those
-files. Of the lakes only the last two."""
+_STATES: LRUCache[tuple[str, str], dict[int, _CachedBucket]] = LRUCache(KEPT_LAKES)
+"""Cached buckets by URI and identity of a lake; valid if the manifest names their files."""
 
 
 def write_genesis(deployment: Deployment, lake: Lake, bucket: int) -> BucketCommit:
     """Write a bucket's state at height 0."""
-    return _written(deployment, lake, bucket, GENESIS, genesis_round(deployment, bucket), _NOTHING_BEFORE, {})
+    return _write_tick(deployment, lake, bucket, GENESIS, genesis_round(deployment, bucket), _NOTHING_BEFORE, {})
 
 
 def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest, group: TickGroup) -> BucketCommit:
-    """Run ticks of a bucket's chains on top of the committed height ``before``; write what comes of it.
+    """Run ticks of a bucket's chains on top of a committed height and write the results.
 
-    Raises ``LakeDamaged``.
+    Args:
+        deployment: The network.
+        lake: The lake.
+        bucket: The bucket.
+        before: Manifest of the committed height.
+        group: The ticks; only a single bucket runs more than the first.
+
+    Raises:
+        LakeDamaged: A file of the lake is damaged.
     """
     reader = BucketReader(deployment, lake, bucket, before)
     if len(deployment.buckets) == 1:
@@ -107,69 +130,78 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest
     tick, outside = group.first, group.outside
     state, files, warm = _state(reader, tick)
     result = execute_round(reader, state, tick, outside)
-    stored = _Stored(files, state.frames())
-    written = _written(deployment, lake, bucket, tick, result, stored, before.files)
+    stored = _StoredState(files, state.frames())
+    written = _write_tick(deployment, lake, bucket, tick, result, stored, before.files)
     return replace(written, warm=warm, work=result.work)
 
 
 def _run_group(reader: BucketReader, group: TickGroup) -> BucketCommit:
-    """Run ticks of the only bucket, as many as the group has."""
+    """Run the ticks of a group for the only bucket."""
     deployment, lake, before = reader.deployment, reader.lake, reader.before
-    kept, files = _kept(reader, taken=True), state_files(before, reader.bucket)
-    rounds = kept.rounds if kept is not None and kept.rounds is not None else None
+    entry, files = _cached_bucket(reader, remove=True), state_files(before, reader.bucket)
+    rounds = entry.rounds if entry is not None and entry.rounds is not None else None
     if rounds is None:
-        state = reader.state(reader.bucket, verified=True) if kept is None else kept.state
+        state = reader.state(reader.bucket, verified=True) if entry is None else entry.state
         rounds = RoundChain(deployment, lake, before, {reader.bucket: state})
     rounds.acknowledge_height(before)
-    began, held, started = rounds.states[reader.bucket], rounds.held, time.monotonic()
-    said: list[tuple[Tick, HeightReport]] = []
-    done: list[Mapping[str, int]] = []
+    initial, held, started = rounds.states[reader.bucket], rounds.held, time.monotonic()
+    reports: list[tuple[Tick, HeightReport]] = []
+    work: list[Mapping[str, int]] = []
     tick, outside = group.first, group.outside
     while True:
         try:
-            done += [result.work for result in rounds.run(tick, outside)]
+            work += [result.work for result in rounds.run(tick, outside)]
         except CausewayError:
-            if not said:
+            if not reports:
                 raise
-            break  # what is whole is committed; the next group begins with this tick, and ends at once
-        said.append((tick, rounds.said[reader.bucket]))
-        following = find_next_tick(rounds.line, deployment.traffic)
-        if following is None or (group.until is not None and following >= group.until):
+            break  # commit the complete heights; the next group begins with this tick and raises again
+        reports.append((tick, rounds.reports[reader.bucket]))
+        next_tick = find_next_tick(rounds.line, deployment.traffic)
+        if next_tick is None or (group.until is not None and next_tick >= group.until):
             break
-        if group.every.full(len(said), rounds.held - held, time.monotonic() - started):
+        if group.every.full(len(reports), rounds.held - held, time.monotonic() - started):
             break
-        tick, outside = next_height_tick(rounds.line, following, deployment.traffic), NO_INPUT
-    made = [rounds.made[tick.height] for tick, _ in said]
-    stored = _Stored(files, began.frames())
-    written = _Writer(deployment, lake, reader.bucket, made).write(
-        rounds.states[reader.bucket], said, stored, before.files, None
+        tick, outside = next_height_tick(rounds.line, next_tick, deployment.traffic), NO_INPUT
+    outputs = [rounds.made[tick.height] for tick, _ in reports]
+    stored = _StoredState(files, initial.frames())
+    written = _Writer(deployment, lake, reader.bucket, outputs).write(
+        rounds.states[reader.bucket], reports, stored, before.files, None
     )
     rounds.forget(rounds.line.height)
-    _keep(lake, reader.bucket, _Kept(rounds.line.height, written.state, rounds.states[reader.bucket], rounds))
-    return replace(written, warm=kept is not None, work=merge_counts(done))
+    _cache_bucket(
+        lake, reader.bucket, _CachedBucket(rounds.line.height, written.state, rounds.states[reader.bucket], rounds)
+    )
+    return replace(written, warm=entry is not None, work=merge_counts(work))
 
 
 def write_heights(
     deployment: Deployment,
     lake: Lake,
     made: Sequence[CommittedHeight],
-    said: Sequence[tuple[Tick, HeightReport]],
+    reports: Sequence[tuple[Tick, HeightReport]],
     state: Any,
 ) -> BucketCommit:
-    """Write what the only bucket made at heights that follow each other, in whole, and its ``state`` after the last.
-    ``said``: of each height."""
-    return _Writer(deployment, lake, 0, made).write(state, said, _NOTHING_BEFORE, {}, None)
+    """Write complete heights of the only bucket.
+
+    Args:
+        deployment: The network.
+        lake: The lake.
+        made: Outputs of consecutive heights.
+        reports: Report of each height, with its tick.
+        state: State after the last height.
+    """
+    return _Writer(deployment, lake, 0, made).write(state, reports, _NOTHING_BEFORE, {}, None)
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """What a bucket's state was, and the files that hold it."""
+class _StoredState:
+    """The state that files hold, and those files."""
 
     files: Mapping[str, StateParts]
     frames: Mapping[str, Frame]
 
     def changes(self, name: str, frame: Frame) -> FrameChanges | None:
-        """Return how a table changed where that is to be written, None where the whole table is."""
+        """Return the changes of a table to append, or None if the table is to be rewritten."""
         if name not in self.files or name not in self.frames or len(frame) < MIN_ROWS_IN_PARTS:
             return None
         changes = frame.changed_since(self.frames[name])
@@ -178,88 +210,96 @@ class _Stored:
         return changes if len(self.files[name].files) < MAX_FILES else None
 
     def held(self, name: str) -> int:
-        """Return how many rows the files with a table's rows have."""
+        """Return the number of rows in the files of a table."""
         return len(self.frames[name]) if self.files[name].whole else self.files[name].held
 
 
-_NOTHING_BEFORE = _Stored({}, {})
+_NOTHING_BEFORE = _StoredState({}, {})
 
 
-def _kept(reader: BucketReader, *, taken: bool = False) -> _Kept | None:
-    """Return what is in memory of a reader's bucket, None where that is not what the lake has. ``taken``: it is going
-    to be changed, and is not there any more should that fail half-way."""
+def _cached_bucket(reader: BucketReader, *, remove: bool = False) -> _CachedBucket | None:
+    """Return the cached state of a reader's bucket, or None if it is not what the lake has.
+
+    ``remove``: remove it from the cache, since the caller changes it in place.
+    """
     states, before = _states(reader.lake), reader.before
-    kept = states.pop(reader.bucket, None) if taken else states.get(reader.bucket)
-    there = before.height, state_files(before, reader.bucket)
-    return kept if kept is not None and (kept.height, kept.files) == there else None
+    entry = states.pop(reader.bucket, None) if remove else states.get(reader.bucket)
+    current = before.height, state_files(before, reader.bucket)
+    return entry if entry is not None and (entry.height, entry.files) == current else None
 
 
-def _keep(lake: Lake, bucket: int, kept: _Kept) -> None:
+def _cache_bucket(lake: Lake, bucket: int, entry: _CachedBucket) -> None:
     states = _states(lake)
-    stale = kept.height - 1  # older ones were moved on by another process
+    stale = entry.height - 1  # older ones were moved on by another process
     for other in [other for other, state in states.items() if state.height < stale]:
         del states[other]
-    states[bucket] = kept
+    states[bucket] = entry
 
 
 @cached(_STATES, key=lambda lake: (lake.storage.uri, lake.identity), lock=threading.Lock())
-def _states(lake: Lake) -> dict[int, _Kept]:
+def _states(lake: Lake) -> dict[int, _CachedBucket]:
     return {}
 
 
 def _state(reader: BucketReader, tick: Tick) -> tuple[Any, Mapping[str, StateParts], bool]:
-    """Return the state of a reader's bucket for a tick, the files that hold it as it is, and whether it was in
-    memory."""
-    moved = migrate_state(reader, tick)
-    if moved is not None:
-        return moved, {}, True
-    files, kept = state_files(reader.before, reader.bucket), _kept(reader)
-    if kept is not None:
-        return kept.state, files, True
+    """Return the state of a reader's bucket for a tick, its unchanged files, and True if cached."""
+    migrated = migrate_state(reader, tick)
+    if migrated is not None:
+        return migrated, {}, True
+    files, entry = state_files(reader.before, reader.bucket), _cached_bucket(reader)
+    if entry is not None:
+        return entry.state, files, True
     return reader.state(reader.bucket, verified=True), files, False
 
 
 def forget_states() -> None:
-    """Forget the states that this process keeps, so that the next tick reads them from the lake."""
+    """Clear the state cache, so that the next tick reads from the lake."""
     _STATES.clear()
 
 
-def _written(
+def _write_tick(
     deployment: Deployment,
     lake: Lake,
     bucket: int,
     tick: Tick,
     result: RoundResult[Any],
-    before: _Stored,
+    before: _StoredState,
     known: Mapping[str, Seal],
 ) -> BucketCommit:
-    """Write what one tick gave a bucket."""
+    """Write the results of one tick of a bucket."""
     writer = _Writer(deployment, lake, bucket, [CommittedHeight.of(tick, [result])])
     offering = build_offers(deployment, bucket, result)
     written = writer.write(result.state, [(tick, height_report(result))], before, known, offering)
-    _keep(lake, bucket, _Kept(tick.height, written.state, result.state))
+    _cache_bucket(lake, bucket, _CachedBucket(tick.height, written.state, result.state))
     return written
 
 
 class _Writer:
-    """Writes what a bucket made at heights that follow each other."""
+    """Writes the output of a bucket at consecutive heights."""
 
     def __init__(self, deployment: Deployment, lake: Lake, bucket: int, made: Sequence[CommittedHeight]) -> None:
         self._deployment, self._storage, self._bucket, self._made = deployment, lake.storage, bucket, made
         self._folder = height_folder(made[0].tick.height)
-        self._attempt = uuid.uuid4().hex[:8]  # keeps attempts of one task apart; it names files, it decides nothing
+        self._attempt = uuid.uuid4().hex[:8]  # distinguishes the files of retried tasks; no result depends on it
         self._seals: dict[str, Seal] = {}
 
     def write(
         self,
         state: Any,
-        said: Sequence[tuple[Tick, HeightReport]],
-        before: _Stored,
+        reports: Sequence[tuple[Tick, HeightReport]],
+        before: _StoredState,
         known: Mapping[str, Seal],
         offering: OfferWriter | None,
     ) -> BucketCommit:
-        """Write the state after the last height, as far as it is not what it was ``before`` (the seals of these files
-        are ``known``), and the logs. ``offering``: what is offered to the others, where there are others."""
+        """Write the state after the last height, and the logs.
+
+        Args:
+            state: The state.
+            reports: Report of each height, with its tick.
+            before: The stored state; unchanged tables keep its files.
+            known: Seals of its files.
+            offering: Offers to other buckets; None: there are none.
+        """
         self._storage.make_folder(self._folder)
         files: dict[str, StateParts] = {}
         frames = state.frames()
@@ -274,23 +314,23 @@ class _Writer:
             self._seals[self._path("offers", "")] = seal
             written.append(self._path("offers", ""))
         self._storage.sync([*written, self._folder, HEIGHTS])
-        named = {path for parts in files.values() for path in parts.files}
-        seals = {**{path: known[path] for path in named if path in known}, **self._seals}
+        paths = {path for parts in files.values() for path in parts.files}
+        seals = {**{path: known[path] for path in paths if path in known}, **self._seals}
         offers = BucketOffers() if offering is None else offering.offers()
-        return BucketCommit(self._bucket, files, log, said, seals, offers)
+        return BucketCommit(self._bucket, files, log, reports, seals, offers)
 
-    def _write_state(self, name: str, table: StateTable, frame: Frame, before: _Stored) -> StateParts:
-        """Write a state table: what changed in it where it knows that, else the whole; return its files."""
+    def _write_state(self, name: str, table: StateTable, frame: Frame, before: _StoredState) -> StateParts:
+        """Write the changes of a state table, or the whole table; return its files."""
         changes = before.changes(name, frame)
         if changes is None:
             return StateParts((self._write_frame(name, frame, table.schema),))
-        (rows, gone, _), held = before.files[name], before.held(name)
+        (rows, removed, _), stored = before.files[name], before.held(name)
         if len(changes.added):
             rows = (*rows, self._write_frame(name, changes.added, table.schema))
         if len(changes.gone):
             keys = pa.schema([table.schema.field(key) for key in table.order])
-            gone = (*gone, self._write_frame(name + STATE_VACUUMED, changes.gone, keys))
-        return StateParts(rows, gone, held + len(changes.added))
+            removed = (*removed, self._write_frame(name + STATE_VACUUMED, changes.gone, keys))
+        return StateParts(rows, removed, stored + len(changes.added))
 
     def _write_frame(self, name: str, frame: Frame, schema: pa.Schema) -> str:
         path = self._path(name)
@@ -306,13 +346,13 @@ class _Writer:
             frames = [made.headers if name == "headers" else made.logs.get(name, none) for made in self._made]
             if any(map(len, frames)):
                 log[name] = path = self._path(name)
-                rows = self._stamped(frames, schema)
+                rows = self._with_height_columns(frames, schema)
                 self._seals[path] = self._write_rows(path, rows, ["height"])
         entries = [made.outbound for made in self._made]
         if any(map(len, entries)):
             log["outbound"] = path = self._path("outbound")
             if offering is None:
-                rows = self._stamped(entries, kernel.outbound)
+                rows = self._with_height_columns(entries, kernel.outbound)
                 self._seals[path] = self._write_rows(path, rows, ["height", "destination"])
             else:
                 self._seals[path] = self._write_outbound(path, entries[0], offering)
@@ -323,11 +363,11 @@ class _Writer:
         return self._storage.write_table(path, rows, sync=False, statistics=statistics, row_group_size=size)
 
     def _path(self, table: str, ending: str = ".parquet") -> str:
-        # A program of one's own is named module:Class, but Spark takes what stands before a colon for a protocol.
+        # User programs are named module:Class, but Spark takes a prefix before a colon for a URI scheme.
         return f"{self._folder}/{table.replace(':', '.')}-{self._bucket:04d}-{self._attempt}{ending}"
 
-    def _stamped(self, frames: Sequence[Frame], schema: pa.Schema) -> pa.Table:
-        """Return the rows that were made at each height, with height and tick."""
+    def _with_height_columns(self, frames: Sequence[Frame], schema: pa.Schema) -> pa.Table:
+        """Return the rows of each height with columns ``height`` and ``tick``."""
         counts = [len(frame) for frame in frames]
         stamps = [
             np.repeat(np.array([getattr(made.tick, name) for made in self._made], dtype=np.int64), counts)
@@ -339,31 +379,31 @@ class _Writer:
     def _write_outbound(self, path: str, outbound: Frame, offering: OfferWriter) -> Seal:
         """Write outbound entries (ascending by destination) and offer them; return the file's seal.
 
-        Few of them go through the driver. Of many the file has a row group a taker, which that one reads by itself.
+        Few entries pass through the driver. With many, the file has a row group for each consumer.
         """
         deployment = self._deployment
         entries = outbound.to_table(deployment.kernel.outbound)
-        table = self._stamped([outbound], deployment.kernel.outbound)
-        takers = deployment.buckets_of(outbound["destination"])
-        apart = entries.nbytes > offering.left()
-        at_once = table.nbytes <= WHOLE_BYTES and not apart
+        table = self._with_height_columns([outbound], deployment.kernel.outbound)
+        consumers = deployment.buckets_of(outbound["destination"])
+        spilled = entries.nbytes > offering.left()
+        at_once = table.nbytes <= WHOLE_BYTES and not spilled
         statistics = ["height", "destination"]
         with self._storage.parquet_writer(
             path, table.schema, sync=False, at_once=at_once, statistics=statistics
         ) as writer:
-            if not apart:
+            if not spilled:
                 writer.write_table(table, row_group_size=table.num_rows)
-            for _, rows in group_by_consumer(table, takers) if apart else ():
+            for _, rows in group_by_consumer(table, consumers) if spilled else ():
                 writer.write_part(rows)
-        if apart:
-            offering.refer(row_group_parts(path, np.unique(takers).tolist(), writer.cuts))
+        if spilled:
+            offering.refer(row_group_parts(path, np.unique(consumers).tolist(), writer.cuts))
         else:
-            offering.add(ENTRIES, group_by_consumer(entries, takers))
+            offering.add(ENTRIES, group_by_consumer(entries, consumers))
         return writer.seal
 
 
 def build_offers(deployment: Deployment, bucket: int, result: RoundResult[Any]) -> OfferWriter | None:
-    """Return what a bucket offers the others after a round, but for outbound entries; None where it is alone."""
+    """Collect a bucket's offers after a round, except outbound entries; None without others."""
     count = len(deployment.buckets)
     if count == 1:
         return None

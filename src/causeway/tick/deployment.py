@@ -1,14 +1,12 @@
-"""What a task knows of a network.
+"""Deployments, and the schedule of their ticks.
 
-One height after the other: what all buckets together say of a height, and when the next one is.
+``Deployment`` is the network as a task knows it. ``height_line`` merges the reports of buckets; ``find_next_tick``
+skips idle ticks. ``TickGroup`` and ``CommitEvery`` bound the ticks of one commit.
 
-A group of ticks that one commit covers, and how much of them is one.
-
-How many calls a round begins and ends, so that whoever watches a run knows how many are open, whatever was before.
-
-The counts are parts of ``RoundResult.work``, and so of every manifest, as sums since the beginning. A call begins when
-its request is sent, and ends when its response comes back or one of its two messages is dropped; ``calls`` says it
-exactly, from all rows. What forks took back is not subtracted.
+``count_round_calls`` counts calls begun and ended, as part of ``RoundResult.work`` and thus as running totals in every
+manifest. So the number of open calls is known at any commit. A call begins when its request is sent. It ends when its
+response arrives, or one of the two messages is dropped. Reverted blocks are not subtracted; the exact count comes from
+ledger rows.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from causeway.storage.manifests import HeightLine
 __all__ = ["BEGUN", "ENDED", "count_open_calls", "count_round_calls"]
 
 FIRST_HEIGHT = 0
-"""The height of genesis."""
+"""Height of genesis."""
 
 GENESIS = Tick(FIRST_HEIGHT, 0)
 
 
 class HeightReport(NamedTuple):
-    """What one bucket says of a height: as of ``RoundResult``, and how many rows each log table got."""
+    """Report of a bucket for a height: fields of ``RoundResult``, and new rows by log table."""
 
     wake: int | None
     needs: int | None
@@ -47,59 +45,84 @@ class HeightReport(NamedTuple):
     upkeep: Sequence[str] = ()
 
 
-def height_line(tick: Tick, said: Sequence[HeightReport]) -> HeightLine:
-    """Return what is known of a height from what each bucket says of it.
+def height_line(tick: Tick, reports: Sequence[HeightReport]) -> HeightLine:
+    """Merge the reports of buckets into the summary of a height.
 
-    A bucket that gives up does not wake any more: whether anything moved is known here, of all of them.
+    A bucket past its idle limit is not woken; activity is judged over all buckets.
+
+    Args:
+        tick: The height's tick.
+        reports: Reports of the buckets.
     """
     rows: dict[str, int] = {}
-    for one in said:
-        for table, count in one.rows.items():
+    for report in reports:
+        for table, count in report.rows.items():
             rows[table] = rows.get(table, 0) + count
-    upkeep = {table for one in said for table in one.upkeep}
+    upkeep = {table for report in reports for table in report.upkeep}
     quiet = not has_activity({table: count for table, count in rows.items() if table not in upkeep})
     ends = tick.tick if quiet and tick.coming is None else -1
-    wakes = [one.wake for one in said if one.wake is not None and (one.gives_up is None or one.gives_up > ends)]
-    needs = [one.needs for one in said if one.needs is not None]
+    wakes = [
+        report.wake
+        for report in reports
+        if report.wake is not None and (report.gives_up is None or report.gives_up > ends)
+    ]
+    needs = [report.needs for report in reports if report.needs is not None]
     quiet_since = tick.quiet_since if quiet else tick.tick + 1
     return HeightLine(tick.height, tick.tick, min(wakes, default=None), quiet_since, min(needs, default=None), rows)
 
 
 def has_activity(rows: Mapping[str, int]) -> bool:
-    """Return whether anything happened at a height, by its numbers of rows.
+    """Return True if anything happened at a height.
 
-    Headers do not count, nor what carriers brought, refused or taken, nor handlers that failed, which may be tried for
-    ever: where that moved a message, it has events of its own.
+    Headers, carrier events and failures do not count, since they may repeat for ever; a moved message has its own
+    events.
+
+    Args:
+        rows: New rows by log table.
     """
-    still = ("headers", "events", "of_carriers", "failures")
-    others = sum(count for table, count in rows.items() if table not in still)
+    passive = ("headers", "events", "of_carriers", "failures")
+    others = sum(count for table, count in rows.items() if table not in passive)
     return others > 0 or rows.get("events", 0) > rows.get("of_carriers", 0)
 
 
 def next_height_tick(before: HeightLine, tick: int, traffic: Traffic, outside: ExternalInput = NO_INPUT) -> Tick:
-    """Return a tick as the height after ``before``. ``outside``: what was recorded for it."""
-    came = has_input(outside) or traffic.next_tick(tick) == tick
-    quiet_since = max(before.quiet_since, tick) if came else before.quiet_since
+    """Return a tick as the next height.
+
+    Args:
+        before: Summary of the previous height.
+        tick: The tick.
+        traffic: The traffic.
+        outside: External input of the tick.
+    """
+    has_traffic = has_input(outside) or traffic.next_tick(tick) == tick
+    quiet_since = max(before.quiet_since, tick) if has_traffic else before.quiet_since
     return Tick(before.height + 1, tick, traffic.next_tick(tick + 1), quiet_since)
 
 
 def find_next_tick(before: HeightLine, traffic: Traffic) -> int | None:
-    """Return the tick that runs after a height, None when nothing is left to do: idle ticks without traffic are
-    skipped."""
-    following = before.tick + (1 if before.height else 0)
-    due = (before.wake, traffic.next_tick(following))
-    return min((max(tick, following) for tick in due if tick is not None), default=None)
+    """Find the next tick to run, skipping idle ones without traffic.
+
+    Args:
+        before: Summary of the last height.
+        traffic: The traffic.
+
+    Returns:
+        The tick, or None if nothing is left to do.
+    """
+    earliest = before.tick + (1 if before.height else 0)
+    due = (before.wake, traffic.next_tick(earliest))
+    return min((max(tick, earliest) for tick in due if tick is not None), default=None)
 
 
 MAX_HEIGHTS = 4096
-"""A commit has at most so many heights: its manifest has a line for each."""
+"""Maximum number of heights in a commit; its manifest has a line for each."""
 
 
 @dataclass(frozen=True)
 class CommitEvery:
-    """When a group is full: after so many heights, bytes of what they logged in memory, or seconds of running it.
+    """Limits of a commit group: heights, bytes of logs in memory, or seconds of execution.
 
-    What is lost when a run is killed is at most one group, which is run again.
+    A killed run loses at most one group, which is executed again.
     """
 
     heights: int = MAX_HEIGHTS
@@ -107,18 +130,24 @@ class CommitEvery:
     seconds: float = 2.0
 
     def full(self, heights: int, held: int, seconds: float) -> bool:
-        """Return whether a group that has so much is full."""
+        """Return True if a group has reached a limit."""
         return heights >= self.heights or held >= self.bytes or seconds >= self.seconds
 
 
 EACH_HEIGHT = CommitEvery(heights=1)
-"""Every height is a commit of its own."""
+"""One height a commit."""
 
 
 @dataclass(frozen=True)
 class TickGroup:
-    """The ticks that are run at once: ``first``, into which comes what was recorded (``outside``), and then whatever is
-    due, below the tick ``until``, as far as ``every`` allows."""
+    """Ticks run at once.
+
+    Attributes:
+        first: First tick.
+        outside: External input of the first tick.
+        until: Exclusive last tick; None: none.
+        every: Limits of the group.
+    """
 
     first: Tick
     outside: ExternalInput = field(default_factory=lambda: NO_INPUT)
@@ -127,31 +156,44 @@ class TickGroup:
 
 
 BEGUN, ENDED = "calls_begun", "calls_ended"
-"""What the counts are called."""
+"""Names of the call counters."""
 
 _OUTBOUND = {"kind", "sent_tick", "queue_index"}
 _EVENTS = {"kind", "events"}
 
 
 def count_round_calls(outbound: Frame, logs: Mapping[str, Frame], tick: int) -> dict[str, int]:
-    """Return how many calls the round of a tick began and ended, by what it logged; what is 0 is left out."""
+    """Count the calls that a round began and ended, from its logs; zero counts are omitted.
+
+    Args:
+        outbound: Outbound entries.
+        logs: Rows of log tables.
+        tick: Tick of the round.
+    """
     begun = ended = 0
     if len(outbound) and set(outbound.names) >= _OUTBOUND:
         sent = (outbound["kind"] == Kind.REQUEST) & (outbound["sent_tick"] == tick)
         begun += int(np.count_nonzero(sent & (outbound["queue_index"] < FORGED)))
     events = logs.get("events")
     if events is not None and len(events) and set(events.names) >= _EVENTS:
-        kinds, what = events["kind"], events["events"]
+        kinds, flags = events["kind"], events["events"]
         request, response = kinds == Kind.REQUEST, kinds == Kind.RESPONSE
-        begun += int(np.count_nonzero(request & ((what & int(Event.SENT)) > 0)))
-        ended += int(np.count_nonzero(response & ((what & int(Event.RECEIVED)) > 0)))
-        ended += int(np.count_nonzero((request | response) & ((what & int(Event.DROPPED)) > 0)))
+        begun += int(np.count_nonzero(request & ((flags & int(Event.SENT)) > 0)))
+        ended += int(np.count_nonzero(response & ((flags & int(Event.RECEIVED)) > 0)))
+        ended += int(np.count_nonzero((request | response) & ((flags & int(Event.DROPPED)) > 0)))
     return {name: count for name, count in ((BEGUN, begun), (ENDED, ended)) if count}
 
 
 def count_open_calls(work: Mapping[str, int], totals: Mapping[str, int]) -> int | None:
-    """Return how many calls are open after a commit; None where that is not known: forks took something back, or the
-    run began under a Causeway that did not count them. ``work``, ``totals``: of its manifest."""
+    """Return the number of open calls after a commit.
+
+    Args:
+        work: Work counters of the manifest.
+        totals: Row totals of the manifest.
+
+    Returns:
+        The number, or None if unknown: after reverted forks, or without counters from the start.
+    """
     if totals.get(REVERTED) or (totals.get("outbound") and BEGUN not in work):
         return None
     return max(work.get(BEGUN, 0) - work.get(ENDED, 0), 0)
@@ -162,11 +204,14 @@ _NOTHING = {kind: schema.empty_table() for kind, schema in INPUT_SCHEMAS.items()
 
 @dataclass(frozen=True)
 class Deployment:
-    """A network, ready to be run: its kernel, its traffic, and how its chains are cut into buckets. Picklable.
+    """A network ready to run; picklable.
 
-    ``buckets``: positions [first, end) of each bucket's chains. ``numbers``: the chains' numbers by position, as the
-    traffic knows them. ``record``: of what comes from outside beside the traffic, None where nothing
-    does.
+    Attributes:
+        kernel: The protocol's kernel.
+        traffic: The traffic.
+        buckets: First and end position of each bucket's chains.
+        numbers: Chain numbers by position.
+        record: Record of external input; None: none.
     """
 
     kernel: AnyKernel
@@ -176,12 +221,12 @@ class Deployment:
     record: InputRecord | None = None
 
     def ingress(self, tick: int, outside: ExternalInput, chains: Chains) -> pa.Table:
-        """Return the messages of users to ``chains`` (positions) in ``tick``: the traffic's, then the record's."""
+        """Return the user messages to chains (positions) in a tick: traffic, then recorded input."""
         rows = self.traffic.rows(tick, self.numbers[chains])
         return pa.concat_tables([rows, self._recorded(outside, "ingress", chains)]) if outside else rows
 
     def carried(self, outside: ExternalInput, chains: Chains) -> pa.Table:
-        """Return the wire bytes that were carried to ``chains`` (positions)."""
+        """Return the wire bytes carried to chains (positions)."""
         return self._recorded(outside, "carried", chains)
 
     def _recorded(self, outside: ExternalInput, kind: str, chains: Chains) -> pa.Table:
@@ -195,8 +240,10 @@ class Deployment:
         return np.arange(first, end, dtype=np.uint32)
 
     def names(self, chains: Iterable[int]) -> tuple[str, ...]:
-        """Return the names of chains by their positions; a position of no chain, which only an altered lake has, is
-        named as such."""
+        """Return chain names by position.
+
+        An invalid position, from a corrupted lake, gets a placeholder.
+        """
         known = self.kernel.chains()
         return tuple(known[chain] if chain < len(known) else f"chain {chain}" for chain in chains)
 

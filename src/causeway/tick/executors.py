@@ -1,4 +1,4 @@
-"""Who runs a tick's buckets: Spark tasks, or the calling process. Same files, same roots."""
+"""Executors of a tick's buckets: Spark tasks, or the calling process, with equal results."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REQUEST = "causeway.request"
-"""The local property of a Spark job that says which ticks its tasks run."""
+"""Local property of a Spark job with the ticks of its tasks."""
 
 POLL_SECONDS = 32
-"""After so many jobs Spark is asked which executors there are; sooner where a task did not find its state."""
+"""Number of jobs between two listings of executors; fewer if a task did not find its state."""
 
 TASK_SCHEMA = "bucket int, worker int, written binary"
-"""``worker``: the process id of the worker that ran the bucket."""
+"""Columns of a task's result; ``worker`` is the process id of its worker."""
 
 Request = tuple[int, TickGroup]
-"""The number of the last manifest, and the ticks that tasks run on top of it."""
+"""Number of the last manifest, and the ticks to run on top of it."""
 
 
 class Executor(Protocol):
@@ -65,7 +65,7 @@ class Executor(Protocol):
 
 
 class InProcessExecutor:
-    """Runs the buckets one after the other in the calling process: for networks of a few messages, and unit tests."""
+    """Runs buckets sequentially in the calling process, for small networks and unit tests."""
 
     def __init__(self, deployment: Deployment, lake: Lake) -> None:
         self._deployment, self._lake = deployment, lake
@@ -83,10 +83,10 @@ class InProcessExecutor:
 
 
 class SparkExecutor:
-    """Runs every bucket as a Spark task. The query is planned once; a job's local property says which ticks to run.
+    """Runs every bucket as a Spark task.
 
-    What goes from bucket to bucket lies in the lake, not in the driver: a task reads what others wrote for it at
-    earlier heights.
+    The query is planned once; a local property of each job selects the ticks. Data between buckets is exchanged through
+    the lake, not the driver.
     """
 
     def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
@@ -94,14 +94,14 @@ class SparkExecutor:
         shared = self._context.broadcast((deployment, lake))
         self._session, self._count = session, len(deployment.buckets)
         self._task = _task(shared, uuid.uuid4().hex, self._count)
-        self._assigns = WORKERS_STAY and self._count > 1 and is_single_machine(session)
+        self._assigns_buckets = WORKERS_STAY and self._count > 1 and is_single_machine(session)
         self._homes: dict[int, int] = {}  # bucket -> process id of the worker that ran it last
         self._executors: tuple[ExecutorSlot, ...] = ()
-        self._query = self._planned()
+        self._query = self._plan_query()
         wait_for_workers()
-        self._since = POLL_SECONDS  # jobs since Spark was asked for its executors
+        self._jobs_since_listing = POLL_SECONDS  # jobs since Spark was asked for its executors
 
-    def _planned(self) -> DataFrame:
+    def _plan_query(self) -> DataFrame:
         return numbered_partitions(self._session, self._count, self._executors).mapInArrow(self._task, TASK_SCHEMA)
 
     def genesis(self) -> Sequence[BucketCommit]:
@@ -110,21 +110,21 @@ class SparkExecutor:
 
     def run(self, before: Manifest, group: TickGroup) -> Sequence[BucketCommit]:
         """Run a group of ticks on top of the committed height ``before``."""
-        self._since += 1
-        if self._since > POLL_SECONDS:
-            self._since, before_now = 0, self._executors
+        self._jobs_since_listing += 1
+        if self._jobs_since_listing > POLL_SECONDS:
+            self._jobs_since_listing, known_executors = 0, self._executors
             self._executors = list_executors(self._session)
-            if self._executors != before_now:
-                self._query = self._planned()
+            if self._executors != known_executors:
+                self._query = self._plan_query()
         written = self._collect(encode_request(before, group))
         if not all(part.warm for part in written):
-            self._since = POLL_SECONDS
+            self._jobs_since_listing = POLL_SECONDS
         return written
 
     def _collect(self, request: Request | None) -> Sequence[BucketCommit]:
         with self._assignment() as assignment:
-            asked = base64.b64encode(pickle.dumps((request, assignment))).decode()
-            self._context.setLocalProperty(REQUEST, asked)
+            encoded_request = base64.b64encode(pickle.dumps((request, assignment))).decode()
+            self._context.setLocalProperty(REQUEST, encoded_request)
             try:
                 with convert_spark_errors():
                     rows = self._query.collect()
@@ -138,11 +138,11 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _assignment(self) -> Iterator[dict[str, Any] | None]:
-        """Give what the tasks of one job need to agree which bucket each runs, None where their numbers say it."""
-        if not self._assigns:
+        """Yield the data by which tasks of a job claim buckets; None if task numbers decide."""
+        if not self._assigns_buckets:
             yield None
             return
-        # Inside Spark's own folder, which goes with Java even when this process is killed.
+        # Spark's own folder is removed with Java, even if this process is killed.
         folder = tempfile.mkdtemp(prefix="buckets-", dir=self._context._temp_dir)
         try:
             yield {"folder": folder, "homes": self._homes}
@@ -151,7 +151,7 @@ class SparkExecutor:
 
 
 def encode_request(before: Manifest, group: TickGroup) -> Request:
-    """Return what ``run_task`` is asked for a group of ticks."""
+    """Return the request of ``run_task`` for a group of ticks."""
     return before.number, replace(group, outside=dict(group.outside))
 
 
@@ -160,33 +160,37 @@ def _task(shared: Any, key: str, buckets: int) -> Callable[[Iterator[pa.RecordBa
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        asked = context.getLocalProperty(REQUEST) if context is not None else None
-        if asked is None:
+        encoded_request = context.getLocalProperty(REQUEST) if context is not None else None
+        if encoded_request is None:
             raise TaskFailed("a task was started without a request")
-        request, assignment = pickle.loads(base64.b64decode(asked))
-        deployment, lake = _shared(shared, key)
+        request, assignment = pickle.loads(base64.b64decode(encoded_request))
+        deployment, lake = _prepare_worker(shared, key)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 bucket = int(number)
                 if assignment is not None:
                     bucket = assign_bucket(bucket, assignment["folder"], buckets, assignment["homes"])
                 numbers = [pa.array([value], pa.int32()) for value in (bucket, os.getpid())]
-                done = run_pickled(functools.partial(run_task, deployment, lake, bucket, request))
-                written = pa.array([done], pa.binary())
+                result = run_pickled(functools.partial(run_task, deployment, lake, bucket, request))
+                written = pa.array([result], pa.binary())
                 yield pa.RecordBatch.from_arrays([*numbers, written], ["bucket", "worker", "written"])
 
     return run
 
 
 @cached(LRUCache(KEPT_LAKES), key=lambda shared, key: key, lock=threading.Lock())
-def _value_of(shared: Any, key: str) -> tuple[Deployment, Lake]:
-    """Return the broadcast value of the ``SparkExecutor`` with a key. PySpark forgets it whenever a worker runs a task
-    without it, so that executors in turns would unpickle theirs every time."""
+def _broadcast_value(shared: Any, key: str) -> tuple[Deployment, Lake]:
+    """Return the cached broadcast value of a ``SparkExecutor``.
+
+    PySpark drops it whenever a worker runs a task without it, so alternating executors would unpickle theirs on every
+    tick.
+    """
     return shared.value  # type: ignore[no-any-return]
 
 
-def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
-    value = _value_of(shared, key)
+def _prepare_worker(shared: Any, key: str) -> tuple[Deployment, Lake]:
+    """Return the broadcast value, and configure memory and garbage collection of this worker."""
+    value = _broadcast_value(shared, key)
     pa.set_cpu_count(1)
     retain_freed_memory()
     freeze_modules()
@@ -194,7 +198,17 @@ def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
 
 
 def run_task(deployment: Deployment, lake: Lake, number: int, request: Request | None) -> BucketCommit:
-    """Run one bucket as a task does; return what it wrote. ``request``: None for height 0."""
+    """Run a bucket as a task does.
+
+    Args:
+        deployment: The network.
+        lake: The lake.
+        number: The bucket.
+        request: Number of the last manifest and the ticks; None for height 0.
+
+    Returns:
+        Files and reports of the bucket.
+    """
     if request is None:
         return bucket_module.write_genesis(deployment, lake, number)
     before, group = request

@@ -1,8 +1,7 @@
-"""A network whose heights are in memory alone, for tests of programs: the same rounds as on a lake, and no file until
-somebody wants one.
+"""Networks in memory, for tests of programs: lake rounds without files until exported.
 
-All chains are one bucket. What was made at every height stays, so nothing is read back: a network of a few chains takes
-about 30 KiB a height. Copies share what was made and go on by themselves.
+All chains are one bucket. The outputs of every height stay in memory, so nothing is read back; a network of a few
+chains takes about 30 KiB a height. Copies share earlier outputs and diverge from there.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ from causeway.tick.rounds import RoundChain, genesis_round, height_report
 from causeway.tick.run import commit_genesis, commit_written
 
 RECENT_HEIGHTS = 64
-"""Of so many of the last heights the states stay, and of every so many's."""
+"""Number of recent heights with cached states, and spacing of older ones."""
 
 _NOWHERE = Lake.at("memory")
-"""The lake of a network that has none: nothing is ever read from it."""
+"""Placeholder lake of a network in memory, never read."""
 
 
 @dataclass
 class _MemoryRounds(RoundChain):
-    """Rounds of which everything stays in memory."""
+    """Rounds with all outputs in memory."""
 
     def _earlier(self, height: int) -> tuple[int, dict[int, Any]]:
-        """Return the tick of an earlier height, and the states at it; one that is not kept is made again."""
+        """Return tick and states of an earlier height; one that is not cached is executed again."""
         found = self.at_hand()
         if height not in found:
-            again = _begun(self.deployment)
+            replayed = _genesis_rounds(self.deployment)
             for earlier in range(1, height + 1):
-                again.run(self.made[earlier].tick, NO_INPUT)
-            found = {height: (again.line.tick, again.states)}
+                replayed.run(self.made[earlier].tick, NO_INPUT)
+            found = {height: (replayed.line.tick, replayed.states)}
             self.past |= found
         return found[height]
 
@@ -56,84 +55,94 @@ class _MemoryRounds(RoundChain):
 
 @dataclass
 class MemoryNetwork:
-    """A network in memory. ``lines``: what is known of each height; ``said``: what its bucket said of it."""
+    """A network in memory.
+
+    Attributes:
+        rounds: The rounds so far.
+        lines: Summary of each height.
+        reports: Report of the bucket for each height.
+        commits: State tables at heights that end a commit of an exported lake.
+    """
 
     rounds: RoundChain
     lines: list[HeightLine]
-    said: list[HeightReport]
+    reports: list[HeightReport]
     commits: dict[int, Mapping[str, Frame]] = field(default_factory=dict)
 
     @classmethod
     def begun(cls, deployment: Deployment) -> MemoryNetwork:
-        """Return a network at height 0; ``deployment``: of one bucket."""
-        rounds = _begun(deployment)
-        return cls(rounds, [rounds.line], [rounds.said[0]])
+        """Create a network at height 0 from a deployment with one bucket."""
+        rounds = _genesis_rounds(deployment)
+        return cls(rounds, [rounds.line], [rounds.reports[0]])
 
     @property
     def deployment(self) -> Deployment:
-        """Return the network."""
+        """The deployment that runs the network."""
         return self.rounds.deployment
 
     @property
     def line(self) -> HeightLine:
-        """Return what is known of the last height."""
+        """Summary of the last height."""
         return self.rounds.line
 
     @property
     def made(self) -> Mapping[int, CommittedHeight]:
-        """Return what was made at each height."""
+        """Outputs by height."""
         return self.rounds.made
 
     @property
     def frames(self) -> Mapping[str, Frame]:
-        """Return the rows of every state table at the last height."""
+        """Rows of every state table at the last height."""
         found: Mapping[str, Frame] = self.rounds.states[0].frames()
         return found
 
     def run(self, tick: int) -> CommittedHeight:
-        """Run a tick above the last one; return what was made. Nothing is changed where it raises."""
+        """Run a tick above the last one; return its outputs.
+
+        An exception leaves the network unchanged.
+        """
         rounds = self.rounds
         try:
             rounds.run(next_height_tick(rounds.line, tick, self.deployment.traffic), NO_INPUT)
         except BaseException:
-            rounds.states = self._own_states()  # what is derived of them may be half-way
+            rounds.states = self._own_states()  # derived data may be half updated
             raise
         self.lines.append(rounds.line)
-        self.said.append(rounds.said[0])
+        self.reports.append(rounds.reports[0])
         if rounds.line.height % MAX_HEIGHTS == 0:
             self.commits[rounds.line.height] = self.frames
         return rounds.made[rounds.line.height]
 
     def change(self, deployment: Deployment) -> None:
-        """Let another deployment of the same chains run what follows."""
+        """Use another deployment of the same chains from now on."""
         self.rounds.deployment = deployment
 
     def _own_states(self) -> dict[int, Any]:
-        """Return the states at the last height without what is derived from their tables, which is changed in place."""
+        """Return the states at the last height without derived data, which is updated in place."""
         kernel = self.deployment.kernel
         return {bucket: kernel.state(state.frames()) for bucket, state in self.rounds.states.items()}
 
     def copy(self) -> MemoryNetwork:
-        """Return a network that goes on from here by itself."""
+        """Return an independent copy."""
         made, past, held = dict(self.rounds.made), dict(self.rounds.past), self.rounds.held
         before, states = self.rounds.before, self._own_states()
-        rounds = _MemoryRounds(self.deployment, _NOWHERE, before, states, made, past, held, self.rounds.said)
+        rounds = _MemoryRounds(self.deployment, _NOWHERE, before, states, made, past, held, self.rounds.reports)
         rounds.committed = self.rounds.committed
-        return MemoryNetwork(rounds, list(self.lines), list(self.said), dict(self.commits))
+        return MemoryNetwork(rounds, list(self.lines), list(self.reports), dict(self.commits))
 
     def root(self) -> str:
-        """Return one digest over the last roots of all chains, as ``roots.root_of`` does of a lake."""
+        """Return a digest of the last roots of all chains, as ``network_root`` does for a lake."""
         last = self.line.height
         found = list(_roots(self.made[last].headers))
         missing = {chain for chain, _ in _roots(self.made[0].headers)} - {chain for chain, _ in found}
-        undone = self._reverted()
+        reverted = self._reverted()
         for height in range(last - 1, -1, -1):
             if not missing:
                 break
             headers = self.made[height].headers
             heights = np.full(len(headers), height, dtype=np.int64)
             rows = pa.table({"chain": pa.array(headers["chain"]), "height": pa.array(heights)})
-            stands = ~undone.hits(rows, "chain") & np.isin(headers["chain"], np.array(sorted(missing)))
+            stands = ~reverted.hits(rows, "chain") & np.isin(headers["chain"], np.array(sorted(missing)))
             roots = dict(_roots(headers.filter(stands)))
             found += roots.items()
             missing -= roots.keys()
@@ -145,9 +154,15 @@ class MemoryNetwork:
         return RevertedRanges.of(pa.concat_tables([REVERTED_SCHEMA.empty_table(), *tables]))
 
     def write(self, lake: Lake, about: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> Lake:
-        """Write a lake, which must not exist, of all heights; return it. ``about``, ``tables``: as of ``Lake.create``.
+        """Write a new lake of all heights and return it.
 
-        Raises ``LakeError``.
+        Args:
+            lake: The lake; it must not exist.
+            about: As in ``Lake.create``.
+            tables: As in ``Lake.create``.
+
+        Raises:
+            LakeError: The lake exists, or cannot be written.
         """
         lake.create(about, tables)
         lake = lake.with_identity()
@@ -157,21 +172,21 @@ class MemoryNetwork:
             first = before.last + 1
             until = min(last, first - first % MAX_HEIGHTS + MAX_HEIGHTS)
             heights = range(first, until + 1)
-            made = [self.made[height] for height in heights]
-            said = [(self.made[height].tick, self.said[height]) for height in heights]
+            outputs = [self.made[height] for height in heights]
+            reports = [(self.made[height].tick, self.reports[height]) for height in heights]
             state = self.deployment.kernel.state(self.frames if until == last else self.commits[until])
-            before = commit_written(lake, before, [write_heights(self.deployment, lake, made, said, state)])
+            before = commit_written(lake, before, [write_heights(self.deployment, lake, outputs, reports, state)])
         return lake
 
 
-def _begun(deployment: Deployment) -> _MemoryRounds:
+def _genesis_rounds(deployment: Deployment) -> _MemoryRounds:
     """Return the rounds of a network at height 0."""
     result = genesis_round(deployment, 0)
-    said = height_report(result)
-    first = Manifest(-1, (height_line(GENESIS, [said]),))
-    made = {GENESIS.height: CommittedHeight.of(GENESIS, [result])}
-    rounds = _MemoryRounds(deployment, _NOWHERE, first, {0: result.state}, made)
-    rounds.said = [said]
+    report = height_report(result)
+    first = Manifest(-1, (height_line(GENESIS, [report]),))
+    outputs = {GENESIS.height: CommittedHeight.of(GENESIS, [result])}
+    rounds = _MemoryRounds(deployment, _NOWHERE, first, {0: result.state}, outputs)
+    rounds.reports = [report]
     return rounds
 
 

@@ -1,4 +1,9 @@
-"""What a bucket reads of committed heights: what its chains see, the entries that they take, their own past."""
+"""Reads of one bucket from committed heights.
+
+``BucketReader`` reads the frames that chains see of the previous height, the entries that they receive, and their own
+earlier states and logs. Each is read from memory if it is there, else from the exchange of the previous height, else
+from the lake, verified.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +46,21 @@ from causeway.tick.deployment import Deployment
 from causeway.tick.exchange import ALL_BUCKETS, HEADERS, PulledSlices
 
 _NO_ROOTS = (CausewayError, ValueError, LookupError, ArithmeticError, AssertionError)
-"""Errors of a kernel that computes roots of a state which is none: rows do not fit together, or are out of range."""
+"""Errors of a kernel that computes the roots of an invalid state."""
 
 
 @dataclass(frozen=True)
 class CommittedHeight:
-    """What all buckets made at a height: headers, outbound entries, rows of log tables. ``held``: its bytes in
-    memory. ``outside``: what was recorded for its tick."""
+    """The output of all buckets at a height.
+
+    Attributes:
+        tick: Height and tick.
+        headers: Headers of the chains.
+        outbound: Outbound entries.
+        logs: Rows of log tables.
+        held: Size in bytes.
+        outside: External input recorded for the tick.
+    """
 
     tick: Tick
     headers: Frame
@@ -58,7 +71,7 @@ class CommittedHeight:
 
     @classmethod
     def of(cls, tick: Tick, results: Sequence[RoundResult[Any]], outside: ExternalInput = NO_INPUT) -> CommittedHeight:
-        """Return what the buckets gave for a tick."""
+        """Merge the results of the buckets for a tick."""
         names = sorted({name for result in results for name in result.logs})
         logs = {name: concat([result.logs[name] for result in results if name in result.logs]) for name in names}
         headers, outbound = (concat([getattr(result, name) for result in results]) for name in ("headers", "outbound"))
@@ -69,12 +82,18 @@ class CommittedHeight:
 
 @dataclass(frozen=True)
 class BucketReader:
-    """Reads for one bucket at the tick after the height ``before``; all that it reads from the lake is verified.
+    """Reads for one bucket at the tick after the height ``before``; lake reads are verified.
 
-    ``states``: the states of all buckets at that height, where they are in memory; else they are read. ``made``: what
-    was made at heights, where it is in memory. ``held``: ticks and states of heights before it that are in memory;
-    ``earlier``: returns those of any earlier height; without it they are read. ``committed``: the last height that the
-    lake is known to have, without it ``before``.
+    Attributes:
+        deployment: The network.
+        lake: The lake.
+        bucket: The bucket.
+        before: Manifest of the previous height.
+        states: States of all buckets at that height, if in memory; else they are read.
+        made: Outputs of earlier heights in memory.
+        earlier: Returns tick and states of an earlier height; None: they are read.
+        held: Ticks and states of earlier heights in memory.
+        committed: Last height known to be in the lake; None: ``before``.
     """
 
     deployment: Deployment
@@ -89,22 +108,23 @@ class BucketReader:
 
     @property
     def base(self) -> Manifest:
-        """The last height that the lake is known to have."""
+        """The last height known to be in the lake."""
         return self.before if self.committed is None else self.committed
 
     @cached_property
     def taken(self) -> PulledSlices | None:
-        """What the buckets offer this one; None where there is one bucket, or their states are in memory."""
+        """The slices that buckets offer this one; None for one bucket, or with states in memory."""
         exchange = self.before.exchange
         if exchange is None or self.states is not None:
             return None
         return PulledSlices.of(self.lake, self.before, exchange, [ALL_BUCKETS, self.bucket])
 
     def state(self, bucket: int, *, verified: bool) -> Any:
-        """Return a bucket's state at the height before. ``verified``: its roots are computed again, and compared with
-        the headers of its chains.
+        """Return a bucket's state at the previous height. Raises ``LakeDamaged``.
 
-        Raises ``LakeDamaged``.
+        Args:
+            bucket: The bucket.
+            verified: Recompute its roots and compare them with the headers of its chains.
         """
         if self.states is not None:
             return self.states[bucket]
@@ -114,7 +134,11 @@ class BucketReader:
         return state
 
     def state_at(self, manifest: Manifest, bucket: int | None = None) -> Any:
-        """Return the state that a commit has at its last height, of this bucket or another. Raises ``LakeDamaged``."""
+        """Read the state at the last height of a commit; ``bucket``: None for this one.
+
+        Raises:
+            LakeDamaged: A file is damaged.
+        """
         bucket = self.bucket if bucket is None else bucket
         files = state_files(manifest, bucket)
         declared = self.deployment.kernel.tables()
@@ -122,7 +146,10 @@ class BucketReader:
         return restore_state(self.deployment.kernel, tables)
 
     def _table(self, manifest: Manifest, parts: StateParts, declared: StateTable | None) -> pa.Table:
-        """Return the rows of a bucket in a state table. Raises ``LakeDamaged``: they are not of its schema."""
+        """Read a bucket's rows of a state table.
+
+        Raises ``LakeDamaged`` if they do not fit its schema.
+        """
         rows = self.lake.part(manifest, parts)
         schema = pa.schema([]) if declared is None else declared.schema
         wrong = find_misfit(rows.schema, schema)
@@ -134,7 +161,10 @@ class BucketReader:
         return rows
 
     def check_roots(self, bucket: int, state: Any) -> None:
-        """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""
+        """Compare the roots of a state with the headers of the previous height.
+
+        Raises ``LakeDamaged``.
+        """
         wrong, manifest = self.wrong_roots(bucket, state), self.before
         if len(wrong):
             (name,) = self.deployment.names([int(wrong[0])])
@@ -142,8 +172,10 @@ class BucketReader:
             raise self.lake.damaged(manifest_path(manifest.number), what, manifest.first - 1)
 
     def wrong_roots(self, bucket: int, state: Any) -> npt.NDArray[np.uint32]:
-        """Return the chains of a bucket whose roots in a state are not those in the headers of the height before, or
-        that have none in it: whoever altered its files may have made it a state that no execution gives."""
+        """Return the chains whose roots differ from the previous headers, or that have no root.
+
+        An attacker may have replaced the files by a state that no execution gives.
+        """
         chains, manifest = self.deployment.chains(bucket), self.before
         logged = self.lake.log_rows("headers", manifest, bucket)
         headers = concat(
@@ -154,9 +186,9 @@ class BucketReader:
         return self._without_roots(state, chains) if found is None else find_differing_chains(headers, found)
 
     def _roots(self, state: Any, chains: Chains, *, cut: bool = False) -> Frame | None:
-        """Compute the roots of chains at the height before, or return None where the state is invalid.
+        """Compute the roots of chains at the previous height; return None for an invalid state.
 
-        ``cut``: the state is that of more chains.
+        ``cut``: the state holds further chains.
         """
         kernel, manifest = self.deployment.kernel, self.before
         try:
@@ -169,7 +201,7 @@ class BucketReader:
             return None
 
     def _without_roots(self, state: Any, chains: Chains) -> Chains:
-        """Return a chain whose part of a state has no root; all of them where each part has."""
+        """Find a chain whose part of a state has no root by bisection; all if each part has one."""
         while len(chains) > 1:
             halves = np.array_split(chains, 2)
             wrong = next((half for half in halves if self._roots(state, half, cut=True) is None), None)
@@ -179,13 +211,19 @@ class BucketReader:
         return chains
 
     def view(self, own: Mapping[str, Frame]) -> View:
-        """Return what the bucket's chains see of the height before; ``own``: the frames of their state."""
-        shown = {
+        """Return the frames and headers of the previous height that the bucket's chains see.
+
+        ``own``: the frames of their state.
+        """
+        visible = {
             name: table for name, table in self.deployment.kernel.tables().items() if table.shown != Visibility.NOBODY
         }
-        return View({name: self._shown(name, table, own[name]) for name, table in shown.items()}, self._headers())
+        return View(
+            {name: self._visible_rows(name, table, own[name]) for name, table in visible.items()}, self._headers()
+        )
 
-    def _shown(self, name: str, table: StateTable, own: Frame) -> Frame:
+    def _visible_rows(self, name: str, table: StateTable, own: Frame) -> Frame:
+        """Return the rows of a state table visible to the bucket."""
         frames = [own]
         if self.taken is not None:
             frames.append(self.taken.rows(name, table.schema, self.bucket))
@@ -201,19 +239,19 @@ class BucketReader:
         heights = self.deployment.kernel.header_heights
         return self._headers_at(range(max(0, self.before.height - heights + 1), self.before.height + 1))
 
-    def headers(self, asked: Frame) -> Frame:
+    def headers(self, requests: Frame) -> Frame:
         """Return the headers of chains at heights (``PAST_SCHEMA``)."""
-        if not len(asked):
+        if not len(requests):
             return empty_frame(SEEN_HEADERS_SCHEMA)
-        rows = self._headers_at(np.unique(asked["height"]).tolist())
-        own, wanted = encode_keys(PAST_SCHEMA.names, rows, asked)
+        rows = self._headers_at(np.unique(requests["height"]).tolist())
+        own, wanted = encode_keys(PAST_SCHEMA.names, rows, requests)
         return rows.filter(np.isin(own, wanted))
 
     def _headers_at(self, heights: Iterable[int]) -> Frame:
         frames = [empty_frame(SEEN_HEADERS_SCHEMA)]
         for height in heights:
-            if (made := self.made.get(height)) is not None:
-                frames.append(made.headers.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
+            if (output := self.made.get(height)) is not None:
+                frames.append(output.headers.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
                 continue
             manifest = self.manifest(height)
             if (offered := self._offered_headers(manifest)) is not None:
@@ -225,33 +263,36 @@ class BucketReader:
         return rows.take(stable_order(rows["chain"], rows["height"], rows["number"]))
 
     def _offered_headers(self, manifest: Manifest) -> Frame | None:
-        """Return the headers that all buckets offered at a height, None where they have to be read from the logs."""
-        taken = self.taken
+        """Return the headers that buckets offered at a height, or None if only the logs have them."""
+        slices = self.taken
         if manifest.height != self.before.height:
             exchange = manifest.exchange
             if exchange is None or not self.lake.storage.exists(exchange.path):
                 return None
-            taken = PulledSlices.of(self.lake, manifest, exchange, [ALL_BUCKETS])
-        return None if taken is None else taken.rows(HEADERS, HEADERS_SCHEMA)
+            slices = PulledSlices.of(self.lake, manifest, exchange, [ALL_BUCKETS])
+        return None if slices is None else slices.rows(HEADERS, HEADERS_SCHEMA)
 
     def manifest(self, height: int) -> Manifest:
-        """Return the manifest that has a committed height, looked at from it."""
+        """Return the manifest that holds a height, viewed at that height."""
         if height not in self._manifests:
             self._manifests[height] = self.lake.manifest(height)
         return self._manifests[height]
 
     @cached_property
     def _manifests(self) -> dict[int, Manifest]:
-        """The manifests that were read for this tick."""
+        """Manifests read for this tick, by height."""
         return {self.before.height: self.before}
 
     def entries(self, reads: Reads) -> tuple[Frame, Frame]:
-        """Return the outbound entries offered to the bucket's chains, and their own, that a plan asks for."""
+        """Return the outbound entries that a plan reads: those offered to the chains, and their own."""
         return self._ranges(reads.offered), self._ranges(reads.own)
 
     def _ranges(self, ranges: Frame, *, exchanged: bool = True) -> Frame:
-        """Return the entries of ``ranges`` (``RANGES_SCHEMA``): what the height before offers this bucket, and the rest
-        from the files of the heights that made it. ``exchanged``: whether the lake still has what was offered."""
+        """Return the entries of ranges (``RANGES_SCHEMA``).
+
+        Entries of the previous height come from its exchange, older ones from files. ``exchanged``: the lake still has
+        the exchange.
+        """
         found = [empty_frame(self.deployment.kernel.outbound)]
         order = np.argsort(ranges["height"], kind="stable")
         ranges = ranges.take(order)
@@ -260,28 +301,27 @@ class BucketReader:
             parts = ranges.slice(start, start + count)
             height = int(parts["height"][0])
             if height in self.made:
-                found.append(_within(self.made[height].outbound, parts))
+                found.append(_select_ranges(self.made[height].outbound, parts))
                 continue
             manifest = self.manifest(height)
             bucket_of = self.deployment.buckets_of(parts["source"])
             for source in np.unique(bucket_of).tolist():
-                found.append(self._from(manifest, source, parts.filter(bucket_of == source), exchanged))
+                found.append(self._entries_of_bucket(manifest, source, parts.filter(bucket_of == source), exchanged))
         return concat(found)
 
-    def _from(self, manifest: Manifest, source: int, parts: Frame, exchanged: bool) -> Frame:
-        """Return the rows of ``parts`` from the outbound entries that one bucket made at a height."""
+    def _entries_of_bucket(self, manifest: Manifest, source: int, parts: Frame, exchanged: bool) -> Frame:
+        """Return the rows of ``parts`` among the outbound entries of one bucket at a height."""
         first, end = self.deployment.buckets[self.bucket]
-        mine = bool(((parts["destination"] >= first) & (parts["destination"] < end)).all())
+        is_local = bool(((parts["destination"] >= first) & (parts["destination"] < end)).all())
         rows = None
-        if exchanged and mine and manifest.height == self.before.height and self.taken is not None:
+        if exchanged and is_local and manifest.height == self.before.height and self.taken is not None:
             rows = self.taken.entries(source, self.deployment.kernel.outbound)
         if rows is None:
             rows = self._of_file(manifest, source, int(parts["destination"].min()), int(parts["destination"].max()) + 1)
-        return _within(rows, parts)
+        return _select_ranges(rows, parts)
 
     def _of_file(self, manifest: Manifest, source: int, first: int, end: int) -> Frame:
-        """Return entries that one bucket made at a height, those to destinations ``first`` to ``end`` - 1 among
-        them."""
+        """Read a bucket's entries of a height, at least those to ``first`` to ``end`` - 1."""
         path = manifest.log["outbound"][str(source)]
         columns = self.deployment.kernel.outbound.names
         if manifest.first < manifest.last or self.lake.replaced(manifest, [path]):
@@ -291,9 +331,9 @@ class BucketReader:
             groups = find_row_groups(file, "destination", first, end)
             return from_table(file.read_row_groups(groups, columns, use_threads=False))
 
-    def rows(self, asked: Mapping[str, Frame]) -> dict[str, Frame]:
-        """Return rows of the chains' own log tables: by table the heights that are asked for (``HEIGHTS_SCHEMA``)."""
-        return {table: self._log_rows(table, heights) for table, heights in asked.items()}
+    def rows(self, requests: Mapping[str, Frame]) -> dict[str, Frame]:
+        """Return rows of the chains' log tables at heights (``HEIGHTS_SCHEMA``), by table."""
+        return {table: self._log_rows(table, heights) for table, heights in requests.items()}
 
     def _log_rows(self, table: str, heights: Frame) -> Frame:
         schema = self.deployment.kernel.logs[table]
@@ -302,22 +342,25 @@ class BucketReader:
         found = [_as_seen(stamped_schema(schema).empty_table())]
         found += [self._log_at(table, one) for one in np.unique(height).tolist()]
         rows = concat(found)
-        own, asked = encode_keys(("chain", "height"), rows, wanted)
-        rows = rows.filter(np.isin(own, asked))
+        own, requested = encode_keys(("chain", "height"), rows, wanted)
+        rows = rows.filter(np.isin(own, requested))
         return rows.take(stable_order(rows["height"]))
 
     def _log_at(self, table: str, height: int) -> Frame:
-        """Return what this bucket, or with it others, logged at a height."""
+        """Return the log rows of a height, at least those of this bucket."""
         schema = stamped_schema(self.deployment.kernel.logs[table])
-        if (made := self.made.get(height)) is not None:
-            rows = made.logs.get(table, empty_frame(self.deployment.kernel.logs[table]))
-            stamps = {"height": np.uint64(height), "tick": np.uint64(made.tick.tick)}
+        if (output := self.made.get(height)) is not None:
+            rows = output.logs.get(table, empty_frame(self.deployment.kernel.logs[table]))
+            stamps = {"height": np.uint64(height), "tick": np.uint64(output.tick.tick)}
             return rows.with_columns(**stamps).select(schema.names)
         tables = self.lake.log_rows(table, self.manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
     def logged(self, table: str, first: int, last: int) -> Frame:
-        """Return what this bucket, and with it others, logged at the heights from ``first`` to ``last``, by height."""
+        """Return log rows of heights ``first`` to ``last`` by height.
+
+        It may add rows of other buckets.
+        """
         schema = stamped_schema(self.deployment.kernel.logs[table])
         found, height = [_as_seen(schema.empty_table())], first
         while height <= last:
@@ -333,25 +376,25 @@ class BucketReader:
         joined = concat(found)
         return joined.take(stable_order(joined["height"]))
 
-    def ingress(self, asked: Frame) -> pa.Table:
-        """Return the messages from users that came at earlier heights (``HEIGHTS_SCHEMA``), by height."""
-        row, height = expand_ranges(asked["first"], asked["last"] + np.uint64(1))
+    def ingress(self, requests: Frame) -> pa.Table:
+        """Return the user messages of earlier heights (``HEIGHTS_SCHEMA``), by height."""
+        row, height = expand_ranges(requests["first"], requests["last"] + np.uint64(1))
         found = [INGRESS_SCHEMA.empty_table()]
         for one in np.unique(height).tolist():
-            chains = np.unique(asked["chain"][row[height == one]])
-            if (made := self.made.get(one)) is not None:
-                tick, outside = made.tick.tick, made.outside
+            chains = np.unique(requests["chain"][row[height == one]])
+            if (output := self.made.get(one)) is not None:
+                tick, outside = output.tick.tick, output.outside
             else:
                 manifest = self.manifest(one)
                 tick, outside = manifest.tick, self.lake.outside(manifest)
             found.append(self.deployment.ingress(tick, outside, chains))
         return pa.concat_tables(found)
 
-    def past(self, asked: Frame) -> dict[int, Any]:
-        """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""
+    def past(self, requests: Frame) -> dict[int, Any]:
+        """Return the earlier states of chains (``PAST_SCHEMA``), by height."""
         found = {}
-        for height in np.unique(asked["height"]).tolist():
-            chains = np.unique(asked["chain"][asked["height"] == height])
+        for height in np.unique(requests["height"]).tolist():
+            chains = np.unique(requests["chain"][requests["height"] == height])
             if self.earlier is not None:
                 tick, states = self.earlier(height)
                 state = states[self.bucket]
@@ -361,38 +404,49 @@ class BucketReader:
         return found
 
 
-def _within(rows: Frame, parts: Frame) -> Frame:
-    """Return the outbound entries that lie in ranges, of one height."""
+def _select_ranges(rows: Frame, parts: Frame) -> Frame:
+    """Return the outbound entries of one height that lie in ranges."""
     if len(rows) == int((parts["end"] - parts["begin"]).sum()):
         return rows
     starts = parts.select(LANE).with_columns(index=parts["begin"])
-    begins, asked = encode_keys((*LANE, "index"), starts, rows)
+    begins, wanted = encode_keys((*LANE, "index"), starts, rows)
     lane, own_lane = encode_keys(LANE, parts, rows)
     order = np.argsort(begins, kind="stable")
-    row = order[np.maximum(np.searchsorted(begins[order], asked, side="right") - 1, 0)]
+    row = order[np.maximum(np.searchsorted(begins[order], wanted, side="right") - 1, 0)]
     inside = (lane[row] == own_lane) & (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
     return rows.filter(inside)
 
 
 def find_differing_chains(headers: Frame, found: Frame) -> npt.NDArray[np.uint32]:
-    """Return the chains whose roots in ``headers`` are not those ``found`` (``chain``, ``root``), ascending.
+    """Compare headers with recomputed roots.
 
-    A chain may have several headers of a height, each with one of the roots of its state; one that has none has made no
-    block.
+    A chain may have several headers at a height, each with a root of its state; one without any made no block.
+
+    Args:
+        headers: Headers of a height.
+        found: Recomputed roots (``chain``, ``root``).
+
+    Returns:
+        uint32 array of the chains that differ, ascending.
     """
     known = {*zip(found["chain"].tolist(), (root.tobytes() for root in found["root"]), strict=True)}
-    said = zip(headers["chain"].tolist(), (root.tobytes() for root in headers["root"]), strict=True)
-    return np.array(sorted({chain for chain, root in said if (chain, root) not in known}), dtype=np.uint32)
+    logged = zip(headers["chain"].tolist(), (root.tobytes() for root in headers["root"]), strict=True)
+    return np.array(sorted({chain for chain, root in logged if (chain, root) not in known}), dtype=np.uint32)
 
 
 def _as_seen(rows: pa.Table) -> Frame:
-    """Return log rows as kernels see them: with unsigned heights and ticks, as everywhere in a round."""
+    """Return log rows in the form of a round: with unsigned heights and ticks."""
     frame = from_table(rows)
     stamps = {name: frame[name].astype(np.uint64) for name in ("height", "tick") if name in frame}
     return frame.with_columns(**stamps)
 
 
 def state_files(manifest: Manifest, bucket: int) -> dict[str, StateParts]:
-    """Return the files that hold a bucket's state at a height, by table."""
+    """Return the files of a bucket's state by table.
+
+    Args:
+        manifest: Manifest of the commit.
+        bucket: The bucket.
+    """
     key = str(bucket)
     return {name: files[key] for name, files in manifest.state.items() if key in files}

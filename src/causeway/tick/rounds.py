@@ -1,9 +1,9 @@
-"""Heights of a network in memory, each on top of what the one before it gave; nothing is written.
+"""Rounds in memory: consecutive heights of a network without writes.
 
-What is at hand of a bucket's chains at a height, without executing anything: their state then, or at an earlier
-height, and what a log table has of the heights since (``Reads.nearest``).
-
-A lake has the state of the last height of every commit, and its logs have every height.
+A lake has the state of the last height of every commit, and logs of every height. ``RoundChain`` executes further
+heights on top of a commit. ``replay_heights`` executes committed heights again and compares the results.
+``find_nearest_state`` finds the closest stored state of chains at or before a height, and their later log rows
+(``Reads.nearest``), without executing anything.
 """
 
 from __future__ import annotations
@@ -29,98 +29,124 @@ from causeway.tick.reading import BucketReader, CommittedHeight, find_differing_
 
 
 def find_nearest_state(reader: BucketReader, asked: Mapping[str, Frame]) -> dict[str, dict[int, NearestState[Any]]]:
-    """Return by log table and height what is at hand for the chains for which the height is asked (``PAST_SCHEMA``).
+    """Find the closest stored states for chains at heights.
 
-    Raises ``LakeDamaged``, ``Freed``.
+    Args:
+        reader: Reads of a bucket.
+        asked: Requested chains and heights (``PAST_SCHEMA``) by log table.
+
+    Returns:
+        The states with their later log rows, by log table and height.
+
+    Raises:
+        LakeDamaged: A file is damaged.
+        Freed: A vacuum freed a state.
     """
     found: dict[str, dict[int, NearestState[Any]]] = {}
     for table, wanted in asked.items():
         heights = np.unique(wanted["height"]).tolist()
         chains = {height: np.unique(wanted["chain"][wanted["height"] == height]) for height in heights}
-        found[table] = {height: _nearest(reader, table, height, chains[height]) for height in heights}
+        found[table] = {height: _find_nearest(reader, table, height, chains[height]) for height in heights}
     return found
 
 
-class _AtHand(NamedTuple):
-    """A height with its tick, and the bucket's state at it."""
+class _StoredHeight(NamedTuple):
+    """A height with its tick and the bucket's state."""
 
     height: int
     tick: int
     state: Any
 
 
-def _nearest(reader: BucketReader, table: str, height: int, chains: Chains) -> NearestState[Any]:
-    # The height that is asked stands, so what is abandoned before it was abandoned by a height before it.
+def _find_nearest(reader: BucketReader, table: str, height: int, chains: Chains) -> NearestState[Any]:
+    """Find the closest stored state of chains at a height, and the log rows since."""
+    # The requested height stands, so only forks at heights before it reverted its predecessors.
     before = height
     while True:
-        here = _at_hand(reader, before)
-        gone = _reverted(reader, here.height + 1, height, chains)
-        left = (gone.first <= here.height) & (here.height <= gone.last)
-        if not left.any():
+        stored = _nearest_height(reader, before)
+        reverted = _reverted_ranges(reader, stored.height + 1, height, chains)
+        covered = (reverted.first <= stored.height) & (stored.height <= reverted.last)
+        if not covered.any():
             break
-        before = int(gone.first[left].min()) - 1
-    rows = _of(reader.logged(table, here.height + 1, height), chains)
-    abandoned = gone.hits(pa.table({name: rows[name] for name in ("height", "chain")}), "chain")
-    state = select_chains(reader.deployment.kernel, here.state, chains, here.tick)
+        before = int(reverted.first[covered].min()) - 1
+    rows = _select_chains(reader.logged(table, stored.height + 1, height), chains)
+    abandoned = reverted.hits(pa.table({name: rows[name] for name in ("height", "chain")}), "chain")
+    state = select_chains(reader.deployment.kernel, stored.state, chains, stored.tick)
     return NearestState(state, rows.filter(~abandoned))
 
 
-def _reverted(reader: BucketReader, first: int, last: int, chains: Chains) -> RevertedRanges:
-    """Return what chains abandoned at heights."""
+def _reverted_ranges(reader: BucketReader, first: int, last: int, chains: Chains) -> RevertedRanges:
+    """Return the ranges of heights that chains reverted."""
     rows = REVERTED_SCHEMA.empty_table()
     if REVERTED in reader.deployment.kernel.logs:
-        rows = _of(reader.logged(REVERTED, first, last), chains).select(rows.column_names).to_table(rows.schema)
+        rows = (
+            _select_chains(reader.logged(REVERTED, first, last), chains).select(rows.column_names).to_table(rows.schema)
+        )
     return RevertedRanges.of(rows)
 
 
-def _of(rows: Frame, chains: Chains) -> Frame:
+def _select_chains(rows: Frame, chains: Chains) -> Frame:
     return rows.filter(np.isin(rows["chain"], chains))
 
 
-def _at_hand(reader: BucketReader, height: int) -> _AtHand:
-    """Return the last height up to one whose state is in memory, or in a file."""
+def _nearest_height(reader: BucketReader, height: int) -> _StoredHeight:
+    """Return the last stored height up to one, in memory or in a file."""
     held = max((other for other in reader.held if other <= height), default=-1)
     if held < min(height, reader.base.height):  # a file may have a later one
-        manifest = _in_files(reader, height)
+        manifest = _last_commit(reader, height)
         if manifest.height > held:
-            return _AtHand(manifest.height, manifest.tick, reader.state_at(manifest))
+            return _StoredHeight(manifest.height, manifest.tick, reader.state_at(manifest))
     tick, states = reader.held[held]
-    return _AtHand(held, tick, states[reader.bucket])
+    return _StoredHeight(held, tick, states[reader.bucket])
 
 
-def _in_files(reader: BucketReader, height: int) -> Manifest:
-    """Return the last commit that ends with a height or before it."""
+def _last_commit(reader: BucketReader, height: int) -> Manifest:
+    """Return the last commit that ends at or before a height."""
     manifest = reader.manifest(min(height, reader.base.height))
     return manifest if manifest.height == manifest.last else reader.lake.numbered(manifest.number - 1)
 
 
 def genesis_round(deployment: Deployment, bucket: int) -> RoundResult[Any]:
-    """Return what a bucket's chains are at height 0."""
+    """Return the result of a bucket's chains at height 0.
+
+    Args:
+        deployment: The network.
+        bucket: The bucket.
+    """
     return deployment.kernel.genesis(deployment.chains(bucket), deployment.traffic.next_tick(0))
 
 
 def execute_round(reader: BucketReader, state: Any, tick: Tick, outside: ExternalInput) -> RoundResult[Any]:
-    """Return what one tick makes of the state of a reader's bucket; nothing is written."""
+    """Execute one tick of a bucket without writing.
+
+    Args:
+        reader: Reads of the bucket.
+        state: State of the bucket.
+        tick: The tick.
+        outside: External input.
+    """
     deployment = reader.deployment
     kernel, chains = deployment.kernel, deployment.chains(reader.bucket)
     ingress, carried = deployment.ingress(tick.tick, outside, chains), deployment.carried(outside, chains)
-    begun = work.snapshot()
+    started = work.snapshot()
     plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
-    planned = work.work_since(begun)
-    offered, again = reader.entries(plan.reads)
+    planned = work.work_since(started)
+    offered, own_entries = reader.entries(plan.reads)
     rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
     headers, before = reader.headers(plan.reads.headers), reader.ingress(plan.reads.ingress)
-    at_hand = find_nearest_state(reader, plan.reads.nearest)
-    inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before, at_hand)
-    begun = work.snapshot()
+    nearest = find_nearest_state(reader, plan.reads.nearest)
+    inputs = Inputs(ingress, carried, offered, own_entries, rows, past, headers, before, nearest)
+    started = work.snapshot()
     result = kernel.round(state, chains, plan, inputs, tick)
     calls = count_round_calls(result.outbound, result.logs, tick.tick)
-    return replace(result, work=work.merge_counts([planned, work.work_since(begun), calls]))
+    return replace(result, work=work.merge_counts([planned, work.work_since(started), calls]))
 
 
 def migrate_state(reader: BucketReader, tick: Tick) -> Any:
-    """Return a bucket's state for a tick, None where it is what it was: programs that change chains may bring what is
-    its own now out of any bucket."""
+    """Return a bucket's state after programs changed chains, or None if none did.
+
+    Programs may move between buckets, so it is merged from the states of all.
+    """
     kernel, bucket = reader.deployment.kernel, reader.bucket
     if kernel.registry_version(reader.before.tick) == kernel.registry_version(tick.tick):
         return None
@@ -130,35 +156,41 @@ def migrate_state(reader: BucketReader, tick: Tick) -> Any:
 
 
 def height_report(result: RoundResult[Any]) -> HeightReport:
-    """Return what a bucket says of the height that it made."""
+    """Return a bucket's report of a height."""
     frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
     rows = {name: len(frame) for name, frame in frames.items() if len(frame)}
-    if "events" in rows and (of_carriers := _of_carriers(result.logs["events"])):
-        rows["of_carriers"] = of_carriers
+    if "events" in rows and (carrier_events := _count_carrier_events(result.logs["events"])):
+        rows["of_carriers"] = carrier_events
     return HeightReport(result.wake, result.needs, result.gives_up, rows, result.upkeep)
 
 
-def _of_carriers(events: Frame) -> int:
-    """Return how many of the events are about what carriers brought, refused or taken: no message moves by them."""
+def _count_carrier_events(events: Frame) -> int:
+    """Count the events about carriers, which move no message."""
     control = events["kind"] == np.uint8(Kind.CONTROL)
     return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
 
 
 CACHED_HEIGHTS = 64 << 20
-"""So many bytes of what was made at committed heights are kept in memory, and no more."""
+"""Maximum bytes of cached outputs of committed heights."""
 
 SPARSE_ROWS = 64
-"""Of the heights that are not committed, further back than ``held_heights``, every so many's state is in memory."""
+"""Spacing of cached states of uncommitted heights older than ``held_heights``."""
 
 
 @dataclass
 class RoundChain:
-    """The heights of all buckets after ``before``, made one by one in memory.
+    """Heights of all buckets after ``before``, executed one by one in memory.
 
-    ``states``: of all buckets at the last height. ``made``: what was made at heights that may be asked for again; what
-    is not there is read from the lake. ``past``: ticks and states of earlier heights that may be asked for, of the last
-    ``held_heights`` all. ``held``: the bytes of what is ``made``. ``said``: what each bucket says of the last height,
-    once one was made. ``committed``: the last height that the lake has.
+    Attributes:
+        deployment: The network.
+        lake: The lake.
+        before: Manifest of the last height.
+        states: States of all buckets at the last height.
+        made: Outputs of heights that may be read again; others are read from the lake.
+        past: Ticks and states of earlier heights that may be read, including the last ``held_heights``.
+        held: Bytes of ``made``.
+        reports: Reports of the buckets for the last height, once one was executed.
+        committed: Last height in the lake.
     """
 
     deployment: Deployment
@@ -168,7 +200,7 @@ class RoundChain:
     made: dict[int, CommittedHeight] = field(default_factory=dict)
     past: dict[int, tuple[int, dict[int, Any]]] = field(default_factory=dict)
     held: int = 0
-    said: Sequence[HeightReport] = ()
+    reports: Sequence[HeightReport] = ()
     committed: Manifest = field(init=False)
 
     def __post_init__(self) -> None:
@@ -176,63 +208,63 @@ class RoundChain:
 
     @property
     def line(self) -> HeightLine:
-        """Return what is known of the last height."""
+        """Summary of the last height."""
         return self.before.line
 
     def run(self, tick: Tick, outside: ExternalInput) -> Sequence[RoundResult[Any]]:
-        """Make the next height; return what each bucket gave."""
+        """Execute the next height; return the result of each bucket."""
         results = []
         for bucket in range(len(self.deployment.buckets)):
             reader = self._reader(bucket)
             moved = migrate_state(reader, tick)
             results.append(execute_round(reader, self.states[bucket] if moved is None else moved, tick, outside))
-        self._take(tick, results, outside)
+        self._advance(tick, results, outside)
         return results
 
     def _reader(self, bucket: int) -> BucketReader:
-        where = self.deployment, self.lake, bucket, self.before, self.states, self.made
-        return BucketReader(*where, self._earlier, self.at_hand(), self.committed)
+        position = self.deployment, self.lake, bucket, self.before, self.states, self.made
+        return BucketReader(*position, self._earlier, self.at_hand(), self.committed)
 
     def at_hand(self) -> dict[int, tuple[int, dict[int, Any]]]:
-        """Return the ticks and states of the heights that are in memory."""
+        """Return ticks and states of the heights in memory."""
         return {**self.past, self.line.height: (self.line.tick, self.states)}
 
     def _earlier(self, height: int) -> tuple[int, dict[int, Any]]:
-        """Return the tick of an earlier height, and the states at it.
+        """Return tick and states of an earlier height.
 
-        What is not in memory is in the lake; with it those before it are kept that may be asked for, too.
+        A height not in memory is read or replayed from the lake; states before it that may be read are cached, too.
         """
         if height not in (found := self.at_hand()):
             manifest = self.lake.manifest(height)
             if manifest.height == manifest.last:
                 found = {height: (manifest.tick, read_states(self.deployment, self.lake, manifest))}
             else:
-                found = _replayed(self.deployment, self.lake, manifest).at_hand()
+                found = _replay(self.deployment, self.lake, manifest).at_hand()
             self.past |= found
         return found[height]
 
-    def _take(self, tick: Tick, results: Sequence[RoundResult[Any]], outside: ExternalInput) -> None:
+    def _advance(self, tick: Tick, results: Sequence[RoundResult[Any]], outside: ExternalInput) -> None:
         self.past[self.line.height] = self.line.tick, self.states
         self.past = {height: found for height, found in self.past.items() if self._may_be_asked(height, tick.height)}
         self.states = {bucket: result.state for bucket, result in enumerate(results)}
         made = self.made[tick.height] = CommittedHeight.of(tick, results, outside)
         self.held += made.held
-        self.said = [height_report(result) for result in results]
-        # No manifest need name it yet: all of it is in memory.
-        self.before = Manifest(-1, (height_line(tick, self.said),))
+        self.reports = [height_report(result) for result in results]
+        # Everything is in memory, so no manifest has to name it yet.
+        self.before = Manifest(-1, (height_line(tick, self.reports),))
 
     def _may_be_asked(self, height: int, last: int) -> bool:
-        """Return whether the state of a height is kept in memory, after a round of the height ``last``."""
+        """Return True if the state of a height stays in memory after a round of height ``last``."""
         kernel, back = self.deployment.kernel, last - height
         sparse = height > self.committed.height and height % SPARSE_ROWS == 0
         return back <= kernel.held_heights or (sparse and back <= kernel.past_heights)
 
     def acknowledge_height(self, committed: Manifest) -> None:
-        """Take note that the lake has the last height."""
+        """Record that the lake has the last height."""
         self.before = self.committed = committed
 
     def forget(self, committed: int) -> None:
-        """Forget of the heights up to ``committed`` what nobody will ask for, and what is too much: the lake has it."""
+        """Drop outputs of heights up to ``committed`` that are not needed or exceed the cache."""
         line, shown = self.line, self.deployment.kernel.header_heights
         needed = min(line.height - shown + 1, line.height if line.needs is None else line.needs)
         for height in sorted(self.made):
@@ -242,13 +274,15 @@ class RoundChain:
 
 
 class ReplayDiffers(LakeError):
-    """Executing committed heights again does not give what was committed: a program may have changed since.
+    """Executing committed heights again gives other results; a program may have changed since.
 
-    ``height``: the first that comes out differently; ``chains``: the names of those with other roots.
+    Attributes:
+        height: First height that differs.
+        chains: Names of the chains with other roots.
     """
 
     def __init__(self, uri: str, height: int, chains: tuple[str, ...]) -> None:
-        """Make the error of a lake."""
+        """Create the error of a lake."""
         self.height, self.chains = height, chains
         super().__init__(
             f"lake: {uri}: height {height}, executed again, gives {', '.join(chains[:8])} another root than was "
@@ -257,36 +291,43 @@ class ReplayDiffers(LakeError):
 
 
 class CommittedHeights:
-    """What a lake has of heights, to be compared with what executing them again gives."""
+    """Committed results of a lake for comparison with a replay."""
 
     def __init__(self, lake: Lake, deployment: Deployment) -> None:
         self._lake, self._deployment = lake, deployment
         self._read: tuple[int, list[pa.Table]] = (-1, [])
 
     def compare(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> None:
-        """Compare what the buckets gave at a height with its headers, and with the number of rows of each log table.
+        """Compare the results of a height with its headers and log row counts.
 
-        Raises ``ReplayDiffers``.
+        Args:
+            manifest: Manifest viewed at the height.
+            results: Results of the buckets.
+
+        Raises:
+            ReplayDiffers: They differ.
         """
         committed = concat([empty_frame(HEADERS_SCHEMA), *self._headers(manifest)])
-        again = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
-        chains = find_differing_chains(committed, again)
-        chains = np.union1d(chains, np.setdiff1d(again["chain"], committed["chain"]))
-        if not len(chains) and _rows(results) != {name: manifest.rows.get(name, 0) for name in _rows(results)}:
-            chains = np.unique(again["chain"])
+        replayed = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
+        chains = find_differing_chains(committed, replayed)
+        chains = np.union1d(chains, np.setdiff1d(replayed["chain"], committed["chain"]))
+        if not len(chains) and _count_rows(results) != {
+            name: manifest.rows.get(name, 0) for name in _count_rows(results)
+        }:
+            chains = np.unique(replayed["chain"])
         if len(chains):
             names = self._deployment.names(chains.tolist())
             raise ReplayDiffers(self._lake.storage.uri, manifest.height, names)
 
     def _headers(self, manifest: Manifest) -> list[Frame]:
-        """Return the headers at a height; those of its whole commit are read at once."""
+        """Return the headers of a height; a whole commit is read at once."""
         if self._read[0] != manifest.number:
             self._read = manifest.number, self._lake.commit_rows("headers", manifest)
         rows = [select_height(table, manifest.height) for table in self._read[1]]
         return [from_table(table.select(HEADERS_SCHEMA.names)) for table in rows]
 
 
-def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
+def _count_rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for result in results:
         frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
@@ -296,9 +337,18 @@ def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
 
 
 def replay_heights(rounds: RoundChain, last: int) -> Iterator[tuple[Manifest, Sequence[RoundResult[Any]]]]:
-    """Make committed heights again, up to ``last``; yield each manifest, and what the buckets gave.
+    """Execute committed heights again.
 
-    Raises ``LakeDamaged``, and ``ReplayDiffers`` when that is not what was committed.
+    Args:
+        rounds: Rounds that end at a committed height.
+        last: Last height to execute.
+
+    Yields:
+        Each manifest, with the results of the buckets.
+
+    Raises:
+        LakeDamaged: A file is damaged.
+        ReplayDiffers: The results differ from the committed ones.
     """
     lake, traffic, committed = rounds.lake, rounds.deployment.traffic, CommittedHeights(rounds.lake, rounds.deployment)
     commit = rounds.before
@@ -309,14 +359,21 @@ def replay_heights(rounds: RoundChain, last: int) -> Iterator[tuple[Manifest, Se
         results = rounds.run(next_height_tick(rounds.line, commit.tick, traffic, outside), outside)
         committed.compare(commit, results)
         yield commit, results
-        rounds.acknowledge_height(commit)  # the lake has what is forgotten, and this says where
+        rounds.acknowledge_height(commit)  # dropped outputs can be read from the lake
         rounds.forget(height)
 
 
 def read_states(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int, Any]:
     """Return the states of all buckets at the last height of a commit, verified by their roots.
 
-    Raises ``LakeDamaged``, ``Freed``.
+    Args:
+        deployment: The network.
+        lake: The lake.
+        manifest: The commit.
+
+    Raises:
+        LakeDamaged: A file is damaged.
+        Freed: A vacuum freed the state.
     """
     at_end = manifest.at(manifest.last)
     readers = [BucketReader(deployment, lake, bucket, at_end) for bucket in range(len(deployment.buckets))]
@@ -324,24 +381,33 @@ def read_states(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[
 
 
 def replay_to_height(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int, Any]:
-    """Return the states of all buckets at the height that a manifest is looked at from: what its commit, or the one
-    before it with the heights between, gives.
+    """Return the states of all buckets at the height of a manifest.
 
-    Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``.
+    A height inside a commit is executed again from the commit before it.
+
+    Args:
+        deployment: The network.
+        lake: The lake.
+        manifest: Manifest viewed at the height.
+
+    Raises:
+        LakeDamaged: A file is damaged.
+        Freed: A vacuum freed the state.
+        ReplayDiffers: The results differ from the committed ones.
     """
     if manifest.height == manifest.last:
         return read_states(deployment, lake, manifest)
-    return _replayed(deployment, lake, manifest).states
+    return _replay(deployment, lake, manifest).states
 
 
-def _replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> RoundChain:
-    """Return the rounds that lead to the height that a manifest is looked at from.
+def _replay(deployment: Deployment, lake: Lake, manifest: Manifest) -> RoundChain:
+    """Replay the rounds up to the height of a manifest.
 
-    What forks in between went back to, and is in no file, is made first, and what forks on the way to that went back
-    to: so each height is executed once at most, and no replay needs another one.
+    Forks may revert to heights inside earlier commits, which are replayed first. So each height is executed at most
+    once, and no replay needs a nested one.
     """
     past: dict[int, tuple[int, dict[int, Any]]] = {}
-    for commit in reversed(_needed(lake, manifest)):
+    for commit in reversed(_commits_to_replay(lake, manifest)):
         before = lake.numbered(commit.number - 1)
         rounds = RoundChain(deployment, lake, before, read_states(deployment, lake, before), past=past)
         for _ in replay_heights(rounds, commit.height):
@@ -350,8 +416,8 @@ def _replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> RoundCh
     return rounds
 
 
-def _needed(lake: Lake, manifest: Manifest) -> list[Manifest]:
-    """Return the commits whose heights a replay executes, descending, each looked at from the last one of these."""
+def _commits_to_replay(lake: Lake, manifest: Manifest) -> list[Manifest]:
+    """Return the commits that a replay executes, descending, each viewed at its last height."""
     found, needed = list[Manifest](), {manifest.number: manifest.height}
     while needed:
         number = max(needed)

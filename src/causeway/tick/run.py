@@ -1,5 +1,7 @@
-"""Groups of ticks and their commits: the driver's side of a run. Bulk data never passes here: names of files, row
-counts, and what buckets offer each other as far as it is small."""
+"""Groups of ticks and their commits: the driver's side of a run.
+
+Bulk data never passes through the driver: only file names, row counts and small offers between buckets.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ from causeway.tick.executors import Executor
 
 
 def commit_genesis(executor: Executor, lake: Lake, claim: WriterClaim | None = None) -> Manifest:
-    """Write and commit height 0. ``claim``: on the lake, None for one that no other process knows."""
+    """Write and commit height 0.
+
+    Args:
+        executor: Runs the buckets.
+        lake: The new lake.
+        claim: Claim on the lake; None: no other process knows the lake.
+    """
     written = executor.genesis()
-    manifest = _exchanged(lake, assemble_manifest(0, written), written)
-    return _committed(lake, claim, replace(manifest, totals=manifest.rows))
+    manifest = _write_exchange(lake, assemble_manifest(0, written), written)
+    return _commit(lake, claim, replace(manifest, totals=manifest.rows))
 
 
 def run_group(
@@ -37,11 +45,16 @@ def run_group(
     compacted: CompactedLogs | None = None,
     check: Callable[[Manifest], None] | None = None,
 ) -> Manifest:
-    """Run ticks of the whole network on top of ``before`` and commit them as the next heights.
+    """Run ticks of the whole network on top of a commit and commit them as the next heights.
 
-    Which ticks: the first of the group; and where one bucket has all chains, as many more as belong to the group.
-    ``claim``: as of ``commit_genesis``. ``compacted``: how far the log tables are, where that is farther than
-    ``before`` says. ``check``: is given what is to be committed, and raises if it must not be.
+    Args:
+        executor: Runs the buckets.
+        lake: The lake.
+        before: The last commit.
+        group: The ticks: the first of the group, and more of it only if one bucket has all chains.
+        claim: As in ``commit_genesis``.
+        compacted: State of the compaction, if newer than in ``before``.
+        check: Called with the manifest before the commit; raises to prevent it.
     """
     written = executor.run(before, group)
     return commit_written(lake, before, written, group.outside, claim=claim, compacted=compacted, check=check)
@@ -57,9 +70,18 @@ def commit_written(
     compacted: CompactedLogs | None = None,
     check: Callable[[Manifest], None] | None = None,
 ) -> Manifest:
-    """Commit what all buckets wrote as the next heights; the others are as of ``run_group``. ``outside``: what was
-    recorded for the first of them."""
-    manifest = _exchanged(lake, assemble_manifest(before.number + 1, written, outside), written)
+    """Commit what all buckets wrote as the next heights.
+
+    Args:
+        lake: The lake.
+        before: The last commit.
+        written: Files and reports of all buckets.
+        outside: External input recorded for the first tick.
+        claim: As in ``commit_genesis``.
+        compacted: As in ``run_group``.
+        check: As in ``run_group``.
+    """
+    manifest = _write_exchange(lake, assemble_manifest(before.number + 1, written, outside), written)
     totals = dict(before.totals)
     for line in manifest.lines:
         for name, count in line.rows.items():
@@ -69,20 +91,21 @@ def commit_written(
     manifest = replace(manifest, compacted=compacted or before.compacted)
     if check is not None:
         check(manifest)
-    return _committed(lake, claim, manifest)
+    return _commit(lake, claim, manifest)
 
 
-def _exchanged(lake: Lake, manifest: Manifest, written: Sequence[BucketCommit]) -> Manifest:
-    """Write what the buckets offer each other; return the manifest of what all of them wrote."""
+def _write_exchange(lake: Lake, manifest: Manifest, written: Sequence[BucketCommit]) -> Manifest:
+    """Write the offers between buckets; return the manifest that names them."""
     offers = {part.bucket: part.offers for part in written}
-    made = write_exchange(lake, height_folder(manifest.first), uuid.uuid4().hex[:8], offers)
-    if made is None:
+    written_exchange = write_exchange(lake, height_folder(manifest.first), uuid.uuid4().hex[:8], offers)
+    if written_exchange is None:
         return manifest
-    exchange, seal = made
+    exchange, seal = written_exchange
     return replace(manifest, exchange=exchange, files={**manifest.files, exchange.path: seal})
 
 
-def _committed(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Manifest:
+def _commit(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Manifest:
+    """Commit a manifest under a confirmed claim."""
     if claim is not None:
         claim.confirm()
         manifest = replace(manifest, epoch=claim.epoch)
@@ -90,7 +113,13 @@ def _committed(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Man
 
 
 def assemble_manifest(number: int, written: Sequence[BucketCommit], outside: ExternalInput = NO_INPUT) -> Manifest:
-    """Return the manifest of what all buckets wrote, and of what was recorded for its tick."""
+    """Build the manifest of what all buckets wrote.
+
+    Args:
+        number: Number of the commit.
+        written: Files and reports of all buckets.
+        outside: External input recorded for the first tick.
+    """
     state: dict[str, dict[str, StateParts]] = {}
     log: dict[str, dict[str, str]] = {}
     spilled: dict[str, str] = {}
@@ -101,10 +130,10 @@ def assemble_manifest(number: int, written: Sequence[BucketCommit], outside: Ext
             log.setdefault(table, {})[str(part.bucket)] = path
         spilled |= {str(part.bucket): path for path in part.offers.files()}
     files = {path: seal for part in written for path, seal in part.files.items()}
-    heights = zip(*(part.said for part in written), strict=True)
+    heights = zip(*(part.reports for part in written), strict=True)
     return Manifest(
         number,
-        tuple(height_line(of_height[0][0], [said for _, said in of_height]) for of_height in heights),
+        tuple(height_line(of_height[0][0], [report for _, report in of_height]) for of_height in heights),
         last_state=state,
         log=log,
         outside={kind: path for kind, (path, _) in outside.items()},

@@ -1,14 +1,13 @@
-"""A map on every subnet whose root is certified: whoever has the subnet's key can check an entry that anybody shows.
+"""A map with a certified root on every subnet: the subnet's key verifies each entry.
 
-The entries are the leaves of one hash tree (keys are labels, IC reference 2.9), and the tree's root is the program's
-certified data. Ingress methods:
+The entries are the leaves of a hash tree (keys are labels, IC reference 2.9). Its root is the program's certified data.
+Ingress methods:
 
-- ``put``, payload ``key=value``: store an entry, in place of one under the same key (what stands before the first
-  ``=``).
-- ``remove``, payload ``key``: remove the entry; nothing changes where there is none.
+- ``put``, payload ``key=value``: store an entry; the key ends at the first ``=``.
+- ``remove``, payload ``key``: remove the entry, if any.
 
-The call ``get``, payload ``key``, is answered with a CBOR map: ``value`` (null where there is none) and ``witness``,
-the tree (CBOR) pruned to that key. Its root is the certified data as of the round in which the answer was made.
+The call ``get``, payload ``key``, returns a CBOR map: ``value`` (null if absent) and ``witness``, the tree (CBOR)
+pruned to that key. Its root is the certified data of the round of the answer.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from causeway.programs.scalar import Context, Ingress, Program, Reject, Request
 
 
 class CertifiedMap(Program):
-    """Entries by key. Each change hashes all of them: it is meant for some thousands."""
+    """Entries by key. Each change hashes all entries, so it suits some thousands."""
 
     certifies = True
 
     def initial_state(self) -> dict[str, Any]:
-        """Return no entries."""
+        """Return an empty map."""
         return {"entries": {}}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Put or remove an entry, and set the new root as certified data."""
+        """Put or remove an entry, and certify the new root."""
         key, separator, value = message.payload.partition(b"=")
         if message.method == "put" and separator:
             self.state["entries"][key] = value
@@ -45,7 +44,7 @@ class CertifiedMap(Program):
         context.set_certified_data(digest(self._tree()))
 
     def on_request(self, request: Request, context: Context) -> bytes:
-        """Show an entry, or that there is none, with a witness."""
+        """Return an entry, or its absence, with a witness."""
         if request.method != "get":
             raise Reject(f"no method {request.method}; allowed: get")
         witness = encode_tree(prune(self._tree(), [(request.payload,)]))

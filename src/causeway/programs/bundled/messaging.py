@@ -1,11 +1,8 @@
-"""Caller: makes the calls that users ask for, and counts their answers. Ping-pong: calls again whenever it is
-answered.
+"""Programs for tests and demonstrations of messaging.
 
-Echo: answers every request with its own payload. The smallest program, in both forms.
-
-Fan-out: asks many programs at once and answers when all have answered.
-
-A module that fails on purpose, to see that whoever calls it, and the zone that carries the call, recover.
+``Caller`` makes calls on behalf of users and counts answers; ``PingPong`` calls again on every answer. ``Echo`` and
+``ScalarEcho`` return payloads. ``FanOut`` calls many programs and joins their answers. ``Faulty`` fails on purpose, to
+test that callers and zones recover.
 """
 
 from __future__ import annotations
@@ -25,10 +22,10 @@ from causeway.programs.vector import Effects, VectorProgram, method_is, rows_of
 
 
 class Caller(VectorProgram):
-    """Ingress method ``call`` (payload as in ``causeway.core.ingress_call``) makes a call; answers are counted.
+    """Calls on behalf of users.
 
-    A malformed payload is ignored and counted in ``malformed``. Requests are answered by an echo, so that callers can
-    call callers.
+    Ingress method ``call`` (payload as in ``causeway.core.ingress_call``) makes a call; answers are counted. A
+    malformed payload is ignored and counted in ``malformed``. Requests are echoed, so that callers can call callers.
     """
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -41,30 +38,30 @@ class Caller(VectorProgram):
     )
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
-        """Make the calls asked for, echo requests, count answers."""
-        asked = np.flatnonzero((batch["kind"] == Kind.INGRESS) & method_is(batch, "call"))
-        calls, malformed = parse_requested_calls(batch, asked)
+        """Make the requested calls, echo requests, and count answers."""
+        ingress = np.flatnonzero((batch["kind"] == Kind.INGRESS) & method_is(batch, "call"))
+        calls, malformed = parse_requested_calls(batch, ingress)
         replies = rows_of(batch, Kind.RESPONSE)
         rejected = replies[batch["code"][replies] > 0]
         answered = replies[batch["code"][replies] == 0]
         state = state.with_columns(
-            answered=_counted(state, "answered", batch, answered),
-            rejected=_counted(state, "rejected", batch, rejected),
-            malformed=_counted(state, "malformed", batch, malformed),
+            answered=_add_counts(state, "answered", batch, answered),
+            rejected=_add_counts(state, "rejected", batch, rejected),
+            malformed=_add_counts(state, "malformed", batch, malformed),
         )
         return Effects(state, answers=echo_answers(batch), calls=calls)
 
 
 class PingPong(VectorProgram):
-    """Echoes requests; whenever one of its calls is answered, calls the same peer again with the same payload.
+    """Echoes requests, and repeats a call to the same peer whenever it is answered.
 
-    Ingress method ``call`` starts a rally; the amount attached to it goes with the first call only. So a network keeps
-    a constant number of messages under way.
+    Ingress method ``call`` starts a rally; its amount goes with the first call only. So a network has a constant number
+    of messages in flight.
     """
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         """Echo requests, and answer every reply by a new call."""
-        asked = np.flatnonzero((batch["kind"] == Kind.INGRESS) & method_is(batch, "call"))
+        ingress = np.flatnonzero((batch["kind"] == Kind.INGRESS) & method_is(batch, "call"))
         replies = rows_of(batch, Kind.RESPONSE)
         returned = batch.take(replies)
         calls = Frame(
@@ -76,22 +73,30 @@ class PingPong(VectorProgram):
             },
             len(replies),
         )
-        if len(asked):
-            started, _ = parse_requested_calls(batch, asked)
+        if len(ingress):
+            started, _ = parse_requested_calls(batch, ingress)
             calls = calls.with_columns(amount_high=np.uint64(0), amount_low=np.uint64(0))
-            calls = _merged(started, calls.select(started.names))
+            calls = _merge_by_row(started, calls.select(started.names))
         return Effects(state, answers=echo_answers(batch), calls=calls)
 
 
 def echo_answers(batch: Frame) -> Frame:
-    """Return answers to all requests of ``batch`` with their payloads."""
+    """Return answers that echo all requests of ``batch``."""
     rows = rows_of(batch, Kind.REQUEST)
     payload = batch.select(["payload"]).take(rows).column("payload")
     return Frame({"row": rows, "code": np.zeros(len(rows), dtype=np.uint8), "payload": payload}, len(rows))
 
 
 def parse_requested_calls(batch: Frame, asked: npt.NDArray[np.int64]) -> tuple[Frame, npt.NDArray[np.int64]]:
-    """Return the calls that the ingress rows ``asked`` ask for, and the rows whose payload is malformed."""
+    """Decode the calls that ingress rows request.
+
+    Args:
+        batch: Messages.
+        asked: Rows of ingress messages.
+
+    Returns:
+        The calls, and the rows with a malformed payload.
+    """
     decoded = decode_calls(batch.select(["payload"]).take(asked)["payload"])
     good = np.flatnonzero(decoded.valid)
     calls = Frame(
@@ -112,12 +117,12 @@ def _as_dictionary(methods: pa.Array) -> pa.DictionaryArray:
     return methods if pa.types.is_dictionary(methods.type) else methods.dictionary_encode()
 
 
-def _merged(first: Frame, second: Frame) -> Frame:
+def _merge_by_row(first: Frame, second: Frame) -> Frame:
     both = concat([first, second])
     return both.take(stable_order(both["row"].astype(np.uint64)))
 
 
-def _counted(state: Frame, column: str, batch: Frame, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def _add_counts(state: Frame, column: str, batch: Frame, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     counts: npt.NDArray[np.uint64] = state[column]
     if len(rows) == 0:
         return counts
@@ -126,7 +131,7 @@ def _counted(state: Frame, column: str, batch: Frame, rows: npt.NDArray[np.int64
 
 
 class Echo(VectorProgram):
-    """Answers every request with its payload, whatever the method; keeps no state."""
+    """Echoes every request, whatever the method; stateless."""
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         """Answer the requests of ``batch``."""
@@ -137,7 +142,7 @@ class Echo(VectorProgram):
 
 
 class ScalarEcho(Program):
-    """The same, one message at a time."""
+    """``Echo`` as a scalar program."""
 
     def on_request(self, request: Request, context: Context) -> bytes:
         """Return the payload."""
@@ -145,50 +150,50 @@ class ScalarEcho(Program):
 
 
 class FanOut(Program):
-    """Calls ``method`` of every program in option ``targets`` and gathers the answers.
+    """Calls ``method`` of every program in option ``targets`` and joins the answers.
 
-    A request is answered, once all targets have answered, with their payloads joined in the order of ``targets`` (a
-    rejected one counts as empty); the whole amount attached goes back. Ingress starts the same and counts the finished
-    ones in ``finished``.
+    Once all targets have answered, a request is answered with their payloads joined in the order of ``targets``; a
+    reject counts as empty. The whole attached amount is refunded. Ingress starts the same, and ``finished`` counts
+    completed ones.
     """
 
     def initial_state(self) -> dict[str, Any]:
-        """Return no gathering under way."""
+        """Return no open requests."""
         return {"next": 0, "open": {}, "finished": 0, "rejected": 0}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Ask all targets on behalf of a user."""
-        self._ask(None, message.method, message.payload, context)
+        """Call all targets on behalf of a user."""
+        self._call_targets(None, message.method, message.payload, context)
 
     def on_request(self, request: Request, context: Context) -> bytes | None:
-        """Ask all targets on behalf of another program; the answer comes later."""
+        """Call all targets on behalf of another program; the answer follows later."""
         if not self.options["targets"]:
             return b""
-        self._ask(request.ref, request.method, request.payload, context)
+        self._call_targets(request.ref, request.method, request.payload, context)
         return None
 
     def on_reply(self, reply: Reply, context: Context) -> None:
-        """Note one answer; when it was the last, answer the request."""
-        gathering, place = reply.note
-        entry = self.state["open"][gathering]
-        entry["answers"][place] = reply.payload if reply.ok else b""
+        """Store an answer; after the last one, answer the request."""
+        number, index = reply.note
+        entry = self.state["open"][number]
+        entry["answers"][index] = reply.payload if reply.ok else b""
         entry["missing"] -= 1
         self.state["rejected"] += 0 if reply.ok else 1
         if entry["missing"]:
             return
-        del self.state["open"][gathering]
+        del self.state["open"][number]
         self.state["finished"] += 1
         if entry["ref"] is not None:
             context.answer(entry["ref"], b"".join(entry["answers"]))
 
-    def _ask(self, ref: list[int] | None, method: str, payload: bytes, context: Context) -> None:
+    def _call_targets(self, ref: list[int] | None, method: str, payload: bytes, context: Context) -> None:
         targets = self.options["targets"]
-        gathering = self.state["next"]
+        number = self.state["next"]
         self.state["next"] += 1
         if targets:
-            self.state["open"][gathering] = {"ref": ref, "missing": len(targets), "answers": [b""] * len(targets)}
-        for place, target in enumerate(targets):
-            context.call(target, method, payload, note=[gathering, place])
+            self.state["open"][number] = {"ref": ref, "missing": len(targets), "answers": [b""] * len(targets)}
+        for index, target in enumerate(targets):
+            context.call(target, method, payload, note=[number, index])
 
 
 WAIT = "wait"
@@ -196,29 +201,29 @@ MEND = "mend"
 
 
 class Faulty(Program):
-    """Echoes requests, but for those that it fails.
+    """Echoes requests, except those that it fails.
 
-    Options, each a number n that says which fail (none, if absent or 0): those whose callback id, counted from 1, is a
-    multiple of n; the first that applies counts.
+    Each option is a number n that selects messages whose callback id, counted from 1, is a multiple of n; 0 or absent
+    selects none. The first option that applies counts.
 
-    - ``raise_every``: of each caller's requests, the handler raises after it has changed its state and made a call.
-    - ``reject_every``: rejected.
-    - ``late_every``, ``late_by``: answered ``late_by`` calls to itself later (1, if absent); a call within a zone
-      takes a block.
-    - ``raise_in_reply_every``: of its own calls, the handler of the answer raises after it has changed its state, until
-      a user sends ``mend``: under ``ibc`` the packet stays till then, and is answered again.
+    - ``raise_every``: for each caller's requests, the handler raises after it changed its state and made a call.
+    - ``reject_every``: the request is rejected.
+    - ``late_every``, ``late_by``: the answer follows ``late_by`` calls to itself later (default 1); a call within a
+      zone takes a block.
+    - ``raise_in_reply_every``: for its own calls, the handler of the answer raises after it changed its state, until a
+      user sends ``mend``: under ``ibc`` the packet stays till then, and is answered again.
 
     Ingress method ``call`` (``causeway.core.ingress_call``) makes a call. ``served``, ``answered`` and ``rejected``
-    count requests answered and answers taken; ``undone`` stays 0, whatever fails.
+    count answered requests and received answers; ``undone`` stays 0 whatever fails.
     """
 
     def initial_state(self) -> dict[str, Any]:
-        """Return that nothing has happened."""
+        """Return zero counters."""
         counts = dict.fromkeys(("served", "late", "answered", "rejected", "undone"), 0)
         return {**counts, "mended": False, "waiting": {}}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Make the call that a user asks for, or stop failing at answers."""
+        """Make a call for a user, or stop failing on answers."""
         if message.method == MEND:
             self.state["mended"] = True
             return
@@ -233,43 +238,44 @@ class Faulty(Program):
         """Echo a request, or fail it."""
         if request.method == WAIT and request.sender == context.program:
             return self._wait(request, context)
-        if self._due("raise_every", request.callback):
+        if self._is_selected("raise_every", request.callback):
             self.state["undone"] += 1
             context.call(request.sender, "never", b"sent")
             raise RuntimeError("on purpose")
-        if self._due("reject_every", request.callback):
+        if self._is_selected("reject_every", request.callback):
             raise Reject("on purpose")
-        if self._due("late_every", request.callback):
-            place = self.state["late"]
+        if self._is_selected("late_every", request.callback):
+            number = self.state["late"]
             self.state["late"] += 1
-            self.state["waiting"][place] = [request.ref, request.payload]
-            self._call_itself(place, self.options.get("late_by", 1), context)
+            self.state["waiting"][number] = [request.ref, request.payload]
+            self._call_itself(number, self.options.get("late_by", 1), context)
             return None
         self.state["served"] += 1
         return request.payload
 
     def on_reply(self, reply: Reply, context: Context) -> None:
-        """Count an answer, or fail at it."""
+        """Count an answer, or fail on it."""
         if reply.note == WAIT:
             return
-        if not self.state["mended"] and self._due("raise_in_reply_every", reply.callback):
+        if not self.state["mended"] and self._is_selected("raise_in_reply_every", reply.callback):
             self.state["undone"] += 1
             raise RuntimeError("on purpose")
         self.state["answered" if reply.ok else "rejected"] += 1
 
     def _wait(self, request: Request, context: Context) -> bytes:
-        place, left = (int(word) for word in request.payload.split())
-        if left > 1:
-            self._call_itself(place, left - 1, context)
+        number, remaining = (int(word) for word in request.payload.split())
+        if remaining > 1:
+            self._call_itself(number, remaining - 1, context)
         else:
-            ref, payload = self.state["waiting"].pop(place)
+            ref, payload = self.state["waiting"].pop(number)
             self.state["served"] += 1
             context.answer(ref, payload)
         return b""
 
-    def _call_itself(self, place: int, left: int, context: Context) -> None:
-        context.call(context.program, WAIT, f"{place} {left}".encode(), note=WAIT)
+    def _call_itself(self, number: int, remaining: int, context: Context) -> None:
+        context.call(context.program, WAIT, f"{number} {remaining}".encode(), note=WAIT)
 
-    def _due(self, option: str, callback: int) -> bool:
+    def _is_selected(self, option: str, callback: int) -> bool:
+        """Return True if an option selects a callback id."""
         every = self.options.get(option, 0)
         return bool(every) and (callback + 1) % every == 0

@@ -1,13 +1,12 @@
-"""A token ledger on every subnet: value moves between ledgers by calls, and comes back when a call is rejected.
+"""A token ledger on every subnet; calls move value between ledgers, and rejects return it.
 
-Ingress methods, payloads as CBOR maps:
+Ingress methods, with payloads as CBOR maps:
 
-- ``mint`` {"amount"}: give the user new units (the supply is counted).
-- ``transfer`` {"to": user, "amount", "ledger": number of the other ledger, or absent for this one}.
+- ``mint`` {"amount"}: new units for the user; they raise the supply.
+- ``transfer`` {"to": user, "amount", "ledger": number of the other ledger, absent for this one}.
 
-A transfer to another ledger takes the amount from the user at once and holds it in escrow until the other ledger
-answers the call ``credit``: data = it is there, the escrow is burnt here (the other ledger has added it to its
-supply); reject = it goes back.
+A transfer to another ledger debits the user at once and holds the amount in escrow until the other ledger answers the
+call ``credit``. On data the escrow is burnt, since the other ledger has raised its supply. On a reject it is returned.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from causeway.programs.scalar import Context, Ingress, Program, Reject, Reply, R
 
 
 class TokenLedger(Program):
-    """Accounts of users on one subnet. Option ``peers``: the ledgers whose credits are taken (all, if absent)."""
+    """Accounts of users on a subnet.
+
+    Option ``peers``: ledgers with accepted credits (default: all).
+    """
 
     def initial_state(self) -> dict[str, Any]:
-        """Return no accounts, nothing in escrow, no supply."""
+        """Return empty accounts, escrow and supply."""
         return {"accounts": {}, "escrow": 0, "supply": 0, "refused": 0}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Mint or transfer; what cannot be done is counted in ``refused`` and changes nothing else."""
+        """Mint or transfer; an impossible transfer only raises the counter ``refused``."""
         order = cbor2.loads(message.payload)
         amount = order["amount"]
         if message.method == "mint":
@@ -45,7 +47,7 @@ class TokenLedger(Program):
             context.call(order["ledger"], "credit", credit, note=[message.user, amount])
 
     def on_request(self, request: Request, context: Context) -> bytes:
-        """Take a credit from another ledger."""
+        """Accept a credit from another ledger."""
         peers = self.options.get("peers")
         if request.method != "credit" or (peers is not None and request.sender not in peers):
             raise Reject("only known ledgers may credit")
@@ -55,7 +57,7 @@ class TokenLedger(Program):
         return b"credited"
 
     def on_reply(self, reply: Reply, context: Context) -> None:
-        """Burn the escrow of a credit that arrived, give back that of one that was rejected."""
+        """Burn the escrow of an accepted credit, or return that of a rejected one."""
         user, amount = reply.note
         self.state["escrow"] -= amount
         if reply.ok:

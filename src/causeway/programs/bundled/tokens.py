@@ -1,24 +1,21 @@
-"""JSON objects of text and whole numbers, without nesting, as users and strangers send them: read in one pass.
+"""ICS-20 token packets, denominations, and the conservation of tokens.
 
-Packets of fungible token transfers as ICS-20 has them, and the denominations that name where a token came from.
+A payload is the JSON object FungibleTokenPacketData of ICS-20 version 1: ``denom``, ``amount`` (decimal text),
+``sender``, ``receiver``, ``memo``. ``read_object`` parses such flat objects from untrusted input in one pass. Deployed
+libraries encode the same packet in different bytes (``PacketDialect``), and a commitment covers the bytes that were
+sent. So a decoded packet is never encoded again to compare or prove it.
 
-A packet's payload is the JSON object FungibleTokenPacketData of ICS-20 version 1: ``denom``, ``amount`` (decimal, as
-text), ``sender``, ``receiver``, ``memo``. Deployed libraries write one packet in different bytes (``Dialect``), and a
-commitment is made over the bytes that were sent: a decoded packet is never encoded again to compare or prove it.
+A denomination is a path: ``transfer/channel-<peer>/`` for every channel that the token came through, last one first,
+then the denomination at its home zone. A channel's name on a zone is the number of the program at its other end:
+``transfer/channel-7/uatom`` on program 3 is a voucher for ``uatom`` that program 7 holds in escrow.
 
-A denomination is a path: ``transfer/channel-<peer>/`` for every channel through which the token came, the last one
-first, then the denomination that it has at home. A channel's name on a zone is the number of the program at its other
-end: ``transfer/channel-7/uatom`` on program 3 is a voucher for ``uatom`` that program 7 holds in escrow.
+``token_supply`` verifies from the books alone that a network conserves tokens. At every height at which all zones have
+made a block, whatever is in transit:
 
-Whether tokens are conserved over all transfer programs of a network, from their books alone.
-
-Rules, at every height at which all zones have made a block, whatever is under way:
-
-1. On each program, accounts and escrow of a denomination are its supply there.
-2. Vouchers are covered: what program Q holds in escrow for program P, less the vouchers that P has made for it, is
-   what is under way between the two: at least nothing, and at most what their open transfers are about.
-3. So is the whole: accounts on all zones, what is under way and what is in escrow for strangers are together the supply
-   at home.
+1. On each program, accounts and escrow of a denomination add up to its supply there.
+2. Vouchers are covered. The escrow of program Q for program P, less P's vouchers for it, is the amount in transit
+between the two: at least 0, and at most the amount of their open transfers.
+3. Globally, accounts on all zones, amounts in transit and escrow for unknown programs add up to the supply at home.
 """
 
 from __future__ import annotations
@@ -50,15 +47,22 @@ _WHITE = " \t\n\r"
 
 
 class NotFlat(ValueError):
-    """Bytes that are no JSON object of the members asked for."""
+    """Bytes that are not a flat JSON object of the expected members."""
 
 
 def read_object(data: bytes, members: Mapping[str, type[str] | type[int]], *, most_bytes: int) -> dict[str, Value]:
-    """Return the members of a JSON object of at most ``most_bytes``.
+    """Parse a flat JSON object.
 
-    ``members``: every member that may be there, each at most once, and whether it is text or a whole number from 0 to
-    10**20 - 1. Absent ones are absent in the result. Raises ``NotFlat`` for anything else: other members, other values,
-    bytes that are no UTF-8, text with half a surrogate pair, anything after the object.
+    Args:
+        data: UTF-8 bytes of untrusted input.
+        members: Allowed members and their types: text, or a whole number from 0 to 10**20 - 1.
+        most_bytes: Maximum length.
+
+    Returns:
+        The members present.
+
+    Raises:
+        NotFlat: Another or a repeated member, another value, invalid UTF-8, half a surrogate pair, or trailing data.
     """
     if len(data) > most_bytes:
         raise NotFlat(f"{len(data)} bytes, at most {most_bytes} are allowed")
@@ -81,14 +85,14 @@ def read_object(data: bytes, members: Mapping[str, type[str] | type[int]], *, mo
             raise NotFlat(f"{key[:32]} is {'given twice' if key in found else 'no member of this object'}")
         if (raw is None) != (wanted is int):
             raise NotFlat(f"{key} is not {'a whole number' if wanted is int else 'text'}")
-        found[key] = int(number) if raw is None else _unescaped(key, raw)
+        found[key] = int(number) if raw is None else _unescape(key, raw)
         place = match.end()
     if text[place:].strip(_WHITE):
         raise NotFlat(f"something follows the object at character {place}")
     return found
 
 
-def _unescaped(key: str, raw: str) -> str:
+def _unescape(key: str, raw: str) -> str:
     if "\\" not in raw:
         return raw
     text: str = json.loads(f'"{raw}"')
@@ -99,47 +103,49 @@ def _unescaped(key: str, raw: str) -> str:
 
 MAX_AMOUNT = 2**256 - 1
 MAX_DENOM_BYTES = 2_048
-"""ICS-20 has no limit; this is that of a receiver's address, and room for some eighty channels."""
+"""ICS-20 sets no limit; this equals the limit of an address, and fits some eighty channels."""
 MAX_ADDRESS_BYTES = 2_048
 MAX_MEMO_BYTES = 32_768
 MAX_PACKET_BYTES = 262_144
 
 SUCCESS = b'{"result":"AQ=="}'
-"""What a transfer that was carried out is answered with: the acknowledgement of ICS-20, the byte 1 in base64."""
+"""Acknowledgement of an executed transfer in ICS-20: the byte 1 in base64."""
 
 _HOP = re.compile(r"transfer/channel-(0|[1-9][0-9]{0,19})/")
 _BASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9/:._+-]{0,127}")
 _AMOUNT = re.compile(r"[1-9][0-9]{0,77}")
 _ADDRESS = re.compile(r"0|[1-9][0-9]{0,19}")
 _FOREIGN_HOP = re.compile(r"[^/]+/(?:\w[\w-]*-\+?[0-9]{1,20}|09-localhost)(?:/|$)", re.ASCII)
-"""What ibc-go in some release, or ibc-rs (which takes a sign), reads as a hop: a port, then the id of a channel or of a
-client."""
+"""A hop as some releases of ibc-go, or ibc-rs (which takes a sign), parse it.
+
+It is a port followed by the id of a channel or a client.
+"""
 
 _MEMBERS: dict[str, type[str]] = dict.fromkeys(("denom", "amount", "sender", "receiver", "memo"), str)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _GO_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-"""Characters that Go's encoding/json escapes, and JSON need not; in JSON they occur within texts only."""
+"""Characters that Go's encoding/json escapes beyond JSON; they occur within text only."""
 
 
 class PacketDialect(StrEnum):
-    """The library whose bytes a packet is written in.
+    r"""The library whose encoding a packet uses.
 
     Reference:
         FungibleTokenPacketData.GetBytes of ibc-go, which writes as ``IBC_GO_10`` since release 9; PacketData of ibc-rs.
-        Checked with ibc-go 10.7.0 and 8.8.0 and ibc-rs 0.57.0. Go before 1.22 writes backspace and form feed as
-        \\u0008 and \\u000c, later releases and serde_json as \\b and \\f, as is done here.
+        Checked with ibc-go 10.7.0 and 8.8.0 and ibc-rs 0.57.0. Go before 1.22 writes backspace and form feed as \u0008
+        and \u000c, later releases and serde_json as \b and \f, as here.
     """
 
     IBC_GO_10 = "ibc-go-10"
-    """Members in the order of ``TokenPacket``, an empty memo left out, Go's escapes."""
+    """Members in the order of ``TokenPacket``, without an empty memo, with Go's escapes."""
     IBC_GO_8 = "ibc-go-8"
-    """As ``IBC_GO_10``, but members in alphabetical order."""
+    """As ``IBC_GO_10``, with members in alphabetical order."""
     IBC_RS = "ibc-rs"
-    """Members in the order of ``TokenPacket``, an empty memo written, no escapes beyond those of JSON."""
+    """Members in the order of ``TokenPacket``, with an empty memo, with JSON's own escapes only."""
 
 
 class Refused(Exception):
-    """A transfer that is not carried out: ``reason`` is its name, the text says what was wrong."""
+    """A transfer is refused: ``reason`` is its stable name, the text gives the details."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(f"{reason}: {text}")
@@ -148,7 +154,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenPacket:
-    """What a packet says: ``amount`` of ``denom``, as the sending program names it, goes to ``receiver``."""
+    """A transfer of ``amount`` of ``denom``, as the sending program names it, to ``receiver``."""
 
     denom: str
     amount: int
@@ -157,7 +163,7 @@ class TokenPacket:
     memo: str = ""
 
     def encode(self, dialect: PacketDialect = PacketDialect.IBC_GO_10) -> bytes:
-        """Return the packet's payload, byte for byte as a library writes it.
+        """Encode the packet byte for byte as a library does.
 
         Args:
             dialect: The library.
@@ -180,10 +186,15 @@ class TokenPacket:
 
 
 def decode_packet(payload: bytes) -> TokenPacket:
-    """Return the packet of a payload that a stranger sent.
+    """Decode the packet of an untrusted payload.
 
-    The order of members, spaces between them and escapes in text may be any; nothing else may be there. Raises
-    ``Refused`` (InvalidPacket, InvalidDenom, InvalidAmount, InvalidReceiver, InvalidMemo).
+    Members may be in any order, with any spaces and escapes; nothing else is allowed.
+
+    Args:
+        payload: UTF-8 bytes.
+
+    Raises:
+        Refused: InvalidPacket, InvalidDenom, InvalidAmount, InvalidReceiver or InvalidMemo.
     """
     try:
         found = read_object(payload, _MEMBERS, most_bytes=MAX_PACKET_BYTES)
@@ -201,7 +212,7 @@ def decode_packet(payload: bytes) -> TokenPacket:
 
 
 def parse_amount(text: str) -> int:
-    """Return the amount that a decimal text gives: whole, above 0, below 2**256. Raises ``Refused``."""
+    """Parse a decimal amount from 1 to 2**256 - 1. Raises ``Refused``."""
     amount = int(text) if _AMOUNT.fullmatch(text) else 0
     if not 0 < amount <= MAX_AMOUNT:
         raise Refused("InvalidAmount", "not a whole decimal number from 1 to 2**256 - 1")
@@ -209,7 +220,7 @@ def parse_amount(text: str) -> int:
 
 
 def parse_user(address: str) -> int:
-    """Return the number of the user whose address this is: its decimal form. Raises ``Refused``."""
+    """Parse the address of a user, its decimal number. Raises ``Refused``."""
     user = int(address) if _ADDRESS.fullmatch(address) else 2**64
     if user >= 2**64:
         raise Refused("InvalidReceiver", "not the number of a user")
@@ -217,19 +228,19 @@ def parse_user(address: str) -> int:
 
 
 def require_bytes(reason: str, name: str, text: str, least: int, most: int) -> None:
-    """Raise ``Refused`` unless ``text`` has ``least`` to ``most`` bytes in UTF-8."""
+    """Raise ``Refused`` unless a text has ``least`` to ``most`` bytes in UTF-8."""
     length = len(text.encode())
     if not least <= length <= most:
         raise Refused(reason, f"{name} has {length} bytes, allowed: {least} to {most}")
 
 
 def require_denom(denom: str) -> None:
-    """Raise ``Refused`` (InvalidDenom) unless ``denom`` is a denomination of bounded length with one reading."""
+    """Raise ``Refused`` (InvalidDenom) unless a denomination is bounded and unambiguous."""
     require_bytes("InvalidDenom", "denom", denom, 1, MAX_DENOM_BYTES)
     home = split_denom(denom)[1]
     if not _BASE.fullmatch(home):
         raise Refused("InvalidDenom", "the name at home is not 1 to 128 of A-Z a-z 0-9 / : . _ + -")
-    # It would be a native token here, and a voucher elsewhere: docs/one-text-several-values.md.
+    # It would be a native token here and a voucher elsewhere: docs/one-text-several-values.md.
     if (hop_like := _FOREIGN_HOP.match(home)) is not None:
         raise Refused(
             "InvalidDenom",
@@ -238,12 +249,12 @@ def require_denom(denom: str) -> None:
 
 
 def denom_prefix(peer: int) -> str:
-    """Return the beginning of denominations that came from program ``peer``."""
+    """Return the prefix of denominations that came from program ``peer``."""
     return f"transfer/channel-{peer}/"
 
 
 def split_denom(denom: str) -> tuple[list[int], str]:
-    """Return the programs through which a token came, the last one first, and its denomination at home."""
+    """Return the programs that a token came through, last one first, and its home denomination."""
     peers, place = [], 0
     while (match := _HOP.match(denom, place)) is not None and int(match[1]) < 2**64:
         peers.append(int(match[1]))
@@ -255,16 +266,19 @@ Books = Mapping[str, Any]
 
 
 class SupplyBroken(Exception):
-    """Tokens were lost or made."""
+    """Tokens were lost or created."""
 
 
 @dataclass(frozen=True)
 class TokenSupply:
-    """Where the tokens of one denomination are, by its program at home.
+    """The distribution of a denomination, by its program at home.
 
-    ``total``: the supply at home; ``home``: in accounts at home; ``abroad``: vouchers in accounts on other zones;
-    ``under_way``: in packets, or in receipts that are still to bring it back. ``beyond``: in escrow for programs whose
-    books are not among those seen.
+    Attributes:
+        total: Supply at home.
+        home: In accounts at home.
+        abroad: Vouchers in accounts on other zones.
+        under_way: In packets, or in receipts that will refund them.
+        beyond: In escrow for programs outside the given books.
     """
 
     total: int
@@ -275,16 +289,24 @@ class TokenSupply:
 
 
 def token_books(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the books of a transfer program from its row of state (as ``Network.program_state`` gives it)."""
+    """Decode the books in a transfer program's state row (from ``Network.program_state``)."""
     books: dict[str, Any] = cbor2.loads(row["books"])
     return books
 
 
 def token_supply(books: Mapping[int, Books]) -> dict[tuple[int, str], TokenSupply]:
-    """Return where all tokens are, by (program at home, denomination).
+    """Verify the books of a network and return the distribution of all tokens.
 
-    ``books``: of every transfer program of the network, by its number. Vouchers of a program that is not among them are
-    left out: nobody can say what they stand for. Raises ``SupplyBroken`` with the program and the denomination.
+    Vouchers of a program without books are ignored: their backing is unknown.
+
+    Args:
+        books: Books of every transfer program by number.
+
+    Returns:
+        The distribution by (program at home, denomination).
+
+    Raises:
+        SupplyBroken: The books do not add up; the text names program and denomination.
     """
     home: dict[tuple[int, str], int] = defaultdict(int)
     abroad: dict[tuple[int, str], int] = defaultdict(int)
@@ -313,20 +335,23 @@ def token_supply(books: Mapping[int, Books]) -> dict[tuple[int, str], TokenSuppl
 
 
 def _require_balanced(number: int, own: Books) -> None:
-    held: dict[str, int] = defaultdict(int)
+    sums: dict[str, int] = defaultdict(int)
     for denom, accounts in own["accounts"].items():
-        held[denom] += sum(accounts.values())
+        sums[denom] += sum(accounts.values())
     for escrow in own["escrow"].values():
         for denom, amount in escrow.items():
-            held[denom] += amount
-    for denom in held.keys() | own["supply"].keys():
-        if held[denom] != own["supply"].get(denom, 0):
+            sums[denom] += amount
+    for denom in sums.keys() | own["supply"].keys():
+        if sums[denom] != own["supply"].get(denom, 0):
             stated = own["supply"].get(denom, 0)
-            raise SupplyBroken(f"program {number}, {denom}: accounts and escrow {held[denom]}, supply {stated}")
+            raise SupplyBroken(f"program {number}, {denom}: accounts and escrow {sums[denom]}, supply {stated}")
 
 
 def _gaps(books: Mapping[int, Books]) -> Iterator[tuple[int, int, str, int]]:
-    """Yield (holder, peer, denomination at the holder, escrow less vouchers); raise where it cannot be."""
+    """Yield (holder, peer, denomination at the holder, escrow less vouchers).
+
+    Raises ``SupplyBroken``.
+    """
     open_amounts: dict[tuple[int, int, str], int] = defaultdict(int)
     pairs: set[tuple[int, int, str]] = set()
     for number, own in books.items():
@@ -354,7 +379,10 @@ def _gaps(books: Mapping[int, Books]) -> Iterator[tuple[int, int, str, int]]:
 
 
 def _origin(number: int, denom: str, books: Mapping[int, Books]) -> tuple[int, str] | None:
-    """Return where a token that program ``number`` keeps is at home; None when that program's books are not here."""
+    """Return the home program and denomination of a token on program ``number``.
+
+    None if the books of the home program are missing.
+    """
     peers, base = split_denom(denom)
     if any(peer not in books for peer in peers):
         return None

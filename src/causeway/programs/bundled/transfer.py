@@ -1,22 +1,21 @@
-"""Fungible token transfer between zones: escrow, mint, burn and refund, after ICS-20; one instance a zone.
+"""Fungible token transfer between zones after ICS-20: escrow, mint, burn, refund.
 
-Ingress methods, payloads as flat JSON objects with amounts as decimal text:
+One instance a zone.
 
-- ``mint`` {"denom", "amount"}: new units for the user, where option ``faucet`` is on.
+Ingress methods, with payloads as flat JSON objects and amounts as decimal text:
+
+- ``mint`` {"denom", "amount"}: new units for the user, if option ``faucet`` is on.
 - ``send`` {"denom", "amount", "receiver": address}: to another user on this zone.
 - ``transfer`` {"denom", "amount", "receiver": address, "to": program number, "memo": optional}: to a user of another
   zone's transfer program.
 
-The address of a user is its number in decimal. A transfer is a call ``transfer`` to the other program, whose payload is
-the packet data of ICS-20 (``token_packet``); it leaves the account at once, and its outcome is final: data = delivered;
-any reject, a time-out included = refunded. What users ask for in vain changes nothing and is counted by its reason in
-``refused``; what a peer asks for in vain is rejected.
+The address of a user is its number in decimal. A transfer is a call ``transfer`` to the other program, with ICS-20
+packet data as payload (``TokenPacket``). The amount leaves the account at once, and the outcome is final: data means
+delivered; any reject, including a timeout, means refunded. A refused user message changes nothing and is counted by
+reason in ``refused``; a refused packet is rejected.
 
-A program's books are one value a program, read and written once a block, however many messages the block has.
-
-The books of one transfer program: who holds what, what is in escrow for whom, which transfers are open (ICS-20).
-
-Every operation checks first and writes last: what it refuses has changed nothing.
+The books of a program are one value: balances, escrow and open transfers. They are read and written once a block,
+however many messages the block has. Every operation validates first and writes last, so a refused one changes nothing.
 """
 
 from __future__ import annotations
@@ -66,13 +65,16 @@ NO_BOOKS: dict[str, Any] = {
     "received": 0,
     "refused": {},
 }
-"""The books of a new program. ``accounts``: denomination -> user -> amount. ``escrow``: peer -> denomination -> amount.
-``supply``: denomination -> all that there is of it here. ``open``: callback id -> [user, peer, denomination, amount] of
-a transfer that has no outcome yet. ``refused``: why users' messages were refused -> how many. Nothing is kept at 0."""
+"""The books of a new program. Zero entries are removed.
+
+``accounts``: amount by denomination and user. ``escrow``: amount by peer and denomination. ``supply``: local supply by
+denomination. ``open``: [user, peer, denomination, amount] by callback id of transfers without an outcome. ``refused``:
+number of refused user messages by reason.
+"""
 
 
 class TokenBook:
-    """The books of program ``number``, over a mapping as in ``NO_BOOKS``, which it changes."""
+    """The books of program ``number``: operations on a mapping as in ``NO_BOOKS``, in place."""
 
     def __init__(self, number: int, books: dict[str, Any], blocked: frozenset[int] = frozenset()) -> None:
         self.number = number
@@ -84,21 +86,21 @@ class TokenBook:
 
     @classmethod
     def decode(cls, number: int, encoded: bytes, blocked: frozenset[int] = frozenset()) -> TokenBook:
-        """Return the books that ``encode`` gave."""
+        """Decode the books that ``encode`` returned."""
         return cls(number, cbor2.loads(encoded), blocked)
 
     def encode(self) -> bytes:
-        """Return the books as canonical CBOR: equal books are equal bytes."""
+        """Encode the books as canonical CBOR: equal books give equal bytes."""
         return cbor2.dumps(self.books, canonical=True)
 
     def balance(self, user: int, denom: str) -> int:
-        """Return what a user holds of a denomination."""
+        """Return the balance of a user in a denomination."""
         return self._accounts.get(denom, {}).get(user, 0)
 
-    # ---- on one zone
+    # ---- within one zone
 
     def mint(self, user: int, denom: str, amount: int) -> None:
-        """Make new units of a denomination that is at home here, and give them to a user."""
+        """Mint units of a local denomination for a user. Raises ``Refused``."""
         require_denom(denom)
         if split_denom(denom)[0]:
             raise Refused("InvalidDenom", "vouchers come from their channel only")
@@ -108,7 +110,7 @@ class TokenBook:
         self._credit(user, denom, amount)
 
     def send(self, user: int, receiver: int, denom: str, amount: int) -> None:
-        """Give units of one user to another on this zone."""
+        """Move units between users of this zone. Raises ``Refused``."""
         self._require_funds(user, denom, amount)
         self._require_creditable(receiver)
         self._debit(user, denom, amount)
@@ -117,9 +119,9 @@ class TokenBook:
     # ---- between zones
 
     def begin(self, callback: int, user: int, peer: int, packet: TokenPacket) -> None:
-        """Begin the transfer that the call ``callback`` to ``peer`` carries: its amount leaves the user's account.
+        """Begin the transfer of the call ``callback`` to ``peer``: debit the user.
 
-        A voucher that came from this very peer is burnt; anything else goes into the escrow for the peer.
+        A voucher from this peer is burnt; any other token goes into the escrow for the peer. Raises ``Refused``.
         """
         denom, amount = packet.denom, packet.amount
         if peer == self.number:
@@ -133,10 +135,11 @@ class TokenBook:
         self.books["open"][callback] = [user, peer, denom, amount]
 
     def receive(self, peer: int, packet: TokenPacket) -> None:
-        """Credit what a packet of ``peer`` brings.
+        """Credit the amount of a packet from ``peer``.
 
-        A token that is at home here, or came through here, comes out of the escrow for that peer, which never pays more
-        than it holds: whatever a peer claims, it cannot make tokens of ours. Anything else becomes a voucher.
+        A token native to this zone, or that came through it, is released from the escrow for that peer. The escrow
+        never pays more than its balance, so a peer cannot create local tokens. Any other token becomes a voucher.
+        Raises ``Refused``.
         """
         if peer == self.number:
             raise Refused("InvalidPeer", "a transfer comes from another program")
@@ -144,9 +147,9 @@ class TokenBook:
         self._require_creditable(receiver)
         if packet.denom.startswith(denom_prefix(self.number)):
             denom = packet.denom.removeprefix(denom_prefix(self.number))
-            held = self._escrow.get(peer, {}).get(denom, 0)
-            if amount > held:
-                raise Refused("InsufficientEscrow", f"{amount} asked, {held} held for this peer")
+            escrowed = self._escrow.get(peer, {}).get(denom, 0)
+            if amount > escrowed:
+                raise Refused("InsufficientEscrow", f"{amount} asked, {escrowed} held for this peer")
             self._release(peer, denom, amount)
         else:
             denom = denom_prefix(peer) + packet.denom
@@ -157,10 +160,12 @@ class TokenBook:
         self.books["received"] += 1
 
     def end(self, callback: int, *, delivered: bool) -> bool:
-        """End a transfer with its outcome; one that was not delivered goes back to the user.
+        """End a transfer with its outcome, and refund it if it was not delivered.
 
-        Returns whether it was open: each transfer ends once, whatever comes again. A refund needs nobody's leave: not
-        room below 2**256, for it was ours, nor an account that may be credited.
+        A refund succeeds even above the supply limit and for a blocked user: the value was the user's own.
+
+        Returns:
+            True if the transfer was open; each ends once.
         """
         transfer = self.books["open"].pop(callback, None)
         if transfer is None:
@@ -178,16 +183,16 @@ class TokenBook:
         return True
 
     def count_refusal(self, reason: str) -> None:
-        """Note that a user's message was refused."""
+        """Count a refused user message."""
         refused = self.books["refused"]
         refused[reason] = refused.get(reason, 0) + 1
 
-    # ---- steps
+    # ---- checks and updates
 
     def _require_funds(self, user: int, denom: str, amount: int) -> None:
-        held = self.balance(user, denom)
-        if amount > held:
-            raise Refused("InsufficientFunds", f"{amount} asked, {held} held")
+        balance = self.balance(user, denom)
+        if amount > balance:
+            raise Refused("InsufficientFunds", f"{amount} asked, {balance} held")
 
     def _require_creditable(self, user: int) -> None:
         if user in self._blocked:
@@ -226,7 +231,7 @@ ORDERS: Mapping[str, Mapping[str, type[str] | type[int]]] = {
     "send": {"denom": str, "amount": str, "receiver": str},
     METHOD: {"denom": str, "amount": str, "receiver": str, "to": int, "memo": str},
 }
-"""Ingress methods and the members of their payloads; all must be there but ``memo``."""
+"""Ingress methods and the members of their payloads; all but ``memo`` are required."""
 
 
 MAX_ORDER_BYTES = MAX_PACKET_BYTES
@@ -236,9 +241,9 @@ OPTIONS = {"faucet", "peers", "blocked_users", "dialect"}
 class Transfer(VectorProgram):
     """The transfer module of a zone.
 
-    Options: ``faucet``: whether users may mint (no, if absent); ``peers``: numbers of the programs whose packets are
-    taken (all, if absent); ``blocked_users``: who may not be credited; ``dialect``: in whose bytes packets are written
-    (``Dialect``).
+    Options: ``faucet``: users may mint (default: no). ``peers``: numbers of the programs whose packets are accepted
+    (default: all). ``blocked_users``: users that may not be credited. ``dialect``: encoding of packets
+    (``PacketDialect``).
     """
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -248,7 +253,7 @@ class Transfer(VectorProgram):
             pa.field("books", pa.binary(), nullable=False),
         ]
     )
-    """``calls``: how many were made, which is the next call's callback id. ``books``: canonical CBOR (``NO_BOOKS``)."""
+    """``calls``: number of calls made, the next callback id; ``books``: CBOR of ``NO_BOOKS``."""
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return empty books. Raises ``ValueError`` for an unknown option or dialect."""
@@ -265,30 +270,30 @@ class Transfer(VectorProgram):
         )
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
-        """Carry out what users, peers and answers ask for, one after the other."""
+        """Process packets, outcomes and user messages in order."""
         groups = group_rows(batch["receiver"])
         numbers = batch["receiver"][groups.starts]
         places = np.searchsorted(state["program"], numbers)
         calls, books = state["calls"].copy(), state["books"].to_pylist()
         names = ("kind", "sender", "callback", "code")
         columns = [*(batch[name].tolist() for name in names), batch["method"].to_pylist(), batch["payload"].to_pylist()]
-        turns = _Turns()
+        outputs = _BlockOutputs()
         for number, place, start, count in zip(
             numbers.tolist(), places.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True
         ):
             options = self.options.get(number, {})
             book = TokenBook.decode(number, books[place], frozenset(options.get("blocked_users", ())))
-            turn = _Turn(book, options, int(calls[place]), turns)
+            block = _InstanceBlock(book, options, int(calls[place]), outputs)
             for row in range(start, start + count):
-                turn.take(row, *(column[row] for column in columns))
-            calls[place], books[place] = turn.calls, book.encode()
+                block.handle_message(row, *(column[row] for column in columns))
+            calls[place], books[place] = block.calls, book.encode()
         return Effects(
-            state.with_columns(calls=calls, books=pa.array(books, pa.binary())), turns.answers(), turns.requests()
+            state.with_columns(calls=calls, books=pa.array(books, pa.binary())), outputs.answers(), outputs.requests()
         )
 
 
-class _Turns:
-    """What all instances answered and called in one block."""
+class _BlockOutputs:
+    """Answers and calls of all instances in a block."""
 
     def __init__(self) -> None:
         self.answered: list[tuple[int, int, bytes]] = []
@@ -318,43 +323,45 @@ class _Turns:
         )
 
 
-class _Turn:
-    """One instance's messages of a block. ``calls``: how many calls it has made, this block's included."""
+class _InstanceBlock:
+    """The messages of an instance in a block. ``calls``: number of calls so far."""
 
-    def __init__(self, book: TokenBook, options: Mapping[str, Any], calls: int, turns: _Turns) -> None:
+    def __init__(self, book: TokenBook, options: Mapping[str, Any], calls: int, outputs: _BlockOutputs) -> None:
         self.calls = calls
         self._book = book
         self._faucet = bool(options.get("faucet", False))
         self._dialect = PacketDialect(options.get("dialect", PacketDialect.IBC_GO_10))
         self._peers = frozenset(options["peers"]) if "peers" in options else None
-        self._turns = turns
+        self._outputs = outputs
 
-    def take(self, row: int, kind: int, sender: int, callback: int, code: int, method: str, payload: bytes) -> None:
-        """Handle one message."""
+    def handle_message(
+        self, row: int, kind: int, sender: int, callback: int, code: int, method: str, payload: bytes
+    ) -> None:
+        """Process one message."""
         if kind == Kind.REQUEST:
             try:
-                self._packet(sender, method, payload)
+                self._receive_packet(sender, method, payload)
             except Refused as refused:
-                self._turns.answered.append((row, REJECTED_BY_PROGRAM, str(refused).encode()))
+                self._outputs.answered.append((row, REJECTED_BY_PROGRAM, str(refused).encode()))
             else:
-                self._turns.answered.append((row, 0, SUCCESS))
+                self._outputs.answered.append((row, 0, SUCCESS))
         elif kind == Kind.RESPONSE:
             self._book.end(callback, delivered=code == 0)
         else:
             try:
-                self._order(row, sender, method, payload)
+                self._execute_order(row, sender, method, payload)
             except Refused as refused:
                 self._book.count_refusal(refused.reason)
 
-    def _packet(self, peer: int, method: str, payload: bytes) -> None:
+    def _receive_packet(self, peer: int, method: str, payload: bytes) -> None:
         if method != METHOD:
             raise Refused("UnknownMethod", "only transfers are taken")
         if self._peers is not None and peer not in self._peers:
             raise Refused("InvalidPeer", f"no channel to program {peer}")
         self._book.receive(peer, decode_packet(payload))
 
-    def _order(self, row: int, user: int, method: str, payload: bytes) -> None:
-        """Do what a user asks for."""
+    def _execute_order(self, row: int, user: int, method: str, payload: bytes) -> None:
+        """Execute a user message."""
         order = _decode_order(method, payload)
         denom, amount = str(order["denom"]), parse_amount(str(order["amount"]))
         if method == "mint":
@@ -374,7 +381,7 @@ class _Turn:
             if self._peers is not None and peer not in self._peers:
                 raise Refused("InvalidPeer", f"no channel to program {peer}")
             self._book.begin(self.calls, user, peer, packet)
-            self._turns.called.append((row, peer, packet.encode(self._dialect)))
+            self._outputs.called.append((row, peer, packet.encode(self._dialect)))
             self.calls += 1
 
 
