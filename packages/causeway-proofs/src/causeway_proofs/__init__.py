@@ -1,12 +1,20 @@
-"""Proofs that deployed chains accept, built and verified: a library of its own, without clock, network or Spark.
+"""Build and verify the proofs that deployed chains accept, without clock, network or Spark.
 
-One package a family, each with its public names: ``ic`` (certificates and stream slices of the Internet Computer),
-``ics23`` (stores of IBC chains) and ``ibc`` (what is stored there), ``tendermint`` (headers, light clients),
-``substrate`` (tries, storage, queues), ``xdm`` (messages between domains), ``mmr`` (mountain ranges), ``sketches`` (set
-differences), ``documents`` (all of these as JSON documents with a verdict). Importing one imports no other but what it
-stands on.
+One package a family, each with its public names:
 
-Every verifier returns when a proof holds and raises a ``ProofError`` when not; builders raise ``InvalidInput``.
+- ``ic``: certificates and stream slices of the Internet Computer.
+- ``ics23``: store proofs of IBC chains.
+- ``ibc``: commitments and keys of packets in these stores.
+- ``tendermint``: headers and light clients.
+- ``substrate``: tries, storage proofs and message queues.
+- ``xdm``: cross-domain messages.
+- ``mmr``: Merkle mountain ranges.
+- ``sketches``: set reconciliation.
+- ``documents``: all of these as JSON documents with a verdict.
+
+Importing one package imports only its dependencies.
+
+Every verifier returns if the proof holds and raises a ``ProofError`` otherwise. Builders raise ``InvalidInput``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays and columns that a caller gives, before a loop takes them: loops trust types, shapes and ranges."""
+"""Validate arrays and columns before compiled loops, which trust types, shapes and ranges."""
 
 from __future__ import annotations
 
@@ -18,66 +18,78 @@ LARGE_BINARY = pa.large_binary()
 
 
 def integer_array(
-    values: Any, what: str, dtype: type[Number], least: int | None = None, most: int | None = None
+    values: Any, noun: str, dtype: type[Number], least: int | None = None, most: int | None = None
 ) -> npt.NDArray[Number]:
-    """Return a list of integers as a contiguous array of ``dtype``; copied only if it is none.
+    """Convert a list of integers to a contiguous array of ``dtype``, copying only if needed.
 
     Args:
-        values: an array of any integers, or a list of them.
-        what: names them in errors.
-        least, most: bounds; default: those of ``dtype``.
+        values: an array of any integer type, or a list.
+        noun: noun for the values in errors.
+        dtype: the target type.
+        least: smallest allowed value; default: that of ``dtype``.
+        most: largest allowed value; default: that of ``dtype``.
+
+    Returns:
+        The array, shape (n,).
 
     Raises:
-        InvalidInput: there is something else than integers, more than one dimension, or a number out of bounds.
+        InvalidInput: a value is not an integer or out of bounds, or there is more than one dimension.
     """
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{what} must be integers, one behind the other: {error}") from error
+        raise InvalidInput(f"{noun} must be integers, one behind the other: {error}") from error
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InvalidInput(
-            f"{what} must be integers, one behind the other, not {array.dtype} in the shape {array.shape}"
+            f"{noun} must be integers, one behind the other, not {array.dtype} in the shape {array.shape}"
         )
     bounds: Any = np.iinfo(dtype)
     least, most = bounds.min if least is None else least, bounds.max if most is None else most
     if array.size and not least <= int(array.min()) <= int(array.max()) <= most:
-        raise InvalidInput(f"{what} must be from {least} to {most}, not {array.min()} to {array.max()}")
+        raise InvalidInput(f"{noun} must be from {least} to {most}, not {array.min()} to {array.max()}")
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def part_ends(values: Any, what: str, most: int) -> npt.NDArray[np.int64]:
-    """Return where the parts of a list of ``most`` start and, last, where the last one ends, ascending.
+def part_ends(values: Any, noun: str, most: int) -> npt.NDArray[np.int64]:
+    """Validate the ascending part boundaries of a list of ``most`` elements.
 
     Raises:
-        InvalidInput: there is none, they do not ascend, or are no integers from 0 to ``most``.
+        InvalidInput: the array is empty, does not ascend, or holds other values than integers from 0 to ``most``.
     """
-    offsets = integer_array(values, what, np.int64, 0, most)
+    offsets = integer_array(values, noun, np.int64, 0, most)
     if not len(offsets) or bool((offsets[1:] < offsets[:-1]).any()):
-        raise InvalidInput(f"{what} must ascend from 0 to at most {most}, and be one more than the lists")
+        raise InvalidInput(f"{noun} must ascend from 0 to at most {most}, and be one more than the lists")
     return offsets
 
 
-def require_digests(digests: Digests, what: str) -> None:
-    """Return when an array has a digest a row: uint8, shape (n, 32).
+def require_digests(digests: Digests, noun: str) -> None:
+    """Require an array with one digest a row: uint8, shape (n, 32).
 
     Raises:
-        InvalidInput: it is something else.
+        InvalidInput: dtype or shape differs.
     """
     if not isinstance(digests, np.ndarray):
-        raise InvalidInput(f"{what} are {type(digests).__name__}, an array of uint8 in (n, {DIGEST_BYTES}) is wanted")
+        raise InvalidInput(f"{noun} are {type(digests).__name__}, an array of uint8 in (n, {DIGEST_BYTES}) is wanted")
     if digests.ndim != 2 or digests.shape[1] != DIGEST_BYTES or digests.dtype != np.uint8:
         raise InvalidInput(
-            f"{what} are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
+            f"{noun} are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
         )
 
 
 def byte_column(
     values: pa.Array | pa.ChunkedArray | Iterable[bytes | None], *, nulls: bool = False
 ) -> pa.LargeBinaryArray:
-    """Return ``values`` as one column of bytes with 64-bit offsets.
+    """Convert ``values`` to one byte column with 64-bit offsets.
+
+    Args:
+        values: byte strings, or an Arrow column of them.
+        nulls: allow nulls.
+
+    Returns:
+        The column.
 
     Raises:
-        InvalidInput: a value is no byte string, or null unless ``nulls`` are allowed.
+        InvalidInput: a value is not a byte string, or null without ``nulls``.
     """
     values = (
         contiguous_column(values, "keys or values") if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
@@ -95,16 +107,23 @@ def byte_column(
     return column
 
 
-def contiguous_column(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
-    """Return a column in one piece, its buffers validated: what reads them trusts its offsets.
+def contiguous_column(column: pa.Array | pa.ChunkedArray, noun: str) -> pa.Array:
+    """Combine a column into one chunk and validate its buffers, whose offsets readers trust.
+
+    Args:
+        column: the column.
+        noun: noun for the column in errors.
+
+    Returns:
+        The column in one chunk.
 
     Raises:
-        InvalidInput: they do not ascend within the column's bytes, as those of a file that somebody else wrote may.
+        InvalidInput: offsets do not ascend within the column's bytes, as in a corrupted file.
     """
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise InvalidInput(f"a column of {what} is damaged: {error}") from error
+        raise InvalidInput(f"a column of {noun} is damaged: {error}") from error
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

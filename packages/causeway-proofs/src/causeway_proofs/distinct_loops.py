@@ -1,4 +1,4 @@
-"""The compiled loops of ``slices``."""
+"""Compiled loops that number distinct slices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from causeway_proofs.jit import BYTES, INT64, ROWS, ROWS_OUT, compile_loop, writable_arrays
 
 MOST_STEPS = 32
-"""Slots that are looked at for one slice. In a table that is at most half full, slices that nobody has chosen to
-collide need more of them about once in a million times."""
+"""Most probed slots for one slice.
+
+In a table at most half full, slices without chosen collisions need more about once in a million times.
+"""
 
 _FIRST = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -19,8 +21,8 @@ _HALF = np.uint64(32)
 
 @compile_loop(allocates=False)
 def word_at(data: Any, at: Any) -> Any:
-    """Return the eight bytes at ``at`` as a number, little-endian."""
-    # With an index that cannot be negative, the eight loads become one.
+    """Return the eight bytes at ``at`` as a little-endian number."""
+    # With an index known to be non-negative, the compiler merges the eight loads.
     begin = np.uint64(at)
     word = np.uint64(0)
     for position in range(np.uint64(8)):
@@ -30,8 +32,8 @@ def word_at(data: Any, at: Any) -> Any:
 
 @compile_loop(allocates=False)
 def copy_bytes(source: Any, start: Any, to: Any, at: Any, count: Any) -> None:
-    """Copy ``count`` bytes, 0 or more, from ``start`` on to ``at`` of another array."""
-    # A position that may be negative, which would count from the end, is what a processor cannot copy in words.
+    """Copy ``count`` bytes, possibly 0, from ``start`` to ``at`` of another array."""
+    # Known non-negative positions let the compiler copy whole words.
     first, target = np.uint64(start), np.uint64(at)
     for index in range(np.uint64(count)):
         to[target + index] = source[first + index]
@@ -39,19 +41,19 @@ def copy_bytes(source: Any, start: Any, to: Any, at: Any, count: Any) -> None:
 
 @compile_loop(allocates=False)
 def mix_word(state: Any, word: Any) -> Any:
-    """Return a state into which a word is mixed; fast, and no obstacle for somebody who looks for collisions."""
+    """Mix a word into a hash state; fast, and not collision-resistant."""
     state = (state ^ word) * _FIRST
     return state ^ (state >> _HALF)
 
 
 @compile_loop(allocates=False)
 def weak_hash(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of a slice that is the same for equal bytes, and mostly another one for others."""
+    """Return a weak hash of a slice."""
     first = np.uint64(stop - start)
     second, third, fourth = _FIRST, _SECOND, first ^ _SECOND
     at = start
     while at + 32 <= stop:
-        # Four states, so that one multiplication need not wait for the one before.
+        # Four independent states, so that multiplications overlap.
         first = mix_word(first, word_at(data, at))
         second = mix_word(second, word_at(data, at + 8))
         third = mix_word(third, word_at(data, at + 16))
@@ -68,7 +70,7 @@ def weak_hash(data: Any, start: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def same_bytes(data: Any, start: Any, other: Any, length: Any) -> Any:
-    """Return whether ``length`` bytes at two places of ``data`` are the same."""
+    """Return True if ``length`` bytes at two positions of ``data`` are equal."""
     done = 0
     while done + 32 <= length:
         differ = np.uint64(0)
@@ -86,11 +88,11 @@ def same_bytes(data: Any, start: Any, other: Any, length: Any) -> Any:
 
 @compile_loop(INT64, [BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT, ROWS_OUT, writable_arrays("uint64")], allocates=False)
 def number_slices(data: Any, starts: Any, stops: Any, table: Any, number_of: Any, firsts: Any, hashes: Any) -> int:
-    """Number the distinct slices in the order of their first rows, and return how many there are.
+    """Assign numbers to distinct slices in order of first row; return their count.
 
-    ``table``: -1 in every slot, a power of two of them, at least twice as many as slices. ``number_of[row]`` becomes
-    the number of a row's slice, ``firsts[number]`` the first row that has it,
-    ``hashes[number]`` the weak hash of its bytes.
+    ``table``: -1 in every slot; its size is a power of two, at least twice the number of slices. Writes
+    ``number_of[row]``, the number of a row's slice; ``firsts[number]``, its first row; ``hashes[number]``, its weak
+    hash.
     """
     mask = len(table) - 1
     count = 0

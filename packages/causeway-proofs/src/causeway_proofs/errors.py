@@ -1,6 +1,7 @@
-"""Errors that carry a stable name, so that a caller can act on them and a ledger row can quote them.
+"""Errors with stable names, for callers to act on and ledger rows to quote.
 
-The two ways in which a proof fails: it is not what it says it is, or it does not show what it claims.
+A proof fails in one of two ways: ``MalformedProof`` (the bytes are not a proof) or ``NotProven`` (a well-formed proof
+does not show the claim).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PLACE_IS_BAD = {
 
 
 class CausewayError(Exception):
-    """Root of every error Causeway raises on purpose; the message is one line fit for a user."""
+    """Base class of Causeway's own errors; the message is one line for users."""
 
     @property
     def name(self) -> str:
@@ -32,24 +33,31 @@ class CausewayError(Exception):
 
 
 def _unpickled(kind: type[CausewayError], args: tuple[Any, ...], attributes: Mapping[str, Any]) -> CausewayError:
-    """Return an error as it was, whatever its class is made of."""
+    """Restore an error with its attributes, whatever its constructor takes."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(attributes)
     return error
 
 
 class InvalidInput(CausewayError):
-    """Something a user gave is wrong: the message names the field, the value and what is allowed.
+    """Invalid user input: the message names the field, the value and the allowed values.
 
-    ``hint``: what the user may try, shown on a line of its own.
+    Attributes:
+        hint: a suggestion for the user, printed on a line of its own.
     """
 
     hint: str | None = None
 
 
 def describe_os_error(error: BaseException) -> str | None:
-    """Return which file cannot be read or written, and why (the disk is full, no more files may be open), if a user can
-    mend that; else None."""
+    """Describe an operating-system error that a user can fix, else return None.
+
+    Args:
+        error: any exception.
+
+    Returns:
+        One line (disk full, too many open files, ...), or None.
+    """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return f"{error.strerror}: the system gives no more of them; allow more (ulimit -n)"
     if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
@@ -59,7 +67,7 @@ def describe_os_error(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"cannot be written: {error.strerror}"
     if type(error) is OSError and error.errno is None:
-        # An object store or the format of a file says it, in words.
+        # Object stores and file formats report this as text only.
         return str(error).strip().partition("\n")[0][:_MAX_CHARACTERS]
     return None
 
@@ -69,7 +77,11 @@ class NotInQueue(CausewayError):
 
 
 class IndexOverflow(CausewayError):
-    """A queue index would pass 2**64 - 1 (IC reference 2.1). ``queues``: key columns of the queues that are full."""
+    """A queue index would exceed 2**64 - 1 (IC reference 2.1).
+
+    Attributes:
+        queues: key columns of the full queues.
+    """
 
     def __init__(self, text: str = "", queues: Mapping[str, Any] | None = None) -> None:
         super().__init__(text)
@@ -77,9 +89,10 @@ class IndexOverflow(CausewayError):
 
 
 class InvariantViolation(CausewayError):
-    """A hard invariant is false: the implementation is wrong, or a chain is malicious beyond the fault assumption.
+    """A hard invariant is false: a bug, or a chain malicious beyond the fault assumption.
 
-    ``chains``: positions of the chains for which it is.
+    Attributes:
+        chains: positions of the affected chains.
     """
 
     def __init__(self, text: str, chains: Any = ()) -> None:
@@ -88,33 +101,33 @@ class InvariantViolation(CausewayError):
 
 
 MOST_SHOWN_BYTES = 64
-"""What a message shows of a key, label or id from a stranger; longer ones are cut, the message stays one line."""
+"""Most bytes of an untrusted key, label or id in a message, to keep it on one line."""
 
 
 def hex_text(data: bytes) -> str:
-    """Return ``data`` in hexadecimal for a message; of more than 64 bytes the first 64, and how many there are."""
+    """Format ``data`` in hexadecimal; beyond 64 bytes, the first 64 and the length."""
     more = f"... ({len(data)} bytes)" if len(data) > MOST_SHOWN_BYTES else ""
     return data[:MOST_SHOWN_BYTES].hex() + more
 
 
 class ProofError(CausewayError):
-    """Root of all that a decoder or verifier of proofs raises, whatever bytes it is given."""
+    """Base class of all errors of proof decoders and verifiers, for any input bytes."""
 
 
 class MalformedProof(ProofError):
-    """The bytes are no proof of the family: truncated, extended, of the wrong shape, not in canonical form."""
+    """The bytes are not a proof of the family: truncated, extended, misshapen or not canonical."""
 
 
 class OverLimit(MalformedProof):
-    """The bytes go past a bound of the decoder: too long, nested too deeply, too many nodes."""
+    """The bytes exceed a bound of the decoder: length, nesting or node count."""
 
 
 class NotProven(ProofError):
-    """The proof is well formed and does not hold: the message says which step fails.
+    """The proof is well formed but does not hold: the message names the failed step.
 
     Attributes:
-        decides: whether the proof is one of something else; false where another one, or something that was not given,
-            may still show what is claimed.
+        decides: True if the proof shows something else; False if another proof, or missing input, may still show the
+            claim.
     """
 
     decides: ClassVar[bool] = True

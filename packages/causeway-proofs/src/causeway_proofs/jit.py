@@ -1,16 +1,16 @@
-"""Loops that are compiled: plain Python over arrays, made into machine code once on each machine and kept on disk.
+"""Compile loops: plain Python over arrays to machine code, cached on disk.
 
-Compiled loops stand in files named ``loops.py`` or ``..._loops.py``, one function a loop:
+Compiled loops live in files named ``loops.py`` or ``..._loops.py``, one function a loop:
 
-    @compile_loop(INT64, [BYTES, ROWS, written("int64")])
+    @compile_loop(INT64, [BYTES, ROWS, writable_arrays("int64")])
     def count_zeros(data, starts, counts): ...
 
-Their types are declared, so that importing such a file is all the preparation there is: no call ever waits for a
-compiler. A file of loops is therefore imported where its work begins, not where a process does. No bounds are checked,
-so a caller makes sure before that every index lies inside; with ``NUMBA_BOUNDSCHECK=1`` they are, which a test uses.
+Types are declared, so importing such a file is the only preparation and no call ever waits for a compiler. Import a
+file of loops at its first use, not at process start. Bounds are unchecked: callers validate every index. With
+``NUMBA_BOUNDSCHECK=1`` they are checked, as a test does.
 
-``jit_cache`` says where compiled code is kept, ``jit_compiler`` is what knows the compiler, ``jit_code`` takes what it
-made without loading it.
+``jit_cache`` locates compiled code on disk, ``jit_compiler`` wraps the compiler, ``jit_code`` loads cached code without
+the compiler.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def read_only_arrays(dtype: str, dimensions: int = 1) -> ArrayArgument:
-    """Return the kind of contiguous arrays that are only read; those that may be written are taken as well."""
+    """Return the argument type of contiguous read-only arrays; writable ones are accepted."""
     return ArrayArgument(dtype, dimensions)
 
 
 def strided_arrays(dtype: str, dimensions: int) -> ArrayArgument:
-    """Return the kind of arrays that are only read, and need not be contiguous."""
+    """Return the argument type of read-only arrays of any layout."""
     return ArrayArgument(dtype, dimensions, contiguous=False)
 
 
 def writable_arrays(dtype: str, dimensions: int = 1) -> ArrayArgument:
-    """Return the kind of contiguous arrays that are written."""
+    """Return the argument type of contiguous arrays that the loop writes."""
     return ArrayArgument(dtype, dimensions, written=True)
 
 
 def named_tuples(of: type, fields: Sequence[LoopArgument]) -> NamedTupleArgument:
-    """Return the kind of named tuples of a class."""
+    """Return the argument type of a named tuple class."""
     return NamedTupleArgument(of, tuple(fields))
 
 
@@ -72,10 +72,14 @@ def compile_loop(
     """Return a decorator that compiles a loop, which runs without the interpreter's lock.
 
     Args:
-        result: kind of what it returns.
-        arguments: kinds of what it takes. Without any, the function is only for other loops, and compiled with them.
-        allocates: whether it may make arrays. What makes none counts no references to those it is given, and is made
-            part of whoever calls it: where many arrays go through small functions, most of the time goes there.
+        result: type of the result.
+        arguments: types of the arguments. Without them the function is callable from other loops only, and compiled
+            with them.
+        allocates: the loop may allocate arrays. A loop that does not skips reference counting of its arguments and is
+            inlined into its callers, which saves most of the time of small functions over many arrays.
+
+    Returns:
+        The decorator.
     """
 
     def decorate(loop: Loop) -> Loop:
@@ -93,7 +97,7 @@ def compile_loop(
 
 
 def intrinsic(typed: Callable[..., Any]) -> Any:
-    """Return a function for loops to call of which the instructions are given (``numba.extending.intrinsic``)."""
+    """Return a loop-callable function with given instructions (``numba.extending.intrinsic``)."""
     if jit_code.is_in_use():
         return jit_code.InnerLoop(typed, None)
     from causeway_proofs import jit_compiler
@@ -102,20 +106,20 @@ def intrinsic(typed: Callable[..., Any]) -> Any:
 
 
 def compiler_type(kind: LoopArgument) -> Any:
-    """Return the compiler's type of a kind, for who gives it instructions."""
+    """Return the compiler's type of an argument type."""
     from causeway_proofs import jit_compiler
 
     return jit_compiler.numba_type(kind)
 
 
-def compile_all_loops(told: Callable[[int, int], None] = lambda done, total: None) -> None:
-    """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone.
+def compile_all_loops(progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+    """Compile all loops not yet compiled; without a writable cache, for this process alone.
 
     A second process compiles along. Processes that start this at once wait for the first one. Code of files as they no
     longer are is removed.
 
     Args:
-        told: called after each file with the number of loops compiled, and of all.
+        progress: called after each file with the number of loops compiled, and of all.
 
     Raises:
         OSError: there is a folder for compiled code, and it could not be written there.
@@ -131,7 +135,7 @@ def compile_all_loops(told: Callable[[int, int], None] = lambda done, total: Non
         with _compile_from_the_end(modules):
             for module, done in zip(modules, ends, strict=True):
                 importlib.import_module(module)
-                told(done, ends[-1])
+                progress(done, ends[-1])
         if jit_compiler.discard_results:
             raise jit_compiler.discard_results[0]
         place = cache_folder()
@@ -143,9 +147,9 @@ def compile_all_loops(told: Callable[[int, int], None] = lambda done, total: Non
 
 @contextlib.contextmanager
 def _compile_from_the_end(modules: Sequence[str]) -> Iterator[None]:
-    """Compile modules in a second process, the last first, until the body ends.
+    """Compile modules in a second process, last first, until the body ends.
 
-    Where the two meet, each finds on disk what the other has compiled.
+    Each process finds the modules that the other has compiled on disk.
     """
     if len(modules) < 2 or (os.cpu_count() or 1) < 2 or cache_folder() is None:
         yield

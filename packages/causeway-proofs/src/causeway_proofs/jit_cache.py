@@ -1,9 +1,9 @@
-"""Where compiled loops are kept on disk, and whether they are there; asked without loading the compiler.
+"""Locate compiled loops on disk without loading the compiler.
 
-What is compiled depends on the processor and on all files of loops, since one may call another's; on the vector
-instructions in files named ``...vectors.py``; and on what these import, since constants are compiled in. The folder is
-named by the sizes and times of all these; it stands beside this file or, where that cannot be written, in the user's
-cache. One in which all loops are need not be writable: whoever set this up may have been another user.
+Compiled code depends on the processor and on all files of loops, since loops call each other; on the vector
+instructions in files named ``...vectors.py``; and on their imports, since constants are compiled in. The folder's name
+hashes the sizes and times of all these. It stands beside this file or, if that is read-only, in the user's cache. A
+complete folder need not be writable: another user may have installed it.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ except ImportError:  # there are none on Windows
     fcntl = None  # type: ignore[assignment]
 
 OWN_PACKAGE = Path(__file__).parent
-"""The folder of this package, whose loops are compiled, and those of the engine where it is installed."""
+"""Folder of this package, with loops to compile, beside the engine's if installed."""
 
 _ENGINE = "causeway"
 
 LOOPS, VECTORS = "loops.py", "vectors.py"
-"""How names of files end that are compiled, and of those that they are made of."""
+"""File name suffixes of compiled loops and of the instructions that they embed."""
 
 DONE_FILE = "done"
-"""File in the folder of compiled code that says that all of it is there."""
+"""File that marks a folder of compiled code as complete."""
 
 UNFINISHED = ".new"
-"""How names of files end that are being written."""
+"""File name suffix during a write."""
 
 MAX_FOLDERS = 8
-"""Folders of compiled code that are left beside each other: for settings, interpreters, texts of the loops."""
+"""Folders of compiled code to retain, for different settings, interpreters and sources."""
 
 _MAKERS = ("jit_compiler.py", "jit_code.py")
-"""Files beside this one that say how code is made and kept."""
+"""Files beside this one that determine the form of compiled code."""
 
 _SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
-"""Variables of the environment that make other code."""
+"""Environment variables that change the compiled code."""
 
 
 @functools.cache
 def packages() -> Sequence[Path]:
-    """Return the folders of the packages that have loops."""
+    """Return the folders of the packages with loops."""
     engine = importlib.util.find_spec(_ENGINE)
     found = () if engine is None else map(Path, engine.submodule_search_locations or ())
     return [OWN_PACKAGE, *found]
@@ -63,14 +63,14 @@ def loop_files() -> Sequence[Path]:
 
 
 def module_of(file: Path) -> str:
-    """Return the name of the module in a file of the package."""
+    """Return the module name of a file in a package."""
     package = next(package for package in packages() if file.is_relative_to(package))
     return ".".join([package.name, *file.relative_to(package).with_suffix("").parts])
 
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Return the folder of compiled code, made if need be, None where none can be written."""
+    """Return the folder of compiled code, created if needed, or None if none is writable."""
     places = _places()
     for place in places:
         if (place / DONE_FILE).exists():
@@ -86,19 +86,19 @@ def cache_folder() -> Path | None:
 
 
 def is_cacheable() -> bool:
-    """Return whether compiled code can be kept on disk, for other processes to load."""
+    """Return True if compiled code can be stored on disk for other processes."""
     return cache_folder() is not None
 
 
 def is_prepared() -> bool:
-    """Return whether all loops were compiled on this machine, as their files are now."""
+    """Return True if all loops, in their present form, are compiled on this machine."""
     place = cache_folder()
     return place is not None and (place / DONE_FILE).exists()
 
 
 @contextlib.contextmanager
 def exclusive_lock() -> Iterator[None]:
-    """Wait until no other process compiles into the folder, and keep others from it, where there are locks."""
+    """Hold the folder's lock, if the system has locks, so that one process compiles at a time."""
     place = cache_folder()
     with contextlib.ExitStack() as open_files:
         if place is not None:
@@ -110,7 +110,7 @@ def exclusive_lock() -> Iterator[None]:
 
 
 def remove_stale_folders(present: Path) -> None:
-    """Remove what a process that was killed left in the folder, and all folders beside it but the newest."""
+    """Remove leftovers of killed processes, and all but the newest sibling folders."""
     for path in present.glob(f"*{UNFINISHED}"):
         path.unlink(missing_ok=True)
     dated = []
@@ -128,7 +128,7 @@ def _sources() -> Sequence[Path]:
 
 
 def _with_imported(files: Sequence[Path]) -> Sequence[Path]:
-    """Return files and those of our own that they import, whose constants are compiled in."""
+    """Return ``files`` and the local files that they import, whose constants are compiled in."""
     found = set(files)
     for file in files:
         for name in _IMPORTED(file.read_text(encoding="utf-8")):
@@ -153,13 +153,13 @@ def _places() -> Sequence[Path]:
         stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
     name = f"compiled-{stamp.hexdigest()[:16]}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    # Of a user without a home, ~ is no path of the user's, but one in whatever folder this is run in.
+    # Without a home folder, ~ would resolve to a path in the current folder.
     caches = [Path(home, "causeway", name)] if os.path.isabs(home) else []
     return [Path(__file__).parent / "__pycache__" / name, *caches]
 
 
 def _processor() -> str:
-    """Return what tells one kind of processor from another; the compiler looks closer at what it takes from disk."""
+    """Return a description of the processor; the compiler validates cached code more closely."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = [next(file, "") for _ in range(40)]

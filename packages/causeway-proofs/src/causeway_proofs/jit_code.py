@@ -1,14 +1,13 @@
-"""Kinds of what compiled loops take and return, named without the compiler.
+"""Argument types of compiled loops, and a loader of cached code without the compiler.
 
-Compiled loops without the compiler: machine code that it made before is put into memory, and called.
+Importing numba takes half a second, mapping its machine code a hundredth of that. A short process calls
+``use_cached_code()`` before it imports a file of loops. All code is in one file, written at set-up
+(``jit.compile_all_loops``) and tried in a process of its own, because code with a dangling reference would crash the
+process that loads it. If the file is missing, corrupted, or of another processor or version, loops come from the
+compiler as usual.
 
-Loading numba takes half a second, its machine code a hundredth of that. A process that ends soon says ``use()`` before
-it imports a file of loops. All code is in one file, written by the set-up (``compiled.prepare``), which tries it in a
-process of its own: code that refers to what is not there would end the process that loads it. Where there is no such
-file, it is damaged, or was made for another processor or version, loops come from the compiler as always.
-
-What numba's own function objects do is done by its modules in C, which need nothing of the rest: they take arguments
-apart, and know how compiled code is called. They compare the sizes of arguments, not their types; that is done here.
+numba's C modules unpack arguments and call the compiled code; they need nothing else of numba. They check sizes of
+arguments but not types, so the types are checked here.
 """
 
 from __future__ import annotations
@@ -54,27 +53,27 @@ _NUMBERS = (int, np.integer, np.bool_)
 
 
 class LoopArgument(Protocol):
-    """What an argument must be."""
+    """Type of a loop's argument."""
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind."""
+        """Return True if ``value`` has this type."""
         ...
 
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    """A number, a truth value, or nothing (``void``)."""
+    """A number, a boolean, or nothing (``void``)."""
 
     name: str
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind."""
+        """Return True if ``value`` has this type."""
         return isinstance(value, _NUMBERS)
 
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """Arrays of some type and so many dimensions: ``written``, or only read."""
+    """Arrays of a dtype and number of dimensions; ``written`` marks outputs."""
 
     dtype: str
     dimensions: int
@@ -86,7 +85,7 @@ class ArrayArgument:
         return np.dtype(self.dtype)
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind."""
+        """Return True if ``value`` has this type."""
         if not isinstance(value, np.ndarray) or value.ndim != self.dimensions or value.dtype != self._of:
             return False
         flags = value.flags
@@ -95,13 +94,13 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class NamedTupleArgument:
-    """Named tuples of a class."""
+    """A named tuple class."""
 
     of: type
     fields: tuple[LoopArgument, ...]
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value is of this kind."""
+        """Return True if ``value`` has this type."""
         return isinstance(value, self.of) and all(
             kind.fits(field)
             for kind, field in zip(self.fields, value, strict=True)  # type: ignore[call-overload]
@@ -109,7 +108,7 @@ class NamedTupleArgument:
 
 
 LOADED_LOOPS = "ready"
-"""The file of all machine code, in the folder of compiled code."""
+"""File of all machine code, in the cache folder."""
 
 _SEAL_BYTES = 16
 _LENGTH_BYTES = 8
@@ -119,16 +118,20 @@ _PARTS = {
     "numba._dynfunc": "_dynfunc",
     "numba.core.runtime._nrt_python": "core/runtime/_nrt_python",
 }
-"""The modules in C that compiled code calls, and where they are in the package."""
+"""C modules of numba called by compiled code, and their paths in the package."""
 
-_wanted = False
+_enabled = False
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class MachineCode:
-    """The machine code of a loop. ``entry``: the name of what is called in it; ``environments``: of what it has there
-    of Python."""
+    """Machine code of a loop.
+
+    Attributes:
+        entry: name of the entry point.
+        environments: names of its references to Python objects.
+    """
 
     name: str
     entry: str
@@ -137,8 +140,12 @@ class MachineCode:
 
 
 class InnerLoop:
-    """A function for other loops, which is part of their machine code. ``allocates``: as of ``compiled``, None: it is
-    an intrinsic. ``compiled``: as the compiler knows it, where it was needed after all."""
+    """A function for other loops, part of their machine code.
+
+    Attributes:
+        allocates: as in ``jit.compile_loop``; None for an intrinsic.
+        compiled: the compiler's function, created on demand.
+    """
 
     def __init__(self, loop: Callable[..., Any], allocates: bool | None) -> None:
         self.loop, self.allocates = loop, allocates
@@ -150,7 +157,7 @@ class InnerLoop:
 
 
 class LoadedLoop(InnerLoop):
-    """A loop that can be called."""
+    """A callable loop from cached code."""
 
     def __init__(
         self, loop: Callable[..., Any], allocates: bool, call: Callable[..., Any], kinds: Sequence[LoopArgument]
@@ -160,7 +167,7 @@ class LoadedLoop(InnerLoop):
         self._call, self._kinds = call, tuple(kinds)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it. Raises ``TypeError`` for arguments of other kinds than it declares."""
+        """Call the loop. Raises ``TypeError`` for arguments of other types than declared."""
         for number, (kind, argument) in enumerate(zip(self._kinds, arguments, strict=True)):
             if not kind.fits(argument):
                 raise TypeError(f"{self.__name__}: argument {number} is no {kind}")
@@ -168,25 +175,25 @@ class LoadedLoop(InnerLoop):
 
 
 def use_cached_code() -> None:
-    """Take loops from now on without the compiler, where that can be done."""
-    global _wanted
-    _wanted = True
+    """Load loops without the compiler from now on, if possible."""
+    global _enabled
+    _enabled = True
 
 
 def is_in_use() -> bool:
-    """Return whether loops are taken without the compiler."""
-    return _wanted and _codes() is not None
+    """Return True if loops are loaded without the compiler."""
+    return _enabled and _codes() is not None
 
 
 def loop_name(loop: Callable[..., Any]) -> str:
-    """Return what a loop's code is kept as."""
+    """Return the name of a loop in the cache."""
     return f"{loop.__module__}.{loop.__qualname__}-{loop.__code__.co_firstlineno}"
 
 
 def find_loop(
     loop: Callable[..., Any], arguments: Sequence[LoopArgument] | None, allocates: bool
 ) -> LoadedLoop | InnerLoop | None:
-    """Return a loop, None: it is not among what is ready."""
+    """Return a loop from the cached code, or None."""
     if arguments is None:
         return InnerLoop(loop, allocates)
     codes = _codes()
@@ -195,7 +202,7 @@ def find_loop(
 
 
 def save_code(place: Path, codes: Sequence[MachineCode]) -> None:
-    """Write code to a folder, and remove it again where it cannot be loaded. Raises ``OSError``."""
+    """Write code to a folder, and remove it again if it does not load. Raises ``OSError``."""
     listed = [(code.name, code.entry, [*code.environments], len(code.content)) for code in codes]
     head = json.dumps(listed).encode()
     content = len(head).to_bytes(_LENGTH_BYTES, "little") + head + b"".join(code.content for code in codes)
@@ -211,8 +218,7 @@ def save_code(place: Path, codes: Sequence[MachineCode]) -> None:
 
 
 def load_loops(path: Path) -> dict[str, Callable[..., Any]] | None:
-    """Return the loops of a file by their names, None where it is not there, or not as it was written for this
-    processor."""
+    """Return the loops of a file by name, None if missing, corrupted or for another processor."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -263,13 +269,13 @@ def _loaded(codes: Sequence[MachineCode]) -> dict[str, Callable[..., Any]]:
             if address:
                 ctypes.c_void_p.from_address(address).value = id(environment)
         entry = engine.get_function_address(code.entry)
-        kept = (engine, environment)
-        found[code.name] = functions.make_function(sys.modules[__name__], code.name, "", entry, environment, kept)
+        references = (engine, environment)
+        found[code.name] = functions.make_function(sys.modules[__name__], code.name, "", entry, environment, references)
     return found
 
 
 def _part(name: str, path: str) -> ModuleType:
-    """Return a module in C of numba, without importing the package."""
+    """Load a C module of numba without importing the package."""
     place = f"{_package()}/{path}{importlib.machinery.EXTENSION_SUFFIXES[0]}"
     loader = importlib.machinery.ExtensionFileLoader(name, place)
     spec = importlib.util.spec_from_file_location(name, place, loader=loader)
@@ -286,7 +292,7 @@ def _package() -> str:
 
 
 def _seal(content: bytes) -> bytes:
-    """Return what shows that code is whole, and of this processor and these versions."""
+    """Return a digest over code, processor and versions."""
     import llvmlite.binding as llvm
     import xxhash
 

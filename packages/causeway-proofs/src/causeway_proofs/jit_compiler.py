@@ -1,4 +1,7 @@
-"""The compiler of loops: numba, and what it keeps on disk. Loading it takes half a second."""
+"""Compile loops with numba and cache the results on disk.
+
+Importing numba takes half a second.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,19 @@ from causeway_proofs.jit_code import ArrayArgument, LoopArgument, NamedTupleArgu
 
 _CONFIG: Any = numba.config
 _AS_WRITTEN = bool(_CONFIG.DISABLE_JIT)
-"""Whether loops run as Python, which is for those who look for a fault in one: ``NUMBA_DISABLE_JIT=1``."""
+"""Run loops as Python, for debugging: ``NUMBA_DISABLE_JIT=1``."""
 
 discard_results: list[OSError] = []
-"""Why compiled code could not be written to the folder that it is kept in."""
+"""Errors of failed writes to the cache folder."""
 
-_kept: list[str] = []
-"""The names of the loops of this process that are kept on disk."""
+_cached_loops: list[str] = []
+"""Names of this process's loops in the disk cache."""
 
 
 def compile_or_load(
     loop: Callable[..., Any], result: LoopArgument | None, arguments: Sequence[LoopArgument] | None, *, allocates: bool
 ) -> Callable[..., Any]:
-    """Return a loop as machine code, from disk if it is there."""
+    """Return a loop as machine code, from disk if cached."""
     njit: Any = numba.njit
     inline = not allocates and arguments is None
     compiled = njit(nogil=True, _nrt=allocates, forceinline=inline)(loop)
@@ -42,15 +45,15 @@ def compile_or_load(
         _with_compiled(loop)
         place = cache_folder()
         if place is not None:
-            compiled._cache = _Kept(place / jit_code.loop_name(loop))
-            _kept.append(jit_code.loop_name(loop))
+            compiled._cache = _LoopCache(place / jit_code.loop_name(loop))
+            _cached_loops.append(jit_code.loop_name(loop))
         compiled.compile(numba_type(result)(*map(numba_type, arguments)))
         compiled.disable_compile()
     return compiled  # type: ignore[no-any-return]
 
 
 def _with_compiled(loop: Callable[..., Any]) -> None:
-    """Give a loop functions that the compiler knows for those that are ``compiled_ready.Inner``."""
+    """Replace a loop's references to ``jit_code.InnerLoop`` by functions known to the compiler."""
     names = loop.__globals__
     for name in [name for name, value in names.items() if isinstance(value, jit_code.InnerLoop)]:
         inner = names[name]
@@ -64,7 +67,7 @@ def _with_compiled(loop: Callable[..., Any]) -> None:
 
 
 def numba_type(kind: LoopArgument) -> Any:
-    """Return the compiler's type of a kind."""
+    """Return the compiler's type of an argument type."""
     if isinstance(kind, ScalarArgument):
         return getattr(types, kind.name)
     if isinstance(kind, NamedTupleArgument):
@@ -74,15 +77,15 @@ def numba_type(kind: LoopArgument) -> Any:
     return types.Array(of, dimensions, "C" if kind.contiguous else "A", readonly=readonly)
 
 
-class _Kept:
-    """One loop's compiled code on disk, as numba asks for it: sealed, so that a damaged file is as good as none."""
+class _LoopCache:
+    """Disk cache of one loop in numba's cache interface; a seal detects corrupted files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cache_path = path.parent
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return the code in the file, None if it is not there, or not as it was written for this processor."""
+        """Return the cached code, or None if it is missing, corrupted or of another processor."""
         target.refresh()
         try:
             content = self._path.read_bytes()
@@ -94,15 +97,15 @@ class _Kept:
         rebuild: Any = CompileResult._rebuild
         return rebuild(target, *pickle.loads(code))
 
-    def save_overload(self, signature: Any, made: Any) -> None:
-        """Write the file, whole or not at all."""
-        if made.library.has_dynamic_globals:
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Write the file atomically."""
+        if compiled.library.has_dynamic_globals:
             raise TypeError(f"{self._path.name} cannot be kept: it refers to addresses of this process")
         dumps: Any = serialize.dumps
-        code = dumps(made._reduce())
+        code = dumps(compiled._reduce())
         new = self._path.with_name(f"{self._path.name}.{os.getpid()}{UNFINISHED}")
         try:
-            new.write_bytes(_seal(code, signature, made.codegen) + code)
+            new.write_bytes(_seal(code, signature, compiled.codegen) + code)
             new.replace(self._path)
         except OSError as error:
             discard_results.append(error)
@@ -114,18 +117,18 @@ _SEAL_BYTES = 16
 
 
 def _seal(code: bytes, signature: Any, codegen: Any) -> bytes:
-    """Return what shows that code is whole, and of these types, this processor and this version of numba."""
+    """Return a digest over code, types, processor and version of numba."""
     return xxhash.xxh3_128_digest(f"{signature} {codegen.magic_tuple()} {numba.__version__}".encode() + code)
 
 
 def save_loaded_loops(place: Path) -> None:
-    """Keep the machine code of all loops of this process in one file, for ``compiled_ready``.
+    """Write the machine code of all loops of this process to one file, for ``jit_code``.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     codes = []
-    for name in _kept:
+    for name in _cached_loops:
         library, about, environment, *_, again, others = pickle.loads((place / name).read_bytes()[_SEAL_BYTES:])
         environments = [environment, *others]
         if library[1] == "object" and not again and not any(each.consts for each in environments):

@@ -1,4 +1,4 @@
-"""The kinds of messages."""
+"""Message kinds shared by all protocols."""
 
 from __future__ import annotations
 

@@ -1,32 +1,37 @@
-"""Bounds for bytes from strangers: what a verifier reads before it gives up."""
+"""Bounds for untrusted bytes, checked by every decoder and verifier."""
 
 from __future__ import annotations
 
 from causeway_proofs.errors import OverLimit
 
 MAX_PROOF_BYTES = 8 << 20
-"""Longest proof, certificate or slice that any decoder looks into, in bytes (XNet slices have at most 4 MiB)."""
+"""Longest proof, certificate or slice in bytes (XNet slices have at most 4 MiB)."""
 
 MAX_MESSAGE_BYTES = 1 << 20
-"""Longest protobuf message that is parsed unless its reader says more, in bytes.
+"""Longest protobuf message that is parsed by default, in bytes.
 
-Many empty parts of two bytes each take the parser about 38 times their length: 40 MB for a message of this length. It
-is also what deployed chains take as one transaction, so that no proof or update goes to them in a longer message.
+The parser needs about 38 times the length for many empty two-byte fields: 40 MB for a message of this length. Deployed
+chains accept transactions of this size, so no longer proof or update reaches them.
 """
 
 MAX_PROOF_NODES = 1 << 17
-"""Most nodes of a tree in one proof: of the shortest ones, ``MAX_PROOF_BYTES`` would hold millions."""
+"""Most tree nodes in one proof; ``MAX_PROOF_BYTES`` would admit millions."""
 
 MAX_DEPTH = 128
-"""Deepest nesting of a tree or message (IC reference 2.9: 128; ICS-23: 128 unless a proof spec says more)."""
+"""Deepest nesting (IC reference 2.9: 128; ICS-23: 128 unless a proof spec says more)."""
 
 
-def require_length(data: bytes | memoryview, what: str, limit: int = MAX_PROOF_BYTES) -> None:
-    """Refuse ``data`` of more than ``limit`` bytes before anything looks into it; ``what`` names it.
+def require_length(data: bytes | memoryview, noun: str, limit: int = MAX_PROOF_BYTES) -> None:
+    """Reject ``data`` of more than ``limit`` bytes before it is parsed.
+
+    Args:
+        data: the untrusted bytes.
+        noun: noun for ``data`` in the error text.
+        limit: most bytes.
 
     Raises:
-        OverLimit: it is longer.
+        OverLimit: ``data`` is longer.
     """
     length = memoryview(data).nbytes
     if length > limit:
-        raise OverLimit(f"{what} has {length} bytes, at most {limit} are read")
+        raise OverLimit(f"{noun} has {length} bytes, at most {limit} are read")

@@ -1,14 +1,14 @@
-"""Levels and roots of Merkle trees, of one or of many runs of leaves at once.
+"""Compute levels and roots of RFC 6962 Merkle trees, of one tree or of many.
 
-The tree is the one of RFC 6962: leaf = SHA-256(00 || data), inner = SHA-256(01 || left || right), the left part of n
-leaves holds the largest power of two below n. Built from below, that is: pair neighbours, an odd last node moves up
-unchanged. Trees of the same shape with another prefix of inner nodes give theirs.
+leaf = SHA-256(00 || data), inner = SHA-256(01 || left || right); the left part of n leaves holds the largest power of
+two below n. Bottom-up: pair neighbors, an odd last node moves up unchanged. Trees of this shape with another prefix for
+inner nodes pass their own.
 
-The levels of one tree of RFC 6962, kept: proofs need no rebuilding.
+``Levels`` stores all levels of one tree, so that proofs need no rebuilding: node i of a level has the children 2i and
+2i + 1 of the level below.
 
-Level 0 holds the leaves' digests; node i of a level has the children 2i and 2i + 1 of the level below, and an odd last
-node moves up unchanged. That is the tree whose left part holds the largest power of two below n leaves (IBC reference
-2.6).
+Reference:
+    RFC 6962; IBC reference 2.6.
 """
 
 from __future__ import annotations
@@ -25,14 +25,23 @@ LEAF_PREFIX = b"\x00"
 INNER_PREFIX = b"\x01"
 
 FEW = 1024
-"""Leaves up to which a loop is faster than the fixed cost of a level in columns."""
+"""Leaves up to which a loop beats the fixed cost of a level in columns."""
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
-"""The root over no leaves."""
+"""Root over no leaves."""
 
 
 def merkle_roots(leaves: Digests, groups: Groups, prefix: bytes = INNER_PREFIX) -> Digests:
-    """Return the root of each group of ``leaves`` (neighbouring rows), shape (len(groups), 32); no group is empty."""
+    """Return the root of each group of ``leaves``.
+
+    Args:
+        leaves: leaf digests, shape (n, 32).
+        groups: adjacent rows of each tree, none empty.
+        prefix: prefix of inner nodes.
+
+    Returns:
+        Roots, shape (len(groups), 32).
+    """
     if len(leaves) <= FEW:
         runs = zip(groups.starts.tolist(), groups.counts.tolist(), strict=True)
         digests = [leaf.tobytes() for leaf in leaves]
@@ -46,7 +55,7 @@ def merkle_roots(leaves: Digests, groups: Groups, prefix: bytes = INNER_PREFIX) 
 
 
 def _root(nodes: list[bytes], prefix: bytes) -> bytes:
-    """Return the root of one tree of few leaves."""
+    """Return the root of one small tree."""
     while len(nodes) > 1:
         pairs = zip(nodes[::2], nodes[1::2], strict=False)
         above = [sha256(prefix + left + right) for left, right in pairs]
@@ -55,9 +64,15 @@ def _root(nodes: list[bytes], prefix: bytes) -> bytes:
 
 
 def hash_pairs(pairs: Digests, prefix: bytes = INNER_PREFIX, rows: Rows | None = None) -> Digests:
-    """Return SHA-256(prefix || left || right) of each row left || right, shape (n, 64) -> (n, 32).
+    """Return SHA-256(prefix || left || right) of each row left || right.
 
-    Where ``rows`` are given, it is of those rows of ``pairs``, in that order.
+    Args:
+        pairs: shape (n, 64).
+        prefix: prefix of inner nodes.
+        rows: rows of ``pairs`` to hash, in this order; all by default.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     if rows is None:
         return digest_rows(HashFunction.SHA256, pairs, prefix=prefix)
@@ -65,7 +80,7 @@ def hash_pairs(pairs: Digests, prefix: bytes = INNER_PREFIX, rows: Rows | None =
 
 
 def _hash_at(data: Digests, starts: Rows, prefix: bytes) -> Digests:
-    """Return SHA-256(prefix || 64 bytes) of the bytes from each of ``starts`` on."""
+    """Return SHA-256(prefix || 64 bytes) at each of ``starts``."""
     return digest_slices(HashFunction.SHA256, data, starts, starts + 2 * DIGEST_BYTES, prefix=prefix)
 
 
@@ -77,7 +92,16 @@ def level_above(nodes: Digests, prefix: bytes = INNER_PREFIX) -> Digests:
 
 
 def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tuple[Digests, Rows]:
-    """Return the next level of trees: ``nodes`` (contiguous) of all trees joined, ``counts`` of each (0 is allowed)."""
+    """Return the next level of many trees and its node counts.
+
+    Args:
+        nodes: the concatenated levels, contiguous, shape (sum of counts, 32).
+        counts: nodes of each tree, 0 allowed.
+        prefix: prefix of inner nodes.
+
+    Returns:
+        The concatenated next levels, and their counts.
+    """
     none = np.empty(0, dtype=np.int64)
     return level_beside(nodes, counts, (none, none), (nodes[:0], nodes[:0]), prefix)
 
@@ -85,10 +109,19 @@ def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tupl
 def level_beside(
     nodes: Digests, counts: Rows, runs: tuple[Rows, Rows], sides: tuple[Digests, Digests], prefix: bytes
 ) -> tuple[Digests, Rows]:
-    """Return the next level of runs of nodes of which some have a digest on their left or right side.
+    """Return the next level of runs of nodes, some with a digest on their left or right side.
 
-    ``runs``: which have one on the left, which on the right, ascending, none of them empty; ``sides``: those digests.
-    Pairs are hashed where they lie; only what stands at the end of a run is written once more.
+    Pairs are hashed in place; only nodes at the ends of runs are copied.
+
+    Args:
+        nodes: the concatenated runs, none empty.
+        counts: nodes of each run.
+        runs: ascending indices of the runs with a left digest, and with a right one.
+        sides: those digests.
+        prefix: prefix of inner nodes.
+
+    Returns:
+        The concatenated next levels, and their counts.
     """
     (left, right), (before, after) = runs, sides
     on_left = np.zeros(len(counts), dtype=np.int64)
@@ -101,7 +134,7 @@ def level_beside(
     odd, tops = np.flatnonzero(alone), (at + parents - 1)
     position = np.repeat(starts - on_left - 2 * at, parents)
     position += 2 * np.arange(len(position))
-    # The pair of a side and the node that moves up alone lie elsewhere: anything is hashed in their place.
+    # Pairs with a side, and the odd last node, are stored elsewhere: hash arbitrary bytes here.
     for rows in (at[left], tops[right], tops[odd]):
         position[rows] = 0
     if len(nodes) == 1:
@@ -118,7 +151,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Levels:
-    """An immutable tree: ``levels[0]`` the leaves, the last level the root alone; no level at all without leaves."""
+    """An immutable tree: ``levels[0]`` the leaves, the last level the root; empty if no leaves."""
 
     __slots__ = ("levels",)
 
@@ -142,10 +175,10 @@ class Levels:
         return self.levels[-1][0].tobytes() if self.levels else EMPTY_ROOT
 
     def siblings(self, positions: Positions) -> list[tuple[Positions, Digests]]:
-        """Return the steps from leaves to the root: one pair a level of (side, digests) for all ``positions``.
+        """Return the steps from leaves to root: one (side, digests) a level.
 
-        Side is 0 where the sibling stands left, 1 where it stands right, 2 where there is none because the node moves
-        up unchanged; the digests are those of the rows with a sibling, in order.
+        Side is 0 for a left sibling, 1 for a right one, 2 if the node moves up unchanged. The digests belong to the
+        rows with a sibling, in order.
         """
         steps = []
         for level in self.levels[:-1]:

@@ -1,21 +1,18 @@
-"""Proofs of runs of neighbouring leaves of many RFC 6962 trees at once: which digests, and what they amount to.
+"""Maintain many RFC 6962 trees and prove runs of adjacent leaves in them, in columns.
 
-A tree of n leaves is built from below: neighbours pair up, an odd last node moves up unchanged. So node i of level k
-stands over the leaves from i * 2**k on, and the siblings that a run of leaves needs, its *sides*, follow from the run's
-position and the tree's size alone: a proof is nothing but their digests, in the order of ``side_positions``.
+**Proofs.** A tree of n leaves is built bottom-up: neighbors pair up, an odd last node moves up unchanged. Node i of
+level k covers the leaves from i * 2**k on. The siblings of a run of leaves, its *sides*, therefore follow from the
+run's position and the tree's size: a proof is their digests, in the order of ``side_positions``.
 
-What such a proof shows: the leaves of the run are in the tree, and are neighbours there. Position and size say how
-leaves and sides are hashed together; the root is that of the real tree only if it was made by the same hashing, or
-else there is a collision of SHA-256. A digest of an inner node cannot stand for a leaf's: their preimages begin with
-different bytes. Position and size themselves are not proved: trees of several sizes hash a run in the same way.
+A proof shows that the leaves of the run are in the tree, and adjacent there. Position and size determine the hashing;
+another tree with the same root would give a SHA-256 collision. An inner node cannot pass for a leaf, since their
+preimages have different prefixes. Position and size themselves are not proved: trees of several sizes hash a run in the
+same way.
 
-Many Merkle trees that are kept and changed: a change hashes the nodes above what it changes, and no others.
-
-They have the shape of RFC 6962, and its prefix of inner nodes unless another one is given.
-
-All trees share one array a level. A tree has a region of each, with room to grow; the region of level 0 begins at a
-multiple of a power of two that is no smaller than the region, so that node i of a level has the children 2i and 2i + 1
-of the level below in the shared arrays, too, and the nodes of all trees are hashed in one go.
+**Forests.** A change rehashes the nodes above the changed leaves only. The trees have the shape of RFC 6962, and its
+prefix of inner nodes by default. All trees share one array a level, each with a region and room to grow. A region of
+level 0 begins at a multiple of a power of two that is at least its size. So node i of a level has the children 2i and
+2i + 1 of the shared level below, and one call hashes the nodes of all trees.
 """
 
 from __future__ import annotations
@@ -45,14 +42,18 @@ __all__ = [
 Mask = npt.NDArray[np.bool_]
 
 PIECE = 1 << 13
-"""Pairs that are put side by side at a time: they stay in the cache until they are hashed."""
+"""Pairs copied side by side at a time; they stay in the cache until hashed."""
 
 
 @dataclass(frozen=True)
 class SidePositions:
-    """Which sides the runs have: one row a side, by run, then from the leaves up, the left one before the right one.
+    """Positions of the sides of runs, ordered by run, level, then left before right.
 
-    ``run``: which run it is of; ``level``: 0 = leaves; ``node``: which node of that level; ``right``: on which side.
+    Attributes:
+        run: index of the run.
+        level: level of the node, 0 for leaves.
+        node: index of the node in its level.
+        right: True if the side is on the right.
     """
 
     run: Rows
@@ -61,12 +62,21 @@ class SidePositions:
     right: Mask
 
     def counts(self, runs: int) -> Rows:
-        """Return how many sides each of ``runs`` runs has."""
+        """Return the number of sides of each of ``runs`` runs."""
         return np.bincount(self.run, minlength=runs)
 
 
 def side_positions(first: Rows, count: Rows, size: Rows) -> SidePositions:
-    """Return the sides of runs of ``count`` leaves (at least 1) from ``first`` on in trees of ``size`` leaves."""
+    """Return the positions of the sides of runs.
+
+    Args:
+        first: position of each run's first leaf.
+        count: leaves of each run, at least 1.
+        size: leaves of each run's tree.
+
+    Returns:
+        The positions.
+    """
     low, high, nodes = first.copy(), first + count - 1, size.copy()
     parts: list[tuple[Rows, int, Rows, bool]] = []
     level = 0
@@ -98,14 +108,22 @@ def run_roots(
     side_counts: Rows,
     prefix: bytes = INNER_PREFIX,
 ) -> Digests:
-    """Return the root to which each run of leaves and its sides amount, shape (runs, 32).
+    """Return the root computed from each run of leaves and its sides.
 
-    ``groups``: the runs among ``leaves``, none empty; ``first``, ``size``: the claimed position of a run's first leaf
-    and the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each; ``prefix``: that of
-    inner nodes.
+    Args:
+        leaves: leaf digests of all runs, shape (n, 32).
+        groups: the runs in ``leaves``, none empty.
+        first: claimed position of each run's first leaf.
+        size: claimed size of each run's tree.
+        sides: concatenated side digests, shape (m, 32).
+        side_counts: sides of each run.
+        prefix: prefix of inner nodes.
+
+    Returns:
+        Roots, shape (runs, 32).
 
     Raises:
-        MalformedProof: a run does not fit its tree, or has more or fewer sides than its position calls for.
+        MalformedProof: a run does not fit its tree, or its number of sides does not match its position.
     """
     positions = _fitting_positions(groups, first, size, side_counts)
     return roots_at(positions, leaves, groups.counts, sides, prefix)
@@ -114,7 +132,7 @@ def run_roots(
 def roots_at(
     positions: SidePositions, leaves: Digests, counts: Rows, sides: Digests, prefix: bytes = INNER_PREFIX
 ) -> Digests:
-    """Return the roots of runs whose sides stand at ``positions``, as they do: nothing is validated."""
+    """Return the roots of runs with sides at ``positions``, without validation."""
     nodes = np.ascontiguousarray(leaves)
     for level in range(int(positions.level.max()) + 1 if len(positions.level) else 0):
         rows = np.flatnonzero(positions.level == level)
@@ -128,7 +146,7 @@ def roots_at(
 
 
 def _fitting_positions(groups: Groups, first: Rows, size: Rows, side_counts: Rows) -> SidePositions:
-    """Return the sides of runs; raises ``MalformedProof`` as ``run_roots`` does."""
+    """Return the positions of sides. Raises ``MalformedProof`` as ``run_roots``."""
     first, size = first.astype(np.int64), size.astype(np.int64)
     outside = np.flatnonzero((first < 0) | (first + groups.counts > size))
     if len(outside):
@@ -146,17 +164,29 @@ def _fitting_positions(groups: Groups, first: Rows, size: Rows, side_counts: Row
 
 
 LevelSides = Iterator[tuple[Rows, Digests]]
-"""Proofs of many single leaves, level by level from the leaves up: which of the leaves have a digest beside them there,
-ascending, and those digests."""
+"""Proofs of single leaves, bottom-up: rows with a side on each level, and its digest."""
 
 
 def leaf_sides(
     leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows
 ) -> tuple[Rows, LevelSides]:
-    """Return proofs of the single leaves of runs, made from the runs and their sides (as ``run_roots`` takes them).
+    """Derive proofs of single leaves from runs and their sides.
 
-    Returns each leaf's position in its tree, and the digests beside the leaves; they are made as they are asked for, so
-    that those of one level are in memory and not those of all. Raises as ``run_roots`` does.
+    The digests of a level are computed on demand, so that only one level is in memory.
+
+    Args:
+        leaves: leaf digests of all runs, shape (n, 32).
+        groups: the runs in ``leaves``, none empty.
+        first: claimed position of each run's first leaf.
+        size: claimed size of each run's tree.
+        sides: concatenated side digests.
+        side_counts: sides of each run.
+
+    Returns:
+        Each leaf's position in its tree, and the sides of the leaves by level.
+
+    Raises:
+        MalformedProof: as ``run_roots``.
     """
     positions = _fitting_positions(groups, first, size, side_counts)
     position: Rows = groups.spread(first.astype(np.int64)) + groups.ranks()
@@ -176,27 +206,34 @@ def _levels_of_each(
         nodes, counts = _with_sides(nodes, counts, positions.run[rows], positions.right[rows], sides[rows])
         low = low.copy()
         low[left] -= 1
-        beside, asked = _beside(position, last)
-        # Where a node of a run's tree lies among all nodes of the level.
+        beside, present = _beside(position, last)
+        # Offset of a run's tree among all nodes of the level.
         shift = (_starts(counts) - low)[run_of_leaf]
-        yield asked, nodes.take(beside + shift if len(asked) == len(beside) else (beside + shift)[asked], axis=0)
+        yield present, nodes.take(beside + shift if len(present) == len(beside) else (beside + shift)[present], axis=0)
         nodes, counts = level_up(nodes, counts)
         low, position, last, level = low // 2, position >> 1, last >> 1, level + 1
 
 
 def _beside(position: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """Return the node beside each one of a level, and which of them there are: ``last`` is the level's last."""
+    """Return each node's sibling position and a mask of those up to ``last``."""
     beside = position ^ 1
     return beside, np.flatnonzero(beside <= last)
 
 
 def leaf_roots(leaves: Digests, position: Rows, size: Rows, sides: LevelSides) -> Digests:
-    """Return the root to which each leaf and its own proof amount, shape (leaves, 32).
+    """Return the root computed from each leaf and its own proof.
 
-    ``position``, ``size``: the claimed position of each leaf and the size of its tree; ``sides``: the proofs.
+    Args:
+        leaves: leaf digests, shape (n, 32).
+        position: claimed position of each leaf.
+        size: claimed size of each leaf's tree.
+        sides: the proofs, by level.
+
+    Returns:
+        Roots, shape (n, 32).
 
     Raises:
-        MalformedProof: a leaf is outside of its tree, or has more or fewer sides than its position calls for.
+        MalformedProof: a leaf is outside of its tree, or its number of sides does not match its position.
     """
     position, last = position.astype(np.int64), size.astype(np.int64) - 1
     outside = np.flatnonzero((position < 0) | (position > last))
@@ -205,10 +242,10 @@ def leaf_roots(leaves: Digests, position: Rows, size: Rows, sides: LevelSides) -
         raise MalformedProof(f"a leaf at position {position[leaf]} does not fit a tree of {last[leaf] + 1}")
     nodes = leaves
     for given, digests in sides:
-        asked = _beside(position, last)[1]
-        if not np.array_equal(given, asked):
-            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their positions need {len(asked)}")
-        nodes = _joined(nodes, asked, digests, position % 2 == 1)
+        expected = _beside(position, last)[1]
+        if not np.array_equal(given, expected):
+            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their positions need {len(expected)}")
+        nodes = _joined(nodes, expected, digests, position % 2 == 1)
         position, last = position >> 1, last >> 1
     if bool((last > 0).any()):
         raise MalformedProof("a leaf has fewer digests beside it than its position needs")
@@ -216,7 +253,7 @@ def leaf_roots(leaves: Digests, position: Rows, size: Rows, sides: LevelSides) -
 
 
 def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests:
-    """Return ``nodes`` with those of ``rows`` hashed with the digests beside them, which come first where ``right``."""
+    """Return ``nodes`` with ``rows`` hashed with the digests on their ``right`` or left."""
     everyone = len(rows) == len(nodes)
     own = nodes if everyone else nodes[rows]
     second = right if everyone else right[rows]
@@ -235,7 +272,7 @@ def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests
 
 
 def _with_sides(nodes: Digests, counts: Rows, run: Rows, right: Mask, sides: Digests) -> tuple[Digests, Rows]:
-    """Return the nodes of each run with the sides of one level put before and after them."""
+    """Insert the sides of one level before and after the nodes of each run."""
     if len(run) == 0:
         return nodes, counts
     before, after = np.zeros(len(counts), dtype=np.int64), np.zeros(len(counts), dtype=np.int64)
@@ -256,18 +293,17 @@ def _starts(counts: Rows) -> Rows:
 
 
 ROOM = 64
-"""Leaves that a tree can have more, at least, before it has to be moved."""
+"""Minimum spare leaves of a tree's region."""
 
 LONG_RUN = 32
-"""Rows from which on to copy a run by itself is faster than all rows of many runs by their numbers."""
+"""Rows from which a separate copy of a run beats one indexed copy of many runs."""
 
 
 class MerkleForest:
-    """Trees of ``sizes`` leaves each; one without leaves has the root ``empty_root``.
+    """Mutable trees of ``sizes`` leaves each; a tree without leaves has the root ``empty_root``.
 
-    The leaves are written to ``leaves`` from ``offsets`` of each tree on; ``rehash`` or ``rehash_ends`` then says which
-    were. ``version`` counts the changes: whoever has seen an earlier one must not read the nodes any more, nor change
-    them.
+    Write leaves to ``leaves`` from ``offsets`` of each tree on, then call ``rehash`` or ``rehash_ends`` with their
+    positions. ``version`` counts the changes: the holder of an earlier version must neither read nor change the nodes.
     """
 
     def __init__(self, sizes: Rows, prefix: bytes = INNER_PREFIX, empty_root: bytes = EMPTY_ROOT) -> None:
@@ -284,55 +320,55 @@ class MerkleForest:
         return self._levels[0]
 
     def rearrange(self, origin: Rows) -> None:
-        """Begin a change: let there be other trees, of which each was the tree ``origin`` before; -1 is a new one.
+        """Begin a change: new tree i was tree ``origin[i]`` before, -1 for a new one.
 
-        New ones have no leaves; those that are in ``origin`` no more are gone.
+        New trees have no leaves; trees absent from ``origin`` are removed.
         """
         self.version += 1
-        kept = origin >= 0
+        retained = origin >= 0
         before = self.sizes, self.offsets, self._rooms
         self.sizes, self.offsets, self._rooms = np.zeros((3, len(origin)), dtype=np.int64)
         for old, now in zip(before, (self.sizes, self.offsets, self._rooms), strict=True):
-            now[kept] = old[origin[kept]]
+            now[retained] = old[origin[retained]]
 
     def resize(self, sizes: Rows, trimmed: Rows | None = None) -> None:
-        """Begin a change: give the trees other numbers of leaves. ``offsets`` may change.
+        """Begin a change: set the number of leaves of each tree. ``offsets`` may change.
 
-        ``trimmed``: how many of the first leaves of each tree go, none if it is not given. Those behind them stay, with
-        the nodes above them that are the same then, as far as the new size has them. ``rehash_ends`` hashes the others.
+        ``trimmed``: number of first leaves to drop from each tree, default none. The remaining leaves stay, with the
+        unchanged nodes above them, as far as the new size has them; ``rehash_ends`` hashes the others.
         """
         self.version += 1
         sizes = np.asarray(sizes, dtype=np.int64)
-        gone = np.zeros(len(sizes), dtype=np.int64) if trimmed is None else trimmed
-        kept = np.minimum(self.sizes - gone, sizes)
+        dropped = np.zeros(len(sizes), dtype=np.int64) if trimmed is None else trimmed
+        retained = np.minimum(self.sizes - dropped, sizes)
         offsets, levels = self.offsets.copy(), self._levels
         self.sizes = sizes.copy()
         grown = np.flatnonzero(sizes > self._rooms)
-        moved = np.flatnonzero(gone > 0)
+        moved = np.flatnonzero(dropped > 0)
         if len(grown):
             rooms, all_rooms = _room(sizes[grown]), int(_room(sizes).sum())
-            # Most trees move anyhow, or most of the arrays is what others have left.
+            # Most trees move anyway, or most of the arrays is unused.
             if 2 * int(rooms.sum()) > all_rooms or self._used + int((2 * rooms).sum()) > 4 * all_rooms:
                 self._lay_out()
                 moved = np.arange(len(sizes), dtype=np.int64)
             else:
                 self._append(grown, rooms)
                 moved = np.union1d(moved, grown)
-        moved = moved[kept[moved] > 0]
-        first, left, gone = (offsets + gone)[moved], kept[moved], gone[moved]
+        moved = moved[retained[moved] > 0]
+        first, left, dropped = (offsets + dropped)[moved], retained[moved], dropped[moved]
         target = self.offsets[moved]
         for level, nodes in enumerate(levels):
             if len(left) == 0:
                 return
             _copy_runs(nodes, first >> level, self._levels[level], target >> level, left)
-            # Nodes over as many leaves as divide what was trimmed have the same below them, the others have not.
-            stay = (left > 1) & (gone & ((2 << level) - 1) == 0)
-            first, left, gone, target = first[stay], (left[stay] + 1) >> 1, gone[stay], target[stay]
+            # A node stays valid if its leaf count divides the trimmed count.
+            stay = (left > 1) & (dropped & ((2 << level) - 1) == 0)
+            first, left, dropped, target = first[stay], (left[stay] + 1) >> 1, dropped[stay], target[stay]
 
     def rehash(self, tree: Rows, position: Rows) -> None:
-        """Hash what is above leaves that were written: ``position`` in ``tree``, by tree, ascending, each once.
+        """Hash the nodes above written leaves: distinct ascending ``position`` in ``tree``.
 
-        Of a tree whose size has changed the last leaf must be among them.
+        The positions must include the last leaf of every resized tree.
         """
         counts = self.sizes[tree]
         rows = self.offsets[tree] + position
@@ -361,10 +397,10 @@ class MerkleForest:
             level += 1
 
     def rehash_ends(self, tree: Rows, first: Rows, trimmed: Rows) -> None:
-        """Hash what is above leaves that were written, in each ``tree`` those from ``first`` on, and what was trimmed.
+        """Hash the nodes above leaves written from ``first`` on, and above trimmed ones.
 
-        ``trimmed`` is what ``resize`` was given for these trees, which lost no leaves at their ends. A tree that has no
-        leaves may be among them.
+        ``trimmed`` repeats the argument of ``resize`` for these trees, which have lost no leaves at their ends. Empty
+        trees are allowed.
         """
         offsets, counts = self.offsets[tree], self.sizes[tree]
         added = first < counts
@@ -378,7 +414,7 @@ class MerkleForest:
                 return
             nodes, upper = self._levels[level], self._levels[level + 1]
             pairs, parents = counts >> 1, (counts + 1) >> 1
-            # How many nodes of the level above have the same below them as before.
+            # Number of next-level nodes with unchanged children.
             same = np.where(added, first >> (level + 1), parents)
             same[trimmed & ((2 << level) - 1) != 0] = 0
             target = offsets >> (level + 1)
@@ -392,12 +428,12 @@ class MerkleForest:
             level += 1
 
     def write_ends(self, tree: Rows, first: Rows, digests: Digests) -> None:
-        """Write the leaves of each ``tree`` from ``first`` on; ``digests`` are those of all of them, joined."""
+        """Write the leaves of each ``tree`` from ``first`` on; ``digests`` concatenates them."""
         counts = self.sizes[tree] - first
         _copy_runs(digests, np.cumsum(counts) - counts, self.leaves, self.offsets[tree] + first, counts)
 
     def roots(self, tree: Rows | None = None) -> Digests:
-        """Return the root of each tree, or of those given, shape (trees, 32)."""
+        """Return the root of each tree, or of the given ones, shape (trees, 32)."""
         sizes, offsets = (self.sizes, self.offsets) if tree is None else (self.sizes[tree], self.offsets[tree])
         found = np.empty((len(sizes), DIGEST_BYTES), dtype=np.uint8)
         depths = np.where(sizes > 0, _bits(sizes - 1), -1)
@@ -407,7 +443,7 @@ class MerkleForest:
         return found
 
     def nodes_of(self, tree: int) -> list[Digests]:
-        """Return a copy of the levels of one tree, the leaves first, its root last."""
+        """Return a copy of one tree's levels, leaves first, root last."""
         offset, count, found = int(self.offsets[tree]), int(self.sizes[tree]), []
         for level, nodes in enumerate(self._levels):
             found.append(nodes[offset >> level : (offset >> level) + count].copy())
@@ -417,10 +453,9 @@ class MerkleForest:
         return found
 
     def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
-        """Return the sides' digests of runs, joined, and how many each run has.
+        """Return the concatenated side digests of runs, and each run's number of sides.
 
-        ``tree``, ``first``, ``count``: of each run its tree, the position of its first leaf there, and its length,
-        at least 1.
+        ``tree``, ``first``, ``count``: each run's tree, the position of its first leaf, and its length, at least 1.
         """
         positions = side_positions(first, count, self.sizes[tree])
         digests = np.empty((len(positions.run), DIGEST_BYTES), dtype=np.uint8)
@@ -431,7 +466,7 @@ class MerkleForest:
         return digests, positions.counts(len(tree))
 
     def _lay_out(self) -> None:
-        """Give every tree a region in new arrays, the largest first."""
+        """Assign every tree a region in new arrays, largest first."""
         self.offsets = np.zeros(len(self.sizes), dtype=np.int64)
         self._rooms = np.zeros(len(self.sizes), dtype=np.int64)
         self._used, self._levels = 0, [np.empty((0, DIGEST_BYTES), dtype=np.uint8)]
@@ -440,7 +475,7 @@ class MerkleForest:
         self._append(order, rooms[order])
 
     def _append(self, trees: Rows, rooms: Rows) -> None:
-        """Give trees new regions behind all others."""
+        """Assign trees new regions behind all others."""
         for tree, room in zip(trees.tolist(), rooms.tolist(), strict=True):
             step = 1 << (room - 1).bit_length()
             self.offsets[tree] = -(-self._used // step) * step
@@ -460,14 +495,14 @@ class MerkleForest:
 
 
 def _pairs(nodes: Digests) -> Digests:
-    """Return the children of each node of the level above, side by side."""
+    """Return the children of each node of the next level, side by side."""
     return nodes[: len(nodes) & ~1].reshape(-1, 2 * DIGEST_BYTES)
 
 
 def _copy_runs(source: Digests, starts: Rows, target: Digests, at: Rows, counts: Rows) -> None:
     """Copy runs of ``counts`` rows, from ``starts`` in ``source`` to ``at`` in ``target``.
 
-    Both may be the same array: a run may go to where it overlaps itself, not to where another one comes from.
+    Both may be the same array: a run may overlap its own target, but not another run's source.
     """
     total = int(counts.sum())
     if total >= LONG_RUN * len(counts):
@@ -477,7 +512,7 @@ def _copy_runs(source: Digests, starts: Rows, target: Digests, at: Rows, counts:
     shift = np.cumsum(counts) - counts
     ranks = np.arange(total)
     rows, place = (np.repeat(first - shift, counts) + ranks for first in (starts, at))
-    # As one value a row, they are copied twice as fast.
+    # Copying one value a row is twice as fast.
     _values(target)[place] = _values(source)[rows]
 
 
@@ -490,6 +525,6 @@ def _room(sizes: Rows) -> Rows:
 
 
 def _bits(values: Rows) -> Rows:
-    """Return how many bits each value takes."""
+    """Return the bit width of each value."""
     found: Rows = np.frexp(values.astype(np.float64))[1].astype(np.int64)
     return found

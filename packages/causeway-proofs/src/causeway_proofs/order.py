@@ -1,8 +1,8 @@
-"""Orders and groups of columns: the two operations that the queue algebra is made of.
+"""Stable orders and groups of key columns, the two primitives of the queue algebra.
 
-Everything here works on unsigned 64-bit key columns. A stable order by several keys is found by packing the keys and
-the row number into one 64-bit word and sorting those words, which is an order of magnitude faster than a sort by
-columns; when the bits do not suffice, the columns are sorted one after the other.
+All functions work on unsigned 64-bit key columns. A stable order by several keys packs the keys and the row number into
+one 64-bit word and sorts these words, an order of magnitude faster than a sort by columns. If the bits do not suffice,
+the columns are sorted one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
 Codes = npt.NDArray[Any]
-"""Keys to search for: numbers, or byte strings of one length."""
+"""Search keys: numbers, or byte strings of one length."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -25,16 +25,23 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 WORD_BITS = 64
 
 SMALL_COLUMN = 400
-"""Rows up to which a sort by columns is faster: it is one call."""
+"""Rows up to which a single call of a column sort is faster."""
 
 
 def bit_width(values: npt.NDArray[np.unsignedinteger]) -> int:
-    """Return how many bits the largest of ``values`` takes (0 for an empty or all-zero column)."""
+    """Return the bit width of the largest value (0 for an empty or all-zero column)."""
     return int(np.maximum.reduce(values)).bit_length() if len(values) else 0
 
 
 def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:
-    """Return the row numbers in ascending order of ``keys`` (the first is the most significant), ties in row order."""
+    """Return the row numbers in ascending order of ``keys``, ties in row order.
+
+    Args:
+        keys: unsigned columns of equal length, most significant first.
+
+    Returns:
+        Row numbers, int64, shape (n,).
+    """
     length = len(keys[0])
     if length <= SMALL_COLUMN:
         return np.lexsort(keys[::-1]).astype(np.int64, copy=False)
@@ -51,7 +58,7 @@ def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:
         return _order_of_packed(leading)[0]
     if sum(widths[fitting:]) <= WORD_BITS:
         order, leading = _order_of_packed(leading)
-        # Mostly the rest follows: what came over one lane lies in the order of the lane.
+        # Usually the other keys ascend already, because each lane delivers in order.
         following = _pack(rest, widths[fitting:])[order]
         if bool(((following[1:] >= following[:-1]) | (leading[1:] != leading[:-1])).all()):
             return order
@@ -59,9 +66,9 @@ def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:
 
 
 def _order_of_packed(packed: U64) -> tuple[Rows, U64]:
-    """Return the stable order of words that leave enough upper bits free for a row number, and the words in it.
+    """Return the stable order of words with free upper bits, and the sorted words.
 
-    ``packed`` is used up.
+    Overwrites ``packed``.
     """
     length = len(packed)
     if bool((packed[1:] >= packed[:-1]).all()):
@@ -76,16 +83,16 @@ def _order_of_packed(packed: U64) -> tuple[Rows, U64]:
 
 
 def _order_by_parts(keys: Sequence[npt.NDArray[np.unsignedinteger]], widths: Sequence[int], room: int) -> Rows:
-    """Order by the least significant keys first, as many neighbours at once as fit into ``room`` bits."""
+    """Sort by the least significant keys first, packing adjacent keys up to ``room`` bits."""
     length = len(keys[0])
     order = np.arange(length, dtype=np.int64)
     remaining = list(zip(keys, widths, strict=True))
     while remaining:
-        taken = [remaining.pop()]
-        while remaining and sum(width for _, width in taken) + remaining[-1][1] <= room:
-            taken.insert(0, remaining.pop())
-        packed = _pack([key for key, _ in taken], [width for _, width in taken])[order]
-        wide = sum(width for _, width in taken) + (length - 1).bit_length() > WORD_BITS
+        batch = [remaining.pop()]
+        while remaining and sum(width for _, width in batch) + remaining[-1][1] <= room:
+            batch.insert(0, remaining.pop())
+        packed = _pack([key for key, _ in batch], [width for _, width in batch])[order]
+        wide = sum(width for _, width in batch) + (length - 1).bit_length() > WORD_BITS
         order = order[np.argsort(packed, kind="stable") if wide else _order_of_packed(packed)[0]]
     return order
 
@@ -103,7 +110,10 @@ def _pack(keys: Sequence[npt.NDArray[np.unsignedinteger]], widths: Sequence[int]
 class Groups:
     """Runs of equal keys in a sorted column.
 
-    ``starts``: first row of each run; ``counts``: its length; both in row order. ``total`` is the number of rows.
+    Attributes:
+        starts: first row of each run, in row order.
+        counts: length of each run.
+        total: number of rows.
     """
 
     starts: Rows
@@ -114,7 +124,7 @@ class Groups:
         return len(self.starts)
 
     def spread(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Return one value a row from one value a group."""
+        """Repeat one value a group for each of its rows."""
         return values.repeat(self.counts)
 
     def ranks(self) -> Rows:
@@ -123,7 +133,14 @@ class Groups:
 
 
 def group_rows(*keys: npt.NDArray[np.generic]) -> Groups:
-    """Return the runs of rows that agree in all of ``keys``; rows with equal keys must be neighbours."""
+    """Group adjacent rows with equal keys.
+
+    Args:
+        keys: columns of equal length; rows with equal keys must be adjacent.
+
+    Returns:
+        The groups.
+    """
     total = len(keys[0])
     if total == 0:
         empty = np.empty(0, dtype=np.int64)
@@ -142,7 +159,7 @@ def group_rows(*keys: npt.NDArray[np.generic]) -> Groups:
 
 
 def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """Return the values, each once, ascending. A sort is several times as fast as the table of ``np.unique``."""
+    """Return the distinct values, ascending; sorting is several times as fast as ``np.unique``."""
     if len(values) == 0:
         return values
     ordered = np.sort(values)
@@ -153,7 +170,7 @@ def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 
 
 def distinct_with_codes(values: U64) -> tuple[U64, Rows]:
-    """Return ``distinct`` values, and the place of each value among them."""
+    """Return the ``distinct`` values, and the index of each value among them."""
     order = stable_order(values)
     ordered = values[order]
     groups = group_rows(ordered)
@@ -163,7 +180,16 @@ def distinct_with_codes(values: U64) -> tuple[U64, Rows]:
 
 
 def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
-    """Return one 64-bit code a row for each pair of columns: codes order like the pairs, also across the arguments."""
+    """Return one 64-bit code a row for each pair of columns.
+
+    Codes sort like the pairs, also across the arguments.
+
+    Args:
+        pairs: pairs of columns, most significant first.
+
+    Returns:
+        One column of codes a pair.
+    """
     if all(bit_width(first) <= 32 and bit_width(second) <= 32 for first, second in pairs):
         return [(first << np.uint64(32)) | second for first, second in pairs]
     values = np.unique(np.concatenate([column for pair in pairs for column in pair]))
@@ -175,14 +201,22 @@ def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
 
 
 def find_positions(sorted_codes: Codes, codes: Codes) -> Rows:
-    """Return each code's position in ``sorted_codes`` (ascending, unique), -1 where it is absent."""
+    """Return each code's position in ``sorted_codes``, -1 if absent.
+
+    Args:
+        sorted_codes: ascending and unique.
+        codes: the codes to find.
+
+    Returns:
+        Positions, int64.
+    """
     if len(sorted_codes) == 0:
         return np.full(len(codes), -1, dtype=np.int64)
     if (
         sorted_codes.dtype == codes.dtype == np.uint64
         and int(sorted_codes[-1] - sorted_codes[0]) == len(sorted_codes) - 1
     ):
-        # Without a gap nothing has to be searched; what lies before the first wraps around.
+        # Without gaps no search is needed; codes below the first wrap around.
         offset = codes - sorted_codes[0]
         inside = offset < np.uint64(len(sorted_codes))
         return offset.view(np.int64) if inside.all() else np.where(inside, offset.view(np.int64), -1)

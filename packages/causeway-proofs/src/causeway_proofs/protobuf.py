@@ -1,8 +1,8 @@
-"""Reading protobuf messages from strangers: bounded, and as every deployed decoder reads them.
+"""Parse untrusted protobuf messages within bounds, as every deployed decoder does.
 
-Protobuf has many encodings of one message: unknown fields, padded integers, empty fields written out. Where bytes are
-identified by their digest, only the form that the deployed encoders write is read (``parse_canonical``); a proof may
-come in any (``parse``), and whether it came in that one is a question of its own (``is_canonical``).
+Protobuf has many encodings of one message: unknown fields, padded integers, empty fields written out. If bytes are
+identified by their digest, only the deployed encoders' form is accepted (``parse_canonical``). A proof may have any
+form (``parse``); ``is_canonical`` tests its form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NUMBER_BITS = 64
 MAX_NUMBER_BYTES = 10
 
 MAX_GROUPS = 100
-"""Levels of messages and groups in one another that prost reads."""
+"""Most nested messages and groups that prost reads."""
 
 _FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 _FIXED = {
@@ -42,17 +42,26 @@ _FIXED = {
 _SIZED = {FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_STRING}
 
 
-def parse(message_type: type[M], data: bytes, what: str, limit: int = MAX_MESSAGE_BYTES) -> M:
-    """Return the message that ``data`` is an encoding of, in any form; what is unknown in it is left out.
+def parse(message_type: type[M], data: bytes, noun: str, limit: int = MAX_MESSAGE_BYTES) -> M:
+    """Parse a message in any encoding, dropping unknown fields.
+
+    Args:
+        message_type: the message class.
+        data: the encoding.
+        noun: noun for the message in errors.
+        limit: most bytes.
+
+    Returns:
+        The message.
 
     Raises:
-        OverLimit: ``data`` is longer than ``limit`` bytes.
-        MalformedProof: it is no such message, or one that deployed decoders read in two ways; the text begins with
-            ``what``.
+        OverLimit: ``data`` exceeds ``limit`` bytes.
+        MalformedProof: ``data`` is not such a message, or deployed decoders disagree on it; the text begins with
+            ``noun``.
     """
-    require_length(data, what, limit)
+    require_length(data, noun, limit)
     try:
-        message = _parsed(message_type, data, what)
+        message = _parsed(message_type, data, noun)
         if is_canonical(message, data):
             return message
     except MalformedProof:
@@ -60,61 +69,72 @@ def parse(message_type: type[M], data: bytes, what: str, limit: int = MAX_MESSAG
     try:
         plain = _plain(message_type.DESCRIPTOR, memoryview(data))
     except MalformedProof as error:
-        raise MalformedProof(f"{what} is no protobuf message {message_type.DESCRIPTOR.full_name}: {error}") from None
-    return _parsed(message_type, plain, what)
+        raise MalformedProof(f"{noun} is no protobuf message {message_type.DESCRIPTOR.full_name}: {error}") from None
+    return _parsed(message_type, plain, noun)
 
 
 def is_canonical(message: Message, data: bytes) -> bool:
-    """Return whether ``data`` is the canonical encoding of ``message``: fields ascending, none unknown, no padding."""
+    """Return True if ``data`` is canonical: fields ascending and known, no padding."""
     canonical: bytes = message.SerializeToString(deterministic=True)
     return canonical == data
 
 
-def parse_canonical(message_type: type[M], data: bytes, what: str, limit: int = MAX_MESSAGE_BYTES) -> M:
-    """Return the message that ``data`` is the canonical encoding of.
+def parse_canonical(message_type: type[M], data: bytes, noun: str, limit: int = MAX_MESSAGE_BYTES) -> M:
+    """Parse a message, accepting only its canonical encoding.
+
+    Args:
+        message_type: the message class.
+        data: the encoding.
+        noun: noun for the message in errors.
+        limit: most bytes.
+
+    Returns:
+        The message.
 
     Raises:
-        OverLimit: ``data`` is longer than ``limit`` bytes.
-        MalformedProof: it is no such message, or not its canonical encoding; the text says which, of ``what``.
+        OverLimit: ``data`` exceeds ``limit`` bytes.
+        MalformedProof: ``data`` is not such a message, or not its canonical encoding; the text names ``noun``.
     """
-    require_length(data, what, limit)
-    message = _parsed(message_type, data, what)
+    require_length(data, noun, limit)
+    message = _parsed(message_type, data, noun)
     if not is_canonical(message, data):
-        raise MalformedProof(_not_canonical(message_type, what))
+        raise MalformedProof(_not_canonical(message_type, noun))
     return message
 
 
-def describe_encoding(message: Message, data: bytes, what: str) -> list[str]:
-    """Return a line that says that ``what`` is another encoding of a message than the canonical one, if it is."""
-    return [] if is_canonical(message, data) else [_not_canonical(type(message), what)]
+def describe_encoding(message: Message, data: bytes, noun: str) -> list[str]:
+    """Return a remark if ``data`` is not the canonical encoding of ``message``, else no line."""
+    return [] if is_canonical(message, data) else [_not_canonical(type(message), noun)]
 
 
-def _not_canonical(message_type: type[Message], what: str) -> str:
-    return f"{what} is not in the canonical encoding of {message_type.DESCRIPTOR.full_name}"
+def _not_canonical(message_type: type[Message], noun: str) -> str:
+    return f"{noun} is not in the canonical encoding of {message_type.DESCRIPTOR.full_name}"
 
 
-def _parsed(message_type: type[M], data: bytes, what: str) -> M:
+def _parsed(message_type: type[M], data: bytes, noun: str) -> M:
     message = message_type()
     try:
         message.ParseFromString(data)
-        # Unknown fields would be kept and written back.
+        # Unknown fields would be retained and re-encoded.
         message.DiscardUnknownFields()
     except (DecodeError, UnicodeDecodeError) as error:
-        # The library's pure Python form lets what is wrong with text through as it is.
-        raise MalformedProof(f"{what} is no protobuf message {message_type.DESCRIPTOR.full_name}") from error
+        # The library's pure Python version does not validate text.
+        raise MalformedProof(f"{noun} is no protobuf message {message_type.DESCRIPTOR.full_name}") from error
     return message
 
 
 def _plain(message: Any, data: memoryview, depth: int = 0) -> bytes:
-    """Return the known fields of an encoded message (``message`` is its descriptor) as they stand, without padding.
+    """Return the known fields of an encoded message in order, without padding.
 
-    Refused is what gogoproto 1.4 and prost 0.13, with which deployed chains decode, do not both refuse or both read as
-    the same: a member of a oneof that follows itself (the one replaces it, the other merges), numbers of more than 64
-    bits, groups that end as another or are nested deeply. The library here takes a known field of another wire type
-    for an unknown one, which both refuse.
+    ``message`` is the message's descriptor.
+
+    Rejects input that gogoproto 1.4 and prost 0.13, the deployed decoders, do not both reject or both read alike. That
+    is: a member of a oneof that follows itself (one decoder replaces, the other merges), numbers above 64 bits,
+    mismatched or deeply nested groups. The library used here takes a known field of another wire type for an unknown
+    one, which both reject.
 
     Raises:
-        MalformedProof: it is refused, or no protobuf message.
+        MalformedProof: the message is rejected, or not protobuf.
     """
     plain: list[bytes] = []
     members: dict[str, int] = {}
@@ -148,10 +168,12 @@ def _plain(message: Any, data: memoryview, depth: int = 0) -> bytes:
 
 
 def _fields(data: memoryview, depth: int) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Yield number, wire type and value of each field: of a varint the number, of a group nothing, else its bytes.
+    """Yield number, wire type and value of each field.
+
+    The value of a varint is its number, of a group nothing, else the bytes.
 
     Raises:
-        MalformedProof: there is a field that cannot be read.
+        MalformedProof: a field is unreadable.
     """
     at, groups = 0, list[int]()
     while at < len(data):
@@ -192,7 +214,7 @@ def _numbers(data: memoryview) -> Iterator[int]:
 
 
 def _number(data: memoryview, at: int) -> tuple[int, int]:
-    """Return the varint that begins at a position, and where it ends. Raises ``MalformedProof``."""
+    """Read the varint at a position; return it and its end. Raises ``MalformedProof``."""
     value = 0
     for place, byte in enumerate(data[at : at + MAX_NUMBER_BYTES]):
         value |= (byte & MORE - 1) << PAYLOAD_BITS * place

@@ -1,4 +1,4 @@
-"""The path of a proof, step by step: what a verifier went through, for those who want to see it."""
+"""Steps of a proof's path, recorded by verifiers for display."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a verification, in the order in which it was made (a leaf first, what is trusted last).
+    """One step of a verification, in order: the leaf first, the trusted value last.
 
     Attributes:
-        operation: what was done, in the family's own word: ``leaf``, ``inner``, ``branch``, ``bag``, ``signature``.
-        detail: what it was done to, in a few words: a key, the side of the sibling, a count of signers.
-        result: the digest or value that came of it; empty where there is none.
+        operation: the family's name of the operation: ``leaf``, ``inner``, ``branch``, ``bag``, ``signature``.
+        detail: a short description: a key, the side of the sibling, a count of signers.
+        result: the resulting digest or value; may be empty.
     """
 
     operation: str

@@ -1,17 +1,17 @@
-"""Numbers in base 128, as protobuf, Tendermint, ICS-23 and LEB128 write them: seven bits a byte, the low ones first."""
+"""Encode base-128 varints (protobuf, Tendermint, ICS-23, LEB128), low bits first."""
 
 from __future__ import annotations
 
 PAYLOAD_BITS = 7
 MORE = 0x80
-"""Bit of every byte but the last."""
+"""Continuation bit, set in every byte but the last."""
 
 _SHORT = [bytes([value]) for value in range(MORE)]
-"""The numbers of one byte, which most are."""
+"""Precomputed one-byte encodings, the most frequent ones."""
 
 
 def uvarint(value: int) -> bytes:
-    """Return ``value`` (0 or more) in its shortest form."""
+    """Return the shortest encoding of ``value`` (0 or more)."""
     if 0 <= value < MORE:
         return _SHORT[value]
     encoded = bytearray()

@@ -1,8 +1,7 @@
-"""Proofs as documents: a proof of any family with what it claims, and what is trusted, as people keep them in files.
+"""Proofs as JSON documents, with their claims and the trust to verify them against.
 
-``reading`` reads files into documents, ``trust`` what is trusted, ``kinds`` knows every kind by its name, and
-``verdict`` says whether a document is true. One module a family defines the documents of its kinds. The form is
-described in docs/how-to/verify-a-proof.md.
+``verification`` reads and verifies documents of every kind, ``trust`` reads trusted roots, keys and headers. One module
+a family defines its kinds. docs/how-to/verify-a-proof.md describes the format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What documents of all kinds have in common: claims, a proof, and a path from what is claimed to what is trusted."""
+"""Base class of proof documents: claims, a proof, and paths to the trusted value."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from causeway_proofs.documents.values import DocumentSection
 from causeway_proofs.errors import InvalidInput, MalformedProof, ProofError
 from causeway_proofs.steps import Step
 
-_HEX_SHOWN = 32
-_BYTES_SHOWN = 16
-_TEXT_SHOWN = 80
+_MAX_HEX = 32
+_MAX_BYTES = 16
+_MAX_TEXT = 80
 
 
 @dataclass(frozen=True, slots=True)
 class ProofPath:
-    """One way through a proof, from what is claimed towards what is trusted.
+    """One path through a proof, from a claim towards the trusted value.
 
     Attributes:
-        title: what the way starts from.
-        steps: in the order in which they are made.
+        title: description of the start.
+        steps: the steps in order.
     """
 
     title: str
@@ -31,68 +31,108 @@ class ProofPath:
 
 
 class ProofDocument(DocumentSection, ABC):
-    """A proof with what it claims. ``kind`` names its form."""
+    """A proof with its claims.
+
+    Attributes:
+        kind: name of the document's form.
+        accepts: kinds of trust accepted for the proof, the usual one first.
+        too_odd: error of a strict verifier for a proof with remarks.
+    """
 
     kind: str
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
-    """What can be trusted for a proof of this kind, the usual one first."""
+    """Kinds of trust accepted for a proof of this kind, the usual one first."""
     too_odd: ClassVar[type[ProofError]] = MalformedProof
-    """With what a strict verifier refuses a proof on which there are remarks."""
+    """Error of a strict verifier for a proof with remarks."""
 
     @abstractmethod
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claims in one line.
+
+        Returns:
+            One line.
+        """
 
     def lines(self) -> Sequence[str]:
-        """Return what is claimed, a line each, where ``claim`` only counts it."""
+        """Return one line a claim, if ``claim`` only counts them.
+
+        Returns:
+            The lines; may be empty.
+        """
         return ()
 
     def notes(self, trust: Trust) -> Sequence[str]:
-        """Return what a reader of a true proof has to know of what it does not say, a line each."""
+        """Return the limits of a true proof, one line each.
+
+        Args:
+            trust: the trusted value.
+
+        Returns:
+            The lines; may be empty.
+        """
         return ()
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return what is odd about a proof that shows the claims, a line each: accepted unless one is strict."""
+        """Return the oddities of a valid proof, one line each; only strict verifiers reject them.
+
+        Args:
+            trust: the trusted value.
+
+        Returns:
+            The lines; may be empty.
+        """
         return ()
 
     @abstractmethod
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the ways to what is trusted, if the proof shows under ``trust`` what is claimed.
+        """Verify the claims under ``trust``.
+
+        Args:
+            trust: the trusted value.
+
+        Returns:
+            The paths to the trusted value.
 
         Raises:
-            ProofError: it does not.
-            InvalidInput: no proof could be checked against the claims or ``trust``.
+            ProofError: the proof does not show a claim.
+            InvalidInput: no proof can be checked against the claims or ``trust``.
         """
 
     @abstractmethod
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return those steps that can be made whether or not the proof holds: for a reader who looks for the fault.
+        """Return the computable steps, valid or not, to help locate a fault.
+
+        Args:
+            trust: the trusted value.
+
+        Returns:
+            The paths as far as computable.
 
         Raises:
-            ProofError: none can be made.
+            ProofError: no step is computable.
         """
 
 
 def describe_expected_trust(kinds: Iterable[type[Trust]]) -> str:
-    """Return what to give where one of some kinds of trust is needed."""
+    """Describe the input for one of several kinds of trust."""
     return " or ".join(kind.wanted for kind in kinds)
 
 
 def require_kind(trust: Trust, kinds: tuple[type[Trust], ...]) -> None:
-    """Refuse a trust of another kind than some.
+    """Require that ``trust`` is of one of ``kinds``.
 
     Raises:
-        InvalidInput: it is of another.
+        InvalidInput: it is of another kind.
     """
     if not isinstance(trust, kinds):
         raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {describe_expected_trust(kinds)}")
 
 
 def require_trust(trust: Trust, *kinds: type[Trust]) -> None:
-    """Refuse a trust of another kind than can be used.
+    """Require that ``trust`` is of one of ``kinds``.
 
     Raises:
-        InvalidInput: it is of another.
+        InvalidInput: it is of another kind.
     """
     require_kind(trust, kinds)
     if isinstance(trust, RootTrust) and trust.leaf_count is not None:
@@ -100,7 +140,7 @@ def require_trust(trust: Trust, *kinds: type[Trust]) -> None:
 
 
 def trusted_root(trust: Trust) -> bytes:
-    """Return the root that is trusted: given as such, or in a trusted header.
+    """Return the trusted root, given directly or in a trusted header.
 
     Raises:
         InvalidInput: neither is given.
@@ -110,10 +150,10 @@ def trusted_root(trust: Trust) -> bytes:
 
 
 def range_root(trust: Trust) -> RootTrust:
-    """Return the trusted root of a mountain range, with its number of leaves where that is known.
+    """Return the trusted root of a mountain range, with its number of leaves if known.
 
     Raises:
-        InvalidInput: it is of another kind.
+        InvalidInput: the trust is of another kind.
     """
     require_kind(trust, (RootTrust,))
     assert isinstance(trust, RootTrust)
@@ -121,7 +161,7 @@ def range_root(trust: Trust) -> RootTrust:
 
 
 def unique_claims(claims: Iterable[tuple[bytes, bytes | None]], field: str) -> dict[bytes, bytes | None]:
-    """Return what is claimed of each key; the same claim may be made more than once.
+    """Return the claimed value of each key; duplicates are allowed.
 
     Raises:
         InvalidInput: two claims contradict each other.
@@ -136,14 +176,14 @@ def unique_claims(claims: Iterable[tuple[bytes, bytes | None]], field: str) -> d
 
 
 def format_bytes(data: bytes) -> str:
-    """Return bytes for a reader: as text if they are one, else in hexadecimal, of many only the beginning."""
-    if data.isascii() and data.decode().isprintable() and 0 < len(data) <= _TEXT_SHOWN:
+    """Format bytes for display: text if printable, else hexadecimal, truncated."""
+    if data.isascii() and data.decode().isprintable() and 0 < len(data) <= _MAX_TEXT:
         return f'"{data.decode()}"'
-    return f"0x{data.hex()}" if len(data) <= _HEX_SHOWN else f"0x{data[:_BYTES_SHOWN].hex()}... ({len(data)} bytes)"
+    return f"0x{data.hex()}" if len(data) <= _MAX_HEX else f"0x{data[:_MAX_BYTES].hex()}... ({len(data)} bytes)"
 
 
 def value_claim(key: bytes, value: bytes | None) -> str:
-    """Return the claim that a value is stored under a key, or nothing."""
+    """Format the claim that a key has a value, or is absent."""
     return (
         f"nothing is stored under {format_bytes(key)}"
         if value is None

@@ -1,4 +1,4 @@
-"""Documents of the Internet Computer: certificates of a subnet's state, and slices of streams between subnets."""
+"""Proof documents of the Internet Computer: certificates and stream slices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ANSWER = cbor_head(MAP, 1) + cbor_text("certificate")
 
 
 class PathClaim(DocumentSection):
-    """What stands at a path of the state: a value, or nothing (``absent`` true)."""
+    """The claimed content of a path in the state: a value, or nothing (``absent`` true)."""
 
     path: Annotated[Listed[Label], Field(min_length=1, max_length=MAX_DEPTH)]
     value: Bytes | None = None
@@ -54,19 +54,19 @@ class PathClaim(DocumentSection):
 
     @property
     def text(self) -> str:
-        """Return the claim in one line, with what a header or message of a stream says."""
-        said = "" if self.value is None else read_leaf(self.path, self.value)
-        return f"{self.title}: {said}" if said else self.title
+        """Return the claim in one line, with the content of a stream's header or message in words."""
+        description = "" if self.value is None else read_leaf(self.path, self.value)
+        return f"{self.title}: {description}" if description else self.title
 
     @property
     def title(self) -> str:
-        """Return which bytes are where."""
+        """Return the path with its bytes."""
         where = format_path(self.path)
         return f"there is nothing at {where}" if self.value is None else f"{format_bytes(self.value)} is at {where}"
 
 
 class FreshnessClaim(DocumentSection):
-    """How old a certificate may be at the time ``now``; see ``Freshness``."""
+    """The maximal age of a certificate at the time ``now``; see ``Freshness``."""
 
     now: Time
     max_age: Duration
@@ -75,12 +75,12 @@ class FreshnessClaim(DocumentSection):
 
     @property
     def rule(self) -> Freshness:
-        """Return the rule that a certificate is checked against."""
+        """Return the corresponding ``Freshness``."""
         return Freshness(self.now, self.max_age, self.max_ahead, self.max_delegation_age)
 
 
 class StreamBounds(DocumentSection):
-    """Indices of a stream: the first, and the one after the last. ``signals_end`` of a header only."""
+    """Bounds of a stream: begin, end (exclusive), and ``signals_end`` of a header only."""
 
     begin: Number | None = None
     end: Number | None = None
@@ -88,11 +88,18 @@ class StreamBounds(DocumentSection):
 
 
 class IcCertificate(ProofDocument):
-    """A certificate: ``proof`` is its CBOR form, or a node's answer to ``read_state``.
+    """A certificate of a subnet's state.
 
-    ``paths`` are what it is to show of the state, ``canister_id`` and ``subnet_id`` say whose word it must be. Of a
-    path below ``canister``, the canister it names must be one of the subnet's in any case; below ``request_status``
-    only ``canister_id`` says which one that is.
+    For a path below ``canister``, the subnet must host the canister that the path names; for one below
+    ``request_status``, only ``canister_id`` names the canister.
+
+    Attributes:
+        paths: claimed contents of the state.
+        canister_id: the canister that the signing subnet must host.
+        subnet_id: the subnet that must have signed.
+        time: claimed time of the certificate.
+        freshness: maximal age of the certificate.
+        proof: the certificate in CBOR, or a node's answer to ``read_state``.
     """
 
     kind: Literal["ic_certificate"]
@@ -105,7 +112,7 @@ class IcCertificate(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (IcPublicKey,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claims in one line."""
         claims = [path.text for path in self.paths]
         if self.canister_id is not None:
             claims.append(f"canister {principal_to_text(self.canister_id)} is the subnet's")
@@ -120,14 +127,25 @@ class IcCertificate(ProofDocument):
         return "; ".join(claims) or "a state is certified"
 
     def notes(self, trust: Trust) -> Sequence[str]:
-        """Return how old it is, where no claim says it."""
+        """Return the certificate's age if no claim states it."""
         if self.time is not None or self.freshness is not None:
             return ()
         time = read_time(decode_certificate(self.certificate).tree)
         return [f"its time is {format_time(time)}, and nothing is claimed of its age"]
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of every path to the root key; errors as of ``verify_certificate``, and ``ClaimMismatch``."""
+        """Return the path of every claim to the root key.
+
+        Args:
+            trust: the trusted root key.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ClaimMismatch: the certificate differs from a claim.
+            ProofError: as ``verify_certificate``.
+        """
         require_trust(trust, IcPublicKey)
         assert isinstance(trust, IcPublicKey)
         self._require_complete()
@@ -149,22 +167,25 @@ class IcCertificate(ProofDocument):
         return tuple(tracks) or (ProofPath(f"a state of {format_time(verified.time)}", verified.steps),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of the paths that the tree shows to its root, and the key that the delegation shows."""
+        """Return the shown paths up to the tree's root, and the key that the delegation shows."""
         certificate = decode_certificate(self.certificate)
         signed = _signed_steps(certificate)
         tracks = []
         for claim in self.paths:
-            way = _way(certificate.tree, claim)
+            way = _path_to_root(certificate.tree, claim)
             if way:
                 tracks.append(ProofPath(claim.title, way + signed))
         return tuple(tracks) or (ProofPath("the certificate", signed),)
 
     @property
     def certificate(self) -> bytes:
-        """Return the certificate, taken out of the answer of a node to ``read_state`` where ``proof`` is that.
+        """Return the certificate, extracted from an answer to ``read_state`` if needed.
+
+        Returns:
+            The encoded certificate.
 
         Raises:
-            MalformedCertificate: the answer has more in it, or is not in the shortest CBOR.
+            MalformedCertificate: the answer has other content, or is not in the shortest CBOR.
         """
         if not self.proof.removeprefix(SELF_DESCRIBED).startswith(_ANSWER):
             return self.proof
@@ -188,9 +209,15 @@ class IcCertificate(ProofDocument):
 
 
 class IcStreamSlice(ProofDocument):
-    """A slice of a stream from one subnet to another: ``proof`` is a CertifiedStreamSlice in protobuf.
+    """A slice of a stream from one subnet to another.
 
-    Trusted is the key of ``source``. ``header`` and ``messages`` are what the slice is to show, as far as given.
+    Attributes:
+        source: id of the sending subnet, whose key is trusted.
+        destination: id of the receiving subnet.
+        header: claimed bounds of the stream, optional.
+        messages: claimed bounds of the messages, optional.
+        version: certification version.
+        proof: a CertifiedStreamSlice in protobuf.
     """
 
     kind: Literal["ic_stream_slice"]
@@ -203,7 +230,7 @@ class IcStreamSlice(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (IcPublicKey,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claims in one line."""
         text = f"stream from {principal_to_text(self.source)} to {principal_to_text(self.destination)}"
         for name, bounds in (("header", self.header), ("messages", self.messages)):
             if bounds is not None:
@@ -212,11 +239,18 @@ class IcStreamSlice(ProofDocument):
         return text
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way from the payload to the key; errors as of ``decode_certified_stream``, and more.
+        """Return the path from the payload to the key.
+
+        Args:
+            trust: the trusted key of the sending subnet.
+
+        Returns:
+            One path.
 
         Raises:
             WrongSubnet: the trusted key is another subnet's.
-            ClaimMismatch: header or messages are others than claimed.
+            ClaimMismatch: header or messages differ from the claims.
+            ProofError: as ``decode_certified_stream``.
         """
         require_trust(trust, IcPublicKey)
         assert isinstance(trust, IcPublicKey)
@@ -228,14 +262,14 @@ class IcStreamSlice(ProofDocument):
                 f"the key is of subnet {principal_to_text(trust.owner)}, the slice should be from "
                 f"{principal_to_text(self.source)}"
             )
-        shown = decode_certified_stream(self.destination, self.source, self.proof, trust.raw, version)
-        self._require_claimed(shown)
+        content = decode_certified_stream(self.destination, self.source, self.proof, trust.raw, version)
+        self._require_claimed(content)
         certified = decode_certified_stream_slice(self.proof, version)
         key = Step("signature", f"of the root under the key of subnet {principal_to_text(self.source)}", trust.raw)
         return (ProofPath(self.claim(), (*certified.verify_root(), key)),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the root that payload and witness lead to."""
+        """Return the root computed from payload and witness."""
         certified = decode_certified_stream_slice(self.proof, self._version())
         return (ProofPath(self.claim(), _slice_steps(certified)),)
 
@@ -246,35 +280,35 @@ class IcStreamSlice(ProofDocument):
             first, last = min(CertificationVersion), max(CertificationVersion)
             raise InvalidInput(f"version: {self.version}: must be from {first:d} to {last:d}") from None
 
-    def _require_claimed(self, shown: StreamSlice) -> None:
-        header = shown.header
+    def _require_claimed(self, content: StreamSlice) -> None:
+        header = content.header
         facts = {"begin": header.begin, "end": header.end, "signals_end": header.signals_end}
         _require_bounds("header", self.header, facts)
-        if shown.messages:
-            facts = {"begin": shown.messages[0][0], "end": shown.messages[-1][0] + 1}
+        if content.messages:
+            facts = {"begin": content.messages[0][0], "end": content.messages[-1][0] + 1}
         else:
             facts = {"begin": header.begin, "end": header.begin}
         _require_bounds("messages", self.messages, facts)
 
 
-def _require_bounds(what: str, claimed: StreamBounds | None, facts: dict[str, int]) -> None:
+def _require_bounds(noun: str, claimed: StreamBounds | None, facts: dict[str, int]) -> None:
     for name, value in ({} if claimed is None else claimed.model_dump(exclude_none=True)).items():
         if facts[name] != value:
-            raise ClaimMismatch(f"{what}: {name} is {facts[name]} in the slice, claimed is {value}")
+            raise ClaimMismatch(f"{noun}: {name} is {facts[name]} in the slice, claimed is {value}")
 
 
 def _slice_steps(certified: CertifiedStreamSlice) -> tuple[Step, ...]:
     payload = certified.payload
-    shown = f"header and {len(payload.messages)} messages of the stream to {principal_to_text(payload.subnet_id)}"
+    summary = f"header and {len(payload.messages)} messages of the stream to {principal_to_text(payload.subnet_id)}"
     return (
-        Step("payload", shown, payload.header_bytes),
+        Step("payload", summary, payload.header_bytes),
         Step("witness", "payload plugged in, pruned to the root", certified.root_digest()),
     )
 
 
 def _require_shown(verified: VerifiedCertificate, claim: PathClaim) -> None:
     if claim.path[0] == CANISTER and len(claim.path) > 1 and verified.delegation is not None:
-        # Any subnet could write any canister's id into its own state.
+        # A subnet could write any canister's id into its own state.
         require_in_ranges(verified.delegation.tree, verified.delegation.subnet_id, claim.path[1])
     if claim.absent:
         verified.require_absent(claim.path)
@@ -286,7 +320,7 @@ def _require_shown(verified: VerifiedCertificate, claim: PathClaim) -> None:
         )
 
 
-def _way(tree: HashTree, claim: PathClaim) -> tuple[Step, ...]:
+def _path_to_root(tree: HashTree, claim: PathClaim) -> tuple[Step, ...]:
     try:
         return path_steps(tree, claim.path)
     except ProofError:

@@ -1,4 +1,4 @@
-"""What leaves of a subnet's state say, in words: headers and messages of streams."""
+"""Describe leaves of a subnet's state in words: headers and messages of streams."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from causeway_proofs.ic.stream_header import StreamHeader, decode_stream_header
 from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL
 
 Name = Callable[[bytes], str]
-"""Says what a canister is called."""
+"""Returns the display name of a canister."""
 
 _VERSIONS = sorted(CertificationVersion, reverse=True)
 
 
 def read_leaf(path: Sequence[bytes], value: bytes) -> str:
-    """Return what the leaf ``value`` at a path says; nothing where it is no header or message of a stream, or cannot be
-    read as one: the bytes alone are what is certified."""
+    """Describe the leaf ``value`` at a path, if it is a header or message of a stream.
+
+    Returns an empty text for other leaves.
+
+    Only the bytes are certified, not the description.
+    """
     for version in _VERSIONS:
         try:
             if len(path) == 3 and path[0] == STREAMS and path[2] == HEADER:
@@ -32,13 +36,13 @@ def read_leaf(path: Sequence[bytes], value: bytes) -> str:
 
 
 def header_text(header: StreamHeader) -> str:
-    """Return what the header of a stream says."""
+    """Describe the header of a stream."""
     rejected = f", {len(header.reject_signals):,} rejected" if header.reject_signals else ""
     return f"begin {header.begin}, end {header.end}, signals_end {header.signals_end}{rejected}"
 
 
 def message_text(message: StreamMessage, name: Name = principal_to_text) -> str:
-    """Return what a message in a stream says; ``name``: what canisters are called."""
+    """Describe a message of a stream; ``name`` formats canister ids."""
     match message:
         case Request():
             ends, amount = (message.sender, message.receiver), message.cycles_payment
@@ -48,8 +52,8 @@ def message_text(message: StreamMessage, name: Name = principal_to_text) -> str:
             ends, amount = (message.respondent, message.originator), message.cycles_refund
             callback = f", callback {message.originator_reply_callback}"
             answer = message.payload
-            said = f"{len(answer.data):,} bytes" if isinstance(answer, Data) else f"reject {answer.code.name}"
-            text = f"{said}{callback}"
+            result_text = f"{len(answer.data):,} bytes" if isinstance(answer, Data) else f"reject {answer.code.name}"
+            text = f"{result_text}{callback}"
         case Refund():
             return f"refund of {message.amount:,} cycles to {name(message.recipient)}"
     kind = type(message).__name__.lower()

@@ -1,4 +1,4 @@
-"""Documents of messages between parachains: a message in an egress queue, under a relay block's state root."""
+"""Proof documents of messages in egress queues, under a relay block's state root."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ U32 = Annotated[Number, Field(le=U32_MAX)]
 
 
 class IcmpMessage(ProofDocument):
-    """A message of one parachain to another, which is not consumed yet: ``proof`` is a list of nodes of the relay
-    chain's state, ``queue_proof`` of the queue's trie.
+    """A pending message of one parachain to another.
 
-    Trusted is the state root of a relay block, or its header. Under it the relay chain lists the root of the queue from
-    ``source`` to ``destination`` (ParaIds) that its block number ``block`` posted, and under that root ``message`` is
-    at place ``index``, counted from 0. In a binary file, ``proof`` is the SCALE encoding of its list.
+    Trusted is the state root of a relay block, or its header. Under it the relay chain lists the root of the queue
+    posted by block ``block``, and under that root ``message`` stands at ``index``. In a binary file, ``proof`` is the
+    SCALE encoding of its list.
+
+    Attributes:
+        source: number of the sending parachain (ParaId).
+        destination: number of the receiving parachain (ParaId).
+        block: number of the relay block that posted the queue.
+        index: position in the queue, from 0.
+        message: the message.
+        proof: nodes of the relay chain's state.
+        queue_proof: nodes of the queue's trie.
     """
 
     kind: Literal["icmp_message"]
@@ -43,23 +51,32 @@ class IcmpMessage(ProofDocument):
     too_odd: ClassVar[type[ProofError]] = UnusedNodesInTheProof
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         queue = f"the queue from parachain {self.source} to {self.destination} that relay block {self.block} posted"
         return f"message {self.index} in {queue} is {format_bytes(self.message)}"
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return that nodes are repeated in one of the two proofs, where they are."""
+        """Return remarks on duplicated nodes in the two proofs."""
         return describe_repetitions(self.proof, self.queue_proof)
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way from the message to the state root; errors as of ``verify_posted_queue`` and
-        ``verify_queued_message``."""
+        """Return the path from the message to the state root.
+
+        Args:
+            trust: the trusted state root or relay header.
+
+        Returns:
+            One path.
+
+        Raises:
+            ProofError: as ``verify_posted_queue`` and ``verify_queued_message``.
+        """
         root, above = self._posted(trust)
         steps = verify_queued_message(root, read_nodes(self.queue_proof), self.index, self.message)
         return (ProofPath(self.claim(), (*steps, *above)),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way as far as the proofs have it: from the queue's root, if the relay chain's state shows one."""
+        """Return the computable part of the path, from the queue's root if shown."""
         try:
             root, above = self._posted(trust)
         except ProofError:

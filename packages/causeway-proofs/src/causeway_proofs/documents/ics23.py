@@ -1,4 +1,4 @@
-"""Documents of ICS-23 proofs: one key, many keys under one root, a path through stores, and runs of a simple store."""
+"""Proof documents of ICS-23: one key, many keys, paths through stores, and ranges."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def _deployed_specs() -> list[SpecName]:
     return ["iavl", "tendermint"]
 
 
-_SIBLING_SHOWN = 8
+_SIBLING_PREFIX_BYTES = 8
 
 DEEPEST = 256
 """Most steps of a path in a deployed store."""
 
 
 class ClaimedItem(DocumentSection):
-    """A key with its value; ``value`` null (or empty, since nothing empty can be proven) says that it is not stored."""
+    """A key with its value; null or empty, which cannot be proven, marks an absent key."""
 
     key: Bytes
     value: Bytes | None
 
     @property
     def content(self) -> bytes | None:
-        """Return the value, None if the key is said not to be stored."""
+        """Return the value, or None for an absent key."""
         return self.value or None
 
 
@@ -70,7 +70,14 @@ class ClaimedEntry(DocumentSection):
 
 
 class Ics23(ProofDocument):
-    """One key under a root: ``proof`` is a ``cosmos.ics23.v1.CommitmentProof``."""
+    """One key under a root.
+
+    Attributes:
+        spec: name of the proof spec.
+        key: the key.
+        value: the claimed value, null for an absent key.
+        proof: a ``cosmos.ics23.v1.CommitmentProof``.
+    """
 
     kind: Literal["ics23"]
     spec: SpecName
@@ -80,11 +87,21 @@ class Ics23(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         return value_claim(self.key, self.value or None)
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to the root; errors as of ``ics23.verify``."""
+        """Return the path to the root.
+
+        Args:
+            trust: the trusted root or header.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ProofError: as ``ics23.verify``.
+        """
         spec, root, message = PROOF_SPECS[self.spec], trusted_root(trust), decode_proof(self.proof)
         if self.value:
             verify_membership(spec, root, message, self.key, self.value)
@@ -93,16 +110,22 @@ class Ics23(ProofDocument):
         return _claim_tracks(BatchClaims(spec_rules(spec), root, message), {self.key: self.value or None})
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return what no encoder of such a proof writes."""
+        """Return features of the proof that no encoder writes."""
         return find_remarks(PROOF_SPECS[self.spec], trusted_root(trust), self.proof, {self.key: self.value or None})
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return where the proof leads to."""
+        """Return the path to the computed root."""
         return _sketched(batch_entries(decode_proof(self.proof))[:1])
 
 
 class Ics23Batch(ProofDocument):
-    """Many keys under one root: ``proof`` is a CommitmentProof with a batch, compressed or not."""
+    """Many keys under one root.
+
+    Attributes:
+        spec: name of the proof spec.
+        items: claimed keys and values.
+        proof: a CommitmentProof with a batch, compressed or not.
+    """
 
     kind: Literal["ics23_batch"]
     spec: SpecName
@@ -111,16 +134,26 @@ class Ics23Batch(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claims in one line."""
         there = sum(item.content is not None for item in self.items)
         return f"{there} values are stored, {len(self.items) - there} keys are absent"
 
     def lines(self) -> Sequence[str]:
-        """Return the items, a line each."""
+        """Return one line an item."""
         return [value_claim(item.key, item.content) for item in self.items]
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of every key to the root; errors as of ``ics23.batch``."""
+        """Return the path of every key to the root.
+
+        Args:
+            trust: the trusted root or header.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ProofError: as ``ics23.batch``.
+        """
         claimed = self._claimed()
         batch = BatchClaims(spec_rules(PROOF_SPECS[self.spec]), trusted_root(trust), decode_proof(self.proof))
         batch.require_membership({key: value for key, value in claimed.items() if value is not None})
@@ -128,11 +161,11 @@ class Ics23Batch(ProofDocument):
         return _claim_tracks(batch, claimed)
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return what no encoder of such a proof writes."""
+        """Return features of the proof that no encoder writes."""
         return find_remarks(PROOF_SPECS[self.spec], trusted_root(trust), self.proof, self._claimed())
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return where each entry of the batch leads to."""
+        """Return the path of each batch entry to its computed root."""
         return _sketched(batch_entries(decode_proof(self.proof))[: len(self.items)])
 
     def _claimed(self) -> dict[bytes, bytes | None]:
@@ -140,11 +173,15 @@ class Ics23Batch(ProofDocument):
 
 
 class Ics23Chained(ProofDocument):
-    """A path through stores: ``specs`` innermost first, ``path`` outermost first, as IBC has them.
+    """A path through nested stores.
 
-    ``proof`` is an ``ibc.core.commitment.v1.MerkleProof``, or a list of CommitmentProofs, innermost first, as in a
-    node's answer to a query (``proofOps``). ``state_height``: the block after which the state is, whose root is in the
-    header of the next one, as CometBFT has it.
+    Attributes:
+        specs: names of the proof specs, innermost first.
+        path: keys, outermost first, as in IBC.
+        value: the claimed value, null for an absent key.
+        proof: an ``ibc.core.commitment.v1.MerkleProof``, or a list of CommitmentProofs, innermost first, as in a node's
+            answer to a query (``proofOps``).
+        state_height: block after which the state is; its root is in the next block's header, as in CometBFT.
     """
 
     kind: Literal["ics23_chained"]
@@ -156,17 +193,28 @@ class Ics23Chained(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         path = "/".join(label.decode() if label.isascii() else format_bytes(label) for label in self.path)
         after = "" if self.state_height is None else f" after block {self.state_height}"
         return f"{'nothing' if not self.value else format_bytes(self.value)} is stored at {path}{after}"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way through every store; errors as of ``ics23.chained``, and ``InvalidInput``."""
+        """Return the path through every store.
+
+        Args:
+            trust: the trusted root or header.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ProofError: as ``verify_chained_membership``.
+            InvalidInput: the claims do not fit together.
+        """
         if self.state_height is not None and isinstance(trust, TendermintTrust):
-            height, wanted = trust.trusted.height, self.state_height + 1
-            if height != wanted:
-                raise InvalidInput(f"trust: is the header {height}; the root is in that of height {wanted}")
+            height, root_height = trust.trusted.height, self.state_height + 1
+            if height != root_height:
+                raise InvalidInput(f"trust: is the header {height}; the root is in that of height {root_height}")
         specs, root, message = [PROOF_SPECS[name] for name in self.specs], trusted_root(trust), self._message()
         if self.value:
             verify_chained_membership(specs, root, message, self.path, self.value)
@@ -175,11 +223,11 @@ class Ics23Chained(ProofDocument):
         return self._tracks(message)
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return what no encoder of such a proof writes."""
+        """Return features of the proof that no encoder writes."""
         return find_chain_remarks([PROOF_SPECS[name] for name in self.specs], self.proof, self.path)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return where the proof of each store leads to."""
+        """Return the path of each store's proof to its computed root."""
         return self._tracks(self._message())
 
     def _message(self) -> MerkleProof:
@@ -202,9 +250,13 @@ class Ics23Chained(ProofDocument):
 
 
 class Ics23Range(ProofDocument):
-    """A run of neighbours in a simple store, with nothing between them: ``proof`` is a ``causeway`` RangeProof.
+    """Adjacent entries of a simple store.
 
-    ``begins_store`` and ``ends_store``, where given, say whether something stands before and behind it.
+    Attributes:
+        entries: the claimed entries, sorted by key.
+        begins_store: claim that no entry precedes them, optional.
+        ends_store: claim that no entry follows them, optional.
+        proof: a ``causeway`` RangeProof.
     """
 
     kind: Literal["ics23_range"]
@@ -215,18 +267,29 @@ class Ics23Range(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         first, last = format_bytes(self.entries[0].key), format_bytes(self.entries[-1].key)
         return f"{len(self.entries)} entries from {first} to {last} are stored, and nothing between them"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of the run to the root; errors as of ``ics23.range_proof``, and ``ClaimMismatch``."""
+        """Return the path of the range to the root.
+
+        Args:
+            trust: the trusted root or header.
+
+        Returns:
+            One path.
+
+        Raises:
+            ClaimMismatch: the range differs from the claims.
+            ProofError: as ``verify_range_proof``.
+        """
         run = verify_range_proof(trusted_root(trust), self.proof)
-        shown = list(zip(run.entries.keys.to_pylist(), run.entries.values.to_pylist(), strict=True))
+        entries = list(zip(run.entries.keys.to_pylist(), run.entries.values.to_pylist(), strict=True))
         claimed = [(item.key, item.value) for item in self.entries]
-        if len(shown) != len(claimed):
-            raise ClaimMismatch(f"the proof is of {len(shown)} entries, {len(claimed)} are claimed")
-        for position, (one, other) in enumerate(zip(shown, claimed, strict=True)):
+        if len(entries) != len(claimed):
+            raise ClaimMismatch(f"the proof is of {len(entries)} entries, {len(claimed)} are claimed")
+        for position, (one, other) in enumerate(zip(entries, claimed, strict=True)):
             if one != other:
                 raise ClaimMismatch(
                     f"entry {position} of the proof says: {value_claim(*one)}; claimed is: {value_claim(*other)}"
@@ -240,24 +303,24 @@ class Ics23Range(ProofDocument):
         return (ProofPath(self.claim(), run.steps),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of the run in the proof to wherever it leads."""
+        """Return the path of the proof's range to its computed root."""
         _, run = range_proof_root(self.proof)
-        shown = f"{len(run.entries)} entries are in the proof"
-        return (ProofPath(shown, run.steps),)
+        title = f"{len(run.entries)} entries are in the proof"
+        return (ProofPath(title, run.steps),)
 
 
 def _claim_tracks(batch: BatchClaims, claims: Mapping[bytes, bytes | None]) -> tuple[ProofPath, ...]:
     absences = batch.absences(key for key, value in claims.items() if value is None)
     entries = [absences[key] if value is None else batch.existence(key) for key, value in claims.items()]
-    # Keys in one gap have one proof.
+    # Keys in one gap share a proof.
     return _tracks(list({id(entry): entry for entry in entries}.values()))
 
 
 def _sketched(entries: Sequence[Existence | Absence]) -> tuple[ProofPath, ...]:
-    """Return the ways of entries that nobody has verified.
+    """Return the paths of unverified entries.
 
     Raises:
-        OverLimit: they are longer than any that holds, or than is worth while.
+        OverLimit: they exceed the longest valid paths, or the work limit.
     """
     paths = [path for entry in entries for path in entry_paths(entry)]
     if max(map(len, paths), default=0) > DEEPEST:
@@ -268,7 +331,7 @@ def _sketched(entries: Sequence[Existence | Absence]) -> tuple[ProofPath, ...]:
 
 
 def _tracks(entries: Sequence[Existence | Absence]) -> tuple[ProofPath, ...]:
-    """Return the way of each entry, or of both neighbours of an absent one, to a root."""
+    """Return the path of each entry, or of both neighbors of an absent one, to a root."""
     tracks = []
     for entry in entries:
         if isinstance(entry, Existence):
@@ -290,4 +353,4 @@ def _steps(proof: Existence) -> tuple[Step, ...]:
 
 def _beside(step: Step, operation: InnerOp) -> Step:
     siblings = operation.suffix or operation.prefix
-    return Step(step.operation, f"{step.detail} ({siblings[-32:][:_SIBLING_SHOWN].hex()}...)", step.result)
+    return Step(step.operation, f"{step.detail} ({siblings[-32:][:_SIBLING_PREFIX_BYTES].hex()}...)", step.result)

@@ -1,4 +1,4 @@
-"""Documents of Merkle mountain ranges: leaves in a range, a range as the beginning of a later one, and whole ranges."""
+"""Proof documents of Merkle mountain ranges: leaves, prefixes and whole ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from causeway_proofs.steps import Step
 
 
 def _leaf_of(value: object) -> bytes:
-    """Return a leaf's hash: given as such, or of the SCALE encoding of the leaf in ``data``."""
+    """Return a leaf's hash: given directly, or of the SCALE encoding in ``data``."""
     if not isinstance(value, dict):
         return parse_digest(value)
     if set(value) != {"data"}:
@@ -40,7 +40,7 @@ LeafHash = Annotated[bytes, BeforeValidator(_leaf_of)]
 
 
 class LeafProofParts(DocumentSection):
-    """A leaf proof by its parts, as the pallet has them."""
+    """Fields of a leaf proof, as in the pallet."""
 
     leaf_indices: Listed[Number]
     leaf_count: Number
@@ -52,14 +52,14 @@ class LeafProofParts(DocumentSection):
 
 
 class AncestryItem(DocumentSection):
-    """A node of the later range: its position and its hash."""
+    """A node of the later range: position and hash."""
 
     position: Number
     hash: Digest
 
 
 class AncestryProofParts(DocumentSection):
-    """An ancestry proof by its parts."""
+    """Fields of an ancestry proof."""
 
     prev_peaks: Listed[Digest]
     prev_leaf_count: Number
@@ -73,7 +73,12 @@ class AncestryProofParts(DocumentSection):
 
 
 class MmrLeaves(ProofDocument):
-    """Leaves in a range: ``proof`` is a LeafProof in SCALE, or its parts; ``leaves`` in the order of its indices."""
+    """Leaves in a range.
+
+    Attributes:
+        leaves: hashes of the leaves, in the order of the proof's indices.
+        proof: a LeafProof in SCALE, or its fields.
+    """
 
     kind: Literal["mmr_leaf"]
     leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
@@ -81,19 +86,29 @@ class MmrLeaves(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         if len(self.leaves) == 1:
             return f"the leaf {format_bytes(self.leaves[0])} is in the range"
         return f"these {len(self.leaves)} leaves are in the range"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to the root; errors as of ``verify_leaf_proof``."""
+        """Return the path to the root.
+
+        Args:
+            trust: the trusted root.
+
+        Returns:
+            One path.
+
+        Raises:
+            ProofError: as ``verify_leaf_proof``.
+        """
         root = range_root(trust)
         steps = verify_leaf_proof(self._proof(), self.leaves, root.root, root.leaf_count)
         return (ProofPath(self.claim(), steps),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to wherever the proof leads; the leaves alone if it does not lead to any root."""
+        """Return the path to the computed root, or the leaves alone if none is computable."""
         proof = self._proof()
         try:
             root, steps = leaf_proof_root(proof, self.leaves)
@@ -107,9 +122,11 @@ class MmrLeaves(ProofDocument):
 
 
 class MmrAncestry(ProofDocument):
-    """A range, known by its root ``prev_root``, as the beginning of the trusted later one.
+    """A range as a prefix of the trusted later one.
 
-    ``proof`` is an AncestryProof in SCALE, or its parts.
+    Attributes:
+        prev_root: root of the earlier range.
+        proof: an AncestryProof in SCALE, or its fields.
     """
 
     kind: Literal["mmr_ancestry"]
@@ -118,17 +135,27 @@ class MmrAncestry(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         return f"the range with root {format_bytes(self.prev_root)} is the beginning of the later one"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to the later root; errors as of ``verify_ancestry_proof``."""
+        """Return the path to the later root.
+
+        Args:
+            trust: the trusted root of the later range.
+
+        Returns:
+            The paths.
+
+        Raises:
+            ProofError: as ``verify_ancestry_proof``.
+        """
         root = range_root(trust)
         steps = verify_ancestry_proof(self._proof(), root.root, self.prev_root, root.leaf_count)
         return (ProofPath(self.claim(), steps),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to the two roots that the proof leads to; to the earlier one if it leads to no later one."""
+        """Return the paths to the computed roots, to the earlier one alone if need be."""
         proof = self._proof()
         first = f"of the first {proof.prev_leaf_count} leaves"
         try:
@@ -144,21 +171,31 @@ class MmrAncestry(ProofDocument):
 
 
 class Mmr(ProofDocument):
-    """A whole range: all its leaves, in order, under its root."""
+    """A whole range: all its leaves, in order, under its root.
+
+    Attributes:
+        leaves: hashes of all leaves.
+    """
 
     kind: Literal["mmr"]
     leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         return f"the range has exactly these {len(self.leaves)} leaves, in this order"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way from the peaks to the root.
+        """Return the path from the peaks to the root.
+
+        Args:
+            trust: the trusted root.
+
+        Returns:
+            One path.
 
         Raises:
-            RootMismatch: the leaves have another root, or are not as many as the trusted range has.
+            RootMismatch: the leaves have another root, or their number differs from the trusted range.
         """
         root = range_root(trust)
         if root.leaf_count not in (None, len(self.leaves)):
@@ -169,7 +206,7 @@ class Mmr(ProofDocument):
         return (ProofPath(self.claim(), tuple(steps)),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the peaks, and the root that they lead to."""
+        """Return the peaks and their computed root."""
         peaks = self._peaks()
         steps = [*_peak_steps(peaks), Step("root", "of the leaves given", bag_peaks(peaks))]
         return (ProofPath(self.claim(), tuple(steps)),)

@@ -1,9 +1,7 @@
-"""Documents of Substrate chains: storage proofs, and the queues whose roots and heads a chain keeps.
+"""Proof documents of Substrate chains: storage proofs and queues.
 
-What a list of storage entries answers, and what it leaves open: a proof is true of the keys that it lists, and says
-nothing of others.
-
-Absence is also true of a key that nobody ever uses: of a misspelled item, or of the wrong parachain.
+A storage proof shows only the keys that it lists. The notes of a true document name its limits: an absent key may be
+misspelled, or of the wrong parachain, and lists may be incomplete.
 """
 
 from __future__ import annotations
@@ -53,20 +51,22 @@ from causeway_proofs.substrate.proof import ProofReader, describe_repetition, re
 from causeway_proofs.substrate.scale import ScaleTypes
 from causeway_proofs.substrate.storage_keys import HASHERS, storage_key
 
-SHOWN = 4
-"""Names or numbers that a note lists."""
+MAX_LISTED = 4
+"""Most names or numbers listed in a note."""
 
 Entries = Mapping[bytes, bytes | None]
-"""What is claimed to be stored under each key; None: nothing."""
+"""Claimed value of each key; None for an absent key."""
 
 _Found = dict[tuple[str, str], dict[tuple[int, ...], bytes | None]]
 
 
 def describe_entries(entries: Entries, names: Mapping[bytes, str], block: int | None) -> tuple[str, ...]:
-    """Return what a reader has to know of what true entries do not say, a line each.
+    """Return the limits of true entries, one line each.
 
-    ``names``: how the entries name their keys, those that have names. ``block``: the relay block after which the state
-    is, where what is trusted says so.
+    Args:
+        entries: claimed value of each key.
+        names: display names of keys.
+        block: number of the relay block after which the state is, if the trust states it.
     """
     found: _Found = {}
     for key, value in entries.items():
@@ -77,7 +77,7 @@ def describe_entries(entries: Entries, names: Mapping[bytes, str], block: int | 
 
 
 def _unknown(entries: Entries, names: Mapping[bytes, str]) -> list[str]:
-    """Return a note on absent keys of items of which nothing shows that there are such."""
+    """Return notes on absent keys of items not known to exist."""
     there = {key[:PREFIX_BYTES] for key, value in entries.items() if value is not None}
     absent = [key for key, value in entries.items() if value is None and key[:PREFIX_BYTES] not in there]
     items = {
@@ -91,7 +91,7 @@ def _unknown(entries: Entries, names: Mapping[bytes, str]) -> list[str]:
 
 
 def _queues(found: _Found, block: int | None) -> list[str]:
-    """Return for every parachain of which posted queues are listed whether they are all that wait for it."""
+    """Return for each parachain with listed queues if they are all its pending queues."""
     posted = found.get((PALLET, UNROUTED), {})
     marks = found.get((PALLET, WATERMARKS), {})
     notes = []
@@ -119,7 +119,7 @@ def _queues(found: _Found, block: int | None) -> list[str]:
 
 
 def _channels(found: _Found) -> list[str]:
-    """Return for every parachain whose list of channels is there whether all of them are, with what is in them."""
+    """Return for each listed channel list of a parachain if its channels are listed, too."""
     notes = []
     for (para,), value in sorted(found.get((HRMP, INGRESS_INDEX), {}).items()):
         try:
@@ -138,13 +138,13 @@ def _channels(found: _Found) -> list[str]:
             for key in keys
             if key not in found.get((HRMP, item), {})
         ]
-        what = f"not all that waits for parachain {para}: nothing is said of {_listed(lacking)}"
-        notes.append(what if lacking else f"all {len(senders)} channels to parachain {para}, with all that is in them")
+        note = f"not all that waits for parachain {para}: nothing is said of {_listed(lacking)}"
+        notes.append(note if lacking else f"all {len(senders)} channels to parachain {para}, with all that is in them")
     return notes
 
 
 def _numbers(value: bytes | None) -> list[int]:
-    """Return the numbers of 32 bits that a list in SCALE has; of nothing, none. Raises ``FailedToDecode``."""
+    """Return the 32-bit numbers of a SCALE list; none for None. Raises ``FailedToDecode``."""
     if value is None:
         return []
     count, start = decode_compact(value, 0, "a list of parachains")
@@ -154,7 +154,7 @@ def _numbers(value: bytes | None) -> list[int]:
 
 
 def _gaps(numbers: set[int], first: int, last: int) -> str:
-    """Return the numbers from ``first`` to ``last`` that are not among some, the first of them; empty: none."""
+    """Return the numbers in ``first`` to ``last`` missing from ``numbers``, truncated."""
     there = sorted(number for number in numbers if first <= number <= last)
     gaps = []
     for number in (*there, last + 1):
@@ -165,16 +165,16 @@ def _gaps(numbers: set[int], first: int, last: int) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
 
 
 U32_MAX = 2**32 - 1
 
-CLAIMS_SHOWN = 4
+MAX_LISTED_CLAIMS = 4
 
 NODES = ScaleTypes({})
-"""Knows lists of byte strings: the form in which a chain's programs write a proof."""
+"""Codec of byte string lists, the programs' form of a proof."""
 
 HasherName = Literal["Identity", "Blake2_128", "Blake2_128Concat", "Blake2_256", "Twox64Concat", "Twox128", "Twox256"]
 
@@ -186,21 +186,21 @@ def _no_truth(value: object) -> object:
 
 
 Layout = Annotated[Literal[0, 1], BeforeValidator(_no_truth)]
-"""A version of the state's layout; true is not 1."""
+"""Version of the state's layout; JSON true is not 1."""
 
 Nodes = Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
-"""The nodes of a storage proof: a list of them, or in SCALE."""
+"""Nodes of a storage proof: a list, or its SCALE encoding."""
 
 
 class MapKey(DocumentSection):
-    """A key of a storage map: the SCALE encoding of it, and the map's hasher by its name in the metadata."""
+    """A key of a storage map: its SCALE encoding, and the hasher's name in the metadata."""
 
     hasher: HasherName
     key: Bytes
 
 
 class StorageItem(DocumentSection):
-    """An item of a runtime's storage by its names; of a map, with a key for each of its hashers."""
+    """A storage item by pallet and name; for a map, with one key a hasher."""
 
     pallet: Text
     item: Text
@@ -213,7 +213,7 @@ class StorageItem(DocumentSection):
 
 
 class StorageEntry(DocumentSection):
-    """What is stored under a key, or under a named item; ``value`` null says that nothing is."""
+    """The value under a key or a named item; null for an absent key."""
 
     key: Bytes | None = None
     storage: StorageItem | None = None
@@ -221,28 +221,30 @@ class StorageEntry(DocumentSection):
 
     @property
     def text(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         item = self.storage
         known = describe_storage_key(self.key or b"" if item is None else item.key)
         if known is not None:
-            where = f"{known[0]}.{known[1]}({', '.join(map(str, known[2]))})"
+            location = f"{known[0]}.{known[1]}({', '.join(map(str, known[2]))})"
         elif item is None:
             return value_claim(self.key or b"", self.value)
         else:
             keys = ", ".join(format_bytes(part.key) for part in item.keys)
-            where = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
+            location = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
         return (
-            f"nothing is stored in {where}"
+            f"nothing is stored in {location}"
             if self.value is None
-            else f"{format_bytes(self.value)} is stored in {where}"
+            else f"{format_bytes(self.value)} is stored in {location}"
         )
 
 
 class SubstrateStorage(ProofDocument):
-    """Storage under a state root: ``proof`` is a list of trie nodes, as ``state_getReadProof`` answers with.
+    """Storage entries under a state root.
 
-    In a binary file, ``proof`` is the SCALE encoding of that list. ``state_version`` 0 refuses values stored by their
-    hash; without it, a node says itself how its value is stored.
+    Attributes:
+        entries: the claimed entries.
+        state_version: 0 rejects values stored by hash; by default each node states how its value is stored.
+        proof: trie nodes, as returned by ``state_getReadProof``; in a binary file, the SCALE encoding of the list.
     """
 
     kind: Literal["substrate_storage"]
@@ -253,35 +255,45 @@ class SubstrateStorage(ProofDocument):
     too_odd: ClassVar[type[ProofError]] = UnusedNodesInTheProof
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
-        if len(self.entries) <= CLAIMS_SHOWN:
+        """Return the claims in one line."""
+        if len(self.entries) <= MAX_LISTED_CLAIMS:
             return "; ".join(entry.text for entry in self.entries)
         there = sum(entry.value is not None for entry in self.entries)
         return f"{there} values are stored, {len(self.entries) - there} keys are absent"
 
     def lines(self) -> Sequence[str]:
-        """Return the entries, a line each, where one line does not say them all."""
-        return [entry.text for entry in self.entries] if len(self.entries) > CLAIMS_SHOWN else ()
+        """Return one line an entry, if one line does not hold them all."""
+        return [entry.text for entry in self.entries] if len(self.entries) > MAX_LISTED_CLAIMS else ()
 
     def notes(self, trust: Trust) -> Sequence[str]:
-        """Return what true entries do not say (``answers``)."""
+        """Return the limits of true entries (``describe_entries``)."""
         items = {entry.storage.key: entry.storage for entry in self.entries if entry.storage is not None}
         names = {key: f"{item.pallet}.{item.item}" for key, item in items.items()}
         return describe_entries(self._claimed(), names, trust.number if isinstance(trust, IcmpHead) else None)
 
     def remarks(self, trust: Trust) -> Sequence[str]:
-        """Return that nodes are repeated, where they are."""
+        """Return remarks on duplicated nodes."""
         return describe_repetitions(self.proof)
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way of every key to the root; errors as of ``verify_storage_proof``."""
+        """Return the path of every key to the root.
+
+        Args:
+            trust: the trusted state root.
+
+        Returns:
+            One path.
+
+        Raises:
+            ProofError: as ``verify_storage_proof``.
+        """
         root, nodes, claimed = trusted_root(trust), read_nodes(self.proof), self._claimed()
         verify_storage_proof(root, nodes, claimed, self._version())
         reads = read_storage_proof(root, nodes, claimed, self._version())
         return tuple(ProofPath(text, read.steps) for text, read in zip(self._texts(), reads, strict=True))
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the nodes that the way down from the root meets, as far as the proof has them."""
+        """Return the nodes on the path down from the root, as far as the proof has them."""
         reader = ProofReader(trusted_root(trust), read_nodes(self.proof), self._version())
         reads = [reader.read(key) for key in self._claimed()]
         return tuple(
@@ -308,10 +320,10 @@ class SubstrateStorage(ProofDocument):
 
 
 def read_nodes(proof: bytes | list[bytes]) -> list[bytes]:
-    """Return the nodes of a storage proof, however it is written.
+    """Return the nodes of a storage proof in either form.
 
     Raises:
-        FailedToDecode: it is no list of byte strings in SCALE.
+        FailedToDecode: ``proof`` is not a SCALE list of byte strings.
     """
     if isinstance(proof, list):
         return proof
@@ -320,17 +332,24 @@ def read_nodes(proof: bytes | list[bytes]) -> list[bytes]:
 
 
 def describe_repetitions(*proofs: bytes | list[bytes]) -> Sequence[str]:
-    """Return a line for each storage proof that repeats a node.
+    """Return a line for each storage proof with duplicated nodes.
 
     Raises:
-        FailedToDecode: one of them is no list of byte strings in SCALE.
+        FailedToDecode: a proof is not a SCALE list of byte strings.
     """
     found = [describe_repetition(read_nodes(proof)) for proof in proofs]
     return [line for line in found if line is not None]
 
 
 class SubstrateOrderedRoot(ProofDocument):
-    """A whole list under its root (R of the ICMP reference): extrinsics of a block, messages of an egress queue."""
+    """A whole list under its root, R of the ICMP reference.
+
+    Lists are extrinsics of a block, or messages of an egress queue.
+
+    Attributes:
+        values: the list.
+        state_version: layout of the trie.
+    """
 
     kind: Literal["substrate_ordered_root"]
     values: Listed[Bytes]
@@ -338,11 +357,21 @@ class SubstrateOrderedRoot(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         return f"the list has exactly these {len(self.values)} values, in this order"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the step from the list to its root; errors as of ``verify_queue``."""
+        """Return the step from the list to its root.
+
+        Args:
+            trust: the trusted root.
+
+        Returns:
+            One path.
+
+        Raises:
+            ProofError: as ``verify_queue``.
+        """
         steps = verify_queue(trusted_root(trust), self.values, StateVersion(self.state_version))
         return (ProofPath(self.claim(), steps),)
 
@@ -353,16 +382,22 @@ class SubstrateOrderedRoot(ProofDocument):
 
 
 class HrmpMessage(DocumentSection):
-    """A message of a channel: the number of the relay block in which it was sent, and its bytes."""
+    """A message of a channel: the number of the relay block that carried it, and its bytes."""
 
     sent_at: Number
     data: Bytes
 
 
 class HrmpQueue(ProofDocument):
-    """Messages of a channel, all since the head ``previous``: they lead to the trusted head (a trust of kind root).
+    """All messages of a channel since the head ``previous``, up to the trusted head.
 
-    Without ``previous`` they are all that were ever sent. The downward queue of a parachain is such a channel, too.
+    The trust is of kind root.
+
+    Without ``previous``, all messages ever sent. A parachain's downward queue is such a channel, too.
+
+    Attributes:
+        previous: the earlier head.
+        messages: the messages in order.
     """
 
     kind: Literal["hrmp_queue"]
@@ -371,17 +406,27 @@ class HrmpQueue(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claim in one line."""
         since = "ever" if self.previous == FIRST_HEAD else f"since the head {format_bytes(self.previous)}"
         return f"exactly these {len(self.messages)} messages were sent {since}"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the links to the trusted head; errors as of ``verify_message_queue_chain``."""
+        """Return the links to the trusted head.
+
+        Args:
+            trust: the trusted head.
+
+        Returns:
+            One path.
+
+        Raises:
+            ProofError: as ``verify_message_queue_chain``.
+        """
         links = verify_message_queue_chain(self.previous, self._queue(), trusted_root(trust))
         return (ProofPath(self.claim(), links),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the links to wherever they lead."""
+        """Return the links to the computed head."""
         queue = self._queue()
         found = zip(queue, chain_heads(queue, self.previous), strict=True)
         links = [Step("link", f"sent at block {message.sent_at}", head) for message, head in found]

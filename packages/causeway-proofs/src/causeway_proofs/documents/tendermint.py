@@ -1,4 +1,4 @@
-"""Documents of Tendermint light clients: the update of a client to a new header."""
+"""Proof documents of Tendermint light clients: the update of a client to a new header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from causeway_proofs.tendermint.trust import HeaderUpdate, TrustAnchor, decode_h
 from causeway_proofs.tendermint.validators import ValidatorSet
 
 MAX_PAGES = 100
-"""Most answers to ``/validators`` that are read: of 100 validators each, as many as a set may have."""
+"""Most answers to ``/validators``: 100 validators each, as many as a set may have."""
 
 
 def _listed(value: object) -> object:
@@ -27,17 +27,21 @@ def _listed(value: object) -> object:
 
 
 Pages = Annotated[Listed[dict[str, Any]], BeforeValidator(_listed), Field(min_length=1, max_length=MAX_PAGES)]
-"""A node's answer, or a list of several that follow each other."""
+"""A node's answer, or a list of consecutive pages."""
 
 
 class TendermintUpdate(ProofDocument):
-    """A header that a trusted one vouches for at the time ``now``.
+    """A header verified by a trusted one at the time ``now``.
 
-    ``proof`` is an ``ibc.lightclients.tendermint.v1.Header``. In its place there may be a node's answers: ``commit``
-    (to ``/commit``), ``validators`` (to ``/validators`` at the same height; a list of them where they come in pages)
-    and ``trusted_validators`` (the same at the height after the trusted one; without it, the set has not changed).
-    Claims, as far as given: the header's ``height``, its ``app_hash`` (the root) and its ``header_hash``. How far a
-    header is trusted stands with the trusted header.
+    ``proof`` is an ``ibc.lightclients.tendermint.v1.Header``. Alternatively, a node's answers: ``commit`` (to
+    ``/commit``), ``validators`` (to ``/validators`` at that height; a list for several pages) and
+    ``trusted_validators`` (the same at the height after the trusted one; by default, the set is unchanged). The trust
+    level stands with the trusted header.
+
+    Attributes:
+        height: claimed height, optional.
+        app_hash: claimed state root, optional.
+        header_hash: claimed hash of the header, optional.
     """
 
     kind: Literal["tendermint_update"]
@@ -65,7 +69,7 @@ class TendermintUpdate(ProofDocument):
         return self
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
+        """Return the claims in one line."""
         text = "the header" if self.height is None else f"the header of height {self.height}"
         for name, value in (("app_hash", self.app_hash), ("header_hash", self.header_hash)):
             if value is not None:
@@ -73,7 +77,18 @@ class TendermintUpdate(ProofDocument):
         return f"{text} is the chain's, at {format_time(self.now)}"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the steps from the trusted header to the new one; errors: ``verify_header``'s, ``ClaimMismatch``."""
+        """Return the steps from the trusted header to the new one.
+
+        Args:
+            trust: the trusted header.
+
+        Returns:
+            One path.
+
+        Raises:
+            ClaimMismatch: the header differs from a claim.
+            ProofError: as ``verify_header``.
+        """
         require_trust(trust, TendermintTrust)
         assert isinstance(trust, TendermintTrust)
         update = self._update(trust)
@@ -90,7 +105,7 @@ class TendermintUpdate(ProofDocument):
         return (ProofPath(self.claim(), (*steps, Step("root", "app_hash of the header", header.app_hash))),)
 
     def notes(self, trust: Trust) -> Sequence[str]:
-        """Return which header it is, where no claim says it."""
+        """Return the header's identity if no claim states it."""
         assert isinstance(trust, TendermintTrust)
         if self.header_hash is not None or self.height is not None:
             return ()
@@ -98,7 +113,7 @@ class TendermintUpdate(ProofDocument):
         return [f"it is the header of height {header.height}, with the hash {header.hash.hex()}"]
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return what the update says of the header, of its validators and of who signed."""
+        """Return the update's content: header, validators and signers."""
         update = self._update(trust)
         header, commit = update.signed_header.header, update.signed_header.commit
         steps = [
@@ -113,12 +128,12 @@ class TendermintUpdate(ProofDocument):
         return (ProofPath(self.claim(), tuple(steps)),)
 
     def _update(self, trust: Trust) -> HeaderUpdate:
-        """Return the update, decoded or put together from a node's answers.
+        """Return the update, decoded or assembled from a node's answers.
 
         Raises:
-            MalformedProof: it is malformed.
-            InvalidHeader: the header is of another chain, or names other validators than are given.
-            InvalidInput: the validators that the trusted header names are missing.
+            MalformedProof: the update is malformed.
+            InvalidHeader: the header is of another chain, or names other validators.
+            InvalidInput: the validators named by the trusted header are missing.
         """
         if self.proof is not None:
             return decode_header_update(self.proof)
@@ -126,18 +141,18 @@ class TendermintUpdate(ProofDocument):
         signed = signed_header_from_json(unwrap_rpc_result(self.commit).get("signed_header"))
         validators = _set_of(self.validators)
         trusted = validators if self.trusted_validators is None else _set_of(self.trusted_validators)
-        # Another chain's header, or other validators than the header names, are no change of validators.
+        # Another chain's header or wrong validators are errors, not a change of validators.
         check_signed_header(signed, trust.options.chain_id, validators)
-        wanted = trust.trusted.anchor_hash(trust.options.rule)
-        if trusted.hash != wanted and self.trusted_validators is None:
+        expected_hash = trust.trusted.anchor_hash(trust.options.rule)
+        if trusted.hash != expected_hash and self.trusted_validators is None:
             current = trust.trusted.anchor(trust.options.rule) is TrustAnchor.CURRENT
             height = trust.trusted.height if current else trust.trusted.height + 1
             raise InvalidInput(
                 f"trusted_validators: missing; the validators changed since the trusted header: give a node's answer to"
                 f" /validators?height={height} (--trusted-validators)"
             )
-        if trusted.hash != wanted:
-            vouched = f"those that header {trust.trusted.height} vouches for to {wanted.hex()}"
+        if trusted.hash != expected_hash:
+            vouched = f"those that header {trust.trusted.height} vouches for to {expected_hash.hex()}"
             raise InvalidInput(f"trusted_validators: hash to {trusted.hash.hex()}, {vouched}")
         return HeaderUpdate.on(trust.trusted.height, trusted, signed, validators)
 
@@ -146,7 +161,7 @@ def _set_of(pages: list[dict[str, Any]]) -> ValidatorSet:
     """Return the validators of a node's answers to ``/validators``.
 
     Raises:
-        MalformedProof: they are malformed, not all there, or of several heights.
+        MalformedProof: the answers are malformed, incomplete, or of several heights.
     """
     answers = [unwrap_rpc_result(page) for page in pages]
     found = [entry for answer in answers for entry in _entries(answer)]

@@ -1,4 +1,4 @@
-"""What is trusted: a root, a key, a header. From a document, a file of another form, or by a well-known name."""
+"""Trusted roots, keys and headers, from a document, another file, or a known name."""
 
 from __future__ import annotations
 
@@ -49,41 +49,47 @@ from causeway_proofs.tendermint.trust import (
 MAX_TRUST_BYTES = 1 << 20
 
 IC_MAINNET = "ic-mainnet"
-"""The name under which the Internet Computer's root key is known."""
+"""Name of the Internet Computer's root key."""
 
 IC_MAINNET_KEY = bytes.fromhex(
     "814c0e6ec71fab583b08bd81373c255c3c371b2e84863c98a4f1e08b74235d14fb5d9c0cd546d9685f913a0c0b2cc534"
     "1583bf4b4392e467db96d65b9bb4cb717112f8472e0d5a4d14505ffd7484b01291091c5f87b98883463f98091a0baaae"
 )
-"""The public key of the Internet Computer's root subnet, 96 bytes; every client of it has it built in."""
+"""Public key of the Internet Computer's root subnet, 96 bytes, built into every client."""
 
 _PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]*)-----END PUBLIC KEY-----\s*", re.ASCII)
 _LEVEL = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})", re.ASCII)
 
 
 class Trust(DocumentSection, ABC):
-    """Something that is trusted. ``kind`` names its form."""
+    """A trusted value.
+
+    Attributes:
+        kind: name of its form.
+        wanted: short description of the input.
+    """
 
     kind: str
     wanted: ClassVar[str]
-    """What to give, in a few words."""
+    """Short description of the input."""
 
     @property
     @abstractmethod
     def subject(self) -> str:
-        """Return what is trusted, in a few words."""
+        """Return a short description of the trusted value."""
 
     @property
     @abstractmethod
     def target(self) -> bytes:
-        """Return the digest or key that the path of a proof must end with."""
+        """Return the digest or key at the end of a proof's path."""
 
 
 class RootTrust(Trust):
-    """A root: of a tree, a trie, a mountain range, a queue (32 bytes).
+    """A trusted root of a tree, trie, mountain range or queue.
 
-    ``leaf_count`` is the number of leaves of the mountain range with that root, where it is known: a root does not say
-    it.
+    Attributes:
+        root: 32 bytes.
+        leaf_count: number of leaves of the mountain range, if known: a root does not bind it.
     """
 
     kind: Literal["root"]
@@ -93,7 +99,7 @@ class RootTrust(Trust):
 
     @property
     def subject(self) -> str:
-        """Return what is trusted, in a few words."""
+        """Return a short description of the root."""
         return f"root {self.root.hex()}"
 
     @property
@@ -103,9 +109,15 @@ class RootTrust(Trust):
 
 
 class IcmpHead(Trust):
-    """The header of a relay block, of a network with egress queues: what is trusted is its ``hash``.
+    """A trusted header of a relay block, of a network with egress queues.
 
-    ``included``: the root of the list of heads of parachains that it included; ``leaf``: the number of its leaf.
+    Attributes:
+        hash: the trusted hash of the header.
+        parent: hash of the parent block.
+        number: number of the block.
+        root: root of its state.
+        included: root of the list of parachain heads that it included.
+        leaf: number of its leaf.
     """
 
     kind: Literal["icmp_head"]
@@ -119,7 +131,7 @@ class IcmpHead(Trust):
 
     @model_validator(mode="after")
     def _has_its_hash(self) -> IcmpHead:
-        # What one kind of document needs is not loaded for the others.
+        # Import lazily: other kinds do not need it.
         from causeway_proofs.substrate.parachains import block_hash, relay_rest
 
         found = block_hash(self.parent, self.number, self.root, relay_rest(self.included, self.leaf))
@@ -129,17 +141,22 @@ class IcmpHead(Trust):
 
     @property
     def subject(self) -> str:
-        """Return what is trusted, in a few words."""
+        """Return a short description of the header."""
         return f"root {self.root.hex()} of the state after relay block {self.number}, head {self.hash.hex()}"
 
     @property
     def target(self) -> bytes:
-        """Return the root of the state."""
+        """Return the state root."""
         return self.root
 
 
 class IcPublicKey(Trust):
-    """A subnet's public key: 96 bytes, or 133 in DER. ``subnet_id`` says whose, where that does not follow from it."""
+    """A subnet's trusted public key.
+
+    Attributes:
+        key: 96 bytes, or 133 in DER.
+        subnet_id: the subnet, if not derived from the key.
+    """
 
     kind: Literal["ic_public_key"]
     key: Bytes
@@ -158,12 +175,12 @@ class IcPublicKey(Trust):
 
     @property
     def owner(self) -> bytes:
-        """Return the id of the subnet whose key it is."""
+        """Return the id of the key's subnet."""
         return derive_root_subnet(self.raw) if self.subnet_id is None else self.subnet_id
 
     @property
     def subject(self) -> str:
-        """Return what is trusted, in a few words."""
+        """Return a short description of the key."""
         if self.raw == IC_MAINNET_KEY:
             return "root key of the Internet Computer"
         return f"key {self.raw.hex()[:16]}... of subnet {principal_to_text(self.owner)}"
@@ -175,12 +192,13 @@ class IcPublicKey(Trust):
 
 
 class TendermintTrust(Trust):
-    """A trusted header of a Tendermint chain, in one of three forms, and how far it is trusted.
+    """A trusted header of a Tendermint chain, in one of three forms, with trust options.
 
     The forms: ``consensus_state`` (protobuf) with ``height``; ``header`` (the JSON of a node's RPC); or ``height``,
     ``time``, ``root``, ``next_validators_hash`` and, if known, ``validators_hash`` and ``header_hash``.
-    ``client_state`` (protobuf) brings chain id, periods and trust level with it. Otherwise ``rule`` is ``deployed``
-    (more than 2/3 of the header's validators and more than ``trust_level`` of the trusted ones) or ``reference`` (IBC
+
+    ``client_state`` (protobuf) provides chain id, periods and trust level. Otherwise ``rule`` is ``deployed`` (more
+    than 2/3 of the header's validators and more than ``trust_level`` of the trusted ones) or ``reference`` (IBC
     reference X-4).
     """
 
@@ -213,7 +231,7 @@ class TendermintTrust(Trust):
                 raise InvalidInput(
                     f"chain_id: is {format_value(self.chain_id)}, the header is of {format_value(named)}"
                 )
-        # Both are made now, so that what is wrong with them is wrong with the document.
+        # Build both now, so that their faults are reported as faults of the document.
         _ = self.trusted, self.options
         return self
 
@@ -221,8 +239,11 @@ class TendermintTrust(Trust):
     def trusted(self) -> TrustedHeader:
         """Return the trusted header.
 
+        Returns:
+            The header.
+
         Raises:
-            InvalidInput: a field is missing, or there are those of two forms.
+            InvalidInput: a field is missing, or two forms are mixed.
             MalformedProof: the header or the consensus state is malformed.
         """
         own = ("time", "root", "next_validators_hash", "validators_hash", "header_hash")
@@ -245,6 +266,9 @@ class TendermintTrust(Trust):
     def options(self) -> TrustOptions:
         """Return the options of a light client that trusts this header.
 
+        Returns:
+            The options.
+
         Raises:
             InvalidInput: the chain is not named, or a setting is not allowed.
             MalformedProof: the client state is malformed.
@@ -265,7 +289,7 @@ class TendermintTrust(Trust):
 
     @property
     def subject(self) -> str:
-        """Return what is trusted, in a few words."""
+        """Return a short description of the header."""
         return f"header {self.trusted.height} of {format_value(self.options.chain_id)[1:-1]}"
 
     @property
@@ -312,12 +336,19 @@ TRUST_KINDS: dict[str, type[Trust]] = {
 
 
 def parse_trust_object(value: object, where: str) -> Trust:
-    """Return the trust that a JSON object describes; ``where`` names it.
+    """Parse a trust from a JSON object.
 
     The answer of a node's RPC to ``/commit`` is a trusted header, too.
 
+    Args:
+        value: the JSON object.
+        where: origin, for messages.
+
+    Returns:
+        The trust.
+
     Raises:
-        InvalidInput: it describes none; one line says what is wrong.
+        InvalidInput: it is not a trust; one line names the fault.
     """
     if value == IC_MAINNET:
         return IcPublicKey(kind="ic_public_key", key=IC_MAINNET_KEY)
@@ -331,15 +362,15 @@ def parse_trust_object(value: object, where: str) -> Trust:
             value = {"kind": "tendermint_trust", "header": header}
     kind = value.get("kind")
     if not isinstance(kind, str) or kind not in TRUST_KINDS:
-        said = "missing" if kind is None else format_value(kind)
+        found_kind = "missing" if kind is None else format_value(kind)
         raise InvalidInput(
-            f"{where}: kind: {said}: must be one of {', '.join(TRUST_KINDS)}, or it is a node's answer to /commit"
+            f"{where}: kind: {found_kind}: must be one of {', '.join(TRUST_KINDS)}, or it is a node's answer to /commit"
         )
     return validate_model(TRUST_KINDS[kind], value, where)
 
 
 def _require_committed(commit: object, header: JsonObject, where: str) -> None:
-    """Refuse a header whose commit, where there is one, is of another. Raises ``InvalidInput``."""
+    """Reject a header with a commit of another header. Raises ``InvalidInput``."""
     block = commit.get("block_id") if isinstance(commit, dict) else None
     named = block.get("hash") if isinstance(block, dict) else None
     if named is None:
@@ -353,12 +384,18 @@ def _require_committed(commit: object, header: JsonObject, where: str) -> None:
 
 
 def read_trust(name: str) -> Trust:
-    """Return the trust that ``name`` stands for: ``ic-mainnet``, a file, or a root in hexadecimal digits.
+    """Read a trust by name: ``ic-mainnet``, a file, or a root in hexadecimal digits.
 
     A file holds a trust document, a key in DER or PEM, or a root in hexadecimal digits.
 
+    Args:
+        name: the name.
+
+    Returns:
+        The trust.
+
     Raises:
-        InvalidInput: it stands for nothing.
+        InvalidInput: the name denotes no trust.
     """
     if name == IC_MAINNET:
         return parse_trust_object(name, name)
@@ -374,10 +411,17 @@ def read_trust(name: str) -> Trust:
 
 
 def parse_trust(data: bytes, name: str) -> Trust:
-    """Return the trust that bytes stand for: a trust document, a key in DER or PEM, a root; ``name`` names them.
+    """Parse a trust from bytes: a trust document, a key in DER or PEM, or a root.
+
+    Args:
+        data: the content.
+        name: origin, for messages.
+
+    Returns:
+        The trust.
 
     Raises:
-        InvalidInput: they stand for nothing, or are more than ``MAX_TRUST_BYTES``.
+        InvalidInput: ``data`` is none of these, or exceeds ``MAX_TRUST_BYTES``.
     """
     if len(data) > MAX_TRUST_BYTES:
         raise InvalidInput(f"{name}: is longer than {MAX_TRUST_BYTES} bytes, more are not read")
@@ -398,12 +442,12 @@ def _is_there(name: str) -> bool:
     try:
         return Path(name).exists()
     except (OSError, ValueError):
-        # Too long for a name, or with a zero in it.
+        # Too long for a file name, or with a NUL in it.
         return False
 
 
 def _key_of(data: bytes) -> bytes | None:
-    """Return the key in a file, in DER; None where there is none."""
+    """Return the key in a file, in DER, or None."""
     pem = _PEM.fullmatch(data.strip())
     if pem is not None:
         try:

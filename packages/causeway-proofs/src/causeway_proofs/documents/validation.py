@@ -1,6 +1,6 @@
-"""JSON from strangers: read within bounds, every fault told in one line that names the field and what is allowed.
+"""Parse untrusted JSON within bounds, with one-line errors for users.
 
-What a document can be refused for that no family's verifier looks at.
+Each error names the field, the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from causeway_proofs.errors import InvalidInput, NotProven, ProofError
 
 MAX_DOCUMENT_BYTES = 24 << 20
-"""Longest document that is read: a proof of 8 MiB in hexadecimal digits, and room for its claims."""
+"""Longest document: a proof of 8 MiB in hexadecimal digits, and its claims."""
 
 MAX_FIELDS = 64
-"""Most fields that an object may have: more than any kind of document has."""
+"""Most fields of an object, above those of any kind of document."""
 
 MAX_DIGITS = 1_000
-"""Most digits of a number that is read, so that it can be shown: no field takes as many."""
+"""Most digits of a number, so that errors can print it; no field takes as many."""
 
 _SHOWN_CHARACTERS = 60
 _TAG = "~"
-"""What the tags of alternatives begin with, so that they can be left out of the names of fields."""
+"""Prefix of the tags of alternatives, to omit them from field names."""
 
 
 def _form(value: object) -> str:
@@ -34,7 +34,7 @@ def _form(value: object) -> str:
 
 
 EITHER = Discriminator(_form)
-"""Marks a field that is written either as one text, ``PLAIN``, or as an object or list, ``PARTS``."""
+"""Marks a field in one of two forms: a text, ``PLAIN``, or an object or list, ``PARTS``."""
 
 PLAIN, PARTS = Tag(f"{_TAG}plain"), Tag(f"{_TAG}parts")
 
@@ -43,10 +43,10 @@ JsonObject = dict[str, Any]
 
 
 def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``limit`` bytes.
+    """Read a regular file of at most ``limit`` bytes.
 
     Raises:
-        InvalidInput: there is none, it cannot be read, or it is longer.
+        InvalidInput: the file is missing, unreadable or longer.
     """
     try:
         # A pipe or a device might never end.
@@ -64,15 +64,16 @@ def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 
 def looks_like_json(data: bytes) -> bool:
-    """Return whether ``data`` begins as a JSON object does; no binary proof begins so."""
+    """Return True if ``data`` begins like a JSON object; no binary proof does."""
     return data[:64].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def parse_object(data: bytes, where: str) -> JsonObject:
-    """Return the JSON object that ``data`` is; ``where`` names it.
+    """Parse a JSON object; ``where`` names it.
 
     Raises:
-        InvalidInput: it is not an object, nested too deeply, or has an object with too many fields or with one twice.
+        InvalidInput: ``data`` is not an object, is nested too deeply, or has too many or duplicated fields in an
+            object.
     """
     try:
         value = json.loads(
@@ -94,22 +95,22 @@ def parse_object(data: bytes, where: str) -> JsonObject:
 
 
 def unwrap_rpc_result(answer: JsonObject) -> JsonObject:
-    """Return what a node answered, without the envelope of JSON-RPC if there is one; empty where it is no object."""
+    """Return a node's answer without its JSON-RPC envelope; empty unless an object."""
     result = answer.get("result", answer)
     return result if isinstance(result, dict) else {}
 
 
 def validate_model(model: type[Model], value: Mapping[str, Any], where: str) -> Model:
-    """Return ``value`` as ``model``; ``where`` names it.
+    """Validate ``value`` as ``model``; ``where`` names it.
 
     Raises:
-        InvalidInput: it is not valid; one line says the field, the value and what is allowed.
+        InvalidInput: ``value`` is invalid; one line names the field, the value and the allowed values.
     """
     try:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        # A field that is not known is more often the cause of one that is missing than the other way round.
+        # Report unknown fields first: a misspelled field usually causes the missing one.
         found.sort(key=lambda fault: fault["type"] != "extra_forbidden")
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise InvalidInput(f"{where}: {_line(dict(found[0]), model)}{more}") from None
@@ -118,7 +119,7 @@ def validate_model(model: type[Model], value: Mapping[str, Any], where: str) -> 
 
 
 def format_value(value: object) -> str:
-    """Return a value as JSON writes it, cut to a short line, without anything that a terminal would act on."""
+    """Format a value as one short line of JSON without terminal control characters."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError):
@@ -131,8 +132,8 @@ def _object_of(pairs: list[tuple[str, Any]]) -> JsonObject:
         raise ValueError(f"an object has {len(pairs)} fields, at most {MAX_FIELDS} are read")
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        names_seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names_seen or names_seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"{format_value(twice)} stands twice in one object")
     return found
 
@@ -148,7 +149,7 @@ def _number(text: str) -> int:
 
 
 def _line(error: dict[str, Any], model: type[BaseModel]) -> str:
-    """Return one fault as field, value and what is allowed."""
+    """Format one fault as field, value and allowed values."""
     field = _field(error["loc"])
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     if error["type"] == "missing":
@@ -182,4 +183,4 @@ def _field(location: tuple[str | int, ...]) -> str:
 
 
 class ClaimMismatch(NotProven):
-    """The proof holds, and shows something else than the document claims."""
+    """The proof holds, but shows something else than the document claims."""

@@ -1,8 +1,7 @@
-"""Values as documents write them: bytes, labels, ids, numbers, times and durations.
+"""Parse values of documents: bytes, labels, ids, numbers, times and durations.
 
-Bytes are hexadecimal digits, with or without ``0x``. A prefix says that a text is something else: ``base64:``,
-``text:`` (UTF-8) or ``principal:``. Labels are the other way round: a text is itself unless a prefix, ``0x`` among
-them, says that it is not. So nothing that is written can be read in two ways.
+Bytes are hexadecimal digits, with or without ``0x``; the prefixes ``base64:``, ``text:`` (UTF-8) and ``principal:``
+mark other forms. Labels are plain text unless they have a prefix, ``0x`` among them. So no value has two readings.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ _LABEL_RULE = "must be text, or begin with 0x, base64:, text: or principal:"
 Item = TypeVar("Item")
 
 Listed = Annotated[list[Item], Field(fail_fast=True)]
-"""A list of which only the first fault is told: a long one may have as many as entries."""
+"""A list that reports only its first fault: a long one may have a fault in every entry."""
 
 
 class DocumentSection(BaseModel):
-    """A JSON object of a document: it has the fields that are declared, and no others."""
+    """A JSON object of a document with exactly the declared fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def parse_bytes(value: object) -> bytes:
-    """Return the bytes that a text stands for; what was read from a binary file is returned as it is.
+    """Parse a text to bytes; bytes from a binary file are returned as they are.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: the text is in none of the forms.
     """
     if isinstance(value, bytes):
         return value
@@ -57,17 +56,17 @@ def parse_bytes(value: object) -> bytes:
     if prefixed is not None:
         return prefixed
     try:
-        # Unlike bytes.fromhex this takes no spaces, and unlike a regular expression it keeps nothing for each byte.
+        # Rejects spaces, unlike bytes.fromhex, without the memory of a regular expression.
         return binascii.unhexlify(value.removeprefix("0x"))
     except ValueError:
         raise ValueError(_BYTES_RULE) from None
 
 
 def parse_label(value: object) -> bytes:
-    """Return the bytes of a label: a text is itself unless it has a prefix.
+    """Parse a label: plain text unless it has a prefix.
 
     Raises:
-        ValueError: what follows the prefix is not what it says.
+        ValueError: the content does not match its prefix.
     """
     if not isinstance(value, str):
         raise ValueError(_LABEL_RULE)
@@ -78,10 +77,10 @@ def parse_label(value: object) -> bytes:
 
 
 def parse_principal(value: object) -> bytes:
-    """Return the id of a canister or subnet, from its text or from hexadecimal digits.
+    """Parse the id of a canister or subnet from its text or hexadecimal digits.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not an id.
     """
     if not isinstance(value, str):
         raise ValueError(ID_RULE)
@@ -92,10 +91,10 @@ def parse_principal(value: object) -> bytes:
 
 
 def parse_number(value: object) -> int:
-    """Return a whole number of 64 bits, from a JSON number or from decimal digits.
+    """Parse a 64-bit number from a JSON number or decimal digits.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not such a number.
     """
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
@@ -105,7 +104,7 @@ def parse_number(value: object) -> int:
 
 
 def parse_time(value: object) -> int:
-    """Return nanoseconds since 1970, from a number of them or from a time in UTC.
+    """Parse nanoseconds since 1970 from a number or a time in UTC.
 
     Raises:
         ValueError: it is neither.
@@ -122,14 +121,14 @@ def parse_time(value: object) -> int:
 
 
 def format_time(time: int) -> str:
-    """Return nanoseconds since 1970 as a time in UTC for a reader."""
+    """Format nanoseconds since 1970 as a time in UTC."""
     seconds, rest = divmod(time, 10**9)
     text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}Z" if rest else f"{text}Z"
 
 
 def parse_duration(value: object) -> int:
-    """Return nanoseconds, from a number of them or from a whole number with a unit: ns, s, m, h or d.
+    """Parse nanoseconds from a number, or a whole number with a unit: ns, s, m, h or d.
 
     Raises:
         ValueError: it is neither.
@@ -143,20 +142,20 @@ def parse_duration(value: object) -> int:
 
 
 def parse_text(value: str) -> str:
-    """Return a text as it is.
+    """Return a valid text unchanged.
 
     Raises:
-        ValueError: it has halves of letters in it, which JSON can write and nothing else can.
+        ValueError: it contains unpaired surrogates, which only JSON can represent.
     """
     _utf8(value)
     return value
 
 
 def parse_digest(value: object) -> bytes:
-    """Return bytes as ``bytes_of``, 32 of them.
+    """Parse 32 bytes as ``parse_bytes``.
 
     Raises:
-        ValueError: they are not so many.
+        ValueError: the length is wrong.
     """
     found = parse_bytes(value)
     if len(found) != DIGEST_BYTES:
@@ -165,7 +164,7 @@ def parse_digest(value: object) -> bytes:
 
 
 def _prefixed(value: str) -> bytes | None:
-    """Return what a text with a prefix stands for, None where there is none."""
+    """Return the bytes of a text with a prefix, or None without one."""
     prefix, separator, rest = value.partition(":")
     if not separator:
         return None

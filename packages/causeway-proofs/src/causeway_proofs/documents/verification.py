@@ -1,10 +1,9 @@
-"""Every kind of document by its name; the family of a kind is imported when it is asked for.
+"""Read documents of every kind and verify them.
 
-A node's answer to ``abci_query`` with ``prove``: the proof of a key through the stores of a chain, as it stands.
-
-From a file to a document: JSON that holds all or names a binary proof, or a binary proof with separate claims.
-
-What is said of a document: that it is true, that it is false, or that neither can be said.
+- ``KINDS``: the document model of each kind; a family is imported on first use.
+- Input: JSON with everything, JSON that names a binary proof file, a binary proof with separate claims, or a node's
+  answer to ``abci_query`` with ``prove`` (the proof of a key through a chain's stores).
+- Verdict: true, false, refused or untrusted (``Decision``).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _MODELS = {
 
 
 class _Kinds(Mapping[str, type[ProofDocument]]):
-    """The models of documents by the names of their kinds."""
+    """Document models by kind, imported on first use."""
 
     def __getitem__(self, kind: str) -> type[ProofDocument]:
         module, _, name = _MODELS[kind].partition(":")
@@ -72,19 +71,19 @@ KINDS: Mapping[str, type[ProofDocument]] = _Kinds()
 
 
 SPECS: Mapping[str, str] = {"ics23:iavl": "iavl", "ics23:simple": "tendermint", "ics23:smt": "smt"}
-"""The spec of each type of operation that a node of the Cosmos SDK writes."""
+"""Spec of each operation type that a Cosmos SDK node writes."""
 
 
 def find_query_response(fields: JsonObject) -> JsonObject | None:
-    """Return ``response`` where a JSON object is an answer to ``abci_query``, with or without what is around it.
+    """Return ``response`` of an answer to ``abci_query``, with or without envelope, else None.
 
     Raises:
-        InvalidInput: the answer is an error of JSON-RPC.
+        InvalidInput: the answer is a JSON-RPC error.
     """
     refusal = fields.get("error")
     if isinstance(refusal, dict) and "message" in refusal:
-        said = [refusal["message"], *([refusal["data"]] if "data" in refusal else ())]
-        raise InvalidInput(f"error: the node answered {': '.join(map(format_value, said))}")
+        answer_parts = [refusal["message"], *([refusal["data"]] if "data" in refusal else ())]
+        raise InvalidInput(f"error: the node answered {': '.join(map(format_value, answer_parts))}")
     result = unwrap_rpc_result(fields)
     if "proofOps" in result or "proof_ops" in result:
         return result
@@ -93,10 +92,10 @@ def find_query_response(fields: JsonObject) -> JsonObject | None:
 
 
 def document_fields(response: JsonObject) -> JsonObject:
-    """Return the fields of the document of the kind ``ics23_chained`` that an answer is: what it says is the claim.
+    """Convert an answer to the fields of an ``ics23_chained`` document that claims its content.
 
     Raises:
-        InvalidInput: the node refused the query, or gave no proof; or a field is of another form.
+        InvalidInput: the node rejected the query or gave no proof, or a field is malformed.
     """
     code = response.get("code")
     if code is not None and (isinstance(code, bool) or code != 0):
@@ -109,16 +108,16 @@ def document_fields(response: JsonObject) -> JsonObject:
         raise InvalidInput(f"response: proofOps: must have 1 to {MAX_DEPTH} ops: ask the node with prove=true")
     specs, keys, proofs = [], [], []
     for number, operation in enumerate(operations):
-        where = f"response: proofOps: ops[{number}]"
+        origin = f"response: proofOps: ops[{number}]"
         kind = operation.get("type") if isinstance(operation, dict) else None
         if not isinstance(kind, str) or kind not in SPECS:
-            raise InvalidInput(f"{where}: type: {format_value(kind)}: must be one of {', '.join(SPECS)}")
+            raise InvalidInput(f"{origin}: type: {format_value(kind)}: must be one of {', '.join(SPECS)}")
         specs.append(SPECS[kind])
-        keys.append(_bytes(operation, "key", where))
-        proofs.append(_bytes(operation, "data", where))
-    asked = _bytes(response, "key", "response")
-    if asked != keys[0]:
-        raise InvalidInput(f"response: key: is 0x{asked.hex()}, its proof is of 0x{keys[0].hex()}")
+        keys.append(_bytes(operation, "key", origin))
+        proofs.append(_bytes(operation, "data", origin))
+    claimed_key = _bytes(response, "key", "response")
+    if claimed_key != keys[0]:
+        raise InvalidInput(f"response: key: is 0x{claimed_key.hex()}, its proof is of 0x{keys[0].hex()}")
     return {
         "kind": "ics23_chained",
         "specs": specs,
@@ -130,7 +129,7 @@ def document_fields(response: JsonObject) -> JsonObject:
 
 
 def _bytes(value: JsonObject, name: str, where: str) -> bytes:
-    """Return bytes in base64; none for null. Raises ``InvalidInput``."""
+    """Decode base64, null as empty. Raises ``InvalidInput``."""
     text: Any = value.get(name)
     try:
         return b"" if text is None else base64.b64decode(text, validate=True)
@@ -143,7 +142,13 @@ PROOF, PROOF_FILE, KIND, TRUST, ROOT = "proof", "proof_file", "kind", "trust", "
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document, what it says itself that is to be trusted (None where it says nothing), and where it is from."""
+    """A parsed document.
+
+    Attributes:
+        document: the document.
+        embedded_trust: trust that the document itself names, or None.
+        where: its origin, for messages.
+    """
 
     document: ProofDocument
     embedded_trust: Trust | None
@@ -151,17 +156,20 @@ class Reading:
 
 
 def read_document(path: Path, claims: Mapping[str, Any] | None = None) -> Reading:
-    """Return the document in a file.
+    """Read the document in a file.
 
-    A JSON file is a document. Any other is a proof, of the kind in ``claims``; a certificate of the Internet Computer
-    with the tag that says that it is CBOR needs none.
+    A JSON file is a document. Any other file is a proof of the kind in ``claims``; a tagged CBOR certificate of the
+    Internet Computer needs no kind.
 
     Args:
         path: the file.
-        claims: fields to be put into the document, in place of those that it has.
+        claims: fields that replace or extend those of the document.
+
+    Returns:
+        The document.
 
     Raises:
-        InvalidInput: there is no such file or it is no document; one line says the field, the value, what is allowed.
+        InvalidInput: the file is missing or not a document; one line names the field, the value and the allowed values.
     """
     return parse_document(read_bytes(path), str(path), claims, path.parent)
 
@@ -169,12 +177,19 @@ def read_document(path: Path, claims: Mapping[str, Any] | None = None) -> Readin
 def parse_document(
     data: bytes, where: str, claims: Mapping[str, Any] | None = None, folder: Path | None = None
 ) -> Reading:
-    """Return the document that bytes are, as ``read_document`` does; ``where`` names them.
+    """Parse a document from bytes, as ``read_document``.
 
-    ``folder``: where binary proofs named by the document lie; without it, none may be named.
+    Args:
+        data: the content.
+        where: origin, for messages.
+        claims: fields that replace or extend those of the document.
+        folder: folder of binary proofs named by the document; without it, none may be named.
+
+    Returns:
+        The document.
 
     Raises:
-        InvalidInput: they are no document, or longer than one may be.
+        InvalidInput: ``data`` is not a document, or too long.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidInput(f"{where}: is longer than {MAX_DOCUMENT_BYTES} bytes, more are not read")
@@ -183,13 +198,15 @@ def parse_document(
         raise InvalidInput(f"{where}: is empty")
     if looks_like_json(data):
         fields = parse_object(data, where)
-        said = fields.get(KIND)
-        if said is not None and KIND in given and given[KIND] != said:
-            raise InvalidInput(f"{where}: kind: is {format_value(said)}, asked for is {format_value(given[KIND])}")
+        document_kind = fields.get(KIND)
+        if document_kind is not None and KIND in given and given[KIND] != document_kind:
+            raise InvalidInput(
+                f"{where}: kind: is {format_value(document_kind)}, asked for is {format_value(given[KIND])}"
+            )
         if KIND not in fields:
             fields = _of_answer(fields, where)
         fields.update(given)
-        _take_in_proof_file(fields, where, folder)
+        _embed_proof_file(fields, where, folder)
     else:
         if len(data) > MAX_PROOF_BYTES:
             raise InvalidInput(f"{where}: has {len(data)} bytes, of a binary proof at most {MAX_PROOF_BYTES} are read")
@@ -202,24 +219,31 @@ def parse_document(
 
 
 def build_document(fields: JsonObject, where: str) -> Reading:
-    """Return the document of its JSON object; ``where`` names it.
+    """Build a document from its JSON object.
+
+    Args:
+        fields: the JSON object.
+        where: origin, for messages.
+
+    Returns:
+        The document.
 
     Raises:
-        InvalidInput: it is not a document; one line says the field, the value and what is allowed.
+        InvalidInput: it is not a document; one line names the field, the value and the allowed values.
     """
     kind = fields.get(KIND)
     if not isinstance(kind, str) or kind not in KINDS:
         binary = isinstance(fields.get(PROOF), bytes)
-        how = "it is no JSON: name it with --kind" if binary else "name it in the file or with --kind"
-        said = f"missing ({how})" if kind is None else format_value(kind)
-        raise InvalidInput(f"{where}: kind: {said}: must be one of {', '.join(KINDS)}")
+        advice = "it is no JSON: name it with --kind" if binary else "name it in the file or with --kind"
+        found_kind = f"missing ({advice})" if kind is None else format_value(kind)
+        raise InvalidInput(f"{where}: kind: {found_kind}: must be one of {', '.join(KINDS)}")
     model = KINDS[kind]
     own = None
     rest = dict(fields)
     if TRUST in rest:
         own = parse_trust_object(rest.pop(TRUST), f"{where}: trust")
     if ROOT in rest and RootTrust in model.accepts:
-        # Short for a trust of the kind root, and where public proofs have it.
+        # Short for a trust of kind root, as in public proofs.
         if own is not None:
             raise InvalidInput(f"{where}: root: does not go together with trust")
         own = validate_model(RootTrust, {KIND: ROOT, ROOT: rest.pop(ROOT)}, where)
@@ -227,10 +251,10 @@ def build_document(fields: JsonObject, where: str) -> Reading:
 
 
 def parse_claim(text: str) -> tuple[str, Any]:
-    """Return the field and value that ``KEY=VALUE`` stands for: JSON if it looks like a list, an object or a constant.
+    """Parse ``KEY=VALUE``; the value is JSON if it looks like a list, an object or a constant.
 
     Raises:
-        InvalidInput: it does not have that form.
+        InvalidInput: the text has another form.
     """
     key, separator, value = text.partition("=")
     if not separator or not key:
@@ -241,10 +265,10 @@ def parse_claim(text: str) -> tuple[str, Any]:
 
 
 def _of_answer(fields: JsonObject, where: str) -> JsonObject:
-    """Return the document that a node's answer to ``/commit`` or ``/abci_query`` is; any other object as it is.
+    """Convert a node's ``/commit`` or ``/abci_query`` answer to a document; keep other objects.
 
     Raises:
-        InvalidInput: it is such an answer, and has no proof.
+        InvalidInput: such an answer has no proof.
     """
     if "signed_header" in unwrap_rpc_result(fields):
         return {KIND: "tendermint_update", "commit": fields}
@@ -255,8 +279,8 @@ def _of_answer(fields: JsonObject, where: str) -> JsonObject:
         raise InvalidInput(f"{where}: {error}") from None
 
 
-def _take_in_proof_file(fields: JsonObject, document: str, folder: Path | None) -> None:
-    """Put the content of the binary file that ``proof_file`` names in the place of ``proof``."""
+def _embed_proof_file(fields: JsonObject, document: str, folder: Path | None) -> None:
+    """Replace ``proof_file`` by ``proof``, the content of the binary file that it names."""
     name = fields.pop(PROOF_FILE, None)
     if name is None:
         return
@@ -265,20 +289,20 @@ def _take_in_proof_file(fields: JsonObject, document: str, folder: Path | None) 
         raise InvalidInput(f"{where}: does not go together with proof")
     if folder is None:
         raise InvalidInput(f"{where}: only a document in a file may name another one")
-    # A document from somewhere else must not make us read any file there is.
+    # An untrusted document must not make us read arbitrary files.
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InvalidInput(f"{where}: must be the name of a file beside the document, or in a folder there")
     fields[PROOF] = read_bytes(folder / name, MAX_PROOF_BYTES)
 
 
 class Decision(StrEnum):
-    """What is said of a document.
+    """Decision on a document.
 
     Attributes:
-        TRUE: under what is trusted, the proof shows what is claimed.
-        FALSE: it is well formed, and shows something else, or leads somewhere else.
-        REFUSED: nothing can be said: it is malformed, over a limit, of an unknown form, or something is missing.
-        UNTRUSTED: nobody said what is trusted, but the document itself.
+        TRUE: the proof shows the claims under the given trust.
+        FALSE: the proof is well formed, but shows other claims or leads to another value.
+        REFUSED: undecidable: malformed, over a limit, of an unknown form, or incomplete.
+        UNTRUSTED: only the document itself names the trusted value.
     """
 
     TRUE = "true"
@@ -289,21 +313,20 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentVerdict:
-    """What is said of a document, and the path of its proof.
+    """Verdict on a document, with the paths of its proof.
 
     Attributes:
-        found: the answer under ``trust``, whoever named that.
-        error: why it is not true; None if it is.
-        kind: of the document; None of one that cannot be read.
-        claim: what it claims, in one line; empty of one that cannot be read.
-        trust: under what; None where nothing was named.
-        named_by_document: the document itself said what is to be trusted.
-        accepted: that is enough, since only consistency is asked about.
-        tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
-            be made.
-        named_instead: what the document itself names, where that is something else than ``trust``.
-        lines: what it claims, a line each, where ``claim`` only counts it.
-        notes: of a document that is true, what it does not say, and what is odd about its proof.
+        found: decision under ``trust``, whoever named it.
+        error: the error, or None for a true document.
+        kind: kind of the document, or None if unreadable.
+        claim: its claims in one line; empty if unreadable.
+        trust: the trust used, or None.
+        named_by_document: True if the document itself named the trust.
+        accepted: True if that suffices, for a check of self-consistency.
+        tracks: paths from claims to the trusted value; of a document that is not true, the computable steps.
+        named_instead: trust named by the document, if it differs from ``trust``.
+        lines: one line a claim, if ``claim`` only counts them.
+        notes: limits of a true document, and oddities of its proof.
     """
 
     found: Decision
@@ -320,14 +343,14 @@ class DocumentVerdict:
 
     @property
     def answer(self) -> Decision:
-        """Return what is said of the document."""
+        """Return the decision on the document."""
         if self.named_by_document and not self.accepted and self.found is not Decision.REFUSED:
             return Decision.UNTRUSTED
         return self.found
 
     @property
     def valid(self) -> bool:
-        """Return whether the document is true under what is trusted."""
+        """Return True if the document is true under the given trust."""
         return self.answer is Decision.TRUE
 
     def as_json(self) -> dict[str, Any]:
@@ -365,17 +388,18 @@ class DocumentVerdict:
 def verify_document(
     reading: Reading, trust: Trust | None = None, *, strict: bool = False, self_consistent: bool = False
 ) -> DocumentVerdict:
-    """Return what is said of a document under ``trust``.
+    """Verify a document under ``trust``.
 
     Args:
         reading: the document.
-        trust: what is trusted; without it, nothing is, but the document is held against what it names itself.
-        strict: refuse a proof on which there are remarks, such as a repeated node or an encoding that is not
-            canonical; default: note them, since deployed verifiers accept it.
-        self_consistent: ask only whether the proof holds under what the document itself names.
+        trust: the trusted value. Without it the document is checked against the value that it names itself, and
+            untrusted.
+        strict: reject a proof with remarks, such as a duplicated node or a non-canonical encoding; default: note them,
+            since deployed verifiers accept them.
+        self_consistent: only check the proof against the value that the document names itself.
 
     Returns:
-        The verdict; it says, too, when no proof could be checked against the claims or ``trust``.
+        The verdict, also if no proof could be checked against the claims or ``trust``.
     """
     document, own = reading.document, reading.embedded_trust
     trusted = trust or own
@@ -416,7 +440,7 @@ def verify_document(
 
 
 def reject_document(error: InvalidInput) -> DocumentVerdict:
-    """Return the verdict on a document that cannot be read."""
+    """Return the verdict on an unreadable document."""
     return DocumentVerdict(Decision.REFUSED, error)
 
 
@@ -428,5 +452,5 @@ def _sketch(document: ProofDocument, trust: Trust) -> tuple[ProofPath, ...]:
     try:
         return document.sketch(trust)
     except (ProofError, InvalidInput):
-        # Made of what was refused, it may not be made at all.
+        # The sketch of a rejected proof may fail itself.
         return ()

@@ -1,4 +1,4 @@
-"""Documents of messages between Autonomys domains: an envelope with all its proofs, under a mountain range's root."""
+"""Proof documents of messages between Autonomys domains: envelopes with their proofs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _chain_of(value: object) -> int | None:
 
 
 def _u256_of(value: object) -> int:
-    """Return a whole number of 256 bits, from a JSON number or from decimal digits."""
+    """Parse a 256-bit number from a JSON number or decimal digits."""
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= U256_MAX:
@@ -66,13 +66,16 @@ class ConsensusBlock(DocumentSection):
 
 
 class XdmMessage(ProofDocument):
-    """A message from one chain to another: ``proof`` is the SCALE encoding of the envelope that carries it.
+    """A message from one chain to another, proven by its envelope.
 
-    Trusted is the root that the consensus chain's mountain range had at the block that the envelope names;
-    ``consensus_block``, where given, says which one that is. ``message`` is the SCALE encoding of the message; without
-    it, there is one. ``response`` says which of the two a message of that channel and nonce is. ``weight_tag``, as in
-    ``EndpointRequest(2)``, is what the envelope says of the message's weight: it is in no proof, and compared with the
-    claim alone.
+    Trusted is the root of the consensus chain's mountain range at the block that the envelope names;
+    ``consensus_block``, if given, identifies that block. ``weight_tag``, as in ``EndpointRequest(2)``, is the
+    envelope's statement of the message's weight. No proof covers it, so it is only compared with the claim.
+
+    Attributes:
+        message: SCALE encoding of the message; without it, any message is accepted.
+        response: True for the response of that channel and nonce, False for the request.
+        proof: SCALE encoding of the envelope.
     """
 
     kind: Literal["xdm_message"]
@@ -88,17 +91,24 @@ class XdmMessage(ProofDocument):
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
-        """Return what is claimed, in one line."""
-        what = "response" if self.response else "request"
-        way = f"from {_named(self.source)} to {_named(self.destination)}"
-        text = f"the {what} {way} in channel {self.channel_id} with nonce {self.nonce}"
+        """Return the claim in one line."""
+        kind_name = "response" if self.response else "request"
+        way = f"from {_domain_name(self.source)} to {_domain_name(self.destination)}"
+        text = f"the {kind_name} {way} in channel {self.channel_id} with nonce {self.nonce}"
         return f"{text} was made" if self.message is None else f"{text} is {format_bytes(self.message)}"
 
     def verify(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way from the message to the root; errors as of ``verify_cross_domain_message``.
+        """Return the path from the message to the root.
+
+        Args:
+            trust: the trusted root of the mountain range.
+
+        Returns:
+            One path.
 
         Raises:
-            ClaimMismatch: it is another message, or the envelope names another block.
+            ClaimMismatch: the envelope holds another message, or names another block.
+            ProofError: as ``verify_cross_domain_message``.
         """
         root, envelope = range_root(trust), CrossDomainMessage.decode(self.proof)
         self._require_named(envelope)
@@ -113,7 +123,7 @@ class XdmMessage(ProofDocument):
         return (ProofPath(self.claim(), steps),)
 
     def sketch(self, trust: Trust) -> tuple[ProofPath, ...]:
-        """Return the way to wherever the proof leads: from the message if it can be read, else from its block."""
+        """Return the computable path: from the message if readable, else from its block."""
         envelope = CrossDomainMessage.decode(self.proof)
         proof = envelope.proof.consensus_chain_mmr_proof
         leaf = MmrLeaf.decode(proof.opaque_mmr_leaf)
@@ -125,11 +135,11 @@ class XdmMessage(ProofDocument):
         return (ProofPath(self.claim(), (*path, state, *_above(proof))),)
 
     def _require_named(self, envelope: CrossDomainMessage) -> None:
-        """Refuse an envelope that is not that of the message which is claimed, or that names another block."""
+        """Reject an envelope of another message or another block than claimed."""
         proof, block = envelope.proof.consensus_chain_mmr_proof, self.consensus_block
         claims: list[tuple[str, object, object]] = [
-            ("source", _named(envelope.src_chain_id.domain), _named(self.source)),
-            ("destination", _named(envelope.dst_chain_id.domain), _named(self.destination)),
+            ("source", _domain_name(envelope.src_chain_id.domain), _domain_name(self.source)),
+            ("destination", _domain_name(envelope.dst_chain_id.domain), _domain_name(self.destination)),
             ("channel_id", envelope.channel_id, self.channel_id),
             ("nonce", envelope.nonce, self.nonce),
         ]
@@ -146,14 +156,14 @@ class XdmMessage(ProofDocument):
 
 
 def _above(proof: ConsensusChainMmrProof) -> tuple[Step, ...]:
-    """Return the way from a block's leaf to wherever it leads; nothing if the proof does not lead to any root."""
-    shown = LeafProof(proof.leaf_indices, proof.leaf_count, proof.items)
+    """Return the path from a block's leaf to the computed root; empty if not computable."""
+    leaf_proof = LeafProof(proof.leaf_indices, proof.leaf_count, proof.items)
     try:
-        root, steps = leaf_proof_root(shown, [leaf_hash(proof.opaque_mmr_leaf)])
+        root, steps = leaf_proof_root(leaf_proof, [leaf_hash(proof.opaque_mmr_leaf)])
     except ProofError:
         return ()
     return (*steps, Step("root", f"of {proof.leaf_count} leaves", root))
 
 
-def _named(domain: int | None) -> str:
+def _domain_name(domain: int | None) -> str:
     return CONSENSUS_NAME if domain is None else f"domain {domain}"

@@ -1,4 +1,4 @@
-"""Digests of many values at once: SHA-256, BLAKE2b-256 and Keccak-256."""
+"""Hash many values at once with SHA-256, BLAKE2b-256 or Keccak-256."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Digests of columns: slices of a buffer, rows of a matrix, values of a column, nodes of a tree's level.
+"""Hash columns: slices of a buffer, rows of a matrix, values, pairs of tree nodes.
 
-Which engine hashes many messages: one by one, or side by side in vectors.
-
-A process that hashes little does it one by one: compiled code takes a third of a second to load. It is loaded when
-about that much was spent, or at once by ``prepare``. The engines of this machine are then timed, which takes some
-milliseconds. Which engine is used changes no digest: one that gives others than single messages have is not used.
+Many messages are hashed one by one, or in vectors by an engine. Loading the compiled engines takes a third of a second,
+so a process that hashes little does not load them. They are loaded after about that much hashing, or at once by
+``load_engines``; the engines of this machine are then timed for some milliseconds. An engine whose digests differ from
+the single-message functions is never used, so the choice changes no digest.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
     from causeway_proofs.hashing.vector_engines import VectorHasher
 
 FEW = 8
-"""Below this many messages a loop over single ones is faster than a call of compiled code."""
+"""Below this many messages, single calls are faster than a call of compiled code."""
 
 ENOUGH = 500_000
-"""Messages hashed one by one in about the time that loading compiled code takes."""
+"""Single hashes that take about as long as loading the compiled engines."""
 
 ENOUGH_TO_COMPILE = 20 * ENOUGH
-"""The same for compiling it, on a machine where that was never done: a cluster's, or one that can keep nothing."""
+"""The same for compiling, on a machine without a cache of compiled code."""
 
 _TIMES = {HashFunction.SHA256: 1, HashFunction.BLAKE2B_256: 1, HashFunction.KECCAK_256: 10}
-"""How long one message takes by itself, beside the others."""
+"""Relative time of one single hash."""
 
 TRIAL = 256
-"""Messages that engines are timed with."""
+"""Messages in a timing trial of the engines."""
 
 TRIAL_BYTES = 64
 
@@ -50,7 +49,7 @@ _spent = 0
 
 
 def engine_for(function: HashFunction, count: int) -> VectorHasher | None:
-    """Return what hashes so many messages side by side, None where they are better hashed one by one."""
+    """Return the engine for ``count`` messages, or None if single calls are faster."""
     global _spent
     if count < FEW and function is not HashFunction.KECCAK_256:
         return None
@@ -64,9 +63,12 @@ def engine_for(function: HashFunction, count: int) -> VectorHasher | None:
 
 
 def load_engines(*functions: HashFunction) -> None:
-    """Load the engines and choose among them now, those of some functions or all, so that no later call waits for that.
+    """Load the engines and choose among them now, so that no later call waits.
 
-    Where it was never compiled, nothing is done: every process would compile it.
+    Does nothing on a machine without a cache of compiled code: every process would compile.
+
+    Args:
+        functions: hash functions to load; all if empty.
     """
     if not is_prepared():
         return
@@ -92,9 +94,9 @@ def _fastest(function: HashFunction) -> VectorHasher | None:
         for _ in range(TRIALS):
             begin = perf_counter()
             engine.rows(rows, b"", digests)
-            taken = perf_counter() - begin
-            if taken < fastest and digests.tobytes() == expected:
-                found, fastest = engine, taken
+            seconds = perf_counter() - begin
+            if seconds < fastest and digests.tobytes() == expected:
+                found, fastest = engine, seconds
     return found
 
 
@@ -102,7 +104,7 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 
 PIECE = 1 << 15
-"""Values that are made at a time to be hashed."""
+"""Values generated and hashed at a time."""
 
 
 def digest_slices(
@@ -114,13 +116,21 @@ def digest_slices(
     prefix: bytes = b"",
     out: Digests | None = None,
 ) -> Digests:
-    """Return the digest of ``prefix + data[starts[i] : stops[i]]`` for each i, shape (n, 32).
+    """Return the digest of ``prefix + data[starts[i] : stops[i]]`` for each i.
 
-    Slices may overlap, lie in any order, and be empty. ``data``: shape (bytes,), contiguous; ``out``: where the digests
-    are written, shape (n, 32), contiguous, no part of ``data``.
+    Args:
+        function: the hash function.
+        data: uint8, shape (bytes,), contiguous.
+        starts: start of each slice, shape (n,). Slices may overlap, lie in any order and be empty.
+        stops: end of each slice, shape (n,).
+        prefix: bytes in front of each slice.
+        out: destination, shape (n, 32), contiguous, disjoint from ``data``; allocated by default.
+
+    Returns:
+        Digests, shape (n, 32).
 
     Raises:
-        ValueError: a slice lies outside of ``data`` or ends before it starts, or ``out`` has another shape.
+        ValueError: a slice is out of bounds or reversed, or ``out`` has another shape.
     """
     if len(starts) != len(stops):
         raise ValueError(f"{len(starts)} starts and {len(stops)} stops: there must be as many of both")
@@ -152,10 +162,19 @@ def digest_slices(
 
 
 def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out: Digests | None = None) -> Digests:
-    """Return the digest of ``prefix`` and each row of a byte matrix, shape (n, width) -> (n, 32).
+    """Return the digest of ``prefix`` and each row of a byte matrix.
+
+    Args:
+        function: the hash function.
+        rows: uint8, shape (n, width).
+        prefix: bytes in front of each row.
+        out: destination, shape (n, 32); allocated by default.
+
+    Returns:
+        Digests, shape (n, 32).
 
     Raises:
-        ValueError: the rows are no matrix of bytes, or ``out`` has another shape.
+        ValueError: ``rows`` is not a byte matrix, or ``out`` has another shape.
     """
     if rows.ndim != 2 or rows.dtype != np.uint8:
         raise ValueError(f"rows to hash are uint8 in the shape (n, width), not {rows.dtype} in {rows.shape}")
@@ -174,9 +193,16 @@ def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out
 def digest_values(
     function: HashFunction, values: pa.Array, *, prefix: bytes = b"", out: Digests | None = None
 ) -> Digests:
-    """Return the digest of ``prefix`` and each value of a column without nulls, shape (n, 32).
+    """Return the digest of ``prefix`` and each value of a column without nulls.
 
-    The column is of bytes or text, with offsets of 32 or 64 bits or a fixed width.
+    Args:
+        function: the hash function.
+        values: bytes or text, with 32-bit or 64-bit offsets or a fixed width; n values.
+        prefix: bytes in front of each value.
+        out: destination, shape (n, 32); allocated by default.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     if len(values) == 0:
         return _room(0, out)
@@ -194,9 +220,17 @@ def digest_values(
 
 
 def digest_chunks(function: HashFunction, length: int, values: Callable[[int, int], pa.Array]) -> Digests:
-    """Return the digest of each of ``length`` values, shape (n, 32); ``values(start, stop)`` makes some of them.
+    """Return the digest of each of ``length`` generated values.
 
-    What is hashed is made, used and forgotten in pieces, so that it stays in the cache.
+    Values are generated, hashed and dropped in pieces, so that they stay in the cache.
+
+    Args:
+        function: the hash function.
+        length: number of values, n.
+        values: returns the values from ``start`` to ``stop``.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
     for start in range(0, length, PIECE):
@@ -208,9 +242,19 @@ def digest_chunks(function: HashFunction, length: int, values: Callable[[int, in
 def digest_pairs(
     function: HashFunction, prefix: bytes, left: Digests, right: Digests, *, out: Digests | None = None
 ) -> Digests:
-    """Return the digest of ``prefix + left[i] + right[i]`` for each i, shapes (n, 32) and (n, 32) -> (n, 32).
+    """Return the digest of ``prefix + left[i] + right[i]`` for each i.
 
-    Every other row of a level of a tree, too, is such a matrix: the 32 bytes of a row must be neighbours, not the rows.
+    The 32 bytes of a row must be contiguous, the rows need not be: every other row of a tree level is a valid operand.
+
+    Args:
+        function: the hash function.
+        prefix: bytes in front of each pair.
+        left: digests, shape (n, 32).
+        right: digests, shape (n, 32).
+        out: destination, shape (n, 32); allocated by default.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     if left.shape != right.shape or left.shape[1:] != (DIGEST_BYTES,):
         raise ValueError(f"pairs have shapes {left.shape} and {right.shape}: both must be (n, {DIGEST_BYTES})")

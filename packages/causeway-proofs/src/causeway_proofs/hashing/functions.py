@@ -1,4 +1,4 @@
-"""The hash functions of 32 bytes that commitments are made of, one value at a time."""
+"""32-byte hash functions of commitments, one value at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from causeway_proofs.work import BLAKE2B_256, KECCAK_256, SHA256, done
 
 Digests = npt.NDArray[np.uint8]
-"""Shape (n, 32)."""
+"""Digests, uint8, shape (n, 32)."""
 
 DIGEST_BYTES = 32
 
@@ -26,21 +26,33 @@ class HashFunction(Enum):
     SHA256 = "sha256"
     BLAKE2B_256 = "blake2b-256"
     KECCAK_256 = "keccak-256"
-    """With the padding from before SHA-3 was fixed."""
+    """Keccak with the padding from before the SHA-3 standard."""
 
 
 def scalar_function(function: HashFunction) -> Callable[[bytes | memoryview], bytes]:
-    """Return the function that hashes one value; who calls it for many counts them (``counted``)."""
+    """Return the uncounted function that hashes one value; callers count with ``count_hashes``."""
     return _ONE[function]
 
 
 def count_hashes(function: HashFunction, count: int) -> None:
-    """Count so many hashes."""
+    """Add ``count`` hashes to this process's work counters.
+
+    Args:
+        function: the hash function.
+        count: number of hashes.
+    """
     done[function.value] += count
 
 
 def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Return the rows of a byte matrix as a bytes column."""
+    """Convert the rows of a byte matrix to a byte column.
+
+    Args:
+        rows: uint8, shape (n, width).
+
+    Returns:
+        n values of ``width`` bytes.
+    """
     length, width = rows.shape
     data = np.ascontiguousarray(rows)
     offsets = np.arange(0, (length + 1) * width, width, dtype=np.int32) if width else np.zeros(length + 1, np.int32)
@@ -48,19 +60,40 @@ def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
 
 def sha256(data: bytes | bytearray | memoryview) -> bytes:
-    """Return the SHA-256 digest of ``data``."""
+    """Return the SHA-256 digest of ``data``.
+
+    Args:
+        data: the preimage.
+
+    Returns:
+        32 bytes.
+    """
     done[SHA256] += 1
     return hashlib.sha256(data).digest()
 
 
 def blake2_256(data: bytes | bytearray | memoryview) -> bytes:
-    """Return the BLAKE2b digest of 32 bytes of ``data``."""
+    """Return the 32-byte BLAKE2b digest of ``data``.
+
+    Args:
+        data: the preimage.
+
+    Returns:
+        32 bytes.
+    """
     done[BLAKE2B_256] += 1
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def keccak256(data: bytes | bytearray | memoryview) -> bytes:
-    """Return the Keccak-256 digest of ``data``."""
+    """Return the Keccak-256 digest of ``data``.
+
+    Args:
+        data: the preimage.
+
+    Returns:
+        32 bytes.
+    """
     done[KECCAK_256] += 1
     digest: bytes = _keccak()(digest_bits=256, data=data).digest()
     return digest
@@ -81,8 +114,7 @@ def _keccak256(data: bytes | bytearray | memoryview) -> bytes:
 
 @cache
 def _keccak() -> Any:
-    """Return what hashes so. It is loaded when it is needed: with its compiler of declarations of C that takes longer
-    than anything else here."""
+    """Import the Keccak module on first use: importing its cffi dependency is slow."""
     from Crypto.Hash import keccak
 
     return keccak.new

@@ -1,4 +1,4 @@
-"""The engines that hash many messages side by side in vectors: importing this loads compiled code, or compiles it."""
+"""Engines that hash many messages in vectors; importing this module loads or compiles them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _NO_DIGESTS = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
 class VectorHasher:
     """A hash function over ``count`` messages side by side.
 
-    ``number``: which one it is for the loop; ``block``: bytes that it takes in at once; ``initial``: the state of all
-    lanes before that.
+    Attributes:
+        number: index of the engine in the compiled loop.
+        block: bytes absorbed at once.
+        initial: initial state of all lanes.
     """
 
     name: str
@@ -35,21 +37,21 @@ class VectorHasher:
 
     @property
     def longest_prefix(self) -> int:
-        """Return how many bytes a prefix may have."""
+        """Return the most bytes of a prefix."""
         return self.block
 
     @property
     def longest(self) -> int:
-        """Return how many bytes prefix and message may have together."""
+        """Return the most bytes of prefix and message."""
         return (vector_loops.MOST_BLOCKS - 2) * self.block
 
     def longest_slice_length(self, starts: Offsets, stops: Offsets, size: int) -> int:
-        """Return the length of the longest slice of ``size`` bytes, -1 if one lies outside or ends before it starts."""
+        """Return the length of the longest slice, -1 if one is out of ``size`` bytes or reversed."""
         found: int = vector_loops.longest_slice(starts, stops, size)
         return found
 
     def slices(self, data: Bytes, starts: Offsets, stops: Offsets, prefix: bytes, out: Digests) -> None:
-        """Hash slices of a buffer; they must lie in it."""
+        """Hash slices of a buffer; the caller checks their bounds."""
         self._digest(vector_loops.SLICES, data, starts, stops, 0, _NO_DIGESTS, _NO_DIGESTS, prefix, out)
 
     def rows(self, rows: Bytes, prefix: bytes, out: Digests) -> None:
@@ -59,7 +61,7 @@ class VectorHasher:
         self._digest(vector_loops.MATRIX, data, none, none, width, _NO_DIGESTS, _NO_DIGESTS, prefix, out)
 
     def pairs(self, prefix: bytes, left: Digests, right: Digests, out: Digests) -> None:
-        """Hash pairs of digests, the bytes of each of which lie one behind the other."""
+        """Hash pairs of digests; the bytes of each digest are contiguous."""
         self._digest(vector_loops.PAIRS, _NO_BYTES, _NO_OFFSETS, _NO_OFFSETS, 0, left, right, prefix, out)
 
     def _digest(
@@ -88,9 +90,9 @@ class VectorHasher:
 
 
 def engines(function: HashFunction) -> list[VectorHasher]:
-    """Return the engines of a hash function that this processor has."""
-    made = _ENGINES[function]
-    return made if vector_hashes.HAS_INSTRUCTIONS else made[:1]
+    """Return the engines of a hash function that this processor supports."""
+    hashers = _ENGINES[function]
+    return hashers if vector_hashes.HAS_INSTRUCTIONS else hashers[:1]
 
 
 def _bytes(words: npt.NDArray[np.uint32] | npt.NDArray[np.uint64]) -> Bytes:

@@ -1,12 +1,9 @@
-"""BLAKE2b-256 in vectors, of as many messages as a vector has lanes. Source: RFC 7693.
+"""Emit BLAKE2b-256, Keccak-256 and SHA-256 in vectors, one message a lane.
 
-Keccak-256 (the padding before SHA-3 was fixed) in vectors, of as many messages as a vector has lanes.
+SHA-256 also has a form for two messages that uses the processor's own SHA instructions.
 
-Source: The Keccak reference 3.0. Word x + 5y of the state is its lane (x, y).
-
-SHA-256 in vectors: of as many messages as a vector has lanes, or of two by a processor's own instructions for it.
-
-Source: FIPS 180-4.
+Sources: RFC 7693 (BLAKE2b); the Keccak reference 3.0 (with the padding from before the SHA-3 standard; word x + 5y of
+the state is its lane (x, y)); FIPS 180-4 (SHA-256).
 """
 
 from __future__ import annotations
@@ -55,30 +52,30 @@ ORDERS = [
         "ea489fd61c02b753",
     )
 ]
-"""Of each round the order in which it takes the words of the block."""
+"""Order of the block's words in each round."""
 
 MIXED = (
     (0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
     (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14),
 )  # fmt: skip
-"""The words of the state that each step of a round mixes: its columns, then its diagonals."""
+"""State words mixed by each step of a round: columns, then diagonals."""
 
 ROOTS = [isqrt(prime << 128) & 0xFFFFFFFFFFFFFFFF for prime in (2, 3, 5, 7, 11, 13, 17, 19)]
 
 _PARAMETERS = 0x0101_0000 | DIGEST_BYTES
-"""No key, a tree of one node."""
+"""Parameter block: no key, a tree of one node."""
 
 BLAKE2B_START = np.repeat(np.array([ROOTS[0] ^ _PARAMETERS, *ROOTS[1:]], np.uint64), BLAKE2B_LANES)
 
 
 def blake2b_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> None:
-    """Take in one block of each lane. State: 8 vectors."""
+    """Absorb one block of each lane. State: 8 vectors."""
     builder = emit.builder
     blocks = LaneBlocks(emit, lanes, prefix, BLAKE2B_LANES, BLAKE2B_BLOCK)
     words = blocks.words(BLAKE2B_VECTOR, BLAKE2B_WORDS, 0)
     before = [emit.read(state, row * 8 * BLAKE2B_LANES, BLAKE2B_VECTOR) for row in range(8)]
     now = [*before, *(constant(BLAKE2B_VECTOR, root) for root in ROOTS)]
-    # The number of bytes up to the end of this block, and whether it is the last.
+    # Byte count up to the end of this block, and the flag of the last block.
     end = emit.spread(builder.add(blocks.offset, ir.Constant(I64, BLAKE2B_BLOCK)), BLAKE2B_VECTOR)
     now[12] = builder.xor(now[12], builder.select(blocks.last, blocks.total, end))
     now[14] = builder.xor(now[14], blocks.in_last(constant(BLAKE2B_VECTOR, -1)))
@@ -105,7 +102,7 @@ absorb, finish = compile_emitter(blake2b_absorb), compile_emitter(blake2b_finish
 
 
 KECCAK_BLOCK = 136
-"""Bytes absorbed by one permutation: 200 of the state less twice the digest's 32."""
+"""Rate in bytes: 200 bytes of state less twice the digest's 32."""
 
 KECCAK_WORDS = 17
 
@@ -120,11 +117,11 @@ KECCAK_VECTOR = ir.VectorType(I64, KECCAK_LANES)
 KECCAK_START = np.zeros(STATE_WORDS * KECCAK_LANES, np.uint64)
 
 _LAST_BIT = 1 << 63
-"""The padding's last bit is the last of the block."""
+"""Final bit of the padding, the last bit of the block."""
 
 
 def _rotations() -> list[int]:
-    """Return by how many bits each word turns left in the step rho."""
+    """Return the left rotation of each word in step rho."""
     turns = [0] * STATE_WORDS
     x, y = 1, 0
     for step in range(24):
@@ -134,7 +131,10 @@ def _rotations() -> list[int]:
 
 
 def _round_constants() -> list[int]:
-    """Return what each round adds to word 0: bits of a shift register over x^8 + x^6 + x^5 + x^4 + 1."""
+    """Return the constant of each round for word 0: bits of an LFSR.
+
+    Its polynomial is x^8 + x^6 + x^5 + x^4 + 1.
+    """
     constants, register = [], 1
     for _ in range(ROUNDS):
         number = 0
@@ -152,7 +152,7 @@ CONSTANTS, TURNS = _round_constants(), _rotations()
 
 
 def keccak_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> None:
-    """Take in one block of each lane. State: 25 vectors."""
+    """Absorb one block of each lane. State: 25 vectors."""
     builder = emit.builder
     blocks = LaneBlocks(emit, lanes, prefix, KECCAK_LANES, KECCAK_BLOCK)
     words = blocks.words(KECCAK_VECTOR, KECCAK_WORDS, 1)
@@ -206,7 +206,7 @@ SHA256_LANES = vector_bytes() // 4
 SHA256_VECTOR = ir.VectorType(I32, SHA256_LANES)
 
 PAIR = 2
-"""Messages that the processor's own instructions are given side by side: one waits while the other is worked on."""
+"""Messages interleaved by the SHA instructions, to hide their latency."""
 
 FOUR = ir.VectorType(I32, 4)
 
@@ -224,7 +224,7 @@ def _primes(count: int) -> list[int]:
 
 
 def _cube_root_bits(number: int) -> int:
-    """Return the first 32 bits behind the point of a cube root."""
+    """Return the first 32 fractional bits of a cube root."""
     low, high = 0, number << 32
     while low < high:
         middle = (low + high + 1) // 2
@@ -241,11 +241,11 @@ SHA256_START = np.repeat(np.array(_START, np.uint32), SHA256_LANES)
 _A, _B, _C, _D, _E, _F, _G, _H = _START
 
 PAIR_START = np.tile(np.array([_F, _E, _B, _A, _H, _G, _D, _C], np.uint32), PAIR)
-"""The order in which the instructions take the eight words."""
+"""Initial state in the word order of the SHA instructions."""
 
 
 def sha256_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> None:
-    """Take in one block of each lane. State: 8 vectors."""
+    """Absorb one block of each lane. State: 8 vectors."""
     builder = emit.builder
     blocks = LaneBlocks(emit, lanes, prefix, SHA256_LANES, SHA256_BLOCK)
     words = [emit.swapped(word) for word in blocks.words(SHA256_VECTOR, SHA256_WORDS, 0x80)]
@@ -261,7 +261,7 @@ def sha256_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> N
 
 
 def _sixteen_rounds(emit: Emitter, turn: Value, values: list[Value], more: bool) -> list[Value]:
-    """Do 16 rounds, and make the words of the 16 after them."""
+    """Emit 16 rounds and the message schedule of the next 16."""
     builder = emit.builder
     a, b, c, d, e, f, g, h, *words = values
     keys = emit.table("sha256_constants", SHA256_VECTORS_CONSTANTS, I32)
@@ -269,23 +269,23 @@ def _sixteen_rounds(emit: Emitter, turn: Value, values: list[Value], more: bool)
     for number in range(SHA256_WORDS):
         key = emit.spread(emit.read(keys, builder.add(base, ir.Constant(I64, 4 * number)), I32), SHA256_VECTOR)
         chosen = emit.xor(g, builder.and_(e, emit.xor(f, g)))
-        added = emit.total(h, builder.add(words[number], key), chosen, _turned(emit, e, 6, 11, 25))
+        added = emit.total(h, builder.add(words[number], key), chosen, _rotate_and_xor(emit, e, 6, 11, 25))
         most = builder.or_(builder.and_(a, b), builder.and_(c, builder.or_(a, b)))
         a, b, c, d, e, f, g, h = (
-            emit.total(added, _turned(emit, a, 2, 13, 22), most), a, b, c, builder.add(d, added), e, f, g
+            emit.total(added, _rotate_and_xor(emit, a, 2, 13, 22), most), a, b, c, builder.add(d, added), e, f, g
         )  # fmt: skip
         if more:
             near, far = words[(number + 1) % SHA256_WORDS], words[(number + 14) % SHA256_WORDS]
             words[number] = emit.total(
                 words[number],
                 words[(number + 9) % SHA256_WORDS],
-                emit.xor(_turned(emit, near, 7, 18), builder.lshr(near, constant(SHA256_VECTOR, 3))),
-                emit.xor(_turned(emit, far, 17, 19), builder.lshr(far, constant(SHA256_VECTOR, 10))),
+                emit.xor(_rotate_and_xor(emit, near, 7, 18), builder.lshr(near, constant(SHA256_VECTOR, 3))),
+                emit.xor(_rotate_and_xor(emit, far, 17, 19), builder.lshr(far, constant(SHA256_VECTOR, 10))),
             )
     return [a, b, c, d, e, f, g, h, *words]
 
 
-def _turned(emit: Emitter, word: Value, *turns: int) -> Value:
+def _rotate_and_xor(emit: Emitter, word: Value, *turns: int) -> Value:
     return emit.xor(*(emit.rotate_right(word, bits) for bits in turns))
 
 
@@ -296,9 +296,11 @@ def sha256_finish(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> N
 
 
 def sha256_pair_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value) -> None:
-    """Take in one block of each of two messages by the processor's instructions. State: words F E B A, H G D C of each.
+    """Absorb one block of two messages with the SHA instructions.
 
-    Every 4 words are a vector; each of the instructions does two rounds.
+    State: words F E B A, H G D C of each.
+
+    Every 4 words form a vector; each instruction performs two rounds.
     """
     builder = emit.builder
     keys = [
@@ -311,17 +313,17 @@ def sha256_pair_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value)
     now = [list(halves) for halves in before]
     for step in range(16):
         for lane in range(PAIR):
-            taken = builder.add(words[lane][step % 4], keys[step])
-            later = emit.shuffled(taken, taken, [2, 3, 0, 0])
+            sums = builder.add(words[lane][step % 4], keys[step])
+            later = emit.shuffled(sums, sums, [2, 3, 0, 0])
             first, second = now[lane]
-            second = emit.intrinsic("llvm.x86.sha256rnds2", FOUR, [second, first, taken])
+            second = emit.intrinsic("llvm.x86.sha256rnds2", FOUR, [second, first, sums])
             first = emit.intrinsic("llvm.x86.sha256rnds2", FOUR, [first, second, later])
             now[lane] = [first, second]
             if step < 12:
                 oldest, old, new, newest = (words[lane][(step + number) % 4] for number in range(4))
-                made = emit.intrinsic("llvm.x86.sha256msg1", FOUR, [oldest, old])
-                made = builder.add(made, emit.shuffled(new, newest, [1, 2, 3, 4]))
-                words[lane][step % 4] = emit.intrinsic("llvm.x86.sha256msg2", FOUR, [made, newest])
+                schedule = emit.intrinsic("llvm.x86.sha256msg1", FOUR, [oldest, old])
+                schedule = builder.add(schedule, emit.shuffled(new, newest, [1, 2, 3, 4]))
+                words[lane][step % 4] = emit.intrinsic("llvm.x86.sha256msg2", FOUR, [schedule, newest])
     for lane in range(PAIR):
         active = builder.extract_element(blocks.active, ir.Constant(I32, lane))
         for half in range(2):
@@ -330,7 +332,7 @@ def sha256_pair_absorb(emit: Emitter, state: Value, lanes: Value, prefix: Value)
 
 
 def _vectors_of_four(emit: Emitter, blocks: LaneBlocks) -> list[list[Value]]:
-    """Load the 16 words of each of the two blocks."""
+    """Load the 16 words of both blocks."""
     builder, found = emit.builder, []
     bits = blocks.in_last(builder.shl(blocks.total, constant(blocks.kind, 3)))
     for lane, window in enumerate(blocks.windows(0, SHA256_BLOCK, 0x80)):
@@ -355,6 +357,6 @@ def sha256_pair_finish(emit: Emitter, state: Value, lanes: Value, prefix: Value)
 
 
 sha256_vectors_absorb, sha256_vectors_finish = compile_emitter(sha256_absorb), compile_emitter(sha256_finish)
-# Without the instructions nobody calls these, yet they have to compile to something.
+# Without SHA instructions these are never called, but they still have to compile.
 pair_absorb = compile_emitter(sha256_pair_absorb if HAS_INSTRUCTIONS else sha256_absorb)
 pair_finish = compile_emitter(sha256_pair_finish if HAS_INSTRUCTIONS else sha256_finish)

@@ -1,10 +1,10 @@
-"""Hashing of messages side by side in vectors, one message a lane: the instructions that are handed to the compiler.
+"""Emit LLVM instructions that hash many messages in vectors, one message a lane.
 
-Of plain loops over lanes a compiler makes vectors only half of the way, at five times the cost. So what a hash function
-does with one block of each lane is emitted here in LLVM's intermediate language; the loops around it are plain ones.
+A compiler vectorizes plain loops over lanes only in part, at five times the cost. So the instructions of a hash
+function for one block of each lane are emitted here in LLVM's intermediate language; the loops around them are plain.
 
-A loop hands over a matrix of 64-bit numbers, a row a kind (``ADDRESS`` and so on), a column a lane. A lane whose
-message has no such block any more keeps its state; there must be bytes to read all the same.
+A loop passes a matrix of 64-bit numbers: a row a kind (``ADDRESS`` and so on), a column a lane. A lane whose message
+has no further block keeps its state, but must still point at readable bytes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from llvmlite.binding import get_host_cpu_features
 from causeway_proofs.jit import INT64, NOTHING, compiler_type, intrinsic
 
 ADDRESS, TOTAL, LAST, SHARED = range(4)
-"""Of each lane: the address from which its message is read (the prefix, too, is taken to lie there), or to which its
-digest is written; how many bytes prefix and message have; which block is its last one. Then what all lanes share."""
+"""Rows of the lane matrix.
+
+- ADDRESS: address of the message, as if the prefix preceded it in memory, or of the digest to write.
+- TOTAL: bytes of prefix and message.
+- LAST: index of the last block.
+- SHARED: values shared by all lanes.
+"""
 
 INDEX, OWN = range(2)
-"""Columns of what all lanes share: which block of the message is taken in, and how many bytes the prefix has."""
+"""Columns of the shared row: index of the current block, and bytes of the prefix."""
 
 KINDS = 4
 
@@ -32,22 +37,22 @@ DIGEST_BYTES = 32
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 Value = Any
-"""What an instruction gives: llvmlite has no types of its own."""
+"""An LLVM value; llvmlite exports no types for it."""
 
 
 def has_feature(name: str) -> bool:
-    """Return whether the processor that code is compiled for has a kind of instructions, by LLVM's name."""
+    """Return True if the target processor has an instruction set, by LLVM's name."""
     given = os.environ.get("NUMBA_CPU_FEATURES")
     return f"+{name}" in (given or get_host_cpu_features().flatten()).split(",")
 
 
 def vector_bytes() -> int:
-    """Return how wide the vectors are that the processor works on."""
+    """Return the vector width of the processor in bytes."""
     return 64 if has_feature("avx512bw") else 32 if has_feature("avx2") else 16
 
 
 def compile_emitter(emit: Callable[[Emitter, Value, Value, Value], None]) -> Any:
-    """Return a function of a state, of the lanes' numbers and of a prefix (all arrays), for loops to call."""
+    """Return a loop-callable function of state, lane numbers and prefix from an emitter."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         arrays = zip(signature.args, arguments, strict=True)
@@ -71,7 +76,7 @@ def compile_emitter(emit: Callable[[Emitter, Value, Value, Value], None]) -> Any
 
 
 def _address_of(context: Any, array: Any) -> Any:
-    """Return the address of an array's first byte. An address keeps no array alive."""
+    """Return the address of an array's first byte; an address does not keep the array alive."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -81,7 +86,7 @@ def _address_of(context: Any, array: Any) -> Any:
 
 
 def _fetch(context: Any, address: Any) -> Any:
-    """Ask for the bytes at an address, without waiting for them."""
+    """Prefetch the bytes at an address."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         settings = [ir.Constant(I32, number) for number in (0, 2, 1)]
@@ -92,7 +97,7 @@ def _fetch(context: Any, address: Any) -> Any:
 
 
 def _copy(context: Any, target: Any, source: Any, count: Any) -> Any:
-    """Copy so many bytes from one address to another."""
+    """Copy ``count`` bytes between addresses."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         target, source, count = arguments
@@ -105,7 +110,7 @@ def _copy(context: Any, target: Any, source: Any, count: Any) -> Any:
 
 
 def _copy_digest(context: Any, target: Any, source: Any) -> Any:
-    """Copy 32 bytes from one address to another."""
+    """Copy 32 bytes between addresses."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         emit, (target, source) = Emitter(builder), arguments
@@ -128,13 +133,13 @@ copy_digest: Any = intrinsic(_copy_digest)
 
 
 class Emitter:
-    """Writes instructions on vectors; wraps llvmlite's builder."""
+    """Emits vector instructions; wraps llvmlite's builder."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
 
     def intrinsic(self, name: str, result: Value, arguments: Sequence[Value]) -> Value:
-        """Call an operation that LLVM has by name."""
+        """Call an LLVM intrinsic by name."""
         module = self.builder.module
         function = module.globals.get(name)
         if function is None:
@@ -142,40 +147,40 @@ class Emitter:
         return self.builder.call(function, arguments)
 
     def rotate_left(self, value: Value, bits: int) -> Value:
-        """Turn each element to the left."""
+        """Rotate each element left."""
         kind = value.type
         name = f"llvm.fshl.v{kind.count}i{kind.element.width}"
         return self.intrinsic(name, kind, [value, value, constant(kind, bits)])
 
     def rotate_right(self, value: Value, bits: int) -> Value:
-        """Turn each element to the right."""
+        """Rotate each element right."""
         return self.rotate_left(value, value.type.element.width - bits)
 
     def swapped(self, value: Value) -> Value:
-        """Turn round the bytes of each element."""
+        """Reverse the bytes of each element."""
         kind = value.type
         return self.intrinsic(f"llvm.bswap.v{kind.count}i{kind.element.width}", kind, [value])
 
     def xor(self, *values: Value) -> Value:
-        """Exclusive or of several."""
+        """Return the exclusive or of several values."""
         result = values[0]
         for value in values[1:]:
             result = self.builder.xor(result, value)
         return result
 
     def total(self, *values: Value) -> Value:
-        """Sum of several."""
+        """Return the sum of several values."""
         result = values[0]
         for value in values[1:]:
             result = self.builder.add(result, value)
         return result
 
     def read(self, base: Value, offset: int | Value, kind: Value) -> Value:
-        """Load a value that lies so many bytes behind an address, wherever that is."""
+        """Load a value ``offset`` bytes behind an address of any alignment."""
         return self.builder.load(self._at(base, offset, kind), align=1)
 
     def write(self, value: Value, base: Value, offset: int | Value) -> None:
-        """Store a value so many bytes behind an address."""
+        """Store a value ``offset`` bytes behind an address."""
         self.builder.store(value, self._at(base, offset, value.type), align=1)
 
     def _at(self, base: Value, offset: int | Value, kind: Value) -> Value:
@@ -183,20 +188,20 @@ class Emitter:
         return self.builder.bitcast(self.builder.gep(base, [behind]), kind.as_pointer())
 
     def spread(self, scalar: Value, kind: Value) -> Value:
-        """Return a vector with the same value everywhere."""
+        """Return a vector with ``scalar`` in every element."""
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
         return self.shuffled(first, first, [0] * kind.count)
 
     def shuffled(self, one: Value, other: Value, order: Sequence[int]) -> Value:
-        """Return the elements of two vectors of which ``order`` names the numbers."""
+        """Return the elements of two vectors selected by the indices in ``order``."""
         mask = ir.Constant(ir.VectorType(I32, len(order)), [ir.Constant(I32, number) for number in order])
         return self.builder.shuffle_vector(one, other, mask)
 
     def transpose_lanes(self, rows: Sequence[Value]) -> list[Value]:
-        """Turn n vectors of n elements: element i of vector k becomes element k of vector i."""
+        """Transpose n vectors of n elements: element i of vector k becomes element k of vector i."""
         done, count = list(rows), len(rows)
         inner = min(128 // rows[0].type.element.width, count)
-        # Within 16 bytes each pair of rows is interleaved, then each pair of pairs: one instruction a vector each.
+        # Interleave pairs of rows within 16 bytes, then pairs of pairs: one instruction a vector each.
         step = 1
         while step < inner:
             before = list(done)
@@ -243,7 +248,7 @@ class Emitter:
     def repeated(
         self, times: int, values: Sequence[Value], step: Callable[[Value, list[Value]], list[Value]]
     ) -> list[Value]:
-        """Emit a loop: ``step`` makes the values of the next turn out of the turn's number and its values."""
+        """Emit a loop; ``step`` maps an iteration's index and values to the next values."""
         builder = self.builder
         before, body = builder.block, builder.append_basic_block()
         after = builder.append_basic_block()
@@ -256,18 +261,18 @@ class Emitter:
             phi = builder.phi(value.type)
             phi.add_incoming(value, before)
             carried.append(phi)
-        made = step(turn, list(carried))
+        results = step(turn, list(carried))
         following = builder.add(turn, ir.Constant(I64, 1))
         turn.add_incoming(following, builder.block)
-        for phi, value in zip(carried, made, strict=True):
+        for phi, value in zip(carried, results, strict=True):
             phi.add_incoming(value, builder.block)
         builder.cbranch(builder.icmp_signed("<", following, ir.Constant(I64, times)), body, after)
         builder.position_at_end(after)
-        return made
+        return results
 
 
 class LaneBlocks:
-    """One block of each of ``count`` lanes: its bytes, and the numbers that go with it."""
+    """One block of each of ``count`` lanes, with its numbers."""
 
     def __init__(self, emit: Emitter, lanes: Value, prefix: Value, count: int, block: int) -> None:
         self.emit, self.lanes, self.prefix, self.count = emit, lanes, prefix, count
@@ -276,7 +281,7 @@ class LaneBlocks:
         index = emit.read(lanes, shared + 8 * INDEX, I64)
         self.offset = builder.mul(index, ir.Constant(I64, block))
         self._own = builder.sub(emit.read(lanes, shared + 8 * OWN, I64), self.offset)
-        # The prefix ends within the first block, and the array that it is in a block later.
+        # The prefix ends within the first block, and its array one block later.
         size = ir.Constant(I64, block)
         self._own_offset = builder.select(builder.icmp_signed(">", self.offset, size), size, self.offset)
         self.total = emit.read(lanes, 8 * TOTAL * count, self.kind)
@@ -286,17 +291,17 @@ class LaneBlocks:
         self.last = builder.icmp_signed("==", emit.spread(index, self.kind), last)
 
     def in_last(self, numbers: Value) -> Value:
-        """Return a number of each lane where the block is the last one, else 0."""
+        """Return each lane's number if its block is the last one, else 0."""
         return self.emit.builder.select(self.last, numbers, constant(self.kind, 0))
 
     def windows(self, offset: int, size: int, pad: int) -> list[Value]:
-        """Load ``size`` bytes of each lane's block from ``offset`` on, with prefix and padding where they belong."""
+        """Load ``size`` bytes of each block from ``offset``, with prefix and padding inserted."""
         emit, builder, kind = self.emit, self.emit.builder, ir.VectorType(I8, size)
         numbers = ir.Constant(kind, [ir.Constant(I8, number) for number in range(size)])
         own = builder.trunc(self._inside(self._own, offset, size), I8)
         is_own = builder.icmp_signed("<", numbers, emit.spread(own, kind))
         own_bytes = emit.read(self.prefix, builder.add(self._own_offset, ir.Constant(I64, offset)), kind)
-        # A byte of memory is spread over a vector by one instruction.
+        # One instruction broadcasts a byte of memory over a vector.
         lengths = builder.alloca(ir.VectorType(I8, self.count))
         builder.store(builder.trunc(self._inside(self._length, offset, size), lengths.type.pointee), lengths)
         found = []
@@ -307,12 +312,12 @@ class LaneBlocks:
             behind = constant(kind, 0)
             if pad:
                 behind = builder.select(builder.icmp_signed("==", numbers, length), constant(kind, pad), behind)
-            taken = builder.select(is_own, own_bytes, window)
-            found.append(builder.select(builder.icmp_signed("<", numbers, length), taken, behind))
+            prefixed = builder.select(is_own, own_bytes, window)
+            found.append(builder.select(builder.icmp_signed("<", numbers, length), prefixed, behind))
         return found
 
     def _inside(self, bound: Value, offset: int, size: int) -> Value:
-        """Return a bound of bytes as seen from ``offset``, as far as a window of that size tells."""
+        """Return a byte bound relative to ``offset``, clamped to a window of ``size``."""
         builder, kind = self.emit.builder, bound.type
         low, moved, high = (
             constant(kind, number) if kind == self.kind else ir.Constant(kind, number) for number in (-1, offset, size)
@@ -322,7 +327,7 @@ class LaneBlocks:
         return builder.select(builder.icmp_signed(">", bound, high), high, bound)
 
     def words(self, kind: Value, words: int, pad: int) -> list[Value]:
-        """Load the blocks as vectors of their first words, their second ones, and so on."""
+        """Load the blocks as vectors of their first words, second words, and so on."""
         emit, builder = self.emit, self.emit.builder
         size = kind.element.width // 8
         found: list[Value] = []
@@ -339,7 +344,7 @@ class LaneBlocks:
 
 
 class Targets:
-    """Where the digests of ``count`` lanes go."""
+    """Destinations of the digests of ``count`` lanes."""
 
     def __init__(self, emit: Emitter, lanes: Value, count: int) -> None:
         self.emit, self.lanes, self.count = emit, lanes, count
@@ -350,7 +355,7 @@ class Targets:
         self.emit.write(part, _pointer(self.emit.builder, address), offset)
 
     def write_words(self, words: Sequence[Value]) -> None:
-        """Write the digests of all lanes: the vectors of their first words, their second ones, and so on."""
+        """Write the digests of all lanes from vectors of first words, second words, and so on."""
         emit, width = self.emit, len(words)
         undefined = ir.Constant(words[0].type, ir.Undefined)
         for first in range(0, width, self.count):
@@ -364,5 +369,5 @@ class Targets:
 
 
 def constant(kind: Value, value: int) -> Value:
-    """Return a vector of a known value."""
+    """Return a vector of a constant."""
     return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)

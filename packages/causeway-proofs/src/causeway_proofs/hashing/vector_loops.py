@@ -1,4 +1,4 @@
-"""Digests of many messages, as many at a time as a vector has lanes: the loop around all hash functions in vectors."""
+"""Compiled loop around the vector hash functions, one message a lane."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from causeway_proofs.jit import (
 SHA256, SHA256_PAIR, BLAKE2B, KECCAK = range(4)
 
 SLICES, MATRIX, PAIRS = range(3)
-"""What messages are: slices of the data, its rows of a fixed width, pairs of digests."""
+"""Forms of messages: slices of the data, fixed-width rows of the data, pairs of digests."""
 
 PIECE = 512
-"""Messages that are put in the order of their numbers of blocks at once: they and their digests stay in the cache."""
+"""Messages sorted by block count at a time; they and their digests stay in the cache."""
 
 MOST_BLOCKS = 256
-"""Blocks that a message may have, with prefix and padding."""
+"""Most blocks of a message with prefix and padding."""
 
-FETCHED = 512
-"""Bytes of a message that are asked for before its piece is hashed; of longer ones the processor sees what follows."""
+PREFETCH_BYTES = 512
+"""Bytes of a message to prefetch before its piece is hashed; hardware does the rest."""
 
 DIGEST = 32
 
@@ -57,7 +57,7 @@ keccak_absorb, keccak_finish = vector_hashes.keccak_vectors_absorb, vector_hashe
 
 @compile_loop(INT64, [ROWS, ROWS, INT64])
 def longest_slice(starts: Any, stops: Any, size: Any) -> Any:
-    """Return the length of the longest slice, -1 if one lies outside of ``size`` bytes or stops before it starts."""
+    """Return the length of the longest slice, -1 if one is out of bounds or reversed."""
     most, outside = 0, False
     for row in range(len(starts)):
         start, stop = starts[row], stops[row]
@@ -68,7 +68,7 @@ def longest_slice(starts: Any, stops: Any, size: Any) -> Any:
 
 @compile_loop()
 def count_blocks(engine: Any, total: Any) -> Any:
-    """Return how many blocks a message takes with its padding."""
+    """Return the number of blocks of a padded message."""
     if engine <= SHA256_PAIR:
         return (total + 8) // 64 + 1
     if engine == BLAKE2B:
@@ -78,7 +78,7 @@ def count_blocks(engine: Any, total: Any) -> Any:
 
 @compile_loop()
 def sort_by_blocks(engine: Any, starts: Any, stops: Any, own: Any, blocks: Any, order: Any, ends: Any) -> None:
-    """Fill in how many blocks each message has, and their order by that."""
+    """Write the block count of each message, and their order by it."""
     most, least = 0, MOST_BLOCKS
     for row in range(len(starts)):
         blocks[row] = count_blocks(engine, own + stops[row] - starts[row])
@@ -100,7 +100,7 @@ def sort_by_blocks(engine: Any, starts: Any, stops: Any, own: Any, blocks: Any, 
 
 @compile_loop()
 def absorb(engine: Any, state: Any, table: Any, prefix: Any) -> None:
-    """Take in a block of each lane."""
+    """Absorb one block of each lane."""
     if engine == SHA256:
         sha256_absorb(state, table, prefix)
     elif engine == SHA256_PAIR:
@@ -142,10 +142,10 @@ def digest_piece(
     table: Any,
     edges: Any,
 ) -> None:
-    """Write the digests of one piece: slices of ``size`` bytes at an address, ``order`` by their numbers of blocks."""
+    """Write the digests of one piece: slices at an address, in ``order`` of block counts."""
     count, lanes, edges_at = len(starts), table.shape[1], address_of(edges)
     for group in range(0, count, lanes):
-        # Lanes without a message of their own do the last one once more.
+        # Surplus lanes repeat the last message.
         most = blocks[order[min(group + lanes, count) - 1]]
         low, high = size, -own
         for lane in range(lanes):
@@ -163,7 +163,7 @@ def digest_piece(
             if low + offset >= 0 and high + offset + block <= size:
                 absorb(engine, state, table, prefix)
                 continue
-            # Of blocks that would be read beyond the data, what lies inside is copied.
+            # Copy the readable part of a block that extends beyond the data.
             for lane in range(lanes):
                 start = table[ADDRESS, lane] - data_at + offset
                 if start < 0 or start + block > size:
@@ -212,9 +212,9 @@ def digest(
 ) -> None:
     """Write the digest of the prefix and each message, as many as ``out`` has rows.
 
-    ``own``: bytes of the prefix, at most a block, in an array of two blocks; what stands after ``out`` is room to work
-    in: ``state`` is as large as ``initial``, ``table`` has a column a lane, ``edges`` a block, ``joined`` takes a piece
-    of pairs, ``work`` has a column for each message of a piece.
+    ``own``: bytes of the prefix, at most a block, in an array of two blocks. Parameters after ``out`` are work space:
+    ``state`` is as large as ``initial``, ``table`` has a column a lane, ``edges`` holds a block, ``joined`` a piece of
+    pairs, ``work`` a column for each message of a piece.
     """
     table[SHARED, OWN] = own
     for first in range(0, len(out), PIECE):
@@ -236,7 +236,7 @@ def digest(
                 copy_digest(at + DIGEST, address_of(right) + (first + row) * right.strides[0])
         if kind == SLICES:
             for row in range(count):
-                for at in range(begins[row], min(ends[row], begins[row] + FETCHED), 64):
+                for at in range(begins[row], min(ends[row], begins[row] + PREFETCH_BYTES), 64):
                     fetch(data_at + at)
         sort_by_blocks(engine, begins, ends, own, blocks, order, work[4])
         digest_piece(

@@ -1,4 +1,4 @@
-"""What deployed IBC chains store: packet commitments, acknowledgements and their keys, versions 1 and 2 (X-7, X-8)."""
+"""Packet commitments, acknowledgements and their keys, versions 1 and 2 (X-7, X-8)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,16 @@
-"""Commitments to packets and acknowledgements, one at a time (IBC reference X-7, X-8); ``columns.py`` makes many.
+"""Compute packet commitments and the store keys of IBC (IBC reference X-7, X-8).
 
-Under which keys deployed IBC chains store what they prove to each other (IBC reference X-7, X-8).
+Three groups of functions:
 
-Commitments to many packets at once, from columns: shape (n,) in, digests of shape (n, 32) out.
+- commitments to one packet or acknowledgement, of version 1 or 2;
+- the keys under which deployed chains store commitments, receipts, channels and clients;
+- the same commitments for many packets at once, columns of shape (n,) to digests of shape (n, 32).
 
-Same rules as ``packets.py``, without a Python loop over packets. Packets of version 2 and their payloads are two
-tables: the payloads of a packet are neighbours, and ``Groups`` says which.
+The column functions follow the rules of the single ones without a Python loop over packets. Packets of version 2 and
+their payloads are two tables: the payloads of a packet are adjacent rows, and ``Groups`` delimits them.
+
+Reference:
+    IBC reference X-7 (keys), X-8 (commitments).
 """
 
 from __future__ import annotations
@@ -28,15 +33,23 @@ from causeway_proofs.limits import require_length
 from causeway_proofs.order import U64, Groups
 
 VERSION_2 = b"\x02"
-"""What the preimages of version 2 begin with."""
+"""Prefix of the preimages of version 2."""
 
 UNIVERSAL_ERROR_ACKNOWLEDGEMENT = sha256(b"UNIVERSAL_ERROR_ACKNOWLEDGEMENT").digest()
-"""The one acknowledgement of a packet of which a payload failed (X-8)."""
+"""The single acknowledgement of a packet with a failed payload (X-8)."""
 
 
 @dataclass(frozen=True)
 class Payload:
-    """A payload of a version 2 packet; ``encoding`` is the media type of ``value``."""
+    """One payload of a version 2 packet.
+
+    Attributes:
+        source_port: port on the sending chain.
+        destination_port: port on the receiving chain.
+        version: version of the application.
+        encoding: media type of ``value``.
+        value: the payload's bytes.
+    """
 
     source_port: str
     destination_port: str
@@ -47,7 +60,15 @@ class Payload:
 
 @dataclass(frozen=True)
 class PacketV2:
-    """A version 2 packet; ``timeout_timestamp`` in seconds since 1970, ``sequence`` from 1."""
+    """A version 2 packet.
+
+    Attributes:
+        sequence: sequence number, from 1.
+        source_client: client identifier on the sending chain.
+        destination_client: client identifier on the receiving chain.
+        timeout_timestamp: seconds since 1970.
+        payloads: at least one payload.
+    """
 
     sequence: int
     source_client: str
@@ -57,12 +78,16 @@ class PacketV2:
 
 
 def commit_packet_v1(timeout_timestamp: int, revision_number: int, revision_height: int, data: bytes) -> bytes:
-    """Return the commitment to a version 1 packet, 32 bytes.
+    """Return the commitment to a version 1 packet.
 
     Args:
         timeout_timestamp: nanoseconds since 1970, 0 for none.
-        revision_number, revision_height: the height of the time-out on the receiving chain, both 0 for none.
+        revision_number: revision of the timeout height on the receiving chain, 0 for none.
+        revision_height: the timeout height in that revision, 0 for none.
         data: the packet's data.
+
+    Returns:
+        32 bytes.
 
     Raises:
         InvalidInput: a number does not fit into 64 bits.
@@ -76,22 +101,37 @@ def commit_packet_v1(timeout_timestamp: int, revision_number: int, revision_heig
 
 
 def commit_acknowledgement_v1(acknowledgement: bytes) -> bytes:
-    """Return the commitment to the acknowledgement of a version 1 packet, 32 bytes."""
+    """Return the commitment to the acknowledgement of a version 1 packet.
+
+    Args:
+        acknowledgement: the acknowledgement's bytes.
+
+    Returns:
+        32 bytes.
+    """
     return sha256(acknowledgement).digest()
 
 
 def hash_payload(payload: Payload) -> bytes:
-    """Return the hash of a payload: over the hashes of its five fields in order."""
+    """Return the hash of a payload, computed over the hashes of its five fields in order."""
     texts = (payload.source_port, payload.destination_port, payload.version, payload.encoding)
     hashes = [sha256(text.encode()).digest() for text in texts]
     return sha256(b"".join(hashes) + sha256(payload.value).digest()).digest()
 
 
 def commit_packet_v2(packet: PacketV2) -> bytes:
-    """Return the commitment to a version 2 packet, 32 bytes. Sequence and source are not in it: they are in its key.
+    """Return the commitment to a version 2 packet.
+
+    The key holds the sequence and the source client; the commitment does not cover them.
+
+    Args:
+        packet: the packet.
+
+    Returns:
+        32 bytes.
 
     Raises:
-        InvalidInput: the time-out does not fit into 64 bits.
+        InvalidInput: the timeout does not fit into 64 bits.
     """
     payloads = b"".join([hash_payload(payload) for payload in packet.payloads])
     return sha256(
@@ -103,29 +143,40 @@ def commit_packet_v2(packet: PacketV2) -> bytes:
 
 
 def commit_acknowledgement_v2(acknowledgements: Sequence[bytes]) -> bytes:
-    """Return the commitment to the acknowledgements of a version 2 packet (one a payload, or the error one)."""
+    """Return the commitment to the acknowledgements of a version 2 packet.
+
+    Args:
+        acknowledgements: one acknowledgement a payload, or ``UNIVERSAL_ERROR_ACKNOWLEDGEMENT`` alone.
+
+    Returns:
+        32 bytes.
+    """
     return sha256(VERSION_2 + b"".join([sha256(each).digest() for each in acknowledgements])).digest()
 
 
-def u64(value: int, what: str) -> bytes:
-    """Return a number as 8 bytes, big-endian: byte strings sort like the numbers.
+def u64(value: int, noun: str) -> bytes:
+    """Encode a number as 8 big-endian bytes, which sort like the numbers.
 
     Raises:
-        InvalidInput: it does not fit; ``what`` names it.
+        InvalidInput: the number does not fit; ``noun`` names it in the text.
     """
     if not 0 <= value < 2**64:
-        raise InvalidInput(f"{what} is {value}, 0..2**64 - 1 is allowed")
+        raise InvalidInput(f"{noun} is {value}, 0..2**64 - 1 is allowed")
     return value.to_bytes(8, "big")
 
 
 MAX_IDENTIFIER_BYTES = 128
-"""Ports have 2 to 128 letters, channels 8 to 64, clients 9 to 64 on deployed chains; here only the bound is kept."""
+"""Maximum length of an identifier.
+
+Deployed chains require 2 to 128 characters for ports, 8 to 64 for channels and 9 to 64 for clients. Only the upper
+bound is enforced here.
+"""
 
 _IDENTIFIER = re.compile(rf"[A-Za-z0-9._+#\[\]<>-]{{1,{MAX_IDENTIFIER_BYTES}}}", re.ASCII)
 
 
 class KeyKind(IntEnum):
-    """What a version 2 key leads to; the byte between client and sequence."""
+    """Kind of a version 2 key: the byte between client and sequence."""
 
     COMMITMENT = 1
     RECEIPT = 2
@@ -134,7 +185,13 @@ class KeyKind(IntEnum):
 
 @dataclass(frozen=True)
 class PacketKey:
-    """A version 2 key, taken apart. The client is the source for commitments, the destination for the other kinds."""
+    """Parts of a version 2 key.
+
+    Attributes:
+        client: the source client for commitments, the destination client for the other kinds.
+        kind: the kind of entry.
+        sequence: the packet's sequence number.
+    """
 
     client: str
     kind: KeyKind
@@ -144,27 +201,62 @@ class PacketKey:
 def packet_commitment_key_v2(client: str, sequence: int) -> bytes:
     """Return the key of a version 2 packet's commitment on the sending chain.
 
+    Args:
+        client: the source client.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
     Raises:
-        InvalidInput: the client is no identifier, or the sequence not one of 1..2**64 - 1. So in all functions here.
+        InvalidInput: the client is not an identifier, or the sequence is outside of 1..2**64 - 1.
     """
     return _key(client, KeyKind.COMMITMENT, sequence)
 
 
 def packet_receipt_key_v2(client: str, sequence: int) -> bytes:
-    """Return the key of a version 2 packet's receipt on the receiving chain."""
+    """Return the key of a version 2 packet's receipt on the receiving chain.
+
+    Args:
+        client: the destination client.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: the client is not an identifier, or the sequence is outside of 1..2**64 - 1.
+    """
     return _key(client, KeyKind.RECEIPT, sequence)
 
 
 def packet_acknowledgement_key_v2(client: str, sequence: int) -> bytes:
-    """Return the key of the commitment to a version 2 packet's acknowledgement on the receiving chain."""
+    """Return the key of a version 2 packet's acknowledgement commitment on the receiving chain.
+
+    Args:
+        client: the destination client.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: the client is not an identifier, or the sequence is outside of 1..2**64 - 1.
+    """
     return _key(client, KeyKind.ACKNOWLEDGEMENT, sequence)
 
 
 def parse_packet_key_v2(key: bytes) -> PacketKey:
-    """Return the parts of a version 2 key.
+    """Parse a version 2 key.
+
+    Args:
+        key: the key.
+
+    Returns:
+        Its parts.
 
     Raises:
-        MalformedProof: ``key`` is not such a key.
+        MalformedProof: ``key`` is not a version 2 key.
     """
     require_length(key, "packet key", MAX_IDENTIFIER_BYTES + 9)
     client, kind, sequence = key[:-9], key[-9:-8], int.from_bytes(key[-8:], "big")
@@ -179,42 +271,134 @@ def parse_packet_key_v2(key: bytes) -> PacketKey:
 
 
 def packet_commitment_path_v1(port: str, channel: str, sequence: int) -> bytes:
-    """Return the key of a version 1 packet's commitment on the sending chain."""
+    """Return the key of a version 1 packet's commitment on the sending chain.
+
+    Args:
+        port: the source port.
+        channel: the source channel.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: a name is not an identifier, or the sequence is outside of 1..2**64 - 1.
+    """
     return _path_v1("commitments", port, channel, sequence)
 
 
 def packet_receipt_path_v1(port: str, channel: str, sequence: int) -> bytes:
-    """Return the key of a version 1 packet's receipt on the receiving chain (unordered channels)."""
+    """Return the key of a version 1 packet's receipt on the receiving chain.
+
+    Only unordered channels write receipts.
+
+    Args:
+        port: the destination port.
+        channel: the destination channel.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: a name is not an identifier, or the sequence is outside of 1..2**64 - 1.
+    """
     return _path_v1("receipts", port, channel, sequence)
 
 
 def packet_acknowledgement_path_v1(port: str, channel: str, sequence: int) -> bytes:
-    """Return the key of the commitment to a version 1 packet's acknowledgement on the receiving chain."""
+    """Return the key of a version 1 packet's acknowledgement commitment on the receiving chain.
+
+    Args:
+        port: the destination port.
+        channel: the destination channel.
+        sequence: the packet's sequence number, from 1.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: a name is not an identifier, or the sequence is outside of 1..2**64 - 1.
+    """
     return _path_v1("acks", port, channel, sequence)
 
 
 def next_sequence_receive_path_v1(port: str, channel: str) -> bytes:
-    """Return the key of the sequence that an ordered channel takes next on the receiving chain."""
+    """Return the key of an ordered channel's next receive sequence on the receiving chain.
+
+    Args:
+        port: the destination port.
+        channel: the destination channel.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: a name is not an identifier.
+    """
     return f"nextSequenceRecv/ports/{_identifier(port)}/channels/{_identifier(channel)}".encode()
 
 
 def channel_path_v1(port: str, channel: str) -> bytes:
-    """Return the key of a channel's end."""
+    """Return the key of a channel end.
+
+    Args:
+        port: the end's port.
+        channel: the end's channel.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: a name is not an identifier.
+    """
     return f"channelEnds/ports/{_identifier(port)}/channels/{_identifier(channel)}".encode()
 
 
 def connection_path(connection: str) -> bytes:
-    """Return the key of a connection's end."""
+    """Return the key of a connection end.
+
+    Args:
+        connection: the connection's identifier.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: ``connection`` is not an identifier.
+    """
     return f"connections/{_identifier(connection)}".encode()
 
 
 def client_state_path(client: str) -> bytes:
-    """Return the key of a light client's state."""
+    """Return the key of a light client's state.
+
+    Args:
+        client: the client's identifier.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: ``client`` is not an identifier.
+    """
     return f"clients/{_identifier(client)}/clientState".encode()
 
 
 def consensus_state_path(client: str, revision_number: int, revision_height: int) -> bytes:
-    """Return the key of what a light client knows of a height of the remote chain."""
+    """Return the key of a light client's consensus state for a height of the remote chain.
+
+    Args:
+        client: the client's identifier.
+        revision_number: revision of the remote chain.
+        revision_height: height in that revision.
+
+    Returns:
+        The key.
+
+    Raises:
+        InvalidInput: ``client`` is not an identifier.
+    """
     u64(revision_number, "revision_number")
     u64(revision_height, "revision_height")
     return f"clients/{_identifier(client)}/consensusStates/{revision_number}-{revision_height}".encode()
@@ -250,7 +434,17 @@ VERSION_2_NUMBER = 2
 def commit_packets_v1(
     timeout_timestamp: U64, revision_number: U64, revision_height: U64, data: pa.BinaryArray
 ) -> Digests:
-    """Return the commitments to version 1 packets; see ``packets.commit_packet_v1``."""
+    """Return the commitments to version 1 packets: ``commit_packet_v1`` by columns.
+
+    Args:
+        timeout_timestamp: nanoseconds since 1970, 0 for none; uint64, shape (n,).
+        revision_number: revision of each timeout height, uint64, shape (n,).
+        revision_height: the timeout height in that revision, uint64, shape (n,).
+        data: the data of each packet.
+
+    Returns:
+        Digests, shape (n, 32).
+    """
     numbers = big_endian(timeout_timestamp), big_endian(revision_number), big_endian(revision_height)
     return digest_rows(
         HashFunction.SHA256, np.concatenate([*numbers, digest_values(HashFunction.SHA256, data)], axis=1)
@@ -258,7 +452,14 @@ def commit_packets_v1(
 
 
 def commit_acknowledgements_v1(acknowledgements: pa.BinaryArray) -> Digests:
-    """Return the commitments to acknowledgements of version 1 packets."""
+    """Return the commitments to acknowledgements of version 1 packets.
+
+    Args:
+        acknowledgements: one a packet.
+
+    Returns:
+        Digests, shape (n, 32).
+    """
     return digest_values(HashFunction.SHA256, acknowledgements)
 
 
@@ -269,7 +470,18 @@ def hash_payloads(
     encoding: TextColumn,
     value: pa.BinaryArray,
 ) -> Digests:
-    """Return the hashes of payloads; see ``packets.hash_payload``."""
+    """Return the hashes of payloads: ``hash_payload`` by columns.
+
+    Args:
+        source_port: port on the sending chain.
+        destination_port: port on the receiving chain.
+        version: version of the application.
+        encoding: media type of the value.
+        value: bytes of each payload.
+
+    Returns:
+        Digests, shape (n, 32).
+    """
     texts = [hash_texts(column) for column in (source_port, destination_port, version, encoding)]
     return digest_rows(HashFunction.SHA256, np.concatenate([*texts, digest_values(HashFunction.SHA256, value)], axis=1))
 
@@ -277,12 +489,16 @@ def hash_payloads(
 def commit_packets_v2(
     destination_client: TextColumn, timeout_timestamp: U64, payload_hashes: Digests, payloads: Groups
 ) -> Digests:
-    """Return the commitments to version 2 packets; see ``packets.commit_packet_v2``.
+    """Return the commitments to version 2 packets: ``commit_packet_v2`` by columns.
 
     Args:
-        destination_client, timeout_timestamp: one a packet; seconds since 1970.
-        payload_hashes: one a payload, from ``hash_payloads``.
-        payloads: one group of payloads a packet, one payload at least in each.
+        destination_client: client identifier on the receiving chain, one a packet.
+        timeout_timestamp: seconds since 1970, one a packet; uint64.
+        payload_hashes: one a payload, from ``hash_payloads``; shape (m, 32).
+        payloads: one group of payloads a packet, none empty.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     _require_groups(payloads, len(timeout_timestamp), len(payload_hashes))
     preimages = np.empty((len(timeout_timestamp), 1 + 3 * DIGEST_BYTES), dtype=np.uint8)
@@ -294,18 +510,21 @@ def commit_packets_v2(
 
 
 def commit_acknowledgements_v2(acknowledgements: pa.BinaryArray, packets: Groups) -> Digests:
-    """Return the commitments to acknowledgements of version 2 packets; see ``packets.commit_acknowledgement_v2``.
+    """Return the commitments to acknowledgements of version 2 packets, by columns.
 
     Args:
         acknowledgements: one a payload.
-        packets: one group of acknowledgements a packet, one at least in each.
+        packets: one group of acknowledgements a packet, none empty.
+
+    Returns:
+        Digests, shape (n, 32).
     """
     _require_groups(packets, len(packets), len(acknowledgements))
     return _hash_groups(digest_values(HashFunction.SHA256, acknowledgements), packets, bytes([VERSION_2_NUMBER]))
 
 
 def hash_texts(texts: TextColumn) -> Digests:
-    """Return the SHA-256 digest of each text; a text that many rows have is hashed once."""
+    """Return the SHA-256 digest of each text; equal texts are hashed once."""
     column = texts if pa.types.is_dictionary(texts.type) else pc.dictionary_encode(texts)
     if column.null_count:
         raise InvalidInput("a text column of packets has nulls, texts are needed")
@@ -315,14 +534,14 @@ def hash_texts(texts: TextColumn) -> Digests:
 
 
 def big_endian(values: U64) -> npt.NDArray[np.uint8]:
-    """Return each number as 8 bytes, shape (n, 8)."""
+    """Encode each number as 8 big-endian bytes, shape (n, 8)."""
     return np.ascontiguousarray(values.astype(">u8")).view(np.uint8).reshape(len(values), 8)
 
 
 def _hash_groups(digests: Digests, groups: Groups, prefix: bytes) -> Digests:
-    """Return the hash of ``prefix`` and the digests of each group, one after the other.
+    """Return the hash of ``prefix`` and the concatenated digests of each group.
 
-    Groups of one size make a matrix; packets have few sizes (one payload, nearly always).
+    Groups of equal size form a matrix. Packets have few distinct sizes: nearly all carry one payload.
     """
     hashed = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
     for count in np.unique(groups.counts).tolist():

@@ -1,7 +1,7 @@
-"""The Internet Computer's certification: certificates, and slices of the streams between subnets.
+"""Certification of the Internet Computer: certificates and stream slices.
 
-What is exported here is what one needs to make and to verify them; ``bls``, ``errors``,
-``labeled_tree``, ``messages`` and ``witness`` are modules.
+The package exports everything needed to build and verify them. The modules ``bls``, ``errors`` and ``witness`` are
+public, too.
 """
 
 from __future__ import annotations

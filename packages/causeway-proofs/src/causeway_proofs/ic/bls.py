@@ -1,15 +1,13 @@
-"""BLS12-381 signatures as the Internet Computer uses them: signature in G1, public key in G2 (IC reference 2.9).
+"""BLS12-381 signatures and threshold signatures of the Internet Computer (IC reference 2.9).
 
-A signature has 48 bytes, a public key 96, both compressed. Messages are hashed to G1 (RFC 9380) under
-``DOMAIN_SEPARATION_TAG``. Points from strangers are taken in their one canonical encoding only, never the identity and
-never from outside the subgroup: the identity key with the identity signature satisfies the pairing equation for every
-message.
+Signatures are in G1 (48 bytes), public keys in G2 (96 bytes), both compressed. Messages are hashed to G1 (RFC 9380)
+under ``DOMAIN_SEPARATION_TAG``. Untrusted points are accepted only in canonical encoding, inside the subgroup and not
+the identity: the identity key with the identity signature satisfies the pairing equation for every message.
 
-Threshold signatures: a subnet's key that no node holds, and any ``threshold`` of its nodes can sign with.
-
-Shamir's sharing over the scalars of BLS12-381: a polynomial of degree ``threshold - 1`` whose value at 0 is the secret
-key; node i (from 1) holds its value at i. Signature shares are combined by Lagrange's interpolation at 0 in G1; the
-result is the very signature that the whole key makes, and is verified like any other (IC reference 2.9).
+**Threshold signatures.** A subnet's key is held by no node; any ``threshold`` of its nodes can sign. Shamir's sharing
+over the scalars of BLS12-381 uses a polynomial of degree ``threshold - 1`` with the secret key as its value at 0; node
+i (from 1) holds its value at i. Lagrange interpolation at 0 in G1 combines signature shares into the signature of the
+whole key, verified like any other.
 """
 
 from __future__ import annotations
@@ -41,28 +39,31 @@ PUBLIC_KEY_BYTES = 96
 SECRET_KEY_BYTES = 32
 
 DER_PREFIX = bytes.fromhex("308182301d060d2b0601040182dc7c0503010201060c2b0601040182dc7c05030201036100")
-"""What stands before a public key in DER (SubjectPublicKeyInfo with the two object identifiers of this scheme)."""
+"""DER prefix of a public key: SubjectPublicKeyInfo with this scheme's object identifiers."""
 
 ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
-"""Number of elements of the groups; secret keys are the numbers from 1 to ``ORDER - 1``."""
+"""Order of the groups; secret keys are the numbers from 1 to ``ORDER - 1``."""
 
 _GENERATOR = G2Point()
 _DERIVATION = b"causeway bls12-381 secret key"
 _COEFFICIENTS = b"causeway bls12-381 coefficients"
 
 SHORT = 64
-"""Of messages of so many bytes, state roots among them, the last points are kept."""
+"""Length up to which a message's point is cached; state roots are shorter."""
 
 COEFFICIENT_BYTES = 16
-"""Errors of signatures verified together cancel out with a probability of one in 2**128."""
+"""Size of batch coefficients: errors of signatures cancel with probability 2**-128."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SecretKey:
-    """A secret key; ``number`` is from 1 to ``ORDER - 1``.
+    """A secret key.
+
+    Attributes:
+        number: from 1 to ``ORDER - 1``.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInput: ``number`` is out of range.
     """
 
     number: int
@@ -76,25 +77,41 @@ class SecretKey:
 
     @classmethod
     def generate(cls) -> SecretKey:
-        """Return a new key from the operating system's randomness."""
+        """Generate a key from the operating system's randomness.
+
+        Returns:
+            The key.
+        """
         return cls(1 + secrets.randbelow(ORDER - 1))
 
     @classmethod
     def derive(cls, seed: bytes) -> SecretKey:
-        """Return the key that belongs to ``seed``; it is as secret as the seed is.
+        """Derive a key from ``seed``, as secret as the seed.
 
-        The key is SHA-512 of a tag and the seed, modulo ``ORDER - 1``, plus 1: for simulated networks, which must come
-        out the same in every run.
+        The key is SHA-512 of a tag and the seed, modulo ``ORDER - 1``, plus 1. For simulated networks, which must be
+        reproducible.
+
+        Args:
+            seed: any bytes.
+
+        Returns:
+            The key.
         """
         wide = hashlib.sha512(len(_DERIVATION).to_bytes(1, "big") + _DERIVATION + seed).digest()
         return cls(1 + int.from_bytes(wide, "big") % (ORDER - 1))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SecretKey:
-        """Return the key that ``data`` is: 32 bytes, big-endian.
+        """Parse a key.
+
+        Args:
+            data: 32 bytes, big-endian.
+
+        Returns:
+            The key.
 
         Raises:
-            InvalidInput: another length, zero, or not below the group order.
+            InvalidInput: the length is wrong, or the number is zero or not below the group order.
         """
         if len(data) != SECRET_KEY_BYTES:
             raise InvalidInput(f"a secret key has {SECRET_KEY_BYTES} bytes, these are {len(data)}")
@@ -109,17 +126,24 @@ class SecretKey:
         return (_GENERATOR * Scalar(self.number)).to_compressed_bytes()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of ``message``, 48 bytes."""
+        """Sign ``message``.
+
+        Args:
+            message: any bytes.
+
+        Returns:
+            The signature, 48 bytes.
+        """
         return cast(bytes, (_hash_to_point(message) * Scalar(self.number)).to_compressed_bytes())
 
 
 def verify(signature: bytes, message: bytes, public_key: bytes) -> None:
-    """Return when ``signature`` (48 bytes) is one of ``message`` under ``public_key`` (96 bytes).
+    """Verify ``signature`` (48 bytes) of ``message`` under ``public_key`` (96 bytes).
 
     Raises:
-        MalformedSignature: it is no point of the subgroup in its canonical encoding, or the identity.
+        MalformedSignature: the signature is not a canonical point of the subgroup, or is the identity.
         MalformedKey: the same of the key.
-        InvalidSignature: it is a signature, but not this one.
+        InvalidSignature: the signature is well formed but does not verify.
     """
     key, point = key_point(public_key), signature_point(signature)
     if not GT.pairing_check([point, -_hash_to_point(message)], [_GENERATOR, key]):
@@ -127,19 +151,21 @@ def verify(signature: bytes, message: bytes, public_key: bytes) -> None:
 
 
 def is_each_signed(points: Sequence[Any], messages: Sequence[bytes], public_keys: Sequence[bytes]) -> bool:
-    """Return whether each signature is one of the message under the key at the same position.
+    """Return True if each signature verifies for the message and key at its position.
 
-    All at once: the signatures are multiplied by coefficients of 128 bits and summed, and so are the messages of each
-    key. The coefficients are drawn from a hash of everything given, so that nobody can choose signatures whose errors
-    cancel out; and every call with the same arguments has the same result.
+    Signatures, and the messages of each key, are multiplied by 128-bit coefficients and summed. The coefficients are
+    hashed from all arguments: nobody can choose signatures with cancelling errors, and equal calls have equal results.
 
     Args:
-        points: the signatures, as ``signature_point`` gives them.
-        messages: what is signed.
+        points: the signatures, from ``signature_point``.
+        messages: the signed messages.
         public_keys: 96 bytes each.
 
+    Returns:
+        True if all signatures verify.
+
     Raises:
-        MalformedKey: as of ``verify``.
+        MalformedKey: as ``verify``.
     """
     given = hashlib.sha256(_COEFFICIENTS)
     for point, message, public_key in zip(points, messages, public_keys, strict=True):
@@ -158,10 +184,16 @@ def is_each_signed(points: Sequence[Any], messages: Sequence[bytes], public_keys
 
 
 def public_key_to_der(public_key: bytes) -> bytes:
-    """Return ``public_key`` (96 bytes) with its DER prefix, 133 bytes.
+    """Prepend the DER prefix to a public key.
+
+    Args:
+        public_key: 96 bytes.
+
+    Returns:
+        133 bytes.
 
     Raises:
-        MalformedKey: it has another length.
+        MalformedKey: the length is wrong.
     """
     if len(public_key) != PUBLIC_KEY_BYTES:
         raise MalformedKey(f"a public key has {PUBLIC_KEY_BYTES} bytes, this one has {len(public_key)}")
@@ -169,10 +201,16 @@ def public_key_to_der(public_key: bytes) -> bytes:
 
 
 def public_key_from_der(der: bytes) -> bytes:
-    """Return the public key in ``der``, 96 bytes; whether it is a point shows when it is used.
+    """Strip the DER prefix of a public key; its point is validated on use.
+
+    Args:
+        der: 133 bytes.
+
+    Returns:
+        96 bytes.
 
     Raises:
-        MalformedKey: another length or another prefix.
+        MalformedKey: the length or the prefix is wrong.
     """
     if len(der) != len(DER_PREFIX) + PUBLIC_KEY_BYTES:
         raise MalformedKey(f"a DER public key has {len(DER_PREFIX) + PUBLIC_KEY_BYTES} bytes, this one has {len(der)}")
@@ -182,10 +220,10 @@ def public_key_from_der(der: bytes) -> bytes:
 
 
 def signature_point(signature: bytes) -> Any:
-    """Return the point that ``signature`` encodes.
+    """Decode a signature's point.
 
     Raises:
-        MalformedSignature: it is no point of the subgroup in its canonical encoding, or the identity.
+        MalformedSignature: the signature is not a canonical point of the subgroup, or is the identity.
     """
     if len(signature) != SIGNATURE_BYTES:
         raise MalformedSignature(f"a signature has {SIGNATURE_BYTES} bytes, this one has {len(signature)}")
@@ -200,10 +238,10 @@ def signature_point(signature: bytes) -> Any:
 
 @lru_cache(maxsize=256)
 def key_point(public_key: bytes) -> Any:
-    """Return the point that ``public_key`` encodes; few keys verify many signatures, so the last ones are kept.
+    """Decode a key's point, cached, since few keys verify many signatures.
 
     Raises:
-        MalformedKey: it is no point of the subgroup in its canonical encoding, or the identity.
+        MalformedKey: the key is not a canonical point of the subgroup, or is the identity.
     """
     if len(public_key) != PUBLIC_KEY_BYTES:
         raise MalformedKey(f"a public key has {PUBLIC_KEY_BYTES} bytes, this one has {len(public_key)}")
@@ -226,22 +264,22 @@ def _long_hash_to_point(message: bytes) -> Any:
 
 @lru_cache(maxsize=1024)
 def _short_hash_to_point(message: bytes) -> Any:
-    """Whoever signs in this process also verifies, and hashing to the curve is half of signing."""
+    """Return the cached point of a short message: hashing to the curve is half of signing."""
     return _long_hash_to_point(message)
 
 
 MAX_SIGNERS = 1 << 16
-"""More signers than any subnet has nodes."""
+"""Most signers, above the nodes of any subnet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdKey:
-    """What everybody knows of a shared key.
+    """The public part of a shared key.
 
     Attributes:
-        threshold: how many shares make a signature.
-        public_key: the key under which the combined signature verifies, 96 bytes.
-        share_keys: the key of each signer, 96 bytes; signer i's at position i - 1.
+        threshold: number of shares that make a signature.
+        public_key: key of the combined signature, 96 bytes.
+        share_keys: key of each signer, 96 bytes; signer i's at position i - 1.
     """
 
     threshold: int
@@ -256,11 +294,16 @@ class ThresholdKey:
             )
 
     def verify_share(self, index: int, share: bytes, message: bytes) -> None:
-        """Return when ``share`` is signer ``index``'s signature of ``message``.
+        """Verify signer ``index``'s signature share.
+
+        Args:
+            index: number of the signer, from 1.
+            share: the share, 48 bytes.
+            message: the signed message.
 
         Raises:
-            InvalidShareIndex: there is no such signer.
-            InvalidShare: it is not; the cause says why.
+            InvalidShareIndex: no such signer exists.
+            InvalidShare: the share does not verify; the cause has the reason.
         """
         self._require_signer(index)
         try:
@@ -269,16 +312,23 @@ class ThresholdKey:
             raise InvalidShare(f"the share of signer {index} does not hold: {error}") from error
 
     def combine(self, shares: Iterable[tuple[int, bytes]], message: bytes) -> bytes:
-        """Return the signature of ``message`` under ``public_key`` from ``threshold`` or more shares (index, share).
+        """Combine ``threshold`` or more shares into a signature under ``public_key``.
 
-        Every share is verified, so a false one is found and named.
+        Every share is verified, so an invalid one is identified.
+
+        Args:
+            shares: index and share of each signer.
+            message: the signed message.
+
+        Returns:
+            The signature, 48 bytes.
 
         Raises:
-            TooFewShares: fewer than ``threshold`` are given.
-            DuplicateShare: a signer is given twice.
-            InvalidShareIndex: there is no such signer.
-            InvalidShare: a share does not hold.
-            InvalidSignature: the shares hold and their combination does not: the keys are not of one sharing.
+            TooFewShares: fewer than ``threshold`` shares.
+            DuplicateShare: a signer occurs twice.
+            InvalidShareIndex: no such signer exists.
+            InvalidShare: a share does not verify.
+            InvalidSignature: the shares verify but their combination does not: the keys are not of one sharing.
         """
         given = list(shares)
         for index, _ in given:
@@ -291,11 +341,11 @@ class ThresholdKey:
         return signature
 
     def require_consistent(self) -> None:
-        """Return when the signers' keys are those of one sharing of ``public_key`` with this threshold.
+        """Require that the signers' keys are one sharing of ``public_key`` with this threshold.
 
         Raises:
-            MalformedKey: one of the keys is malformed.
-            InvalidSignature: they are not of one sharing; the message names the first signer whose key does not fit.
+            MalformedKey: a key is malformed.
+            InvalidSignature: the keys are not of one sharing; the message names the first inconsistent signer.
         """
         first = {index: self.share_keys[index - 1] for index in range(1, self.threshold + 1)}
         points = [key_point(key) for key in first.values()]
@@ -303,9 +353,9 @@ class ThresholdKey:
             expected = G2Point.multiexp_unchecked(points, _coefficients(list(first), at)).to_compressed_bytes()
             actual = self.share_keys[at - 1] if at else self.public_key
             if expected != actual:
-                whose = f"signer {at}" if at else "the whole"
+                owner = f"signer {at}" if at else "the whole"
                 raise InvalidSignature(
-                    f"the key of {whose} is not of the sharing of the first {self.threshold} signers"
+                    f"the key of {owner} is not of the sharing of the first {self.threshold} signers"
                 )
 
     def _require_signer(self, index: int) -> None:
@@ -315,10 +365,10 @@ class ThresholdKey:
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """A shared key with the secrets of its signers: what a trusted dealer hands out, one to each.
+    """A shared key with its signers' secrets, distributed by a trusted dealer.
 
     Attributes:
-        key: what everybody may know.
+        key: the public part.
         secrets: signer i's secret at position i - 1.
     """
 
@@ -327,18 +377,20 @@ class Dealing:
 
 
 def deal(secret: SecretKey, threshold: int, signers: int, coefficients: Sequence[SecretKey] | None = None) -> Dealing:
-    """Return a sharing of ``secret`` among ``signers``, of whom ``threshold`` can sign.
+    """Share ``secret`` among ``signers``, with ``threshold`` needed to sign.
 
     Args:
         secret: the key to share.
-        threshold: how many shares make a signature, from 1.
-        signers: how many shares there are, ``threshold`` or more.
-        coefficients: the polynomial's ``threshold - 1`` coefficients above the constant one, lowest first; without
-            them, new ones from the operating system's randomness. ``seeded_coefficients`` makes such as come out the
-            same in every run.
+        threshold: number of shares that make a signature, from 1.
+        signers: number of shares, at least ``threshold``.
+        coefficients: the polynomial's ``threshold - 1`` non-constant coefficients, lowest first; default: from the
+            operating system's randomness. ``seeded_coefficients`` generates reproducible ones.
+
+    Returns:
+        The sharing.
 
     Raises:
-        InvalidInput: the numbers do not fit together, or the polynomial gives a signer the share 0.
+        InvalidInput: the numbers are inconsistent, or the polynomial gives a signer the share 0.
     """
     if not 1 <= threshold <= signers <= MAX_SIGNERS:
         raise InvalidInput(
@@ -363,20 +415,28 @@ def deal(secret: SecretKey, threshold: int, signers: int, coefficients: Sequence
 
 
 def seeded_coefficients(seed: bytes, threshold: int) -> list[SecretKey]:
-    """Return the coefficients that belong to ``seed``, for simulated networks; they are as secret as the seed is."""
+    """Derive coefficients from ``seed``, as secret as the seed, for simulated networks.
+
+    Args:
+        seed: any bytes.
+        threshold: number of shares that make a signature.
+
+    Returns:
+        ``threshold - 1`` coefficients.
+    """
     return [SecretKey.derive(b"coefficient" + degree.to_bytes(4, "big") + seed) for degree in range(1, threshold)]
 
 
 def combine(shares: Iterable[tuple[int, bytes]], threshold: int) -> bytes:
-    """Return the signature that ``threshold`` of ``shares`` (index, share) make, those of the lowest indexes.
+    """Combine the ``threshold`` shares (index, share) of lowest index, without verification.
 
-    Neither shares nor result are verified: verify one or the other (``ThresholdKey.combine`` does both).
+    Verify the shares or the result; ``ThresholdKey.combine`` does both.
 
     Raises:
-        TooFewShares: fewer than ``threshold`` are given.
-        DuplicateShare: a signer is given twice.
-        InvalidShareIndex: an index below 1 or above ``MAX_SIGNERS``.
-        MalformedSignature: a share is no signature.
+        TooFewShares: fewer than ``threshold`` shares.
+        DuplicateShare: a signer occurs twice.
+        InvalidShareIndex: an index is below 1 or above ``MAX_SIGNERS``.
+        MalformedSignature: a share is not a signature.
     """
     chosen = _distinct(list(shares), threshold)
     points = [signature_point(share) for share in chosen.values()]
@@ -385,7 +445,7 @@ def combine(shares: Iterable[tuple[int, bytes]], threshold: int) -> bytes:
 
 
 def _distinct(shares: list[tuple[int, bytes]], threshold: int) -> Mapping[int, bytes]:
-    """Return the ``threshold`` shares of the lowest indexes, in ascending order."""
+    """Return the ``threshold`` shares of lowest index, ascending."""
     by_index: dict[int, bytes] = {}
     for index, share in shares:
         if not 1 <= index <= MAX_SIGNERS:
@@ -399,7 +459,7 @@ def _distinct(shares: list[tuple[int, bytes]], threshold: int) -> Mapping[int, b
 
 
 def _coefficients(indexes: list[int], at: int) -> list[Scalar]:
-    """Return Lagrange's coefficients for the value at ``at`` from the values at ``indexes``."""
+    """Return Lagrange coefficients for the value at ``at`` from the values at ``indexes``."""
     coefficients = []
     for own in indexes:
         above = below = 1

@@ -1,9 +1,7 @@
-"""Heads of CBOR items and texts, for the loops that write and read whole columns of them (RFC 8949).
+"""Compiled helpers for CBOR columns: heads, texts, big-endian words (RFC 8949).
 
-Words of eight bytes at addresses, big-endian as the Internet Computer writes numbers: for compiled loops.
-
-A loop that writes a number byte by byte spends most of its time there. Whoever calls makes sure that all eight bytes
-lie inside of an array, and that the array lives as long.
+Writing a number byte by byte would dominate the loops' time, so words are accessed at addresses. The caller guarantees
+that all eight bytes lie inside an array, and that the array stays alive.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _I8, _I64 = ir.IntType(8), ir.IntType(64)
 
 
 def _put_word(context: Any, address: Any, word: Any) -> Any:
-    """Write a number of 64 bits, the highest byte first."""
+    """Write a 64-bit number, big-endian."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         address, word = arguments
@@ -44,7 +42,7 @@ def _put_byte(context: Any, address: Any, byte: Any) -> Any:
 
 
 def _get_word(context: Any, address: Any) -> Any:
-    """Read a number of 64 bits, the highest byte first."""
+    """Read a 64-bit number, big-endian."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.bswap(builder.load(builder.inttoptr(arguments[0], _I64.as_pointer()), align=1))
@@ -58,7 +56,7 @@ get_word: Any = intrinsic(_get_word)
 
 
 NUMBER, BYTE_STRING, TEXT, LIST, MAP = 0x00, 0x40, 0x60, 0x80, 0xA0
-"""Types of items, as the upper three bits of their first byte."""
+"""Major types of items, as the upper three bits of their first byte."""
 
 NOT_FOUND = -1
 
@@ -67,7 +65,7 @@ _HIGH_BITS = 0x80
 
 @compile_loop(allocates=False)
 def put_head(at: Any, major: Any, number: Any) -> Any:
-    """Write the head of an item in its shortest form at an address; return the address behind it."""
+    """Write the shortest head of an item at an address; return the next address."""
     if number < np.uint64(24):
         put_byte(at, np.uint64(major) | number)
         return at + 1
@@ -86,7 +84,10 @@ def put_head(at: Any, major: Any, number: Any) -> Any:
 
 @compile_loop(allocates=False)
 def is_utf8(data: Any, begin: Any, end: Any) -> Any:
-    """Return whether ``data[begin:end]`` is UTF-8: no longer forms, no surrogates, nothing above U+10FFFF."""
+    """Return True if ``data[begin:end]`` is UTF-8.
+
+    Rejects overlong forms, surrogates and values above U+10FFFF.
+    """
     found = np.uint8(0)
     for at in range(begin, end):
         found |= data[at]
@@ -98,7 +99,7 @@ def is_utf8(data: Any, begin: Any, end: Any) -> Any:
         if first < 0x80:
             at += 1
             continue
-        # How many bytes follow, and what the first of them may be.
+        # Number of following bytes, and the least valid first one.
         low, high = 0x80, 0xBF
         if 0xC2 <= first <= 0xDF:
             more = 1
@@ -127,11 +128,11 @@ def is_utf8(data: Any, begin: Any, end: Any) -> Any:
 
 @compile_loop(allocates=False)
 def get_head(data: Any, at: Any, end: Any, major: Any) -> Any:
-    """Read the head of an item of type ``major`` at ``data[at]``, in its shortest form and inside of ``data[:end]``.
+    """Read the shortest head of type ``major`` at ``data[at]``, inside ``data[:end]``.
 
     Returns:
-        Its number (a value, a length or a count), and the position behind it: ``NOT_FOUND`` if there is none, or if
-        ``at`` is that already.
+        Its number (value, length or count) and the next position; ``NOT_FOUND`` if there is none, or if ``at`` is
+        ``NOT_FOUND``.
     """
     if at < 0 or at >= end:
         return np.uint64(0), NOT_FOUND
@@ -158,7 +159,7 @@ def get_head(data: Any, at: Any, end: Any, major: Any) -> Any:
 
 @compile_loop(allocates=False)
 def get_field(data: Any, at: Any, end: Any, key: Any) -> Any:
-    """Read the number of a field, below 24; return the position behind it, ``NOT_FOUND`` if it is another one."""
+    """Read a field's key, below 24; return the next position, ``NOT_FOUND`` for another key."""
     if at < 0 or at >= end or data[at] != key:
         return NOT_FOUND
     return at + 1

@@ -1,6 +1,8 @@
-"""Reading CBOR from strangers item by item: definite lengths and shortest forms only, no recursion, nothing skipped.
+"""Read untrusted CBOR item by item, without recursion or skipped items.
 
-Made for what certificates are of: arrays, maps, byte and text strings, unsigned numbers, null, one tag (RFC 8949).
+Accepts definite lengths and shortest forms only.
+
+Supports the types in certificates: arrays, maps, byte and text strings, unsigned numbers, null, one tag (RFC 8949).
 """
 
 from __future__ import annotations
@@ -20,31 +22,32 @@ _NAMES = {
 
 NULL = 22
 SELF_DESCRIBED = bytes.fromhex("d9d9f7")
-"""The tag 55799 in front of a document: what follows is CBOR."""
+"""The tag 55799 that marks a document as CBOR."""
 
 _IMMEDIATE = 24
 _LENGTHS = {24: 1, 25: 2, 26: 4, 27: 8}
 
 
 class CborReader:
-    """A position in ``data``; ``what`` names it in messages, ``error`` is raised for anything wrong in it."""
+    """A position in ``data``; ``noun`` names it in messages, ``error`` is raised for any fault."""
 
-    def __init__(self, data: bytes, what: str, error: type[MalformedProof]) -> None:
+    def __init__(self, data: bytes, noun: str, error: type[MalformedProof]) -> None:
         self._data = data
         self._at = 0
-        self._what = what
+        self._noun = noun
         self._error = error
 
     def skip_self_description(self) -> None:
-        """Step over the self-describing tag, if it stands here."""
+        """Skip the self-describing tag, if present."""
         if self._data.startswith(SELF_DESCRIBED, self._at):
             self._at += len(SELF_DESCRIBED)
 
     def head(self, major: int) -> int:
-        """Read the head of an item of type ``major``; return its argument (a value, a length or a count).
+        """Read the head of an item of type ``major``; return its argument (value, length or count).
 
         Raises:
-            MalformedProof: (as ``error``) another type, an indefinite length, not the shortest form, or the end.
+            MalformedProof: (as ``error``) another type, an indefinite length, not the shortest form, or the end of
+                data.
         """
         start = self._at
         if start >= len(self._data):
@@ -85,21 +88,21 @@ class CborReader:
             raise self.wrong("has a text that is not UTF-8") from None
 
     def null(self) -> bool:
-        """Read null, if it stands here; return whether it did."""
+        """Read null, if present; return True if it was."""
         if self._data[self._at : self._at + 1] != bytes([SIMPLE << 5 | NULL]):
             return False
         self._at += 1
         return True
 
     def end(self) -> None:
-        """Refuse bytes that are left."""
+        """Reject trailing bytes."""
         left = len(self._data) - self._at
         if left:
             raise self.wrong(f"has {left} bytes after its end")
 
     def wrong(self, reason: str) -> MalformedProof:
-        """Return the error for ``reason`` at this position."""
-        return self._error(f"{self._what} {reason} (at byte {self._at})")
+        """Build the error for ``reason`` at this position."""
+        return self._error(f"{self._noun} {reason} (at byte {self._at})")
 
     def _string(self, major: int) -> bytes:
         length = self.head(major)
@@ -111,7 +114,7 @@ class CborReader:
 
 
 def cbor_head(major: int, argument: int) -> bytes:
-    """Return the head of an item in its shortest form."""
+    """Return the shortest head of an item."""
     if argument < _IMMEDIATE:
         return bytes([major << 5 | argument])
     for code, width in _LENGTHS.items():
@@ -121,11 +124,11 @@ def cbor_head(major: int, argument: int) -> bytes:
 
 
 def cbor_bytes(value: bytes) -> bytes:
-    """Return ``value`` as a byte string."""
+    """Encode a byte string."""
     return cbor_head(BYTES, len(value)) + value
 
 
 def cbor_text(value: str) -> bytes:
-    """Return ``value`` as a text."""
+    """Encode a text."""
     raw = value.encode("utf-8")
     return cbor_head(TEXT, len(raw)) + raw

@@ -1,15 +1,13 @@
-"""Certificates: a pruned state tree, the signature of its root, and who gave the signer's key (IC reference 2.9, 7).
+"""Encode and decode certificates and the canister ranges in them (IC reference 2.9, 7).
 
 A certificate is a CBOR map of ``tree``, ``signature`` and, unless the root subnet signed, ``delegation``: a map of
-``subnet_id`` and ``certificate``, another certificate in a byte string. The self-describing tag in front may be missing
-and ``delegation`` may be null: both are found in deployed certificates. The entries may come in any order, since the
-specification gives none and encoders differ; no other entry is read.
+``subnet_id`` and ``certificate``, another certificate in a byte string. The self-describing tag may be missing and
+``delegation`` may be null, as in deployed certificates. Entries come in any order, since the specification gives none
+and encoders differ; other entries are rejected.
 
-Which canisters a subnet hosts, as a delegation shows it (IC reference 2.9 and 7, certificates.json).
-
-A leaf of ranges is a CBOR list of pairs of canister ids, both ends included. It stands at
-``subnet / <subnet id> / canister_ranges``, or, from certification version V21 on, in pieces at
-``canister_ranges / <subnet id> / <first canister id of the piece>``.
+**Canister ranges** in a delegation (certificates.json): a leaf of ranges is a CBOR list of pairs of canister ids, both
+ends included. It stands at ``subnet / <subnet id> / canister_ranges`` or, from certification version V21 on, in pieces
+at ``canister_ranges / <subnet id> / <first canister id of the piece>``.
 """
 
 from __future__ import annotations
@@ -33,20 +31,33 @@ CANISTER_RANGES = b"canister_ranges"
 SUBNET = b"subnet"
 
 Range: TypeAlias = tuple[bytes, bytes]
-"""The first and the last canister id, both included; ids are compared as bytes."""
+"""First and last canister id, both included; ids compare as bytes."""
 
 
 def encode_ranges(ranges: Iterable[Range]) -> bytes:
-    """Return a leaf of ``ranges``, with the self-describing tag that deployed leaves carry."""
+    """Encode a leaf of ``ranges`` with the self-describing tag, as deployed leaves.
+
+    Args:
+        ranges: the ranges.
+
+    Returns:
+        The leaf.
+    """
     pairs = [cbor_head(ARRAY, 2) + cbor_bytes(first) + cbor_bytes(last) for first, last in ranges]
     return SELF_DESCRIBED + cbor_head(ARRAY, len(pairs)) + b"".join(pairs)
 
 
 def decode_ranges(data: bytes) -> tuple[Range, ...]:
-    """Return the ranges that the leaf ``data`` lists, with or without the self-describing tag.
+    """Decode a leaf of ranges, with or without the self-describing tag.
+
+    Args:
+        data: the leaf.
+
+    Returns:
+        The ranges.
 
     Raises:
-        MalformedRanges: it lists something else, an id of more than 29 bytes or a range that ends before its beginning.
+        MalformedRanges: ``data`` is not a list of ranges, an id exceeds 29 bytes, or a range is reversed.
     """
     reader = CborReader(data, "the leaf of canister ranges", MalformedRanges)
     reader.skip_self_description()
@@ -63,30 +74,37 @@ def decode_ranges(data: bytes) -> tuple[Range, ...]:
 
 
 def canister_ranges(tree: HashTree, subnet_id: bytes) -> tuple[Range, ...] | None:
-    """Return the ranges of ``subnet_id`` that a delegation's ``tree`` shows, ascending; None when it shows none.
+    """Return the ranges of a subnet shown by a delegation's tree.
 
-    Pieces that are pruned away are missing from the result: it says where canisters are, not where they are not. Where
-    the tree has pieces of the newer form, the older leaf is not read, as deployed clients do.
+    Pruned pieces are missing from the result, so it proves presence of canisters, not absence. If the tree has pieces
+    of the newer form, the older leaf is ignored, as in deployed clients.
+
+    Args:
+        tree: the delegation's tree.
+        subnet_id: the subnet.
+
+    Returns:
+        The ranges, ascending, or None if the tree shows none.
 
     Raises:
-        MalformedRanges: a leaf is no list of ranges.
+        MalformedRanges: a leaf is not a list of ranges.
     """
     pieces = lookup_subtree(tree, [CANISTER_RANGES, subnet_id]).subtree
     if pieces is not None:
-        shown = [value for path, value in leaves(pieces) if len(path) == 1]
-        if shown:
-            return tuple(sorted(entry for value in shown for entry in decode_ranges(value)))
+        pieces_shown = [value for path, value in leaves(pieces) if len(path) == 1]
+        if pieces_shown:
+            return tuple(sorted(entry for value in pieces_shown for entry in decode_ranges(value)))
     older = lookup_path(tree, [SUBNET, subnet_id, CANISTER_RANGES])
     return tuple(sorted(decode_ranges(older.value))) if older.status is LookupStatus.FOUND else None
 
 
 def require_in_ranges(tree: HashTree, subnet_id: bytes, canister_id: bytes) -> Range:
-    """Return the range of ``subnet_id`` in a delegation's ``tree`` that has ``canister_id``.
+    """Return the range of ``subnet_id`` with ``canister_id`` in a delegation's ``tree``.
 
     Raises:
         CanisterRangesNotProven: the tree shows no ranges of the subnet.
-        CanisterOutOfRange: none of those shown has the canister.
-        MalformedRanges: a leaf is no list of ranges.
+        CanisterOutOfRange: no shown range contains the canister.
+        MalformedRanges: a leaf is not a list of ranges.
     """
     ranges = canister_ranges(tree, subnet_id)
     if ranges is None:
@@ -98,7 +116,7 @@ def require_in_ranges(tree: HashTree, subnet_id: bytes, canister_id: bytes) -> R
 
 
 def range_pieces(ranges: Sequence[Range], size: int) -> Mapping[bytes, bytes]:
-    """Return the subtree ``canister_ranges / <subnet id>``: leaves of up to ``size`` ranges under their first id."""
+    """Build ``canister_ranges / <subnet id>``: up to ``size`` ranges under their first id."""
     ordered = sorted(ranges)
     return {ordered[start][0]: encode_ranges(ordered[start : start + size]) for start in range(0, len(ordered), size)}
 
@@ -112,7 +130,12 @@ _SUBNET_ID, _CERTIFICATE = "subnet_id", "certificate"
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """The root subnet's word for another subnet's key: ``certificate`` is the encoded certificate that holds it."""
+    """The root subnet's certification of another subnet's key.
+
+    Attributes:
+        subnet_id: the other subnet.
+        certificate: the encoded certificate with its key.
+    """
 
     subnet_id: bytes
     certificate: bytes
@@ -120,12 +143,12 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate as it was read, nothing verified yet.
+    """A decoded, unverified certificate.
 
     Attributes:
-        tree: the state tree, pruned, well formed.
-        signature: of the tree's root, 48 bytes when it is one.
-        delegation: where the signer's key is from; None for the root subnet.
+        tree: the pruned state tree, well formed.
+        signature: of the tree's root; 48 bytes if valid.
+        delegation: the source of the signer's key; None for the root subnet.
     """
 
     tree: HashTree
@@ -134,15 +157,27 @@ class Certificate:
 
 
 def certification_message(root: bytes) -> bytes:
-    """Return what a subnet signs to certify the state with the digest ``root``."""
+    """Return the message that a subnet signs to certify a state.
+
+    Args:
+        root: digest of the state, 32 bytes.
+
+    Returns:
+        The signed message.
+    """
     return STATE_ROOT_DOMAIN + root
 
 
 def verify_state_root(root: bytes, signature: bytes, public_key: bytes) -> None:
-    """Return when ``signature`` certifies the state with the digest ``root`` under ``public_key`` (96 bytes).
+    """Verify that ``signature`` certifies the state with the digest ``root``.
+
+    Args:
+        root: digest of the state, 32 bytes.
+        signature: 48 bytes.
+        public_key: 96 bytes.
 
     Raises:
-        MalformedSignature, MalformedKey, InvalidSignature: as of ``bls.verify``.
+        MalformedSignature, MalformedKey, InvalidSignature: as ``bls.verify``.
     """
     bls.verify(signature, certification_message(root), public_key)
 
@@ -151,14 +186,22 @@ def read_time(tree: HashTree) -> int:
     """Return the time in the leaf ``time`` of a state tree, in nanoseconds since 1970.
 
     Raises:
-        PathNotProven: there is no such leaf.
-        MalformedTime: it is no LEB128 number of 64 bits.
+        PathNotProven: the tree does not show the leaf.
+        MalformedTime: the leaf is not a 64-bit LEB128 number.
     """
     return decode_leb128(require_value(tree, [TIME]))
 
 
 def encode_certificate(certificate: Certificate, *, self_described: bool = True) -> bytes:
-    """Return ``certificate`` as the deployed system writes it: entries in its order, absent ones left out."""
+    """Encode a certificate with the deployed order of entries, absent ones omitted.
+
+    Args:
+        certificate: the certificate.
+        self_described: prepend the self-describing tag.
+
+    Returns:
+        The encoding.
+    """
     entries = [
         cbor_text(_TREE) + encode_tree(certificate.tree),
         cbor_text(_SIGNATURE) + cbor_bytes(certificate.signature),
@@ -177,13 +220,19 @@ def encode_certificate(certificate: Certificate, *, self_described: bool = True)
 
 
 def decode_certificate(data: bytes, max_bytes: int = MAX_PROOF_BYTES) -> Certificate:
-    """Return the certificate that ``data`` is; its signature and delegation are still to be verified.
+    """Decode a certificate without verifying its signature or delegation.
+
+    Args:
+        data: the encoding.
+        max_bytes: most bytes.
+
+    Returns:
+        The certificate.
 
     Raises:
-        OverLimit: ``data`` is longer than ``max_bytes``, or its tree has too many nodes, or (``TooDeepRecursion``) is
-            nested too deeply.
-        MalformedCertificate: it is no certificate, or not in the shortest CBOR.
-        NotWellFormed: its tree is one that no state has.
+        OverLimit: ``data`` exceeds ``max_bytes``, or its tree has too many nodes or (``TooDeepRecursion``) levels.
+        MalformedCertificate: ``data`` is not a certificate, or not in the shortest CBOR.
+        NotWellFormed: its tree is impossible in a state.
     """
     require_length(data, "the certificate", max_bytes)
     reader = CborReader(bytes(data), "the certificate", MalformedCertificate)
@@ -219,11 +268,14 @@ def _read_delegation(reader: CborReader) -> Delegation:
 
 
 def _entries(reader: CborReader, known: tuple[str, ...]) -> Iterator[str]:
-    """Read a map's keys, each of ``known`` at most once; whoever asks for the next has read the value of the last."""
-    seen: set[str] = set()
+    """Yield a map's keys, each of ``known`` at most once.
+
+    The consumer reads each value before the next key.
+    """
+    present: set[str] = set()
     for _ in range(reader.head(MAP)):
         name = reader.text()
-        if name not in known or name in seen:
+        if name not in known or name in present:
             raise reader.wrong(f"has an entry {name[:32]!r} that is unknown or repeated: {', '.join(known)} are read")
-        seen.add(name)
+        present.add(name)
         yield name

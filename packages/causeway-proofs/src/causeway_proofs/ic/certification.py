@@ -1,12 +1,9 @@
-"""Certifying a state and verifying that it is certified: from a leaf to the root key (IC reference 2.9).
+"""Certify states and verify certificates, from a leaf to the root key (IC reference 2.9).
 
-Nothing here has a clock: whoever wants certificates to be fresh gives the time and how old they may be.
-
-Delegations: the root subnet certifies the other subnets' keys and canisters (IC reference 2.9, 7).
-
-One level only: the certificate in a delegation is signed by the root subnet itself.
-
-Signatures on state roots, many at once, and each of them once in a process (IC reference 2.9).
+- Certificates: the verifier has no clock; for freshness, pass the time and a maximal age.
+- Delegations: the root subnet certifies the other subnets' keys and canisters (IC reference 7). One level only: the
+  root subnet itself signs the certificate in a delegation.
+- Signatures on state roots: many are verified at once, and each once a process.
 """
 
 from __future__ import annotations
@@ -62,22 +59,22 @@ from causeway_proofs.steps import Step
 PUBLIC_KEY = b"public_key"
 
 Signer = Callable[[bytes], bytes]
-"""Makes the signature of a message, 48 bytes: ``SecretKey.sign``, or one that gathers shares."""
+"""Signs a message with 48 bytes: ``SecretKey.sign``, or a combiner of shares."""
 
 RANGES_A_PIECE = 5
-"""How many ranges a leaf of the newer form holds unless told otherwise."""
+"""Default number of ranges in a leaf of the newer form."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedDelegation:
-    """What a delegation says, verified.
+    """Content of a verified delegation.
 
     Attributes:
-        subnet_id: whose key it is.
+        subnet_id: the subnet.
         public_key: the subnet's key, 96 bytes.
-        tree: the delegation's tree, for the canister ranges.
-        root_digest: of that tree, as the root subnet signed it.
-        time: when it was certified, in nanoseconds since 1970; None when the tree does not show it.
+        tree: the delegation's tree, with the canister ranges.
+        root_digest: digest of that tree, signed by the root subnet.
+        time: certification time in nanoseconds since 1970, or None if the tree does not show it.
     """
 
     subnet_id: bytes
@@ -88,10 +85,10 @@ class VerifiedDelegation:
 
 
 class RangesForm(Enum):
-    """Where a delegation shows the canister ranges."""
+    """Location of the canister ranges in a delegation."""
 
     NONE = "none"
-    """Nowhere: enough for statements about the subnet itself."""
+    """None: enough for statements about the subnet itself."""
     SUBNET = "subnet"
     """``subnet / <subnet id> / canister_ranges``, as before V21."""
     PIECES = "pieces"
@@ -100,21 +97,33 @@ class RangesForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubnetRecord:
-    """What the root subnet certifies of a subnet: its key (96 bytes) and the ranges of its canisters."""
+    """A subnet's record in the root subnet's state.
+
+    Attributes:
+        public_key: key of the subnet, 96 bytes.
+        ranges: ranges of its canisters.
+    """
 
     public_key: bytes
     ranges: tuple[Range, ...]
 
 
 def verify_delegation(delegation: Delegation, root_key: bytes) -> VerifiedDelegation:
-    """Return what ``delegation`` says, when the root subnet with the key ``root_key`` (96 bytes) has signed it.
+    """Verify a delegation's signature by the root subnet, and return its content.
+
+    Args:
+        delegation: the delegation.
+        root_key: key of the root subnet, 96 bytes.
+
+    Returns:
+        The content.
 
     Raises:
-        MalformedProof: its certificate is malformed; the subclass says why.
-        TooManyDelegations: its certificate has a delegation itself.
+        MalformedProof: its certificate is malformed; the subclass names the fault.
+        TooManyDelegations: its certificate has its own delegation.
         InvalidSignature: the root subnet has not signed it.
         PathNotProven: it does not show the subnet's key.
-        MalformedKey, MalformedTime: what it shows there is malformed.
+        MalformedKey, MalformedTime: the shown key or time is malformed.
     """
     certificate = decode_certificate(delegation.certificate)
     if certificate.delegation is not None:
@@ -137,20 +146,23 @@ def delegate(
     canister_id: bytes | None = None,
     ranges_a_piece: int = RANGES_A_PIECE,
 ) -> Delegation:
-    """Return the root subnet's delegation to ``subnet_id``.
+    """Build the root subnet's delegation to ``subnet_id``.
 
     Args:
-        subnets: all subnets that the root subnet knows, by id.
-        subnet_id: the one to delegate to.
+        subnets: records of all subnets by id.
+        subnet_id: the subnet to delegate to.
         time: nanoseconds since 1970.
         sign: signs for the root subnet.
-        form: where the ranges are shown; the tree has them in both places.
-        canister_id: with it, of the newer form only the piece that has this canister is shown. Deployed clients
-            want exactly that: of several pieces they may look into the wrong one.
-        ranges_a_piece: how many ranges each piece has.
+        form: location of the shown ranges; the unpruned tree has both.
+        canister_id: of the newer form, show only the piece with this canister, as deployed clients require: of several
+            pieces they may read the wrong one.
+        ranges_a_piece: ranges of each piece.
+
+    Returns:
+        The delegation.
 
     Raises:
-        InvalidInput: ``subnet_id`` is not among ``subnets``, or ``canister_id`` is below all its pieces.
+        InvalidInput: ``subnet_id`` is not in ``subnets``, or ``canister_id`` is below all its pieces.
     """
     if subnet_id not in subnets:
         raise InvalidInput(f"subnet {subnet_id.hex()} is not among the {len(subnets)} subnets of the root")
@@ -187,13 +199,13 @@ _SELF_AUTHENTICATING = b"\x02"
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old a certificate may be; all times in nanoseconds.
+    """Limits of a certificate's age; all times in nanoseconds.
 
     Attributes:
-        now: the caller's time, since 1970.
-        max_age: how far the certificate's time may lie back.
-        max_ahead: how far it may lie ahead.
-        max_delegation_age: how far the delegation's time may lie back; None for any.
+        now: the caller's time since 1970.
+        max_age: most time since the certificate's time.
+        max_ahead: most time until the certificate's time.
+        max_delegation_age: most time since the delegation's time, or None for any.
     """
 
     now: int
@@ -201,32 +213,37 @@ class Freshness:
     max_ahead: int = 0
     max_delegation_age: int | None = None
 
-    def require(self, time: int, max_age: int, what: str) -> None:
-        """Return when ``time``, that of ``what``, is neither too old nor too far ahead.
+    def require(self, time: int, max_age: int, noun: str) -> None:
+        """Require that ``time`` is neither too old nor too far ahead.
+
+        Args:
+            time: nanoseconds since 1970.
+            max_age: most time since ``time``, in nanoseconds.
+            noun: noun for the time's owner in errors.
 
         Raises:
-            CertificateTooOld: it lies further back than ``max_age``.
-            CertificateFromTheFuture: it lies further ahead than ``max_ahead``.
+            CertificateTooOld: ``time`` is older than ``max_age``.
+            CertificateFromTheFuture: ``time`` is more than ``max_ahead`` in the future.
         """
         if time < self.now - max_age:
-            raise CertificateTooOld(f"{what} is of {time}, {self.now - time} ns ago: at most {max_age} are allowed")
+            raise CertificateTooOld(f"{noun} is of {time}, {self.now - time} ns ago: at most {max_age} are allowed")
         if time > self.now + self.max_ahead:
             raise CertificateFromTheFuture(
-                f"{what} is of {time}, {time - self.now} ns ahead: at most {self.max_ahead} are allowed"
+                f"{noun} is of {time}, {time - self.now} ns ahead: at most {self.max_ahead} are allowed"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCertificate:
-    """A certificate that holds.
+    """A verified certificate.
 
     Attributes:
-        tree: what it shows of the state.
-        root_digest: of the whole state.
-        time: when it was certified, in nanoseconds since 1970.
-        subnet_id: the subnet that certified it; None for the root subnet.
-        delegation: where the subnet's key is from; None for the root subnet.
-        canister_range: the subnet's range with the canister asked about; None when none was, or for the root subnet.
+        tree: the shown part of the state.
+        root_digest: digest of the whole state.
+        time: certification time, in nanoseconds since 1970.
+        subnet_id: the certifying subnet; None for the root subnet.
+        delegation: source of the subnet's key; None for the root subnet.
+        canister_range: the subnet's range with the requested canister; None without one, or for the root subnet.
         steps: from the state's root to the root key.
     """
 
@@ -239,19 +256,53 @@ class VerifiedCertificate:
     steps: tuple[Step, ...]
 
     def lookup(self, path: Sequence[bytes]) -> Lookup:
-        """Return what the state shows of the leaf at ``path``."""
+        """Look up the leaf at ``path``.
+
+        Args:
+            path: labels from the root.
+
+        Returns:
+            The result.
+        """
         return lookup_path(self.tree, path)
 
     def value(self, path: Sequence[bytes]) -> bytes:
-        """Return the leaf at ``path``; raise ``PathNotProven`` when it is not shown."""
+        """Return the leaf at ``path``.
+
+        Args:
+            path: labels from the root.
+
+        Returns:
+            The leaf's content.
+
+        Raises:
+            PathNotProven: the leaf is not shown.
+        """
         return require_value(self.tree, path)
 
     def require_absent(self, path: Sequence[bytes]) -> None:
-        """Return when the state shows that there is nothing at ``path``; raise ``PathNotProven`` when not."""
+        """Require that the state shows the absence of ``path``.
+
+        Args:
+            path: labels from the root.
+
+        Raises:
+            PathNotProven: the absence is not shown.
+        """
         require_absent(self.tree, path)
 
     def explain(self, path: Sequence[bytes]) -> tuple[Step, ...]:
-        """Return every step from what is shown at ``path`` to the root key; raise ``PathNotProven`` if nothing is."""
+        """Return every step from the content of ``path`` to the root key.
+
+        Args:
+            path: labels from the root.
+
+        Returns:
+            The steps.
+
+        Raises:
+            PathNotProven: neither content nor absence is shown.
+        """
         return path_steps(self.tree, path) + self.steps
 
 
@@ -264,23 +315,26 @@ def verify_certificate(
     root_subnet_id: bytes | None = None,
     freshness: Freshness | None = None,
 ) -> VerifiedCertificate:
-    """Return what the certificate ``data`` shows, when its chain of signatures ends at ``root_key``.
+    """Verify a certificate's chain of signatures up to ``root_key``, and return its content.
 
     Args:
         data: the encoded certificate.
         root_key: the root subnet's public key, 96 bytes, or 133 in DER.
-        canister_id: the canister that the statement is about: a delegation must give it to the signer.
-        subnet_id: the subnet that the statement is about: it must be the signer.
-        root_subnet_id: the id of the root subnet, where it is not the one that follows from the key.
-        freshness: how old the certificate may be; without it, any age will do.
+        canister_id: subject of the statement; a delegation must assign it to the signer.
+        subnet_id: subject of the statement; it must be the signer.
+        root_subnet_id: id of the root subnet, if not derived from the key.
+        freshness: limits of the certificate's age; default: any age.
+
+    Returns:
+        The verified certificate.
 
     Raises:
-        MalformedProof: ``data`` or a part of it is not what it should be; the subclass says why.
-        TooManyDelegations: the delegation's certificate has a delegation itself.
-        InvalidSignature: one of the signatures is not of this tree under this key.
-        PathNotProven: the delegation does not show the signer's key, or the tree its time, or the delegation its
-            time where its age is limited.
-        CanisterRangesNotProven: the delegation does not show which canisters the signer has.
+        MalformedProof: ``data`` or a part of it is malformed; the subclass names the fault.
+        TooManyDelegations: the delegation's certificate has its own delegation.
+        InvalidSignature: a signature does not verify.
+        PathNotProven: the delegation does not show the signer's key, the tree its time, or the delegation its limited
+            time.
+        CanisterRangesNotProven: the delegation does not show the signer's canisters.
         CanisterOutOfRange: the signer does not host the canister.
         WrongSubnet: another subnet signed.
         CertificateTooOld, CertificateFromTheFuture: the time is not within ``freshness``.
@@ -313,12 +367,18 @@ def verify_certificate(
 
 
 def certify(tree: HashTree, sign: Signer, delegation: Delegation | None = None) -> Certificate:
-    """Return the certificate of ``tree``, well formed, pruned or not.
+    """Sign a state tree and return its certificate.
 
-    ``sign`` signs for the subnet; ``delegation`` is the root subnet's to it, None for the root subnet itself.
+    Args:
+        tree: well formed, pruned or not.
+        sign: signs for the subnet.
+        delegation: the root subnet's delegation to the subnet; None for the root subnet itself.
+
+    Returns:
+        The certificate.
 
     Raises:
-        TooDeepRecursion, NotWellFormed: nobody would read it.
+        TooDeepRecursion, NotWellFormed: no verifier would accept the tree.
         PathNotProven, MalformedTime: the tree does not show its time.
     """
     require_well_formed(tree)
@@ -327,10 +387,17 @@ def certify(tree: HashTree, sign: Signer, delegation: Delegation | None = None) 
 
 
 def state_tree(contents: NestedTree, time: int) -> HashTree:
-    """Return the tree of a state with ``contents`` at ``time`` (nanoseconds since 1970).
+    """Build the tree of a state.
+
+    Args:
+        contents: nested maps without the time.
+        time: nanoseconds since 1970.
+
+    Returns:
+        The tree.
 
     Raises:
-        InvalidInput: ``contents`` has a time already.
+        InvalidInput: ``contents`` already has a time.
     """
     if TIME in contents:
         raise InvalidInput("the contents of a state tree have a label 'time' already")
@@ -338,7 +405,7 @@ def state_tree(contents: NestedTree, time: int) -> HashTree:
 
 
 def derive_root_subnet(root_key: bytes) -> bytes:
-    """Return the id of the root subnet with the key ``root_key`` (96 bytes): the hash of the key in DER, 29 bytes."""
+    """Return the root subnet's id, 29 bytes: the hash of ``root_key`` (96 bytes) in DER."""
     return hashlib.sha224(public_key_to_der(root_key)).digest() + _SELF_AUTHENTICATING
 
 
@@ -361,21 +428,21 @@ def _steps(
     return tuple(steps)
 
 
-MOST_KEPT = 1 << 14
-"""Signatures that are remembered as verified: a few megabytes, some hundred heights of a large network."""
+MAX_CACHED_ROOTS = 1 << 14
+"""Most cached verified signatures: a few megabytes, some hundred heights of a large network."""
 
 Signed = tuple[bytes, bytes, bytes]
-"""A root, a signature, a public key."""
+"""A root, its signature, and the public key."""
 
 
 class VerifiedRoots:
-    """Roots with signatures and keys that were found to hold, the ones seen last; safe to share among threads.
+    """LRU cache of verified roots with signatures and keys; thread-safe.
 
     Args:
-        most: how many are kept.
+        most: capacity.
     """
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_CACHED_ROOTS) -> None:
         self._most = most
         self._known: OrderedDict[Signed, None] = OrderedDict()
         self._lock = Lock()
@@ -391,7 +458,7 @@ class VerifiedRoots:
             return True
 
     def add(self, signed: Signed) -> None:
-        """Remember ``signed``, and forget what was not seen for longest when there are too many."""
+        """Add ``signed``, evicting the least recently used entry if full."""
         with self._lock:
             self._known[signed] = None
             self._known.move_to_end(signed)
@@ -408,16 +475,19 @@ def verify_certifications(
     public_keys: Sequence[bytes],
     verified: VerifiedRoots = _VERIFIED,
 ) -> list[ProofError | None]:
-    """Return of each root what is wrong with its signature under its key, None where it certifies the state.
+    """Verify the signature of each root under its key.
 
-    What is not known to hold is verified in one product of pairings; only if that fails, one by one, so that each error
-    is the one that ``bls.verify`` raises: ``MalformedKey``, ``MalformedSignature``, ``InvalidSignature``.
+    Unverified signatures are verified in one product of pairings. If that fails, each is verified individually for its
+    error: ``MalformedKey``, ``MalformedSignature`` or ``InvalidSignature``.
 
     Args:
-        roots: of states, 32 bytes each.
-        signatures: 48 bytes each when they are signatures.
-        public_keys: 96 bytes each when they are keys.
-        verified: what is known to hold; what is found to hold is added.
+        roots: state roots, 32 bytes each.
+        signatures: 48 bytes each if valid.
+        public_keys: 96 bytes each if valid.
+        verified: cache of valid signatures, updated.
+
+    Returns:
+        The error of each signature, None for a valid one.
     """
     given: list[Signed] = list(zip(roots, signatures, public_keys, strict=True))
     errors: dict[Signed, ProofError | None] = dict.fromkeys(given)
@@ -431,7 +501,7 @@ def verify_certifications(
             points[signed] = signature_point(signature)
         except ProofError as error:
             errors[signed] = error
-    all_hold = len(points) > 1 and _hold_together(points)
+    all_hold = len(points) > 1 and _verify_batch(points)
     for signed in points:
         try:
             if not all_hold:
@@ -443,6 +513,6 @@ def verify_certifications(
     return [errors[signed] for signed in given]
 
 
-def _hold_together(points: dict[Signed, Any]) -> bool:
+def _verify_batch(points: dict[Signed, Any]) -> bool:
     messages = [certification_message(root) for root, _, _ in points]
     return is_each_signed(list(points.values()), messages, [key for _, _, key in points])

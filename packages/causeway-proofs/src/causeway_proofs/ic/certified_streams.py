@@ -1,8 +1,8 @@
-"""Streams of one subnet that are served as they go on: each as its state certified it last (IC reference 2.8, 3.10).
+"""Serve the streams of one subnet, each as last certified (IC reference 2.8, 3.10).
 
-Of each stream this holds the messages, and of the state only the path from the stream's root to the state's. A later
-state is taken over by what it changed: messages are appended and trimmed, header, path and certification replaced;
-nothing is hashed again but what that forces (``stream_tree``).
+For each stream this stores the messages and the path from its root to the state's root. An update with a later state
+appends and trims messages and replaces header, path and certification; only the necessary nodes are rehashed
+(``stream_tree``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from causeway_proofs.ic.witness import KNOWN, Witness, WitnessFork, WitnessNode,
 
 
 class SliceRequestError(CausewayError):
-    """A slice was asked for that the state does not have."""
+    """A slice was requested that the state does not have."""
 
 
 class NoStreamForSubnet(SliceRequestError):
@@ -36,11 +36,11 @@ class NoStreamForSubnet(SliceRequestError):
 
 
 class InvalidSliceBegin(SliceRequestError):
-    """The slice, or its witness, was to begin outside of the stream.
+    """The requested begin of the slice or its witness is outside of the stream.
 
     Attributes:
-        slice_begin: where.
-        stream_begin, stream_end: the bounds of the stream; its end is allowed.
+        slice_begin: the requested begin.
+        stream_begin, stream_end: bounds of the stream; its end is allowed.
     """
 
     def __init__(self, slice_begin: int, stream_begin: int, stream_end: int) -> None:
@@ -49,10 +49,11 @@ class InvalidSliceBegin(SliceRequestError):
 
 
 class InvalidSliceIndices(SliceRequestError):
-    """The witness was to begin after the messages, or nobody said where these begin.
+    """The requested witness begins after the messages, or the messages' begin is missing.
 
     Attributes:
-        witness_begin, msg_begin: where they were to begin; None if that was not said.
+        witness_begin: the requested begin of the witness.
+        msg_begin: the requested begin of the messages, or None.
     """
 
     def __init__(self, witness_begin: int, msg_begin: int | None) -> None:
@@ -63,7 +64,7 @@ class InvalidSliceIndices(SliceRequestError):
 
 @dataclass(slots=True)
 class _Stream:
-    """One stream: its tree, and its messages in pieces of which the first begins where the tree does, or before."""
+    """One stream: its tree, and its messages in chunks from the tree's begin or before."""
 
     tree: StreamTree
     header: StreamHeader
@@ -82,10 +83,10 @@ class _Stream:
 
 
 class OfferedStreams:
-    """The certified streams of one subnet. Threads may share it: a slice is of one state or of another.
+    """The certified streams of one subnet. Thread-safe: each slice is of a single state.
 
     Args:
-        version: of the headers.
+        version: certification version of the headers.
     """
 
     def __init__(self, version: CertificationVersion = CURRENT) -> None:
@@ -94,55 +95,66 @@ class OfferedStreams:
         self._lock = threading.Lock()
 
     def end(self, subnet: bytes) -> int | None:
-        """Return the index after the last message of the stream to ``subnet`` that is held, None without a stream."""
-        held = self._streams.get(subnet)
-        return None if held is None else held.header.end
+        """Return the index after the last stored message of the stream to ``subnet``.
+
+        Args:
+            subnet: id of the destination subnet.
+
+        Returns:
+            The index, or None without a stream.
+        """
+        stream = self._streams.get(subnet)
+        return None if stream is None else stream.header.end
 
     def update(
         self, subnet: bytes, header: bytes, appended: pa.BinaryArray, path: bytes, certification: Certification
     ) -> None:
-        """Take over the stream to ``subnet`` as a later state has it.
+        """Update the stream to ``subnet`` to a later state.
 
         Args:
-            header: encoded; it says from where on messages are dropped.
-            appended: the encoded messages from ``end`` on, or from where the stream begins if it begins later, up to
-                the header's end.
-            path: from the stream's root to the state's (``stream_paths``).
-            certification: of the state.
+            subnet: id of the destination subnet.
+            header: encoded header; messages before its begin are dropped.
+            appended: encoded messages from ``end`` on, or from the stream's begin if later, up to the header's end.
+            path: path from the stream's root to the state's (``slice_columns.encode_paths``).
+            certification: certification of the state.
 
         Raises:
-            InvalidInput: the stream goes back, or other messages are given than it has.
+            InvalidInput: the stream moves back, or messages differ from its own.
             RootHashMismatch: header, messages and path do not have the certified root; the stream is dropped.
-            MalformedProof: header or path are none.
+            MalformedProof: header or path are malformed.
         """
         read, steps = decode_stream_header(header, self._version), decode_path(path)
         with self._lock:
-            held = self._streams.pop(subnet, None)
-            if held is None or read.begin > held.header.end:
-                held = _Stream(StreamTree(header, read.begin), read, steps, certification, [])
-            tree = held.tree.messages
+            stream = self._streams.pop(subnet, None)
+            if stream is None or read.begin > stream.header.end:
+                stream = _Stream(StreamTree(header, read.begin), read, steps, certification, [])
+            tree = stream.tree.messages
             if read.begin < tree.begin or tree.end + len(appended) != read.end:
                 more = f"{len(appended)} messages more do not make it [{read.begin}, {read.end})"
                 raise InvalidInput(f"the stream to {subnet.hex()} holds [{tree.begin}, {tree.end}); {more}")
             if len(appended):
-                held.pieces.append((tree.end, appended))
+                stream.pieces.append((tree.end, appended))
                 tree.append(appended)
             tree.trim(read.begin)
-            held.pieces = [(first, piece) for first, piece in held.pieces if first + len(piece) > read.begin]
-            held.tree.header, held.header, held.path, held.certification = header, read, steps, certification
-            root = path_root(steps, subnet, held.tree.root)
+            stream.pieces = [(first, piece) for first, piece in stream.pieces if first + len(piece) > read.begin]
+            stream.tree.header, stream.header, stream.path, stream.certification = header, read, steps, certification
+            root = path_root(steps, subnet, stream.tree.root)
             if root != certification.root_hash:
                 text = f"the stream to {subnet.hex()} has the root {root.hex()}"
                 raise RootHashMismatch(f"{text}, certified is {certification.root_hash.hex()}")
-            self._streams[subnet] = held
+            self._streams[subnet] = stream
 
     def drop(self, subnet: bytes) -> None:
-        """Serve the stream to ``subnet`` no more."""
+        """Stop serving the stream to ``subnet``.
+
+        Args:
+            subnet: id of the destination subnet.
+        """
         with self._lock:
             self._streams.pop(subnet, None)
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
-        """Return the ids of the subnets that a stream leads to, ascending."""
+        """Return the ids of the destination subnets, ascending."""
         with self._lock:
             return sorted(self._streams)
 
@@ -154,34 +166,37 @@ class OfferedStreams:
         msg_limit: int | None = None,
         byte_limit: int | None = None,
     ) -> CertifiedStreamSlice:
-        """Return the header and a run of the messages of the stream to ``dst_subnet`` (``get_stream``).
+        """Return a slice of the stream to ``dst_subnet`` (``get_stream``).
 
         Args:
-            dst_subnet: where the stream leads to.
-            witness_begin: the first message that the witness knows, for a slice that is to be appended to another;
-                ``msg_begin`` if not given.
-            msg_begin: the first message; the stream's first if not given.
-            msg_limit: the most messages.
-            byte_limit: the most bytes of encoded messages. The first message is in the slice in any case, unless the
-                slice is to be appended to another (X-9).
+            dst_subnet: id of the destination subnet.
+            witness_begin: index of the first message that the witness knows, for a slice to be appended to another;
+                default ``msg_begin``.
+            msg_begin: index of the first message; default the stream's begin.
+            msg_limit: most messages.
+            byte_limit: most bytes of encoded messages. The first message is always included, unless the slice is to be
+                appended to another (X-9).
+
+        Returns:
+            The slice.
 
         Raises:
-            NoStreamForSubnet: there is none.
+            NoStreamForSubnet: no such stream exists.
             InvalidSliceBegin: messages or witness begin outside of the stream.
             InvalidSliceIndices: the witness begins after the messages.
             InvalidInput: a limit is negative.
         """
         require_order(witness_begin, msg_begin)
         with self._lock:
-            held = self._streams.get(dst_subnet)
-            if held is None:
+            stream = self._streams.get(dst_subnet)
+            if stream is None:
                 raise NoStreamForSubnet(f"there is no stream to subnet {dst_subnet.hex()}")
-            header, tree = held.header, held.tree
+            header, tree = stream.header, stream.tree
             begin, known = run_begin(header, witness_begin, msg_begin)
             last = header.end if msg_limit is None else min(header.end, begin + max(msg_limit, 0))
-            messages = held.messages(begin, last)
+            messages = stream.messages(begin, last)
             end = run_end(messages, begin, msg_limit, byte_limit, first=known == begin)
-            shown: Witness = WitnessNode(HEADER, KNOWN)
+            witness: Witness = WitnessNode(HEADER, KNOWN)
             if header.begin < header.end:
                 run = tree.messages.known(known, end)
                 below = (
@@ -189,46 +204,46 @@ class OfferedStreams:
                     if isinstance(run, WitnessPruned)
                     else WitnessNode(MESSAGES, run)
                 )
-                shown = WitnessFork(shown, below)
+                witness = WitnessFork(witness, below)
             payload = tuple(messages.slice(0, end - begin).to_pylist())
             return CertifiedStreamSlice(
                 SlicePayload(dst_subnet, tree.header, header, begin if payload else None, payload),
-                path_witness(held.path, dst_subnet, shown),
-                held.certification,
+                path_witness(stream.path, dst_subnet, witness),
+                stream.certification,
             )
 
 
 def require_order(witness_begin: int | None, msg_begin: int | None) -> None:
-    """Raise ``InvalidSliceIndices`` unless a slice's witness begins with its messages, or before them."""
+    """Require a witness to begin with its messages or before. Raises ``InvalidSliceIndices``."""
     if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
         raise InvalidSliceIndices(witness_begin, msg_begin)
 
 
 def run_begin(header: StreamHeader, witness_begin: int | None, msg_begin: int | None) -> tuple[int, int]:
-    """Return where the messages of a slice begin, and those that its witness knows.
+    """Return the begin of a slice's messages, and of those that its witness knows.
 
     Raises:
-        InvalidSliceBegin: outside of the stream.
+        InvalidSliceBegin: a begin is outside of the stream.
     """
     begin = header.begin if msg_begin is None else msg_begin
     known = begin if witness_begin is None else witness_begin
-    for asked in (begin, known):
-        if not header.begin <= asked <= header.end:
-            raise InvalidSliceBegin(asked, header.begin, header.end)
+    for index in (begin, known):
+        if not header.begin <= index <= header.end:
+            raise InvalidSliceBegin(index, header.begin, header.end)
     return begin, known
 
 
 def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_limit: int | None, *, first: bool) -> int:
-    """Return where a run of the messages from index ``begin`` on ends within the limits (X-9).
+    """Return the end of the run of messages from ``begin`` on within the limits (X-9).
 
-    ``first``: its first message is never too long.
+    ``first``: always include the first message, whatever its length.
 
     Raises:
         InvalidInput: a limit is negative.
     """
-    for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
+    for limit, name in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
         if limit is not None and limit < 0:
-            raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
+            raise InvalidInput(f"{name} is {limit}, 0 or more is allowed")
     most = len(messages) if msg_limit is None else min(msg_limit, len(messages))
     if byte_limit is None or most == 0:
         return begin + most

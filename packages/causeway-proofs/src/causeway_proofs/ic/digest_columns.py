@@ -1,4 +1,4 @@
-"""The node hashes of hash trees over whole columns: many leaves, many labels, many forks at once (IC reference 2.9)."""
+"""Hash nodes of hash trees in columns: leaves, labels or forks (IC reference 2.9)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from causeway_proofs.order import U64, Groups, Rows
 INDEX_BYTES = 8
 
 PIECE = 1 << 13
-"""Labels that are put before subtrees at a time: they stay in the cache until they are hashed."""
+"""Labels prepended to subtrees at a time; they stay in the cache until hashed."""
 
 ENCODED_BYTES = 1 << 20
-"""Encodings that are hashed at a time, unless one message has more."""
+"""Encoded bytes hashed at a time, unless one message has more."""
 
 _EMPTY_ROW = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 
 
 def leaf_digests(values: pa.BinaryArray) -> Digests:
-    """Return the digest of a leaf of each value, shape (n, 32)."""
+    """Return the digest of a leaf with each value, shape (n, 32)."""
     return digest_values(HashFunction.SHA256, values, prefix=LEAF_DOMAIN)
 
 
 def indexed_digests(indexes: U64, subtrees: Digests) -> Digests:
-    """Return the digest of each subtree under its index as a label of 8 bytes, big-endian, shape (n, 32)."""
+    """Return the digest of each subtree labeled by its big-endian index, shape (n, 32)."""
     digests = np.empty((len(indexes), DIGEST_BYTES), dtype=np.uint8)
     for start in range(0, len(indexes), PIECE):
         labels = indexes[start : start + PIECE].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
@@ -43,32 +43,38 @@ def indexed_digests(indexes: U64, subtrees: Digests) -> Digests:
 
 
 def labeled_digests(label: bytes, subtrees: Digests) -> Digests:
-    """Return the digest of each subtree under the same ``label``, shape (n, 32)."""
+    """Return the digest of each subtree under one ``label``, shape (n, 32)."""
     return digest_rows(HashFunction.SHA256, np.ascontiguousarray(subtrees), prefix=LABELED_DOMAIN + label)
 
 
 def identified_digests(ids: npt.NDArray[np.uint8], subtrees: Digests) -> Digests:
-    """Return the digest of each subtree under its row of ``ids`` as a label, shapes (n, width) and (n, 32)."""
+    """Return the digest of each subtree labeled by its row of ``ids``, shape (n, 32).
+
+    Shapes: ``ids`` (n, width), ``subtrees`` (n, 32).
+    """
     return digest_rows(HashFunction.SHA256, np.concatenate([ids, subtrees], axis=1), prefix=LABELED_DOMAIN)
 
 
 def stream_digests(
     columns: Columns, indexes: U64, version: CertificationVersion = CURRENT, ranges: Sequence[tuple[int, int]] = ()
 ) -> Digests:
-    """Return the digest of the leaf of each message under its index, shape (n, 32), from the messages' columns.
+    """Return the digest of each message's leaf under its index, from the messages' columns.
 
-    The same as ``indexed_digests(indexes, leaf_digests(encode_stream_messages(columns, version)))``, in the memory of a
-    piece: encodings are hashed while they are in the cache.
+    Equals ``indexed_digests(indexes, leaf_digests(encode_stream_messages(columns, version)))`` in the memory of one
+    piece: encodings are hashed while in the cache.
 
     Args:
         columns: the messages.
-        indexes: one a message.
+        indexes: stream index of each message.
         version: certification version.
-        ranges: the rows (first, and the one after the last) of the messages that are wanted; all, if there are none.
+        ranges: row ranges (start, stop) of the requested messages; all if empty.
+
+    Returns:
+        Digests, shape (n, 32).
 
     Raises:
-        EncodeError, InvalidInput: as of ``encode_stream_messages``.
-        ValueError: there are not as many indexes as messages.
+        EncodeError, InvalidInput: as ``encode_stream_messages``.
+        ValueError: indices and messages differ in number.
     """
     from causeway_proofs.ic.message_loops import put_labels
 
@@ -98,10 +104,9 @@ def stream_digests(
 
 
 def fork_roots(nodes: Digests, groups: Groups) -> Digests:
-    """Return the root of each group of ``nodes`` (neighbouring rows), shape (len(groups), 32).
+    """Return the root of each group of adjacent ``nodes``, shape (len(groups), 32).
 
-    The shape is that of one map: the largest power of two on the left. A group without nodes has the root of an empty
-    map.
+    The shape is that of one map: the largest power of two on the left. An empty group has the root of an empty map.
     """
     filled = groups.counts > 0
     roots = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
@@ -112,31 +117,30 @@ def fork_roots(nodes: Digests, groups: Groups) -> Digests:
 
 STEP_BYTES = 1 + DIGEST_BYTES
 LEFT, RIGHT = 0, 1
-"""The first byte of a step: on which side the sibling is."""
+"""First byte of a step: side of the sibling."""
 
 
 @dataclass(frozen=True)
 class ForkSteps:
-    """The forks from each node of many maps up to the root of its map.
+    """The forks from nodes of maps up to their roots.
 
     Attributes:
-        steps: shape (n, levels, 33): for each level the side of the sibling (``LEFT``, ``RIGHT``) and its digest, from
-            the node upwards.
-        used: shape (n, levels): whether there is a fork at that level; where not, its step says nothing.
+        steps: shape (n, levels, 33): side of the sibling (``LEFT``, ``RIGHT``) and its digest, bottom-up.
+        used: shape (n, levels): True for an existing fork; other steps are meaningless.
     """
 
     steps: npt.NDArray[np.uint8]
     used: npt.NDArray[np.bool_]
 
     def take(self, rows: Rows) -> ForkSteps:
-        """Return those of some of the nodes, in the order of ``rows``."""
+        """Return the steps of the nodes in ``rows``, in that order."""
         return ForkSteps(self.steps[rows], self.used[rows])
 
 
 def fork_steps(nodes: Digests, counts: Rows) -> tuple[Digests, ForkSteps]:
-    """Return the root of each map, shape (len(counts), 32), and the forks from each node up to it.
+    """Return the root of each map, shape (len(counts), 32), and the forks from each node to it.
 
-    ``nodes``: those of all maps, joined; ``counts``: how many each has, 1 or more.
+    ``nodes``: concatenated nodes of all maps; ``counts``: nodes of each map, at least 1.
     """
     position = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
     owner = np.repeat(np.arange(len(counts)), counts)

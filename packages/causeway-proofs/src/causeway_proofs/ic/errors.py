@@ -1,7 +1,7 @@
-"""What can be wrong with encodings, hash trees, witnesses, slices, signatures and certificates (IC reference 2.9, 7).
+"""Errors of the Internet Computer's encodings, trees and signatures (IC reference 2.9, 7).
 
-Names are those of the reference where it gives one. First encodings, witnesses and slices, then hash trees and what
-certifies them.
+Names are those of the reference where it gives one. Encodings, witnesses and slices come first, then hash trees and
+their certification.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from causeway_proofs.errors import (
 
 
 class EncodeError(CausewayError):
-    """A value that has no canonical encoding at this certification version: out of range, or not known to it."""
+    """A value has no canonical encoding at this version: out of range, or unknown to it."""
 
 
 class DecodeError(MalformedProof):
-    """Bytes that are not the canonical encoding of the type that they should be of."""
+    """The bytes are not the canonical encoding of the expected type."""
 
 
 class NotCanonical(DecodeError):
-    """Bytes that mean a value which has another encoding: padded integers, unordered keys, defaults written out."""
+    """Padded integers, unordered keys or explicit defaults in an encoding."""
 
 
 class NotInColumns(MalformedProof):
-    """A message that is canonical and that columns have no row for: an id of another form, or numbers left out."""
+    """A canonical message without a row form: an id of another format, or missing numbers."""
 
 
 def path_text(path: Sequence[bytes]) -> str:
-    """Return a path in a labeled tree for people: ``/streams/0x00.../header``."""
+    """Format a path in a labeled tree: ``/streams/0x00.../header``."""
     return "/" + "/".join(
         label.decode("ascii")
         if len(label) <= MOST_SHOWN_BYTES and all(32 <= byte < 127 for byte in label)
@@ -46,10 +46,10 @@ def path_text(path: Sequence[bytes]) -> str:
 
 
 class TreeHashError(ProofError):
-    """Root of what can be wrong with a tree, or between a labeled tree and a witness.
+    """Base class of errors in a tree, or between a labeled tree and a witness.
 
     Attributes:
-        offending_path: labels from the root to where it is wrong; empty for the root.
+        offending_path: labels from the root to the fault; empty for the root.
     """
 
     def __init__(self, why: str, offending_path: Sequence[bytes] = ()) -> None:
@@ -58,46 +58,46 @@ class TreeHashError(ProofError):
 
 
 class InconsistentPartialTree(TreeHashError, NotProven):
-    """A leaf of the tree meets no ``Known`` of the witness, or the other way round."""
+    """A leaf of the tree matches no ``Known`` of the witness, or the other way round."""
 
 
 class NonMinimalWitness(TreeHashError, MalformedProof):
-    """A fork of two pruned nodes: one pruned node would have said the same."""
+    """A fork of two pruned nodes, equivalent to a single pruned node."""
 
 
 class TooDeepRecursion(TreeHashError, OverLimit):
-    """The witness or hash tree is nested more deeply than trees may be."""
+    """The witness or hash tree exceeds the nesting limit."""
 
 
 class CertifiedSliceError(ProofError):
-    """Root of what can be wrong with a certified stream slice; the text begins with the error's name."""
+    """Base class of errors in a certified stream slice; the text begins with the error's name."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{type(self).__name__}: {why}")
 
 
 class DecodeFailed(CertifiedSliceError, MalformedProof):
-    """The slice, or a part of it, is not the canonical encoding of what it should be."""
+    """The slice, or a part of it, is not a canonical encoding."""
 
 
 class InvalidSlice(CertifiedSliceError, MalformedProof):
-    """The payload or the witness of a slice has another shape than a slice; the subclass says which."""
+    """Payload or witness do not have the shape of a slice; the subclass names the fault."""
 
 
 class ExtraContents(InvalidSlice):
-    """There is more in the payload than one stream's header and messages: padding."""
+    """The payload holds more than one stream's header and messages: padding."""
 
 
 class MissingStreams(InvalidSlice):
-    """There is no ``streams`` under the root."""
+    """The root has no child ``streams``."""
 
 
 class MissingStream(InvalidSlice):
-    """There is no stream under ``streams``."""
+    """``streams`` is empty."""
 
 
 class MoreThanOneStream(InvalidSlice):
-    """There are several streams under ``streams``."""
+    """``streams`` holds several streams."""
 
 
 class MissingHeader(InvalidSlice):
@@ -105,34 +105,35 @@ class MissingHeader(InvalidSlice):
 
 
 class EmptyMessages(InvalidSlice):
-    """The stream has ``messages``, and none in it: it should have been left out."""
+    """``messages`` is present but empty; it should be absent."""
 
 
 class NotAStreamIndex(InvalidSlice):
-    """A label under ``messages`` is no index of 8 bytes."""
+    """A label under ``messages`` is not an 8-byte index."""
 
 
 class NotASubTree(InvalidSlice):
-    """There is a leaf where the tree should go on."""
+    """A leaf stands in place of a subtree."""
 
 
 class NotALeaf(InvalidSlice):
-    """The tree goes on where there should be a leaf."""
+    """A subtree stands in place of a leaf."""
 
 
 class InvalidBounds(InvalidSlice):
-    """The header begins behind its end, or the messages are not a gap-free run inside its bounds."""
+    """The header's begin exceeds its end, or the messages are not a run inside its bounds."""
 
 
 class WitnessPruningFailed(CertifiedSliceError, NotProven):
-    """Payload and witness of a slice do not fit together."""
+    """Payload and witness of a slice do not match."""
 
 
 class InvalidDestination(CertifiedSliceError, NotProven):
     """The slice is of a stream to another subnet.
 
     Attributes:
-        sender, receiver: ids of the subnet that it should come from (empty where nobody said) and it is directed to.
+        sender: expected sending subnet, empty if unknown.
+        receiver: subnet that the stream leads to.
     """
 
     def __init__(self, why: str, sender: bytes, receiver: bytes) -> None:
@@ -145,7 +146,7 @@ class RootHashMismatch(CertifiedSliceError, NotProven):
 
 
 class InvalidAppend(CertifiedSliceError, NotProven):
-    """A slice cannot be joined to the one before it; the subclass says why."""
+    """A slice cannot follow its predecessor; the subclass names the fault."""
 
 
 class DifferentSubnet(InvalidAppend):
@@ -157,39 +158,39 @@ class SignalsEndRegresses(InvalidAppend):
 
 
 class IndexMismatch(InvalidAppend):
-    """The messages of the later slice do not follow on those of the earlier one, or its witness covers others."""
+    """A slice's messages do not follow the earlier ones, or its witness covers others."""
 
 
 class TakeBeforeSliceBegin(CertifiedSliceError, NotProven):
-    """Messages are asked for that the slice does not have any more."""
+    """The requested messages precede the slice."""
 
 
 class MalformedHashTree(MalformedProof):
-    """The bytes are no hash tree, or not in the one form in which it is written."""
+    """The bytes are not a hash tree in its single valid encoding."""
 
 
 class NotWellFormed(MalformedProof):
-    """A hash tree whose labels do not ascend strictly, or with a leaf beside other nodes."""
+    """A hash tree whose labels do not strictly ascend, or with a leaf beside other nodes."""
 
 
 class InconsistentHashTrees(NotProven):
-    """Two pruned hash trees are not of the same tree."""
+    """Two pruned hash trees are not of one tree."""
 
 
 class PathNotProven(NotProven):
-    """The hash tree does not show what the path was said to hold: it is absent, pruned away, or no leaf."""
+    """The hash tree does not show the claimed content of a path: absent, pruned, or not a leaf."""
 
 
 class MalformedKey(MalformedProof):
-    """The bytes are no public key: wrong length, not on the curve, outside the subgroup, the identity."""
+    """Not a public key: wrong length, off the curve, outside the subgroup, the identity."""
 
 
 class MalformedSignature(MalformedProof):
-    """The bytes are no signature: wrong length, not on the curve, outside the subgroup, the identity."""
+    """Not a signature: wrong length, off the curve, outside the subgroup, the identity."""
 
 
 class InvalidSignature(NotProven):
-    """The signature is not one of this message under this key."""
+    """The signature does not verify for this message and key."""
 
 
 class TooFewShares(NotProven):
@@ -197,48 +198,48 @@ class TooFewShares(NotProven):
 
 
 class DuplicateShare(NotProven):
-    """One signer's share is given twice."""
+    """One signer's share is duplicated."""
 
 
 class InvalidShareIndex(NotProven):
-    """A share's index belongs to no signer: signers are numbered from 1."""
+    """A share's index is not a signer's; signers are numbered from 1."""
 
 
 class InvalidShare(NotProven):
-    """A signer's share is not a signature of the message under that signer's key."""
+    """A signer's share does not verify under that signer's key."""
 
 
 class MalformedCertificate(MalformedProof):
-    """The bytes are no certificate: wrong map, wrong types, unknown or repeated entries, trailing bytes."""
+    """Not a certificate: wrong map or types, unknown or duplicated entries, trailing bytes."""
 
 
 class TooManyDelegations(NotProven):
-    """The certificate in a delegation has a delegation of its own."""
+    """The certificate in a delegation has its own delegation."""
 
 
 class WrongSubnet(NotProven):
-    """The certificate is of another subnet than the one asked about."""
+    """The certificate is of another subnet than the requested one."""
 
 
 class MalformedRanges(MalformedProof):
-    """A leaf of canister ranges is no list of pairs of canister ids."""
+    """A leaf of canister ranges is not a list of pairs of canister ids."""
 
 
 class CanisterRangesNotProven(NotProven):
-    """The delegation does not show which canisters the subnet hosts."""
+    """The delegation does not show the subnet's canister ranges."""
 
 
 class CanisterOutOfRange(NotProven):
-    """The canister is not one of those that the delegation gives to the subnet."""
+    """The delegation does not assign the canister to the subnet."""
 
 
 class MalformedTime(MalformedProof):
-    """The leaf ``time`` is no unsigned 64-bit number in its shortest LEB128 form."""
+    """The leaf ``time`` is not an unsigned 64-bit number in its shortest LEB128 form."""
 
 
 class CertificateTooOld(NotProven):
-    """The certificate's time lies further back than the caller allows."""
+    """The certificate's time is further in the past than allowed."""
 
 
 class CertificateFromTheFuture(NotProven):
-    """The certificate's time lies further ahead than the caller allows."""
+    """The certificate's time is further in the future than allowed."""

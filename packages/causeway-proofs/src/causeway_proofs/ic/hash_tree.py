@@ -1,15 +1,11 @@
-"""Hash trees of the Internet Computer: the five kinds of node, their digest, how they are made (IC reference 2.9).
+"""Hash trees of the Internet Computer: nodes, digests and CBOR form (IC reference 2.9).
 
-A hash tree commits to a *labeled tree*: nested maps from labels to subtrees or leaves. The children of one map, sorted
-by label, hang on a tree of forks whose left part holds the largest power of two below their number. Any part can be
-replaced by its digest (*pruned*) without changing the root.
+A hash tree commits to a *labeled tree*: nested maps from labels to subtrees or leaves. The children of a map, sorted by
+label, hang on a tree of forks whose left part holds the largest power of two below their number. Any part can be
+*pruned*, replaced by its digest, without changing the root.
 
-The four node hashes of an Internet Computer hash tree (IC reference 2.9).
-
-Hash trees in CBOR, as certificates carry them (IC reference 7, hash_tree.json).
-
-``[0]`` is Empty, ``[1, left, right]`` Fork, ``[2, label, subtree]`` Labeled, ``[3, value]`` Leaf and
-``[4, digest]`` Pruned.
+In CBOR, as in certificates (IC reference 7, hash_tree.json): ``[0]`` is Empty, ``[1, left, right]`` Fork, ``[2, label,
+subtree]`` Labeled, ``[3, value]`` Leaf and ``[4, digest]`` Pruned.
 """
 
 from __future__ import annotations
@@ -40,17 +36,17 @@ EMPTY_DIGEST = hashlib.sha256(EMPTY_DOMAIN).digest()
 
 
 def leaf_digest(value: bytes) -> bytes:
-    """Return the hash of a leaf that holds ``value``."""
+    """Return the digest of a leaf with ``value``."""
     return sha256(LEAF_DOMAIN + value)
 
 
 def labeled_digest(label: bytes, subtree: bytes) -> bytes:
-    """Return the hash of a node that puts ``label`` on the subtree with the digest ``subtree``."""
+    """Return the digest of ``label`` on the subtree with the digest ``subtree``."""
     return sha256(LABELED_DOMAIN + label + subtree)
 
 
 def fork_digest(left: bytes, right: bytes) -> bytes:
-    """Return the hash of a fork of two subtrees, from their digests."""
+    """Return the digest of a fork from the digests of its subtrees."""
     return sha256(FORK_DOMAIN + left + right)
 
 
@@ -71,7 +67,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Any tree of which only the digest (32 bytes) is shown."""
+    """A pruned tree, by its digest (32 bytes)."""
 
     digest: bytes
 
@@ -91,7 +87,7 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Two parts of one map: every label of ``left`` is below every label of ``right``."""
+    """Two parts of one map: all labels of ``left`` are below all labels of ``right``."""
 
     left: HashTree
     right: HashTree
@@ -103,13 +99,20 @@ HashTree: TypeAlias = Empty | Leaf | Pruned | Labeled | Fork
 Path: TypeAlias = tuple[bytes, ...]
 
 NestedTree: TypeAlias = Mapping[bytes, "bytes | NestedTree | HashTree"]
-"""Nested maps from labels to leaves or subtrees; a subtree may also be given as the hash tree that it already is."""
+"""Nested maps from labels to leaves, subtrees or finished hash trees."""
 
 EMPTY = Empty()
 
 
 def digest(tree: HashTree) -> bytes:
-    """Return the digest of ``tree``, 32 bytes; each node's is computed once and kept."""
+    """Return the digest of ``tree``; each node caches its own.
+
+    Args:
+        tree: the tree.
+
+    Returns:
+        32 bytes.
+    """
     stack: list[HashTree] = [tree]
     while stack:
         node = stack[-1]
@@ -127,7 +130,16 @@ def digest(tree: HashTree) -> bytes:
 
 
 def build_tree(labeled_tree: NestedTree) -> HashTree:
-    """Return the hash tree of ``labeled_tree``; an empty map is an ``Empty`` node (IC reference 2.9)."""
+    """Build the hash tree of ``labeled_tree`` (IC reference 2.9).
+
+    An empty map is an ``Empty`` node.
+
+    Args:
+        labeled_tree: nested maps.
+
+    Returns:
+        The hash tree.
+    """
     finished: dict[int, HashTree] = {}
     stack: list[tuple[int, NestedTree, bool]] = [(0, labeled_tree, False)]
     names = 0
@@ -157,28 +169,30 @@ def build_tree(labeled_tree: NestedTree) -> HashTree:
 
 
 def join_forks(nodes: list[HashTree]) -> HashTree:
-    """Return ``nodes``, in their order, on forks whose left part holds the largest power of two below their number."""
+    """Join ordered ``nodes`` by forks, the largest power of two below their number on the left."""
     level = nodes
     while len(level) > 1:
-        # Pairing neighbours from below and moving an odd last node up unchanged gives exactly that shape.
+        # Bottom-up pairing with an odd last node moved up gives exactly this shape.
         paired: list[HashTree] = [Fork(level[at], level[at + 1]) for at in range(0, len(level) - 1, 2)]
         level = paired + level[len(paired) * 2 :]
     return level[0] if level else EMPTY
 
 
 def require_well_formed(tree: HashTree, max_depth: int = MAX_DEPTH) -> None:
-    """Refuse a tree that no map has: labels that do not ascend strictly, or a leaf that hangs on a fork.
+    """Reject a tree that is not a map's: unordered labels, or a leaf below a fork.
 
-    ``max_depth`` is the largest number of nodes between the root and any node, both counted.
+    Args:
+        tree: the tree.
+        max_depth: most nodes on a path from the root, both ends included.
 
     Raises:
-        TooDeepRecursion: it is deeper than that.
-        NotWellFormed: it is not the tree of a map; the message names the label.
+        TooDeepRecursion: the tree is deeper.
+        NotWellFormed: the tree is not that of a map; the message names the label.
     """
     stack: list[tuple[HashTree, int]] = [(tree, 1)]
     while stack:
         top, depth = stack.pop()
-        # The forks of one map, from left to right: what was seen last must be below what comes next.
+        # Scan the forks of one map from left to right: labels must ascend.
         last: bytes | None = None
         level: list[tuple[HashTree, int]] = [(top, depth)]
         while level:
@@ -198,7 +212,14 @@ def require_well_formed(tree: HashTree, max_depth: int = MAX_DEPTH) -> None:
 
 
 def leaves(tree: HashTree) -> Iterator[tuple[Path, bytes]]:
-    """Return every leaf that ``tree`` shows, with its path, in ascending order of paths."""
+    """Yield every shown leaf of ``tree`` with its path, ascending by path.
+
+    Args:
+        tree: the tree.
+
+    Yields:
+        Path and content.
+    """
     stack: list[tuple[HashTree, Path]] = [(tree, ())]
     while stack:
         node, path = stack.pop()
@@ -211,7 +232,7 @@ def leaves(tree: HashTree) -> Iterator[tuple[Path, bytes]]:
 
 
 def _digest_of(node: HashTree) -> bytes:
-    """Return the digest of a node whose children's digests are known."""
+    """Return the digest of a node from its children's cached digests."""
     if isinstance(node, Pruned):
         return node.digest
     if isinstance(node, Leaf):
@@ -233,7 +254,14 @@ _EMPTY_NODE = b"\x81\x00"
 
 
 def encode_tree(tree: HashTree) -> bytes:
-    """Return ``tree`` in CBOR, without a self-describing tag."""
+    """Encode ``tree`` in CBOR, without a self-describing tag.
+
+    Args:
+        tree: the tree.
+
+    Returns:
+        The encoding.
+    """
     parts: list[bytes] = []
     stack = [tree]
     while stack:
@@ -254,13 +282,21 @@ def encode_tree(tree: HashTree) -> bytes:
 
 
 def decode_tree(data: bytes, max_bytes: int = MAX_PROOF_BYTES, max_depth: int = MAX_DEPTH) -> HashTree:
-    """Return the hash tree that ``data`` is, with or without the self-describing tag; it is well formed.
+    """Decode a well-formed hash tree, with or without the self-describing tag.
+
+    Args:
+        data: the encoding.
+        max_bytes: most bytes.
+        max_depth: most nodes on a path from the root.
+
+    Returns:
+        The tree.
 
     Raises:
-        OverLimit: ``data`` is longer than ``max_bytes``, or the tree has more than ``MAX_PROOF_NODES`` nodes.
-        TooDeepRecursion: more than ``max_depth`` nodes lie on a way from the root to a node.
-        MalformedHashTree: it is no tree, not in shortest CBOR, or goes on after its end.
-        NotWellFormed: it is a tree that no map has.
+        OverLimit: ``data`` exceeds ``max_bytes``, or the tree exceeds ``MAX_PROOF_NODES``.
+        TooDeepRecursion: a path exceeds ``max_depth`` nodes.
+        MalformedHashTree: ``data`` is not a tree, not in shortest CBOR, or has trailing bytes.
+        NotWellFormed: the tree is not that of a map.
     """
     require_length(data, "the hash tree", max_bytes)
     reader = CborReader(bytes(data), "the hash tree", MalformedHashTree)
@@ -271,8 +307,8 @@ def decode_tree(data: bytes, max_bytes: int = MAX_PROOF_BYTES, max_depth: int = 
 
 
 def read_tree(reader: CborReader, max_depth: int = MAX_DEPTH) -> HashTree:
-    """Read a hash tree where ``reader`` stands; it is well formed (errors as of ``decode_tree``)."""
-    # What is open above the node being read: a label waiting for its subtree, or a fork with the left part, if read.
+    """Read a well-formed hash tree at the position of ``reader`` (errors as ``decode_tree``)."""
+    # Open ancestors of the node: a label without its subtree, or a fork with its left part, if read.
     above: list[bytes | list[HashTree]] = []
     nodes = 0
     while True:
@@ -301,7 +337,7 @@ def read_tree(reader: CborReader, max_depth: int = MAX_DEPTH) -> HashTree:
 
 
 def _read_node(reader: CborReader, above: list[bytes | list[HashTree]]) -> HashTree | None:
-    """Read a node without children and return it, or the beginning of one with children and put it on ``above``."""
+    """Read a node without children, or push the start of one with children onto ``above``."""
     items = reader.head(ARRAY)
     kind = reader.unsigned() if items else -1
     if _ITEMS.get(kind) != items:

@@ -1,4 +1,4 @@
-"""Headers of streams by columns: the loops that write and read their canonical encodings (IC reference 2.9)."""
+"""Compiled loops that write and read encoded stream headers (IC reference 2.9)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FLAGS_FIELD, SIGNALS_FIELD = 4, 5
 MOST_REASONS = 8
 
 ROOM = 160
-"""Bytes that a header takes without its signals, at most: fields, the heads of eight lists; and a word behind them."""
+"""Most bytes of a header without signals: fields, heads of eight lists, a trailing word."""
 
 SIGNAL_ROOM = 9
 
@@ -48,14 +48,14 @@ TABLE, TABLE_OUT = read_only_arrays("uint64", 2), writable_arrays("uint64", 2)
 
 @compile_loop(INT64, [TABLE, ROWS, NUMBERS, BYTES, INT64, BYTES_OUT, ROWS_OUT])
 def write_headers(bounds: Any, edges: Any, indexes: Any, reasons: Any, known: Any, out: Any, ends: Any) -> Any:
-    """Write headers one behind the other; the reject signals of row ``i`` are ``edges[i]`` to ``edges[i + 1]`` - 1.
+    """Write headers; the reject signals of row ``i`` are ``edges[i]`` to ``edges[i + 1]`` - 1.
 
-    ``known``: how many reasons the version has. ``out`` has ``ROOM`` for each row and ``SIGNAL_ROOM`` for each signal.
-    ``ends[0]`` is 0; the others are set to where each header ends.
+    ``known``: number of reasons in the version. ``out`` has ``ROOM`` for each row and ``SIGNAL_ROOM`` for each signal.
+    ``ends[0]`` is 0; the others are set to the end of each header.
 
     Returns:
-        The first row that has no encoding: a reason is not known, or indexes do not ascend to below ``signals_end``;
-        or -1.
+        The first row without an encoding (unknown reason, or indices that do not ascend to below ``signals_end``), or
+        -1.
     """
     base = address_of(out)
     counts = np.zeros(MOST_REASONS + 1, dtype=np.int64)
@@ -100,10 +100,10 @@ def write_headers(bounds: Any, edges: Any, indexes: Any, reasons: Any, known: An
 def read_signals(
     data: Any, at: Any, end: Any, signals_end: Any, known: Any, found: Any, indexes: Any, reasons: Any
 ) -> Any:
-    """Read the lists of reject signals by reason; with ``found`` not below 0 write them from there on, list by list.
+    """Read the lists of reject signals by reason; with ``found`` >= 0, write them from there on.
 
     Returns:
-        How many there are, and how many lists; a number below 0 if they are not canonical.
+        The number of signals and of lists; negative if not canonical.
     """
     lists, at = get_head(data, at, end, MAP)
     total: Any = 0
@@ -115,7 +115,7 @@ def read_signals(
             return NOT_FOUND, 0
         field = np.int64(data[at])
         count, at = get_head(data, at + 1, end, LIST)
-        # Each takes a byte at least.
+        # Each signal takes at least one byte.
         if at < 0 or count == np.uint64(0) or count > np.uint64(end - at):
             return NOT_FOUND, 0
         left = signals_end
@@ -125,7 +125,7 @@ def read_signals(
                 return NOT_FOUND, 0
             left -= distance
             if found >= 0:
-                # The distance from the signal to the next one: added up from the end when all are known.
+                # Distance to the next signal; summed up from the end once all are known.
                 indexes[found + total + number] = distance
                 reasons[found + total + number] = field + 1
         if found >= 0:
@@ -141,10 +141,12 @@ def read_signals(
 def read_headers(
     data: Any, ends: Any, longest: Any, known: Any, bounds: Any, flags: Any, counts: Any, positions: Any
 ) -> Any:
-    """Read bounds and flags of each header, how many reject signals it has (-1 if it is not canonical), and where.
+    """Read bounds, flags, and number and position of reject signals of each header.
+
+    The number is -1 if a header is not canonical.
 
     Returns:
-        Whether a header has signals of more than one reason.
+        True if a header has signals of several reasons.
     """
     nothing, none, mixed = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint8), False
     for row in range(len(ends) - 1):
@@ -181,7 +183,7 @@ def read_headers(
 def read_all_signals(
     data: Any, ends: Any, known: Any, signals_ends: Any, positions: Any, edges: Any, indexes: Any, reasons: Any
 ) -> None:
-    """Read the reject signals of each header, list by list: those of row ``i`` go to ``edges[i]`` and further."""
+    """Read each header's reject signals, list by list; row ``i`` starts at ``edges[i]``."""
     for row in range(len(positions)):
         if edges[row] < edges[row + 1]:
             end = np.int64(ends[row + 1])

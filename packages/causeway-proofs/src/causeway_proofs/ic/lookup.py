@@ -1,10 +1,8 @@
-"""What a pruned hash tree says about a path.
+"""Look up paths in a pruned hash tree, and prune a tree to some paths.
 
-Rules of the interface specification, over the nodes of one map without its forks and empty nodes: a label is absent
-when it lies between two neighbours that are both shown, or outside the outermost; where a pruned node could hold it,
-nothing is known.
-
-The least of a hash tree that still shows some paths: what a witness is made of.
+Rules of the interface specification, over the nodes of one map without its forks and empty nodes: a label is absent if
+it lies between two adjacent shown labels, or outside the outermost. If a pruned node could hold it, the result is
+unknown.
 """
 
 from __future__ import annotations
@@ -21,18 +19,23 @@ from causeway_proofs.steps import Step
 
 
 class LookupStatus(Enum):
-    """How a lookup ends."""
+    """Result of a lookup."""
 
     FOUND = "found"
     ABSENT = "absent"
     UNKNOWN = "unknown"
     ERROR = "error"
-    """There is a subtree where a leaf was asked for."""
+    """A subtree stands in place of the requested leaf."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The result for a leaf; ``value`` is its content when it was found, else empty."""
+    """Result for a leaf.
+
+    Attributes:
+        status: the result.
+        value: content of a found leaf, else empty.
+    """
 
     status: LookupStatus
     value: bytes = b""
@@ -40,16 +43,28 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class SubtreeLookup:
-    """The result for a subtree; ``subtree`` is set when it was found."""
+    """Result for a subtree.
+
+    Attributes:
+        status: the result.
+        subtree: the found subtree, or None.
+    """
 
     status: LookupStatus
     subtree: HashTree | None = None
 
 
 def lookup_path(tree: HashTree, path: Sequence[bytes]) -> Lookup:
-    """Return what ``tree``, well formed, shows of the leaf at ``path``.
+    """Look up the leaf at ``path``.
 
-    Each lookup reads the maps on its way from end to end; for all leaves at once there is ``hash_tree.leaves``.
+    Each lookup scans the maps on its path; ``hash_tree.leaves`` yields all leaves at once.
+
+    Args:
+        tree: a well-formed tree.
+        path: labels from the root.
+
+    Returns:
+        The result.
     """
     found = lookup_subtree(tree, path)
     node = found.subtree
@@ -63,7 +78,15 @@ def lookup_path(tree: HashTree, path: Sequence[bytes]) -> Lookup:
 
 
 def lookup_subtree(tree: HashTree, path: Sequence[bytes]) -> SubtreeLookup:
-    """Return what ``tree``, well formed, shows of the subtree at ``path``; a leaf or a pruned node is one, too."""
+    """Look up the subtree at ``path``; a leaf or a pruned node counts as one.
+
+    Args:
+        tree: a well-formed tree.
+        path: labels from the root.
+
+    Returns:
+        The result.
+    """
     node = tree
     for label in path:
         place = MapNodes(node).place(label)
@@ -76,8 +99,15 @@ def lookup_subtree(tree: HashTree, path: Sequence[bytes]) -> SubtreeLookup:
 def require_value(tree: HashTree, path: Sequence[bytes]) -> bytes:
     """Return the leaf at ``path``.
 
+    Args:
+        tree: a well-formed tree.
+        path: labels from the root.
+
+    Returns:
+        The leaf's content.
+
     Raises:
-        PathNotProven: ``tree`` does not show a leaf there; the message says what it shows.
+        PathNotProven: ``tree`` does not show a leaf there; the message states what it shows.
     """
     found = lookup_path(tree, path)
     if found.status is not LookupStatus.FOUND:
@@ -86,10 +116,14 @@ def require_value(tree: HashTree, path: Sequence[bytes]) -> bytes:
 
 
 def require_absent(tree: HashTree, path: Sequence[bytes]) -> None:
-    """Return when ``tree`` shows that there is nothing at ``path``.
+    """Require that ``tree`` shows the absence of ``path``.
+
+    Args:
+        tree: a well-formed tree.
+        path: labels from the root.
 
     Raises:
-        PathNotProven: it does not; the message says what it shows.
+        PathNotProven: it does not; the message states what it shows.
     """
     status = lookup_path(tree, path).status
     if status is not LookupStatus.ABSENT:
@@ -97,9 +131,16 @@ def require_absent(tree: HashTree, path: Sequence[bytes]) -> None:
 
 
 def path_steps(tree: HashTree, path: Sequence[bytes]) -> tuple[Step, ...]:
-    """Return how the root of ``tree`` is reached from what it shows at ``path``: the leaf first, the root last.
+    """Return the steps from the content of ``path`` to the root of ``tree``.
 
-    Of an absent path the first step says so, with the digest of the map that does not hold the label.
+    The first step of an absent path states the absence, with the digest of the map without the label.
+
+    Args:
+        tree: a well-formed tree.
+        path: labels from the root.
+
+    Returns:
+        The steps, leaf first, root last.
 
     Raises:
         PathNotProven: ``tree`` shows neither a leaf or subtree there nor its absence.
@@ -123,7 +164,7 @@ def path_steps(tree: HashTree, path: Sequence[bytes]) -> tuple[Step, ...]:
 
 
 def format_path(path: Sequence[bytes]) -> str:
-    """Return ``path`` for a reader: labels of printable letters as they are, others in hexadecimal."""
+    """Format ``path`` for display: printable labels as text, others in hexadecimal."""
     return "/" + "/".join(
         label.decode("ascii")
         if 0 < len(label) <= MOST_SHOWN_BYTES and label.isascii() and label.decode("ascii").isprintable()
@@ -134,12 +175,12 @@ def format_path(path: Sequence[bytes]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabelPosition:
-    """Where a label is in a map, or would be.
+    """Position of a label in a map.
 
     Attributes:
-        found: the node with the label, when the map shows one.
-        proves_absence: whether the map shows that there is none.
-        positions: of the nodes that show either: the node itself; or the neighbours and what lies between them.
+        found: the node with the label, if shown.
+        proves_absence: True if the map shows that the label is absent.
+        positions: the found node, or the neighbors that prove absence and everything between them.
     """
 
     found: Labeled | None
@@ -148,15 +189,15 @@ class LabelPosition:
 
 
 class MapNodes:
-    """What the forks at the top of ``tree`` hold: the nodes of one map, to find any number of labels in.
+    """The nodes of one map below the forks at the top of ``tree``, indexed for lookups.
 
-    A node's position is 1 at the top, and below a fork at p it is 2p on the left and 2p + 1 on the right.
+    Positions: 1 at the top; below a fork at p, 2p on the left and 2p + 1 on the right.
     """
 
     def __init__(self, tree: HashTree) -> None:
         self._nodes: list[tuple[int, HashTree]] = []
         self._labels: list[bytes] = []
-        # Where among the nodes each label is.
+        # Index of each label among the nodes.
         self._shown: list[int] = []
         stack = [(1, tree)]
         while stack:
@@ -177,7 +218,7 @@ class MapNodes:
         if isinstance(node, Labeled) and node.label == label:
             return LabelPosition(node, False, (position,))
         around = self._nodes[self._shown[rank - 1] if rank else 0 : after + 1]
-        # Between the two stands nothing, or pruned nodes that could hold it; empty nodes and leaves hold none.
+        # Only pruned nodes between the two could hold the label, not empty nodes or leaves.
         hidden = any(isinstance(node, Pruned) for _, node in around)
         return LabelPosition(None, not hidden, tuple(position for position, _ in around))
 
@@ -205,36 +246,43 @@ def _explain(status: LookupStatus) -> str:
 
 
 @dataclass(slots=True)
-class _Wanted:
-    """What is wanted at a node: all of it, or what lies under some labels."""
+class _Request:
+    """The requested part of a node: all of it, or the content of some labels."""
 
     whole: bool = False
-    below: dict[bytes, _Wanted] = field(default_factory=dict)
+    below: dict[bytes, _Request] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class _Map:
-    """What stays of the map that a node belongs to: positions, and what is wanted below some of them."""
+class _RetainedMap:
+    """The retained part of a node's map: positions, and requests below some of them."""
 
-    kept: frozenset[int]
-    below: dict[int, _Wanted]
+    retained: frozenset[int]
+    below: dict[int, _Request]
 
 
 def prune(tree: HashTree, paths: Iterable[Sequence[bytes]]) -> HashTree:
-    """Return the least of ``tree``, well formed, that shows what it shows of ``paths``, with the same digest.
+    """Prune ``tree`` to the minimum that shows the same of ``paths``, with the same digest.
 
-    Of a path that leads to a leaf or subtree, all of that stays. Of one that is absent, the neighbours that prove it
-    stay, with their subtrees pruned.
+    A path to a leaf or subtree retains all of it. An absent path retains the neighbors that prove it, with their
+    subtrees pruned.
+
+    Args:
+        tree: a well-formed tree.
+        paths: paths to retain.
+
+    Returns:
+        The pruned tree.
 
     Raises:
-        PathNotProven: ``tree`` is itself pruned at one of the paths.
+        PathNotProven: ``tree`` is itself pruned at a path.
     """
     finished: list[HashTree] = []
-    # A map with what is wanted in it; a node of a map at its position; or a node whose parts are on top of finished.
-    stack: list[tuple[HashTree, _Wanted | tuple[_Map, int] | None]] = [(tree, _sort_out(paths))]
+    # Tasks: a map with its request; a node at its position; a node to rebuild from the top of finished.
+    stack: list[tuple[HashTree, _Request | tuple[_RetainedMap, int] | None]] = [(tree, _sort_out(paths))]
     while stack:
         node, task = stack.pop()
-        if isinstance(task, _Wanted):
+        if isinstance(task, _Request):
             if task.whole and isinstance(node, Pruned):
                 raise PathNotProven("the tree is pruned where it is to be shown")
             if task.whole:
@@ -251,46 +299,46 @@ def prune(tree: HashTree, paths: Iterable[Sequence[bytes]]) -> HashTree:
                 finished.append(Fork(finished.pop(), right))
         else:
             own, position = task
-            if position not in own.kept:
+            if position not in own.retained:
                 finished.append(_pruned(node))
             elif isinstance(node, Fork):
                 stack += ((node, None), (node.right, (own, 2 * position + 1)), (node.left, (own, 2 * position)))
             elif isinstance(node, Labeled):
-                stack += ((node, None), (node.subtree, own.below.get(position, _Wanted())))
+                stack += ((node, None), (node.subtree, own.below.get(position, _Request())))
             else:
                 finished.append(node)
     return finished[0]
 
 
-def _sort_out(paths: Iterable[Sequence[bytes]]) -> _Wanted:
-    top = _Wanted()
+def _sort_out(paths: Iterable[Sequence[bytes]]) -> _Request:
+    top = _Request()
     for path in paths:
         level = top
         for label in path:
-            level = level.below.setdefault(label, _Wanted())
+            level = level.below.setdefault(label, _Request())
         level.whole = True
     return top
 
 
-def _open_map(top: HashTree, below: dict[bytes, _Wanted]) -> _Map:
+def _open_map(top: HashTree, below: dict[bytes, _Request]) -> _RetainedMap:
     nodes = MapNodes(top)
-    kept: set[int] = set()
-    wanted: dict[int, _Wanted] = {}
+    retained: set[int] = set()
+    requests: dict[int, _Request] = {}
     for label, part in below.items():
         place = nodes.place(label)
         if place.found is not None:
-            wanted[place.positions[0]] = part
+            requests[place.positions[0]] = part
         elif not place.proves_absence:
             raise PathNotProven(f"the tree is pruned where {format_path([label])} could be")
         for position in place.positions:
-            # With a node stay the forks above it.
+            # A retained node retains the forks above it.
             at = position
-            while at and at not in kept:
-                kept.add(at)
+            while at and at not in retained:
+                retained.add(at)
                 at //= 2
-    return _Map(frozenset(kept), wanted)
+    return _RetainedMap(frozenset(retained), requests)
 
 
 def _pruned(node: HashTree) -> HashTree:
-    # An empty node says more in fewer bytes than its digest.
+    # An empty node is shorter than its digest and shows more.
     return node if isinstance(node, Empty) else Pruned(digest(node))

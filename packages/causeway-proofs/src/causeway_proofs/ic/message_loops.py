@@ -1,7 +1,4 @@
-"""Messages of streams out of columns: the loop that writes their canonical encodings (IC reference 2.9).
-
-Messages of streams by columns: the loop that reads their canonical encodings (IC reference 2.9).
-"""
+"""Compiled loops that write and read encoded stream messages (IC reference 2.9)."""
 
 from __future__ import annotations
 
@@ -42,24 +39,24 @@ from causeway_proofs.jit import (
 from causeway_proofs.kinds import Kind
 
 KIND, SENDER, RECEIVER, CALLBACK, HIGH, LOW, CODE, DEADLINE, DEPTH, START, METHOD = range(11)
-"""Rows of the matrix of numbers; ``METHOD``: which of the method names."""
+"""Rows of the matrix of numbers; ``METHOD`` is the index of the method name."""
 
 NUMBERS = 11
 
 ROOM = 192
-"""Bytes that a message may take besides its method and payload: not more than 128, and words that end behind them."""
+"""Most bytes of a message besides method and payload: up to 128, and trailing words."""
 
 UNKNOWN = -1
-"""There is a message that has no encoding."""
+"""A message has no encoding."""
 
 DAMAGED = -2
-"""A name or payload does not lie in its column's bytes."""
+"""A name or payload is outside of its column's bytes."""
 
 REQUEST, RESPONSE, REFUND = int(Kind.REQUEST), int(Kind.RESPONSE), int(Kind.REFUND)
 LAST_CODE = 6
 HEAD_REQUEST, HEAD_REFUND = 0xA1_00_A7_00_4A_00_00_00, 0xA1_02_A2_00_4A_00_00_00
 HEAD_RESPONSE = 0xA1_01_A5_00_4A_00_00_00
-"""Up to the receiver's id: one message in a map by its kind, the map of its fields, the first one."""
+"""Prefix up to the receiver's id: message map by kind, map of fields, first field."""
 ONE_FIELD = 1 << 40
 AFTER_RECEIVER, AFTER_SENDER = 0x01_01_01_4A_00_00_00_00, 0x01_01_02_00_00_00_00_00
 FIRST_ID, SECOND_ID, CALLBACK_AT, AMOUNT_AT = 5, 17, 28, 16
@@ -93,14 +90,13 @@ def write_messages(
     out: Any,
     ends: Any,
 ) -> Any:
-    """Write the encodings of ``count`` messages one behind the other, as long as there is room.
+    """Write the encodings of ``count`` messages while they fit.
 
-    ``with_refunds``, ``with_cycles``: whether the version has refunds, and cycles in fields of their own.
-    ``ends``: one longer than ``count``; of those written, where they start in ``out`` and the last one ends, from
-    ``ends[0]`` on.
+    ``with_refunds``, ``with_cycles``: the version has refunds, and cycles in fields of their own. ``ends``: one longer
+    than ``count``; set to the start of each encoding in ``out`` and, last, the end, from ``ends[0]`` on.
 
     Returns:
-        How many were written, less than ``count`` where the room is used up; or ``UNKNOWN`` or ``DAMAGED``.
+        The number of written messages, less than ``count`` if ``out`` is full; or ``UNKNOWN`` or ``DAMAGED``.
     """
     request, response, refund = np.uint64(REQUEST), np.uint64(RESPONSE), np.uint64(REFUND)
     zero = np.uint64(0)
@@ -127,8 +123,8 @@ def write_messages(
         if kind == request:
             if numbers[METHOD, row] >= np.uint64(len(method_ends) - 1):
                 return DAMAGED
-            which = np.int64(numbers[METHOD, row])
-            name, name_size = np.int64(method_ends[which]), np.int64(method_ends[which + 1] - method_ends[which])
+            method = np.int64(numbers[METHOD, row])
+            name, name_size = np.int64(method_ends[method]), np.int64(method_ends[method + 1] - method_ends[method])
             if name < 0 or name_size < 0 or name + name_size > len(methods):
                 return DAMAGED
         if ends[row] + ROOM + size + name_size > room:
@@ -179,7 +175,7 @@ def write_messages(
 
 @compile_loop(NOTHING, [read_only_arrays("uint64"), BYTE_ROWS, BYTE_ROWS_OUT])
 def put_labels(indexes: Any, subtrees: Any, out: Any) -> None:
-    """Write each index as a label of 8 bytes and behind it the digest of its subtree: rows of 40 bytes."""
+    """Write rows of 40 bytes: each index as an 8-byte label, then the digest of its subtree."""
     source, target = address_of(subtrees), address_of(out)
     for row in range(len(indexes)):
         put_word(target + 40 * row, indexes[row])
@@ -187,7 +183,7 @@ def put_labels(indexes: Any, subtrees: Any, out: Any) -> None:
 
 
 ID_HEAD = 0x4A
-"""The head of a string of ten bytes."""
+"""Head of a ten-byte string."""
 
 MOST_DEADLINE = (1 << 32) - 1
 
@@ -197,7 +193,7 @@ TABLE_OUT = writable_arrays("uint64", 2)
 
 @compile_loop(allocates=False)
 def get_canister(data: Any, at: Any, end: Any, key: Any) -> Any:
-    """Read a field that is the id of a canister, eight bytes and 01 01; return its number and the position behind."""
+    """Read a canister id field, eight bytes and 01 01; return its number and the next position."""
     if at < 0 or at + 12 > end:
         return np.uint64(0), NOT_FOUND
     if data[at] != key or data[at + 1] != ID_HEAD or data[at + 10] != 1 or data[at + 11] != 1:
@@ -207,13 +203,13 @@ def get_canister(data: Any, at: Any, end: Any, key: Any) -> Any:
 
 @compile_loop(allocates=False)
 def get_number(data: Any, at: Any, end: Any, key: Any) -> Any:
-    """Read a field that is a number."""
+    """Read a number field."""
     return get_head(data, get_field(data, at, end, key), end, NUMBER)
 
 
 @compile_loop(allocates=False)
 def get_string(data: Any, at: Any, end: Any, key: Any, major: Any) -> Any:
-    """Read a field that is a string; return its length and the position of its first byte."""
+    """Read a string field; return its length and the position of its first byte."""
     length, at = get_head(data, get_field(data, at, end, key), end, major)
     if at < 0 or length > np.uint64(end - at):
         return 0, NOT_FOUND
@@ -222,7 +218,7 @@ def get_string(data: Any, at: Any, end: Any, key: Any, major: Any) -> Any:
 
 @compile_loop(allocates=False)
 def get_cycles(data: Any, at: Any, end: Any) -> Any:
-    """Read an amount of cycles: its halves, and the position behind it."""
+    """Read an amount of cycles; return its halves and the next position."""
     halves, at = get_head(data, at, end, MAP)
     low, at = get_number(data, at, end, 0)
     high = np.uint64(0)
@@ -264,14 +260,16 @@ def read_messages(
     payload_ends: Any,
     refused: Any,
 ) -> Any:
-    """Read messages of at most ``longest`` bytes; ``refused`` is set where one is not canonical, or no row of columns.
+    """Read messages of at most ``longest`` bytes; set ``refused`` for rejected ones.
 
-    ``with_refunds``, ``with_cycles``: whether the version has refunds, and cycles in fields of their own.
-    ``methods`` and ``payloads`` have room for all of ``data``; ``method_ends[0]`` and ``payload_ends[0]`` are 0, of the
-    others each is set to where a name or payload ends. A message that is refused has empty ones, and zeros.
+    Rejected are non-canonical messages and those without a row form.
+
+    ``with_refunds``, ``with_cycles``: the version has refunds, and cycles in fields of their own. ``methods`` and
+    ``payloads`` have room for all of ``data``. ``method_ends[0]`` and ``payload_ends[0]`` are 0; the others are set to
+    the end of each name or payload. A rejected message has empty ones, and zeros.
 
     Returns:
-        How many are refused.
+        The number of rejected messages.
     """
     source, names, blobs = address_of(data), address_of(methods), address_of(payloads)
     wrong = 0
@@ -287,7 +285,7 @@ def read_messages(
         kind, code, deadline, depth, start = 0, np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
         sender, callback, high, low = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
         name, name_size, blob, blob_size = 0, 0, 0, 0
-        # A message in a map, by its kind, and the map of its fields.
+        # Message map by kind, then the map of its fields.
         if size < 3 or size > longest or data[at] != MAP + 1:
             at = NOT_FOUND
         elif data[at + 1] == 0:

@@ -1,4 +1,4 @@
-"""Messages of streams: requests, responses and refunds, one at a time (IC reference 2.4, 2.9)."""
+"""Encode and decode requests, responses and refunds of streams (IC reference 2.4, 2.9)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DEADLINE_LIMIT = 1 << 32
 
 
 class RejectCode(IntEnum):
-    """What kind of failure a reject response tells of."""
+    """Kind of failure in a reject response."""
 
     SysFatal = 1
     SysTransient = 2
@@ -65,11 +65,11 @@ class RejectCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestMetadata:
-    """Where in a tree of calls a request is; None where it does not say.
+    """Position of a request in a tree of calls; unknown numbers are None.
 
     Attributes:
-        call_tree_depth: calls above it.
-        call_tree_start_time_nanos: when the first of them was made, nanoseconds since 1970.
+        call_tree_depth: number of calls above it.
+        call_tree_start_time_nanos: time of the first call, nanoseconds since 1970.
     """
 
     call_tree_depth: int | None = 0
@@ -81,12 +81,14 @@ class Request:
     """A call from one canister to another.
 
     Attributes:
-        receiver, sender: ids of canisters.
-        sender_reply_callback: what the response is to name.
-        cycles_payment: cycles sent along, below 2^128.
-        method_name, method_payload: what is called, and with what.
-        metadata: None if it has none.
-        deadline: seconds since 1970; 0 = none, a response is guaranteed.
+        receiver: id of the called canister.
+        sender: id of the calling canister.
+        sender_reply_callback: callback id that the response names.
+        cycles_payment: attached cycles, below 2^128.
+        method_name: name of the method.
+        method_payload: argument of the method.
+        metadata: position in the call tree, or None.
+        deadline: seconds since 1970; 0 for none: a guaranteed response.
     """
 
     receiver: bytes
@@ -101,14 +103,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What a call returned."""
+    """Successful result of a call."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RejectContext:
-    """That a call failed, and why."""
+    """Failed result of a call: code and message."""
 
     code: RejectCode
     message: str
@@ -119,14 +121,15 @@ Payload: TypeAlias = Data | RejectContext
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer to a request.
+    """The response to a request.
 
     Attributes:
-        originator, respondent: ids of the canisters that sent and received the request.
-        originator_reply_callback: the request's callback.
-        cycles_refund: cycles that come back, below 2^128.
-        payload: what was answered.
-        deadline: the request's, seconds since 1970; 0 = none.
+        originator: id of the canister that sent the request.
+        respondent: id of the canister that received it.
+        originator_reply_callback: the request's callback id.
+        cycles_refund: refunded cycles, below 2^128.
+        payload: the result.
+        deadline: the request's deadline, seconds since 1970; 0 for none.
     """
 
     originator: bytes
@@ -139,7 +142,12 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """Cycles that go to ``recipient`` without a message: ``amount``, below 2^128."""
+    """Cycles refunded to ``recipient`` without a message.
+
+    Attributes:
+        recipient: id of the canister.
+        amount: cycles, below 2^128.
+    """
 
     recipient: bytes
     amount: int
@@ -149,10 +157,17 @@ StreamMessage: TypeAlias = Request | Response | Refund
 
 
 def encode_stream_message(message: StreamMessage, version: CertificationVersion = CURRENT) -> bytes:
-    """Return the canonical encoding of a message in a stream at a certification version.
+    """Encode a message canonically at a certification version.
+
+    Args:
+        message: the message.
+        version: certification version.
+
+    Returns:
+        The encoding.
 
     Raises:
-        EncodeError: a number, id or text is out of range, or the version has no such message.
+        EncodeError: a number, id or text is out of range, or the version lacks such messages.
     """
     match message:
         case Request():
@@ -166,19 +181,26 @@ def encode_stream_message(message: StreamMessage, version: CertificationVersion 
 
 
 def decode_stream_message(data: bytes, version: CertificationVersion = CURRENT) -> StreamMessage:
-    """Return the message that ``data`` is the canonical encoding of at a certification version.
+    """Decode the canonical encoding of a message at a certification version.
+
+    Args:
+        data: the encoding.
+        version: certification version.
+
+    Returns:
+        The message.
 
     Raises:
         OverLimit: ``data`` is too long.
-        DecodeError: it is no such encoding; the text is the deployed decoder's where that has one.
+        DecodeError: ``data`` is not such an encoding; the text is the deployed decoder's where it has one.
     """
     fields = Fields(read_item(data, "StreamMessage"), "StreamMessage", STREAM_MESSAGE)
     given = [name for name in STREAM_MESSAGE if name in fields]
     if len(given) != 1:
-        shown = ", ".join(f"{name}: {'Some(_)' if name in given else 'None'}" for name in STREAM_MESSAGE)
+        listing = ", ".join(f"{name}: {'Some(_)' if name in given else 'None'}" for name in STREAM_MESSAGE)
         raise DecodeError(
             "StreamMessage: expected exactly one of `request`, `response` or `refund` to be `Some(_)`, got "
-            f"`StreamMessage {{ {shown} }}`"
+            f"`StreamMessage {{ {listing} }}`"
         )
     item = fields.item(given[0])
     message: StreamMessage
@@ -232,7 +254,7 @@ def _read_request(item: Item, version: CertificationVersion) -> Request:
 def _read_metadata(item: Item) -> RequestMetadata:
     fields = Fields(item, "RequestMetadata", METADATA)
     if "call_subtree_deadline_u64" in fields:
-        # It was announced and never written.
+        # Announced but never written.
         raise DecodeError("RequestMetadata: field `call_subtree_deadline_u64` is populated")
     return RequestMetadata(
         fields.optional_unsigned("call_tree_depth"), fields.optional_unsigned("call_tree_start_time_u64")
@@ -266,7 +288,7 @@ def _read_response(item: Item, version: CertificationVersion) -> Response:
 
 
 def _read_amount(fields: Fields, before: str, after: str, version: CertificationVersion) -> int:
-    """Return the cycles of a message, which are in field ``before`` up to version 22 and in ``after`` from then on."""
+    """Read the cycles of a message: field ``before`` up to version 22, ``after`` from then on."""
     right, wrong = (before, after) if version < CYCLES_FIELDS else (after, before)
     item = fields.item(right)
     if wrong in fields:
@@ -281,9 +303,9 @@ def _payload_item(payload: Payload) -> Item:
 def _read_payload(item: Item) -> Payload:
     fields = Fields(item, "Payload", PAYLOAD)
     if ("data" in fields) == ("reject" in fields):
-        shown = ", ".join(f"{name}: {'Some(_)' if name in fields else 'None'}" for name in PAYLOAD)
+        listing = ", ".join(f"{name}: {'Some(_)' if name in fields else 'None'}" for name in PAYLOAD)
         raise DecodeError(
-            f"Payload: expected exactly one of `data` or `reject` to be `Some(_)`, got `Payload {{ {shown} }}`"
+            f"Payload: expected exactly one of `data` or `reject` to be `Some(_)`, got `Payload {{ {listing} }}`"
         )
     return Data(fields.blob("data")) if "data" in fields else _read_reject(fields.item("reject"))
 

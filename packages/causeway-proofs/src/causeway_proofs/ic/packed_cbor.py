@@ -1,10 +1,10 @@
-"""Packed CBOR of the leaves of the canonical state: structs are maps from the numbers of fields (IC reference 2.9).
+"""Packed CBOR of state leaves: structs are maps by field number (IC reference 2.9).
 
-Reading has two steps. An item is read with tags, indefinite lengths and repeated keys refused, and its fields are
-looked at one by one, with the errors of the deployed decoders. Then whoever read a value encodes it again and compares
-(``require_same``): what is left over, out of order, padded or written though it is the default is refused there.
+Reading has two steps. An item is parsed without tags, indefinite lengths and duplicated keys, and its fields are
+checked one by one, with the errors of the deployed decoders. Then the caller encodes the value again and compares
+(``require_same``), which rejects trailing, unordered, padded or explicit default parts.
 
-Cycles: amounts of 128 bits, in the two forms in which messages carry them (IC reference 2.9).
+Cycles are amounts of 128 bits, in the two forms that messages use.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from causeway_proofs.ic.primitives import MAX_PRINCIPAL_BYTES
 from causeway_proofs.limits import require_length
 
 MAX_ITEM_BYTES = 4 << 20
-"""Longest item, in bytes: no message is longer than a slice. The reader takes up to 64 times that for empty maps."""
+"""Longest item in bytes: no message exceeds a slice.
+
+The reader takes up to 64 times that for empty maps.
+"""
 
 MAX_ITEM_DEPTH = 16
-"""Nesting of items; the deepest leaf has five (message, request, payment, cycles, number)."""
+"""Most nested items; the deepest leaf has five (message, request, payment, cycles, number)."""
 
 U64_LIMIT = 1 << 64
 U128_LIMIT = 1 << 128
 
 Item = Any
-"""What cbor2 makes of bytes: int, bytes, str, list, dict, and other things which are all refused."""
+"""Result of cbor2: int, bytes, str, list, dict; other types are rejected."""
 
 
 def _refuse_tag(*_: object) -> NoReturn:
     raise ValueError("tags are not allowed")
 
 
-# Every tag that cbor2 gives a meaning to; the others go to the tag hook.
+# Every tag that cbor2 interprets; other tags reach the tag hook.
 _KNOWN_TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799)
 _NO_TAGS = MappingProxyType(dict.fromkeys(_KNOWN_TAGS, _refuse_tag))
 
 
-def read_item(data: bytes, what: str, limit: int = MAX_ITEM_BYTES) -> Item:
-    """Return the item that ``data`` begins with; ``require_same`` finds out whether there is more.
+def read_item(data: bytes, noun: str, limit: int = MAX_ITEM_BYTES) -> Item:
+    """Parse the item at the start of ``data``; ``require_same`` detects trailing bytes.
 
     Raises:
-        OverLimit: ``data`` is longer than ``limit`` bytes.
-        DecodeError: it is no CBOR, nested too deeply, or has a tag, an indefinite length or a repeated key.
+        OverLimit: ``data`` exceeds ``limit`` bytes.
+        DecodeError: ``data`` is not CBOR, is nested too deeply, or has a tag, an indefinite length or a duplicated key.
     """
-    require_length(data, what, limit)
+    require_length(data, noun, limit)
     try:
         return cbor2.loads(
             data,
@@ -60,26 +63,26 @@ def read_item(data: bytes, what: str, limit: int = MAX_ITEM_BYTES) -> Item:
         )
     except cbor2.CBORDecodeError as error:
         cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
-        raise DecodeError(f"{what}: {error}{cause}") from error
+        raise DecodeError(f"{noun}: {error}{cause}") from error
 
 
 def write_item(item: Item) -> bytes:
-    """Return the encoding of ``item``, whose maps already have their keys in ascending order."""
+    """Encode ``item``, whose maps have ascending keys."""
     return cbor2.dumps(item)
 
 
-def require_same(data: bytes, encoded: bytes, what: str) -> None:
-    """Refuse ``data`` unless it is ``encoded``, the canonical encoding of what was read from it.
+def require_same(data: bytes, encoded: bytes, noun: str) -> None:
+    """Require that ``data`` equals ``encoded``, the canonical encoding of its value.
 
     Raises:
-        NotCanonical: it is another encoding of the same value, or has more behind it.
+        NotCanonical: ``data`` is another encoding of the value, or has trailing bytes.
     """
     if data != encoded:
-        raise NotCanonical(f"{what}: {len(data)} bytes that are not the canonical encoding, which has {len(encoded)}")
+        raise NotCanonical(f"{noun}: {len(data)} bytes that are not the canonical encoding, which has {len(encoded)}")
 
 
 class Fields:
-    """The fields of a struct that was read, by name; ``names`` in the order of their numbers."""
+    """Fields of a parsed struct by name; ``names`` are in the order of their numbers."""
 
     __slots__ = ("_values", "struct")
 
@@ -99,28 +102,28 @@ class Fields:
         return name in self._values
 
     def item(self, name: str) -> Item:
-        """Return a field as it was read."""
+        """Return a field as parsed."""
         if name not in self._values:
             raise DecodeError(f"{self.struct}: missing field `{name}`")
         return self._values[name]
 
     def unsigned(self, name: str, bits: int = 64) -> int:
-        """Return a field that is an unsigned number of ``bits`` bits."""
+        """Return an unsigned number field of ``bits`` bits."""
         return unsigned_item(self.item(name), f"{self.struct}: field `{name}`", bits)
 
     def optional_unsigned(self, name: str, bits: int = 64) -> int | None:
-        """Return a field that is an unsigned number, None if it is absent."""
+        """Return an unsigned number field, or None if absent."""
         return self.unsigned(name, bits) if name in self else None
 
     def blob(self, name: str) -> bytes:
-        """Return a field that is a byte string."""
+        """Return a byte string field."""
         value = self.item(name)
         if type(value) is not bytes:
             raise DecodeError(f"{self.struct}: field `{name}`: invalid type: {type_text(value)}, expected byte array")
         return value
 
     def principal(self, name: str) -> bytes:
-        """Return a field that is the id of a canister."""
+        """Return a canister id field."""
         value = self.blob(name)
         if len(value) > MAX_PRINCIPAL_BYTES:
             raise DecodeError(
@@ -129,42 +132,42 @@ class Fields:
         return value
 
     def text(self, name: str) -> str:
-        """Return a field that is a text."""
+        """Return a text field."""
         value = self.item(name)
         if type(value) is not str:
             raise DecodeError(f"{self.struct}: field `{name}`: invalid type: {type_text(value)}, expected a string")
         return value
 
     def numbers(self, name: str, bits: int = 64) -> list[int]:
-        """Return a field that is an array of unsigned numbers, [] if it is absent."""
+        """Return a field with an array of unsigned numbers, [] if absent."""
         if name not in self:
             return []
-        values, what = self.item(name), f"{self.struct}: field `{name}`"
+        values, noun = self.item(name), f"{self.struct}: field `{name}`"
         if type(values) is not list:
-            raise DecodeError(f"{what}: invalid type: {type_text(values)}, expected a sequence")
-        return [unsigned_item(value, what, bits) for value in values]
+            raise DecodeError(f"{noun}: invalid type: {type_text(values)}, expected a sequence")
+        return [unsigned_item(value, noun, bits) for value in values]
 
 
-def unsigned_item(value: Item, what: str, bits: int) -> int:
-    """Return ``value`` if it is an unsigned number of ``bits`` bits.
+def unsigned_item(value: Item, noun: str, bits: int) -> int:
+    """Return ``value`` as an unsigned number of ``bits`` bits.
 
     Raises:
-        DecodeError: it is not.
+        DecodeError: it is not one.
     """
     if type(value) is not int:
-        raise DecodeError(f"{what}: invalid type: {type_text(value)}, expected u{bits}")
+        raise DecodeError(f"{noun}: invalid type: {type_text(value)}, expected u{bits}")
     if not 0 <= value < 1 << bits:
-        raise DecodeError(f"{what}: invalid value: {type_text(value)}, expected u{bits}")
+        raise DecodeError(f"{noun}: invalid value: {type_text(value)}, expected u{bits}")
     return value
 
 
 def type_text(item: Item) -> str:
-    """Return what an item is, in the words of the deployed decoders."""
+    """Describe an item's type in the words of the deployed decoders."""
     match item:
         case bool():
             return f"boolean `{str(item).lower()}`"
         case int():
-            # Numbers of thousands of digits are not worth reading, and slow to print.
+            # Numbers of thousands of digits are slow to print.
             return f"integer `{item}`" if abs(item) < U64_LIMIT else "an integer of more than 64 bits"
         case bytes():
             return "byte array"
@@ -182,38 +185,38 @@ def type_text(item: Item) -> str:
             return "a value of another type"
 
 
-def require_unsigned(value: int, what: str, limit: int = U64_LIMIT) -> int:
-    """Return ``value``, which is to be encoded, if it is a number from 0 to ``limit`` - 1.
+def require_unsigned(value: int, noun: str, limit: int = U64_LIMIT) -> int:
+    """Return ``value``, to be encoded, if it is from 0 to ``limit`` - 1.
 
     Raises:
-        EncodeError: it is not.
+        EncodeError: ``value`` is out of range.
     """
     if type(value) is bool or not 0 <= value < limit:
-        raise EncodeError(f"{what} is {value!r}, allowed are 0 to {limit - 1}")
+        raise EncodeError(f"{noun} is {value!r}, allowed are 0 to {limit - 1}")
     return int(value)
 
 
-def require_principal(value: bytes, what: str) -> bytes:
-    """Return ``value``, which is to be encoded, if it can be the id of a canister.
+def require_principal(value: bytes, noun: str) -> bytes:
+    """Return ``value``, to be encoded, if it can be a canister id.
 
     Raises:
-        EncodeError: it has more bytes than ids have.
+        EncodeError: ``value`` is longer than an id.
     """
     if len(value) > MAX_PRINCIPAL_BYTES:
-        raise EncodeError(f"{what} has {len(value)} bytes, at most {MAX_PRINCIPAL_BYTES} are allowed")
+        raise EncodeError(f"{noun} has {len(value)} bytes, at most {MAX_PRINCIPAL_BYTES} are allowed")
     return bytes(value)
 
 
-def require_text(value: str, what: str) -> str:
-    """Return ``value``, which is to be encoded, if it has a UTF-8 encoding.
+def require_text(value: str, noun: str) -> str:
+    """Return ``value``, to be encoded, if it has a UTF-8 encoding.
 
     Raises:
-        EncodeError: it has none (it holds half a surrogate pair).
+        EncodeError: ``value`` holds an unpaired surrogate.
     """
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError(f"{what} is no text that has a UTF-8 encoding") from error
+        raise EncodeError(f"{noun} is no text that has a UTF-8 encoding") from error
     return value
 
 
@@ -221,9 +224,9 @@ CYCLES = ("low", "high")
 FUNDS = ("cycles", "icp")
 
 
-def cycles_item(amount: int, what: str, always_high: bool = False) -> Item:
-    """Return an amount as the struct ``Cycles``; the upper half only if it is not zero, or ``always_high``."""
-    high, low = divmod(require_unsigned(amount, what, U128_LIMIT), U64_LIMIT)
+def cycles_item(amount: int, noun: str, always_high: bool = False) -> Item:
+    """Convert an amount to ``Cycles``; the upper half only if nonzero or ``always_high``."""
+    high, low = divmod(require_unsigned(amount, noun, U128_LIMIT), U64_LIMIT)
     return {0: low, 1: high} if high or always_high else {0: low}
 
 
@@ -234,13 +237,13 @@ def read_cycles(item: Item) -> int:
     return (fields.optional_unsigned("high") or 0) << 64 | low
 
 
-def funds_item(amount: int, what: str) -> Item:
-    """Return an amount as the struct ``Funds``."""
-    return {0: cycles_item(amount, what)}
+def funds_item(amount: int, noun: str) -> Item:
+    """Convert an amount to the struct ``Funds``."""
+    return {0: cycles_item(amount, noun)}
 
 
 def read_funds(item: Item) -> int:
-    """Return the cycles in a struct ``Funds``; the other currency that it once had must be none."""
+    """Return the cycles in a struct ``Funds``, whose obsolete second currency must be absent."""
     fields = Fields(item, "Funds", FUNDS)
     if "icp" in fields:
         raise DecodeError(f"Funds: field `icp` is populated: {fields.unsigned('icp')}")

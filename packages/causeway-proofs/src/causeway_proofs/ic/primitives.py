@@ -1,8 +1,8 @@
-"""Unsigned LEB128: seven bits a byte, lowest first, in the fewest bytes (the leaf ``time``, IC reference 2.9).
+"""Primitive encodings of the Internet Computer (IC reference 2.9).
 
-Principals, the ids of the Internet Computer, as text (IC reference 2.9): base32 of checksum and bytes.
-
-Certification versions: which encoding of the canonical state a subnet certifies (IC reference 2.9).
+- Unsigned LEB128: seven bits a byte, lowest first, in the fewest bytes (the leaf ``time``).
+- Principals as text: base32 of checksum and bytes.
+- Certification versions: the encoding of the canonical state that a subnet certifies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _LIMIT = 1 << 64
 
 
 def encode_leb128(value: int) -> bytes:
-    """Return ``value``, an unsigned number, in LEB128."""
+    """Encode an unsigned number in LEB128."""
     if value < 0:
         raise OverflowError(f"{value} is not unsigned")
     return uvarint(value)
 
 
 def decode_leb128(data: bytes) -> int:
-    """Return the unsigned 64-bit number that ``data`` is, all of it and in its shortest form.
+    """Decode an unsigned 64-bit number from its complete, shortest LEB128 form.
 
     Raises:
-        MalformedTime: it is not such an encoding.
+        MalformedTime: ``data`` is not such an encoding.
     """
     value = 0
     for at, byte in enumerate(data[:_MAX_BYTES]):
@@ -51,23 +51,30 @@ _GROUP = 5
 
 
 def principal_to_text(principal: bytes) -> str:
-    """Return the text of a principal: base32 of its CRC-32 and its bytes, lower case, groups joined by dashes."""
+    """Format a principal: base32 of CRC-32 and bytes, lower case, in groups.
+
+    Args:
+        principal: at most ``MAX_PRINCIPAL_BYTES``.
+
+    Returns:
+        The text.
+    """
     checked = zlib.crc32(principal).to_bytes(_CHECKSUM_BYTES, "big") + principal
     letters = base64.b32encode(checked).decode().rstrip("=").lower()
     return "-".join(letters[start : start + _GROUP] for start in range(0, len(letters), _GROUP))
 
 
 def principal_from_text(text: str) -> bytes:
-    """Return the principal of its text, in any case, as replicas read it.
+    """Parse a principal's text in any case, as replicas do.
 
     Args:
-        text: Base32 of checksum and bytes, with its dashes.
+        text: base32 of checksum and bytes, with its dashes.
 
     Returns:
-        Its bytes, at most ``MAX_PRINCIPAL_BYTES``.
+        The principal, at most ``MAX_PRINCIPAL_BYTES``.
 
     Raises:
-        ValueError: it is no such text, or its checksum is another.
+        ValueError: ``text`` is not of this form, or its checksum is wrong.
     """
     letters = text.replace("-", "").upper()
     try:
@@ -81,7 +88,10 @@ def principal_from_text(text: str) -> bytes:
 
 
 class CertificationVersion(IntEnum):
-    """The comment beside a version says what it changed; only what touches encodings has an effect here."""
+    """Version of the canonical state's encoding.
+
+    The comments list each version's changes; only changes of encodings matter here.
+    """
 
     V19 = 19  # seven kinds of reject signals
     V20 = 20  # the loopback stream is not certified
@@ -94,7 +104,7 @@ class CertificationVersion(IntEnum):
 
 
 CURRENT = CertificationVersion.V25
-"""The version of the deployed networks."""
+"""Version of the deployed networks."""
 
 LOOPBACK_NOT_CERTIFIED = CertificationVersion.V20
 REFUNDS = CertificationVersion.V22

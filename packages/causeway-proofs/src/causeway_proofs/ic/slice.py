@@ -1,6 +1,6 @@
-"""Certified stream slices: exchanged, checked against their root, cut and joined (IC reference 2.7, 2.9, X-15).
+"""Encode, verify, split and join certified stream slices (IC reference 2.7, 2.9, X-15).
 
-What a subnet signs about its state, as it travels with a slice (IC reference 2.9).
+A slice carries the subnet's certification of its state (IC reference 2.9).
 """
 
 from __future__ import annotations
@@ -49,13 +49,19 @@ from causeway_proofs.wire import xnet_pb2
 METADATA, HEIGHT = b"metadata", b"height"
 
 MAX_SIGNER_BYTES = 256
-"""The id of a key has a height, two numbers and an id of 29 bytes; nothing signs it, so it must not carry a load."""
+"""Longest id of a key: a height, two numbers and an id of 29 bytes.
+
+It is unsigned, so it must not carry a payload.
+"""
 
 MAX_HEIGHT_WITNESS_BYTES = 1024
-"""A witness of one leaf two labels deep, with a pruned node (36 bytes) for each fork among a dozen labels."""
+"""Longest height witness: one leaf two labels deep, a pruned node a fork.
+
+A pruned node has 36 bytes; a state has a dozen labels.
+"""
 
 MAX_CERTIFICATION_BYTES = 2048
-"""More than the largest parts have together."""
+"""Longest certification, above the sum of its largest parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,12 @@ class Certification:
     """A subnet's signature on the root of its state.
 
     Attributes:
-        height: of the state.
+        height: height of the state.
         root_hash: digest of the state's tree, 32 bytes.
-        signature: threshold signature on ``signed_bytes()``, a point of 48 bytes when it is one.
-        signer: id of the key that signed, as it was encoded; None if there is none.
-        height_witness: encoded witness of ``metadata / height`` in the state (certification version 24 on); None if
-            there is none, and then nothing but the sender's word says which height it is.
+        signature: threshold signature on ``signed_bytes()``; 48 bytes if valid.
+        signer: encoded id of the signing key, or None.
+        height_witness: encoded witness of ``metadata / height`` in the state (certification version 24 on), or None.
+            Without it, the height is unproven.
     """
 
     height: int
@@ -78,15 +84,18 @@ class Certification:
     height_witness: bytes | None = None
 
     def signed_bytes(self) -> bytes:
-        """Return what ``signature`` signs: the domain separator of state roots, and the root."""
+        """Return the signed message: the domain separator of state roots, and the root."""
         return certification_message(self.root_hash)
 
     def verify_height(self) -> bool:
-        """Check that ``height_witness`` shows ``height`` in the state; return whether there is one.
+        """Verify ``height`` against ``height_witness``.
+
+        Returns:
+            True if the certification has a height witness.
 
         Raises:
-            OverLimit, MalformedProof: it is no witness.
-            WitnessPruningFailed: it is not one of the height.
+            OverLimit, MalformedProof: ``height_witness`` is not a witness.
+            WitnessPruningFailed: it is not a witness of the height.
             RootHashMismatch: it is of another height or another state.
         """
         if self.height_witness is None:
@@ -104,27 +113,27 @@ class Certification:
 
 
 def height_tree(height: int) -> LabeledTree:
-    """Return the part of a state that holds its height: ``metadata / height``, in LEB128 (IC reference 2.9)."""
+    """Build a state's part with its height: ``metadata / height``, LEB128 (IC reference 2.9)."""
     return SubTree({METADATA: SubTree({HEIGHT: TreeLeaf(encode_leb128(height))})})
 
 
 def encode_certification(certification: Certification) -> bytes:
-    """Return the protobuf form of a certification."""
+    """Encode a certification in protobuf."""
     return write_certification(certification).SerializeToString(deterministic=True)
 
 
 def decode_certification(data: bytes) -> Certification:
-    """Return the certification that ``data`` is the canonical protobuf form of; nothing in it is verified.
+    """Decode the canonical protobuf form of a certification without verifying it.
 
     Raises:
-        OverLimit: it, the signer's id or the height's witness is longer than any is.
-        MalformedProof: it is not canonical, a part is missing, or the root hash is no digest.
+        OverLimit: the message, the signer's id or the height witness is too long.
+        MalformedProof: the message is not canonical, a part is missing, or the root hash is not a digest.
     """
     return read_certification(parse_canonical(xnet_pb2.Certification, data, "Certification", MAX_CERTIFICATION_BYTES))
 
 
 def write_certification(certification: Certification) -> xnet_pb2.Certification:
-    """Return the protobuf message of a certification."""
+    """Convert a certification to a protobuf message."""
     return xnet_pb2.Certification(
         height=certification.height,
         content=xnet_pb2.CertificationContent(hash=certification.root_hash),
@@ -134,11 +143,11 @@ def write_certification(certification: Certification) -> xnet_pb2.Certification:
 
 
 def read_certification(message: xnet_pb2.Certification) -> Certification:
-    """Return the certification that a protobuf message is.
+    """Convert a protobuf message to a certification.
 
     Raises:
-        OverLimit: the signer's id or the height's witness is longer than any is.
-        DecodeFailed: a part is missing, or the root hash is no digest.
+        OverLimit: the signer's id or the height witness is too long.
+        DecodeFailed: a part is missing, or the root hash is not a digest.
     """
     if not message.HasField("content"):
         raise DecodeFailed("Missing required struct field: Certification::content")
@@ -161,12 +170,12 @@ def read_certification(message: xnet_pb2.Certification) -> Certification:
 
 @dataclass(frozen=True, slots=True)
 class StreamSlice:
-    """What a slice says, decoded.
+    """Decoded content of a slice.
 
     Attributes:
-        subnet_id: the subnet that the stream leads to.
-        header: of the whole stream: its bounds, its signals.
-        messages: by index, gap-free and in order.
+        subnet_id: destination subnet of the stream.
+        header: header of the whole stream: its bounds and signals.
+        messages: messages by index, gap-free and ascending.
     """
 
     subnet_id: bytes
@@ -176,12 +185,11 @@ class StreamSlice:
 
 @dataclass(frozen=True, slots=True)
 class CertifiedStreamSlice:
-    """A part of a stream, what is needed to compute the state's root from it, and a signature on the root.
+    """A part of a stream, its witness in the state, and a signature on the state's root.
 
     Attributes:
-        payload: header and messages, the messages still encoded.
-        witness: of exactly these, in the whole state. A slice that is only to be appended to another also
-            knows the messages of the other.
+        payload: header and encoded messages.
+        witness: of exactly these in the whole state. A slice to be appended to another also knows the other's messages.
         certification: of the state.
     """
 
@@ -190,10 +198,13 @@ class CertifiedStreamSlice:
     certification: Certification
 
     def root_digest(self) -> bytes:
-        """Return the root of the state that payload and witness belong to.
+        """Return the state root computed from payload and witness.
+
+        Returns:
+            The root, 32 bytes.
 
         Raises:
-            WitnessPruningFailed: they do not fit together.
+            WitnessPruningFailed: payload and witness do not match.
         """
         try:
             return recompute_digest(self.payload.tree(), self.witness)
@@ -201,14 +212,17 @@ class CertifiedStreamSlice:
             raise WitnessPruningFailed(str(error)) from error
 
     def verify_root(self) -> tuple[Step, ...]:
-        """Check that payload and witness have the root that is certified; the signature is not looked at.
+        """Verify that payload and witness, and the height witness if any, have the certified root.
 
-        So has the height, where the certification has a witness of it.
+        The signature is not verified.
+
+        Returns:
+            The steps to the root.
 
         Raises:
-            WitnessPruningFailed: they do not fit together.
-            RootHashMismatch: their root is another.
-            MalformedProof: the height's witness is malformed.
+            WitnessPruningFailed: payload and witness do not match.
+            RootHashMismatch: their root differs.
+            MalformedProof: the height witness is malformed.
         """
         root = self.root_digest()
         certified = self.certification.root_hash
@@ -216,19 +230,25 @@ class CertifiedStreamSlice:
             raise RootHashMismatch(f"the slice has the root {root.hex()}, certified is {certified.hex()}")
         height = self.certification.height
         proven = self.certification.verify_height()
-        shown = f"header and {len(self.payload.messages)} messages of the stream to {self.payload.subnet_id.hex()}"
+        summary = f"header and {len(self.payload.messages)} messages of the stream to {self.payload.subnet_id.hex()}"
         return (
-            Step("payload", shown, self.payload.header_bytes),
+            Step("payload", summary, self.payload.header_bytes),
             Step("witness", "payload plugged in, pruned to the root", root),
             *([Step("height", f"height {height} plugged in, pruned to the root", root)] if proven else ()),
             Step("certified", f"root of the state at height {height}", certified),
         )
 
     def decode_messages(self, version: CertificationVersion = CURRENT) -> StreamSlice:
-        """Return the slice with its messages decoded.
+        """Decode the messages of the slice.
+
+        Args:
+            version: certification version.
+
+        Returns:
+            The decoded slice.
 
         Raises:
-            DecodeFailed: one is not a message of that version.
+            DecodeFailed: a message is not valid at that version.
         """
         messages = []
         for index, encoded in self.payload.indexed_messages().items():
@@ -239,12 +259,18 @@ class CertifiedStreamSlice:
         return StreamSlice(self.payload.subnet_id, self.payload.header, tuple(messages))
 
     def take_prefix(self, count: int) -> tuple[CertifiedStreamSlice, CertifiedStreamSlice | None]:
-        """Return the slice with its first ``count`` messages, and the one with the others if there are any.
+        """Split the slice after its first ``count`` messages.
 
-        Both have the header; the witness of each is pruned of what the other has.
+        Both parts have the header; the witness of each prunes the messages of the other.
+
+        Args:
+            count: number of messages of the first part.
+
+        Returns:
+            The first part, and the second or None if it is empty.
 
         Raises:
-            WitnessPruningFailed: payload and witness do not fit together.
+            WitnessPruningFailed: payload and witness do not match.
         """
         first, rest = self._with_messages(0, count), self._with_messages(count, None)
         if not rest.messages:
@@ -254,12 +280,17 @@ class CertifiedStreamSlice:
         return self._pruned(first, rest), self._pruned(rest, first)
 
     def garbage_collect(self, message_index: int, signal_index: int = 0) -> CertifiedStreamSlice | None:
-        """Return the slice without its messages below ``message_index``.
+        """Drop the messages below ``message_index``.
 
-        None if nothing is left that is new to one who has also seen the signals below ``signal_index``.
+        Args:
+            message_index: first index to retain.
+            signal_index: index below which the receiver has all signals.
+
+        Returns:
+            The slice, or None if it holds nothing new for the receiver.
 
         Raises:
-            WitnessPruningFailed: payload and witness do not fit together.
+            WitnessPruningFailed: payload and witness do not match.
         """
         begin = self.payload.messages_begin
         dropped = 0 if begin is None else min(max(message_index - begin, 0), len(self.payload.messages))
@@ -269,11 +300,18 @@ class CertifiedStreamSlice:
         return self._pruned(left, self._with_messages(0, dropped)) if dropped else self
 
     def take(self, message_index: int, count: int) -> tuple[CertifiedStreamSlice, CertifiedStreamSlice | None]:
-        """Return the slice of ``count`` messages from ``message_index`` on, and the one with those behind.
+        """Split off ``count`` messages from ``message_index`` on.
+
+        Args:
+            message_index: index of the first message.
+            count: number of messages.
+
+        Returns:
+            The slice of these messages, and the slice of the later ones or None.
 
         Raises:
-            TakeBeforeSliceBegin: there are messages, and they begin behind ``message_index``.
-            WitnessPruningFailed: payload and witness do not fit together.
+            TakeBeforeSliceBegin: the slice's messages begin behind ``message_index``.
+            WitnessPruningFailed: payload and witness do not match.
         """
         begin = self.payload.messages_begin
         if begin is not None and message_index < begin:
@@ -282,14 +320,19 @@ class CertifiedStreamSlice:
         return (left or self).take_prefix(count)
 
     def append(self, later: CertifiedStreamSlice) -> CertifiedStreamSlice:
-        """Return this slice's messages and those of ``later`` under the header and certification of ``later``.
+        """Join ``later`` to this slice, under the header and certification of ``later``.
 
-        ``later`` has a witness of the messages of both (of its own only, if this slice has none). Check the root of
-        the result before it is used.
+        Verify the root of the result before use.
+
+        Args:
+            later: a slice with a witness of the messages of both (of its own only if this slice has none).
+
+        Returns:
+            The joined slice.
 
         Raises:
-            DifferentSubnet, SignalsEndRegresses, IndexMismatch: they do not belong together.
-            InvalidSlice: the witness of ``later`` is not one of a stream.
+            DifferentSubnet, SignalsEndRegresses, IndexMismatch: the slices do not belong together.
+            InvalidSlice: the witness of ``later`` is not of a stream.
         """
         ours, theirs = self.payload, later.payload
         begin = theirs.messages_begin if ours.messages_begin is None else ours.messages_begin
@@ -308,10 +351,13 @@ class CertifiedStreamSlice:
         return replace(later, payload=replace(theirs, messages_begin=begin, messages=messages))
 
     def witness_begin(self) -> int | None:
-        """Return the index of the first message that the witness knows, None if it knows none.
+        """Return the index of the first message that the witness knows, or None.
+
+        Returns:
+            The index, or None.
 
         Raises:
-            MissingStreams, MissingStream, NotAStreamIndex: it is not the witness of a stream.
+            MissingStreams, MissingStream, NotAStreamIndex: the witness is not of a stream.
         """
         streams = sub_witness(self.witness, STREAMS)
         if streams is None:
@@ -329,22 +375,28 @@ class CertifiedStreamSlice:
         begin = payload.messages_begin + start if messages and payload.messages_begin is not None else None
         return replace(payload, messages_begin=begin, messages=messages)
 
-    def _pruned(self, kept: SlicePayload, dropped: SlicePayload) -> CertifiedStreamSlice:
-        """Return the slice with ``kept`` for a payload, the messages of ``dropped`` pruned from its witness."""
+    def _pruned(self, retained: SlicePayload, dropped: SlicePayload) -> CertifiedStreamSlice:
+        """Return the slice with payload ``retained``, its witness pruned of messages in ``dropped``."""
         if not dropped.messages:
-            return replace(self, payload=kept)
+            return replace(self, payload=retained)
         try:
             witness = prune_witness(self.witness, dropped.messages_tree())
         except TreeHashError as error:
             raise WitnessPruningFailed(str(error)) from error
-        return CertifiedStreamSlice(kept, witness, self.certification)
+        return CertifiedStreamSlice(retained, witness, self.certification)
 
 
 def encode_certified_stream_slice(certified: CertifiedStreamSlice) -> bytes:
-    """Return the protobuf form of a slice.
+    """Encode a slice in protobuf.
+
+    Args:
+        certified: the slice.
+
+    Returns:
+        The encoding.
 
     Raises:
-        EncodeError: payload or witness have more levels than decoders read.
+        EncodeError: payload or witness exceed the levels that decoders read.
     """
     message = xnet_pb2.CertifiedStreamSlice(
         payload=encode_labeled_tree(certified.payload.tree()),
@@ -357,11 +409,19 @@ def encode_certified_stream_slice(certified: CertifiedStreamSlice) -> bytes:
 def decode_certified_stream_slice(
     data: bytes, version: CertificationVersion = CURRENT, limit: int = MAX_PROOF_BYTES
 ) -> CertifiedStreamSlice:
-    """Return the slice that ``data`` is the canonical protobuf form of; neither root nor signature are checked.
+    """Decode the canonical protobuf form of a slice without verifying root or signature.
+
+    Args:
+        data: the encoding.
+        version: certification version.
+        limit: most bytes.
+
+    Returns:
+        The slice.
 
     Raises:
-        OverLimit: ``data`` is longer than ``limit`` bytes.
-        MalformedProof: it is not canonical, or holds anything more or less than a slice (``InvalidSlice``).
+        OverLimit: ``data`` exceeds ``limit`` bytes.
+        MalformedProof: ``data`` is not canonical, or has extra or missing parts (``InvalidSlice``).
     """
     message = parse_canonical(xnet_pb2.CertifiedStreamSlice, data, "CertifiedStreamSlice", limit)
     if not message.HasField("certification"):
@@ -374,11 +434,19 @@ def decode_certified_stream_slice(
 def decode_valid_certified_stream(
     own_subnet: bytes, data: bytes, version: CertificationVersion = CURRENT
 ) -> StreamSlice:
-    """Return what a slice says that was validated before: without a look at root and signature (IC reference 2.8).
+    """Decode a previously validated slice, skipping root and signature (IC reference 2.8).
+
+    Args:
+        own_subnet: id of the receiving subnet.
+        data: the encoding.
+        version: certification version.
+
+    Returns:
+        The content.
 
     Raises:
-        MalformedProof: ``data`` is no slice.
-        InvalidDestination: it is of a stream to another subnet.
+        MalformedProof: ``data`` is not a slice.
+        InvalidDestination: the stream leads to another subnet.
     """
     return _for_subnet(own_subnet, b"", decode_certified_stream_slice(data, version)).decode_messages(version)
 
@@ -390,14 +458,24 @@ def decode_certified_stream(
     public_key: bytes,
     version: CertificationVersion = CURRENT,
 ) -> StreamSlice:
-    """Return what the subnet ``remote_subnet``, whose key is ``public_key``, says to us in a slice (IC reference 2.8).
+    """Decode and verify a slice from a remote subnet (IC reference 2.8).
+
+    Args:
+        own_subnet: id of the receiving subnet.
+        remote_subnet: id of the sending subnet.
+        data: the encoding.
+        public_key: key of the sending subnet, 96 bytes.
+        version: certification version.
+
+    Returns:
+        The content.
 
     Raises:
-        MalformedProof: ``data`` is no slice.
-        InvalidDestination: it is of a stream to another subnet.
-        WitnessPruningFailed: payload and witness do not fit together.
+        MalformedProof: ``data`` is not a slice.
+        InvalidDestination: the stream leads to another subnet.
+        WitnessPruningFailed: payload and witness do not match.
         RootHashMismatch: their root is not the certified one.
-        MalformedSignature, MalformedKey, InvalidSignature: that is not signed with the key.
+        MalformedSignature, MalformedKey, InvalidSignature: the root is not signed with the key.
     """
     certified = _for_subnet(own_subnet, remote_subnet, decode_certified_stream_slice(data, version))
     certified.verify_root()

@@ -1,16 +1,13 @@
-"""Many slices of streams verified at once: from the bytes that are used to the roots that are certified.
+"""Verify many stream slices at once: from the received bytes to the certified roots.
 
-A slice of a stream is here its header (bytes), a run of its messages (by the digests of the labeled messages), what is
-beside that run in the tree of all messages (``siblings``: ``StreamForest.sides``), and the way from the stream to the
-root of its state (``stream_paths``). ``CertifiedStreamSlice`` is the same for one slice, as it travels between subnets.
+Here a slice is its header (bytes), a run of its messages (labeled digests), the digests beside that run in the tree of
+all messages (``siblings``: ``StreamForest.sides``), and the path from the stream to the root of its state.
+``CertifiedStreamSlice`` is the form of one slice in transit. All input is untrusted; a fault affects only its own
+slice.
 
-Everything comes from strangers. What does not fit together is a fault of that slice alone.
-
-The path of a stream, from its root to its state's root, as bytes: written and read by columns, and one by one.
-
-Two bytes, the numbers n1 and n2 of forks below and above the label ``streams``; then of each of these forks 33 bytes,
-the side of the sibling (0 left, 1 right) and its digest. From the root of a stream one comes to that of its state by
-the label of the stream (the subnet that it leads to), n1 forks, the label ``streams`` and n2 forks (IC reference 2.9).
+An encoded path has two bytes, the numbers n1 and n2 of forks below and above the label ``streams``, then 33 bytes a
+fork: the side of the sibling (0 left, 1 right) and its digest. From a stream's root to its state's root lead the
+stream's label (the destination subnet), n1 forks, the label ``streams`` and n2 forks (IC reference 2.9).
 """
 
 from __future__ import annotations
@@ -38,14 +35,14 @@ from causeway_proofs.order import Rows
 Bytes = npt.NDArray[np.uint8]
 
 MAX_STEPS = MAX_DEPTH
-"""Most forks of a path; a subnet of the deployed network has some two dozen."""
+"""Most forks of a path; a deployed subnet has about two dozen."""
 
 _COUNT_BYTES = 2
 _MOST_BYTES = (1 << 31) - 1
 _OFFSETS = np.arange(DIGEST_BYTES)
 
 PATH_LENGTH, PATH_STEPS, PATH_SIDES = range(1, 4)
-"""What can be wrong with a path."""
+"""Faults of a path."""
 
 _TEXTS = {
     PATH_LENGTH: "the path of a stream has another length than its first two bytes, the counts of forks, say",
@@ -56,12 +53,12 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class StreamPaths:
-    """Paths that are read.
+    """Decoded paths.
 
     Attributes:
-        below, above: how many forks each has below and above the label ``streams``; none where it is malformed.
-        faults: 0, or what is wrong with it.
-        starts: where the first fork of each stands in ``data``.
+        below, above: number of forks below and above the label ``streams``; 0 for a malformed path.
+        faults: 0, or the fault.
+        starts: position of the first fork of each path in ``data``.
     """
 
     below: Rows
@@ -71,15 +68,15 @@ class StreamPaths:
     data: Bytes
 
     def roots(self, rows: Rows, destinations: Bytes, stream_roots: Digests) -> Digests:
-        """Return the roots of states to which ``stream_roots`` lead on the paths of ``rows``, shape (len(rows), 32).
+        """Return the state roots computed along the paths of ``rows``, shape (len(rows), 32).
 
-        ``destinations``: the ids of the subnets that the streams lead to, shape (len(rows), width).
+        ``destinations``: ids of the streams' destination subnets, shape (len(rows), width).
         """
         below, above, starts = self.below[rows], self.above[rows], self.starts[rows]
-        nodes = self._forked(identified_digests(destinations, stream_roots), starts, below)
-        return self._forked(labeled_digests(STREAMS, nodes), starts + STEP_BYTES * below, above)
+        nodes = self._wrap_forks(identified_digests(destinations, stream_roots), starts, below)
+        return self._wrap_forks(labeled_digests(STREAMS, nodes), starts + STEP_BYTES * below, above)
 
-    def _forked(self, nodes: Digests, starts: Rows, counts: Rows) -> Digests:
+    def _wrap_forks(self, nodes: Digests, starts: Rows, counts: Rows) -> Digests:
         for level in range(int(counts.max(initial=0))):
             rows = np.flatnonzero(counts > level)
             at = starts[rows] + STEP_BYTES * level
@@ -92,7 +89,7 @@ class StreamPaths:
 
 
 def read_paths(paths: pa.BinaryArray) -> StreamPaths:
-    """Return the paths that bytes from strangers are; a null is malformed as an empty one is."""
+    """Decode untrusted paths; a null is malformed like an empty value."""
     offsets, data = binary_parts(paths)
     lengths = np.diff(offsets)
     faults = np.zeros(len(paths), dtype=np.uint8)
@@ -114,10 +111,10 @@ def read_paths(paths: pa.BinaryArray) -> StreamPaths:
 
 
 def binary_parts(column: pa.BinaryArray) -> tuple[Rows, Bytes]:
-    """Return the offsets of a column's values in its data, and the data; nulls are as if they were empty.
+    """Return a column's offsets and data; nulls count as empty.
 
     Raises:
-        InvalidInput: it is no column of bytes, or a damaged one.
+        InvalidInput: the column is not a byte column, or is corrupted.
     """
     column = byte_column(column, nulls=True)
     if column.null_count:
@@ -130,10 +127,10 @@ def binary_parts(column: pa.BinaryArray) -> tuple[Rows, Bytes]:
 
 
 def encode_paths(below: ForkSteps, above: ForkSteps) -> pa.BinaryArray:
-    """Return paths from their forks below and above the label ``streams``.
+    """Encode paths from their forks below and above the label ``streams``.
 
     Raises:
-        OverLimit: they take 2 GiB or more.
+        OverLimit: the paths take 2 GiB or more.
     """
     steps = np.concatenate([below.steps, above.steps], axis=1)
     used = np.concatenate([below.used, above.used], axis=1)
@@ -152,17 +149,17 @@ def encode_paths(below: ForkSteps, above: ForkSteps) -> pa.BinaryArray:
 
 
 Step = tuple[int, bytes]
-"""A fork on a path: the side of the sibling (``LEFT``, ``RIGHT``), and its digest."""
+"""A fork on a path: side of the sibling (``LEFT``, ``RIGHT``) and its digest."""
 
 Forks = tuple[list[Step], list[Step]]
 """The forks of one path below and above the label ``streams``."""
 
 
 def decode_path(path: bytes) -> Forks:
-    """Return the forks of one path below and above the label ``streams``.
+    """Decode one path to its forks below and above the label ``streams``.
 
     Raises:
-        MalformedProof: it is no path.
+        MalformedProof: ``path`` is malformed.
     """
     forks = sum(path[:_COUNT_BYTES])
     if len(path) < _COUNT_BYTES or len(path) != _COUNT_BYTES + STEP_BYTES * forks:
@@ -177,24 +174,24 @@ def decode_path(path: bytes) -> Forks:
 
 
 def path_root(path: Forks, subnet: bytes, stream: bytes) -> bytes:
-    """Return the root of the state in which the stream to ``subnet`` has the root ``stream``, 32 bytes."""
+    """Return the root of a state with root ``stream`` for the stream to ``subnet``."""
     below, above = path
-    return _hashed(labeled_digest(STREAMS, _hashed(labeled_digest(subnet, stream), below)), above)
+    return _apply_steps(labeled_digest(STREAMS, _apply_steps(labeled_digest(subnet, stream), below)), above)
 
 
 def path_witness(path: Forks, subnet: bytes, stream: Witness) -> Witness:
-    """Return the witness of the state around ``stream``, that of the stream to ``subnet``."""
+    """Extend ``stream``, the witness of the stream to ``subnet``, to a witness of the state."""
     below, above = path
-    return _forked(WitnessNode(STREAMS, _forked(WitnessNode(subnet, stream), below)), above)
+    return _wrap_forks(WitnessNode(STREAMS, _wrap_forks(WitnessNode(subnet, stream), below)), above)
 
 
-def _hashed(digest: bytes, steps: Sequence[Step]) -> bytes:
+def _apply_steps(digest: bytes, steps: Sequence[Step]) -> bytes:
     for side, sibling in steps:
         digest = fork_digest(sibling, digest) if side == LEFT else fork_digest(digest, sibling)
     return digest
 
 
-def _forked(witness: Witness, steps: Sequence[Step]) -> Witness:
+def _wrap_forks(witness: Witness, steps: Sequence[Step]) -> Witness:
     for side, sibling in steps:
         witness = (
             WitnessFork(WitnessPruned(sibling), witness)
@@ -208,11 +205,11 @@ ByteArray = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 MOST_MESSAGES = 1 << 62
-"""Most messages of a stream that a header may tell of; no stream ever has as many."""
+"""Most messages of a stream that a header may state, far above any real stream."""
 
 
 class SliceFault(IntEnum):
-    """Why header, messages, siblings and path of a slice do not fit together."""
+    """Mismatch between header, messages, siblings and path of a slice."""
 
     NONE = 0
     PATH_LENGTH = PATH_LENGTH
@@ -234,22 +231,25 @@ def slice_roots(
     siblings: pa.BinaryArray,
     paths: pa.BinaryArray,
 ) -> tuple[Digests, npt.NDArray[np.uint8]]:
-    """Return the roots to which slices amount, shape (n, 32), and the fault of each (``SliceFault``, 0 if none).
+    """Return the state root computed from each slice, and its fault.
 
-    A slice holds where its root is the certified one. Where there is a fault, the root is all zeros.
+    A slice is valid if its root is the certified one. A faulty slice has an all-zero root.
 
     Args:
-        headers: the encoded header of each stream.
-        destination_ids: the ids of the subnets that the streams lead to, all of one length; or shape (n, length).
-        leaves: the digests of the labeled messages, the slices one after the other, shape (m, 32).
-        counts: how many of them each slice has, 0 or more.
-        first: the position of a slice's first message in its stream: its index less the header's begin; of no meaning
-            without messages.
-        size: how many messages the stream has by its header.
-        siblings: digests, joined: those of ``forest.side_positions``, in its order. A slice without messages of a
-            stream with messages has one, that of all messages with their label, ``labeled("messages", root)``; one of
-            a stream without messages has none.
-        paths: the way of each stream to the root of its state, in the form of ``stream_paths``.
+        headers: encoded header of each stream.
+        destination_ids: ids of the destination subnets, all of one length; or shape (n, length).
+        leaves: labeled digests of the messages, slice after slice, shape (m, 32).
+        counts: messages of each slice, 0 or more.
+        first: position of a slice's first message in its stream: its index less the header's begin; ignored without
+            messages.
+        size: messages of the stream according to its header.
+        siblings: concatenated digests, in the order of ``merkle_forest.side_positions``. A slice without messages of a
+            stream with messages has one, that of the labeled messages, ``labeled("messages", root)``; a stream without
+            messages has none.
+        paths: path of each stream to the root of its state.
+
+    Returns:
+        Roots, shape (n, 32), and faults (``SliceFault``, 0 for none), shape (n,).
 
     Raises:
         InvalidInput: columns have other lengths or types.
@@ -262,7 +262,7 @@ def slice_roots(
     offsets, sibling_bytes = binary_parts(siblings)
     ways = read_paths(paths)
     faults = ways.faults.copy()
-    # What overflowed where it was computed is too large as a number without a sign.
+    # An overflowed value is too large as an unsigned number.
     start, size = first.astype(np.uint64), size.astype(np.uint64)
     limit = np.uint64(MOST_MESSAGES)
     beyond = (start > limit) | (start + counts.astype(np.uint64) > size)
@@ -278,10 +278,10 @@ def slice_roots(
     needed[runs] = positions.counts(len(runs))
     faults[(faults == 0) & (needed != given)] = SliceFault.SIBLING_COUNT
     fits = faults == 0
-    kept = fits[runs]
-    if not kept.all():
-        runs = runs[kept]
-        positions = side_positions(place[kept], counts[runs], sizes[kept])
+    valid = fits[runs]
+    if not valid.all():
+        runs = runs[valid]
+        positions = side_positions(place[valid], counts[runs], sizes[valid])
     messages = np.empty((total, DIGEST_BYTES), dtype=np.uint8)
     if len(runs):
         own = leaves if fits[counts > 0].all() else leaves[np.repeat(fits, counts)]
@@ -308,7 +308,7 @@ def _ids(given: Sequence[bytes] | ByteArray) -> ByteArray:
 
 
 def _digests(data: ByteArray, starts: Rows, counts: Rows) -> Digests:
-    """Return the digests that stand one behind the other from each of ``starts`` on."""
+    """Return the consecutive digests from each of ``starts`` on."""
     ranks = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     rows = np.repeat(starts, counts) + DIGEST_BYTES * ranks
     digests: Digests = data[rows[:, None] + np.arange(DIGEST_BYTES)]

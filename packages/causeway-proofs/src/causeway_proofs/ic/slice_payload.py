@@ -1,7 +1,10 @@
-"""The payload of a slice: one stream's header and a run of its messages, as a labeled tree (IC reference 2.7, 2.9).
+"""The payload of a slice: one stream's header and a run of messages, as a labeled tree.
 
 streams / <id of the destination subnet> / header
                                          / messages / <index>, 8 bytes big-endian
+
+Reference:
+    IC reference 2.7, 2.9.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ def index_label(index: int) -> bytes:
 
 
 def stream_index(label: bytes) -> int:
-    """Return the stream index that ``label`` stands for.
+    """Parse the label of a stream index.
 
     Raises:
-        NotAStreamIndex: it has not 8 bytes.
+        NotAStreamIndex: ``label`` is not 8 bytes long.
     """
     if len(label) != INDEX_BYTES:
         raise NotAStreamIndex(f"label {path_text([label])} has {len(label)} bytes, an index has {INDEX_BYTES}")
@@ -51,13 +54,13 @@ def stream_index(label: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SlicePayload:
-    """What a slice shows of a stream.
+    """The header and messages in a slice.
 
     Attributes:
-        subnet_id: the subnet that the stream leads to.
+        subnet_id: destination subnet of the stream.
         header_bytes: the encoded header.
-        header: the same, decoded.
-        messages_begin: index of the first message shown; None if none is.
+        header: the decoded header.
+        messages_begin: index of the first message, or None without messages.
         messages: the encoded messages from there on.
     """
 
@@ -69,7 +72,7 @@ class SlicePayload:
 
     @property
     def messages_end(self) -> int | None:
-        """Index after the last message shown; None if none is."""
+        """Index after the last message, or None without messages."""
         return None if self.messages_begin is None else self.messages_begin + len(self.messages)
 
     def tree(self) -> LabeledTree:
@@ -86,7 +89,16 @@ class SlicePayload:
 
 
 def payload_tree(subnet_id: bytes, header: bytes | None, messages: Mapping[int, bytes]) -> LabeledTree:
-    """Return the labeled tree of a slice; without messages there is no subtree of them, without header no header."""
+    """Build the labeled tree of a slice; missing messages or a missing header have no subtree.
+
+    Args:
+        subnet_id: destination subnet of the stream.
+        header: the encoded header, or None.
+        messages: encoded messages by index.
+
+    Returns:
+        The labeled tree.
+    """
     stream: dict[bytes, LabeledTree] = {} if header is None else {HEADER: TreeLeaf(header)}
     if messages:
         stream[MESSAGES] = SubTree({index_label(index): TreeLeaf(message) for index, message in messages.items()})
@@ -94,10 +106,10 @@ def payload_tree(subnet_id: bytes, header: bytes | None, messages: Mapping[int, 
 
 
 def read_payload(tree: LabeledTree, version: CertificationVersion = CURRENT) -> SlicePayload:
-    """Return the payload that a labeled tree is.
+    """Parse a labeled tree as a payload.
 
     Raises:
-        InvalidSlice: it has another shape, with anything more or less; the subclass says what.
+        InvalidSlice: the tree has another shape, or extra or missing parts; the subclass names the fault.
         DecodeFailed: the header is not a header of that version.
     """
     top = _children(tree, ())

@@ -1,16 +1,12 @@
-"""The canonical state trees of many subnets at once: their roots, and the path of each stream to its root.
+"""Canonical state trees of many subnets: their roots, and the paths of streams to them.
 
-The labels of a state, in their order (IC reference 2.9): ``canister / <id> / certified_data``, ``causeway / <section>``
-(digests of the state that no other subnet reads; with full scope only), ``metadata`` (the height and the root before;
-the latter alone up to certification version 23), ``streams / <subnet> / {header, messages}``, ``time``. A label whose
-subtree would be empty is absent.
+The labels of a state, in order (IC reference 2.9): ``canister / <id> / certified_data``; ``causeway / <section>``
+(digests of subnet-private state; full scope only); ``metadata`` (the height and the previous root; the latter alone up
+to certification version 23); ``streams / <subnet> / {header, messages}``; ``time``. A label with an empty subtree is
+absent.
 
-Leaves about a subnet: its metrics, and the link to the state before (IC reference 2.9).
-
-Witnesses of heights by columns: those of many states at once, made and verified (IC reference 2.9).
-
-Witnesses of one shape differ in nothing but digests and in them at the same positions, so one of them is built, or
-read and judged, by itself, and the others are copies of it with digests of their own.
+Height witnesses of one shape differ only in digests, at the same positions. So one of them is built, or parsed and
+verified, individually; the others are processed as columns of digests.
 """
 
 from __future__ import annotations
@@ -57,15 +53,21 @@ from causeway_proofs.order import U64, Groups, Rows
 
 @dataclass(frozen=True, slots=True)
 class SystemMetadata:
-    """The hash of the state before; None in the first."""
+    """Link to the previous state: its root, or None in the first state."""
 
     prev_state_hash: bytes | None = None
 
 
 def encode_system_metadata(metadata: SystemMetadata) -> bytes:
-    """Return the canonical encoding of ``metadata``: the hash as an array of numbers, not as a byte string.
+    """Encode ``metadata`` canonically: the hash as an array of numbers, not as a byte string.
 
     A leaf up to certification version 23; a subtree of leaves from 24 on.
+
+    Args:
+        metadata: the metadata.
+
+    Returns:
+        The encoding.
     """
     return write_item({} if metadata.prev_state_hash is None else {1: list(metadata.prev_state_hash)})
 
@@ -73,14 +75,14 @@ def encode_system_metadata(metadata: SystemMetadata) -> bytes:
 Bytes = npt.NDArray[np.uint8]
 
 Steps = Sequence[tuple[int, bytes]]
-"""Forks from a node upwards: the side of the sibling (``digest_columns.LEFT`` or ``RIGHT``) and its digest."""
+"""Forks from a node upwards: side (``digest_columns.LEFT`` or ``RIGHT``) and digest."""
 
 
 def _height_witness(previous: bytes | None, steps: Steps) -> Witness:
-    """Return the witness of ``metadata / height`` in a state.
+    """Build the witness of ``metadata / height`` in a state.
 
     Args:
-        previous: the digest of the label beside the height, that of the root before; None where there is none.
+        previous: labeled digest of the previous root, the height's sibling, or None.
         steps: the forks above ``metadata``.
     """
     witness: Witness = WitnessNode(HEIGHT, KNOWN)
@@ -97,12 +99,12 @@ def _height_witness(previous: bytes | None, steps: Steps) -> Witness:
 
 
 def encode_height_witnesses(with_previous: bool, sides: Sequence[int], digests: npt.NDArray[np.uint8]) -> list[bytes]:
-    """Return encoded witnesses of one shape.
+    """Encode witnesses of one shape.
 
     Args:
-        with_previous: whether there is a root before, whose label's digest is then the first of a witness.
-        sides: of the siblings above ``metadata``, from there upwards.
-        digests: of all nodes that are pruned, shape (n, nodes, 32).
+        with_previous: the states have a previous root; its labeled digest is then the first one of a witness.
+        sides: sides of the siblings above ``metadata``, bottom-up.
+        digests: all pruned nodes, shape (n, nodes, 32).
     """
     marks = [_mark(at) for at in range(with_previous + len(sides))]
     steps = list(zip(sides, marks[with_previous:], strict=True))
@@ -115,9 +117,9 @@ def encode_height_witnesses(with_previous: bool, sides: Sequence[int], digests: 
 
 
 def verify_heights(certifications: Sequence[Certification]) -> list[bool | ProofError]:
-    """Return of each certification what ``Certification.verify_height`` returns, or the error that it raises.
+    """Return the result of ``Certification.verify_height`` for each certification, or its error.
 
-    Of those with witnesses of one length, the others of the shape of the first that holds are verified by columns.
+    Among witnesses of one length, those with the shape of the first valid one are verified in columns.
     """
     found: list[bool | ProofError] = [False] * len(certifications)
     lengths: dict[int, list[int]] = {}
@@ -144,8 +146,10 @@ def _verify(certification: Certification) -> bool | ProofError:
 
 
 def _hold_alike(first: Certification, others: Sequence[Certification]) -> npt.NDArray[np.bool_]:
-    """Return which certifications hold because their witnesses have the shape of that of the ``first``, which holds,
-    and their heights and digests give their roots. The witnesses have one length."""
+    """Return a mask of ``others`` with the witness shape of ``first`` and a matching root.
+
+    ``first`` holds, and all witnesses have one length.
+    """
     shape = _Shape.of(first.height_witness or b"")
     encoded = b"".join(other.height_witness or b"" for other in others)
     rows = np.frombuffer(encoded, dtype=np.uint8).reshape(len(others), len(shape.is_digest))
@@ -158,8 +162,10 @@ def _hold_alike(first: Certification, others: Sequence[Certification]) -> npt.ND
 
 @dataclass(frozen=True)
 class _Shape:
-    """A witness of which the digests are marks, and where those stand in its encoding. ``encoded``: the witness that it
-    is made of, which holds: so it has no labels but those of the height."""
+    """A witness with marks for digests, and the positions of the digests in its encoding.
+
+    ``encoded`` is a valid witness, so it has no labels but those of the height.
+    """
 
     encoded: Bytes
     witness: Witness
@@ -178,7 +184,7 @@ class _Shape:
         return cls(np.frombuffer(encoded, dtype=np.uint8), witness, starts, is_digest)
 
     def roots(self, leaves: Digests, rows: Bytes) -> Digests:
-        """Return the roots of witnesses of this shape, by the digests of what they know and their encodings."""
+        """Return the roots of witnesses of this shape from known leaves and encodings."""
         return self._above(self.witness, leaves, rows)
 
     def _above(self, node: Witness, leaves: Digests, rows: Bytes) -> Digests:
@@ -197,7 +203,7 @@ class _Shape:
 
 @dataclass
 class _Marking:
-    """Puts a mark in the place of each digest."""
+    """Replaces each digest by a mark."""
 
     marks: list[bytes] = field(default_factory=list)
 
@@ -215,7 +221,7 @@ class _Marking:
 
 
 def _mark(number: int) -> bytes:
-    """Return a digest that stands nowhere but where it is put."""
+    """Return a digest that occurs nowhere else."""
     return sha256(b"mark" + number.to_bytes(8, "big"))
 
 
@@ -226,17 +232,17 @@ _TOP = (CANISTER, SECTIONS, METADATA, STREAMS, TIME)
 _WORD_BYTES = 8
 
 Ids = npt.NDArray[np.uint8]
-"""Identifiers, all of one width, a row each."""
+"""Identifiers of one width, a row each."""
 
 
 @dataclass(frozen=True)
 class SectionColumns:
-    """Digests of the parts of states that only the subnet itself reads.
+    """Digests of the subnet-private parts of states.
 
     Attributes:
-        labels: of the sections, ascending, the same in every state.
+        labels: labels of the sections, ascending, equal in every state.
         digests: shape (subnets, sections, 32).
-        full: shape (subnets,): whether the subnet certifies with full scope; where not, it has no sections.
+        full: shape (subnets,): True if the subnet certifies with full scope; else it has no sections.
     """
 
     labels: tuple[str, ...]
@@ -246,11 +252,11 @@ class SectionColumns:
 
 @dataclass(frozen=True)
 class CertifiedData:
-    """What canisters certify, in ascending order of subnets and, of each, of canisters' ids.
+    """Certified data of canisters, ascending by subnet and canister id.
 
     Attributes:
-        subnets: the row of each one's subnet.
-        canisters: the ids, shape (n, width).
+        subnets: row of each canister's subnet.
+        canisters: ids, shape (n, width).
         values: the certified data.
     """
 
@@ -261,16 +267,16 @@ class CertifiedData:
 
 @dataclass(frozen=True)
 class StreamColumns:
-    """Streams, in ascending order of the subnets that they start at and, of each, of the ids that they lead to.
+    """Streams, ascending by source subnet and destination id.
 
-    The loopback stream is one of them up to certification version 19 only: who fills the columns leaves it out.
+    The loopback stream is included up to certification version 19 only; the caller omits it from then on.
 
     Attributes:
-        subnets: the row of the subnet that each starts at.
-        destinations: the ids of the subnets that they lead to, shape (n, width).
-        headers: encoded.
-        message_roots: the root of each subtree ``messages``, shape (n, 32).
-        counts: how many messages there are; without any, the root is not looked at.
+        subnets: row of each source subnet.
+        destinations: ids of the destination subnets, shape (n, width).
+        headers: encoded headers.
+        message_roots: root of each subtree ``messages``, shape (n, 32).
+        counts: number of messages; for 0 the root is ignored.
     """
 
     subnets: Rows
@@ -288,16 +294,16 @@ class CanonicalStates:
     """The canonical states of some subnets, a row each.
 
     Attributes:
-        heights: each subnet's own.
-        previous: the root of each one's state before, shape (subnets, 32).
-        has_previous: whether there is such a state; where not, ``previous`` is not looked at.
+        heights: height of each subnet.
+        previous: root of each previous state, shape (subnets, 32).
+        has_previous: mask of states with a previous one; ``previous`` is ignored elsewhere.
         times: batch times in nanoseconds.
-        sections: the private parts; None if there are none in any.
+        sections: the private parts, or None.
         certified_data, streams: by subnet.
-        version: how the states are encoded.
+        version: encoding of the states.
 
     Raises:
-        InvalidInput: columns do not have the same lengths, name a subnet that is none, or are not in order.
+        InvalidInput: columns differ in length, name an unknown subnet, or are not in order.
     """
 
     heights: U64
@@ -324,13 +330,13 @@ class CanonicalStates:
                 raise InvalidInput(f"labels of sections do not ascend: {', '.join(labels)}")
         _require_order(data.subnets, data.canisters, rows, "certified data")
         _require_order(streams.subnets, streams.destinations, rows, "streams")
-        for what, column, expected in (
+        for noun, column, expected in (
             ("values of certified data", data.values, len(data.subnets)),
             ("headers", streams.headers, len(streams)),
             ("counts of messages", streams.counts, len(streams)),
         ):
             if len(column) != expected:
-                raise InvalidInput(f"{len(column)} {what}, {expected} are needed")
+                raise InvalidInput(f"{len(column)} {noun}, {expected} are needed")
         _require_shape(streams.message_roots, (len(streams), DIGEST_BYTES), "roots of messages")
 
     def __len__(self) -> int:
@@ -339,12 +345,12 @@ class CanonicalStates:
 
 @dataclass(frozen=True)
 class StateRoots:
-    """What ``state_roots`` finds.
+    """Result of ``state_roots``.
 
     Attributes:
-        roots: of the states, shape (subnets, 32).
-        stream_roots: of the streams, shape (streams, 32).
-        paths: of each stream, from its root to its state's root, in the form of ``stream_paths``.
+        roots: roots of the states, shape (subnets, 32).
+        stream_roots: roots of the streams, shape (streams, 32).
+        paths: path of each stream from its root to its state's root, encoded by ``slice_columns.encode_paths``.
     """
 
     roots: Digests
@@ -355,7 +361,7 @@ class StateRoots:
     """The forks above each state's ``metadata``."""
 
     def height_witnesses(self, rows: Rows) -> list[bytes | None]:
-        """Return the encoded witness of ``metadata / height`` in the state of each row; None before version 24."""
+        """Return each row's encoded witness of ``metadata / height``, None before version 24."""
         states = self._states
         found: list[bytes | None] = [None] * len(rows)
         if states.version < METADATA_SUBTREE:
@@ -378,7 +384,7 @@ class StateRoots:
 
 
 def state_roots(states: CanonicalStates) -> StateRoots:
-    """Return the roots of ``states``, and the paths of their streams to them.
+    """Return the roots of ``states``, and the paths of their streams.
 
     Raises:
         OverLimit: the paths take 2 GiB or more.
@@ -408,9 +414,9 @@ def state_roots(states: CanonicalStates) -> StateRoots:
 
 
 def state_contents(states: CanonicalStates, row: int) -> dict[bytes, bytes | NestedTree]:
-    """Return the state of ``row`` as nested maps, for ``build_tree``; ``messages`` of its streams are pruned.
+    """Return the state of ``row`` as nested maps, for ``build_tree``, with ``messages`` pruned.
 
-    Who knows the messages of a stream puts a witness of them in that position.
+    Replace a pruned ``messages`` by a witness to include messages.
     """
     previous = states.previous[row].tobytes() if states.has_previous[row] else None
     contents: dict[bytes, bytes | NestedTree] = {
@@ -435,7 +441,7 @@ def state_contents(states: CanonicalStates, row: int) -> dict[bytes, bytes | Nes
 
 
 def metadata_contents(height: int, previous: bytes | None, version: CertificationVersion) -> bytes | NestedTree:
-    """Return what is below ``metadata`` at a height, with the root of the state before (32 bytes) if there is one."""
+    """Return the content of ``metadata`` at a height, with the previous root (32 bytes) if any."""
     if version < METADATA_SUBTREE:
         return encode_system_metadata(SystemMetadata(previous))
     return {HEIGHT: encode_leb128(height), **({} if previous is None else {PREVIOUS: previous})}
@@ -453,7 +459,7 @@ def _canisters(data: CertifiedData) -> tuple[Rows, Digests]:
 
 
 def _sections(sections: SectionColumns | None) -> tuple[Rows, Digests]:
-    """Return which subnets have sections, and the root of each one's."""
+    """Return the subnets with sections, and the root of each one's."""
     if sections is None or not sections.labels:
         return np.empty(0, dtype=np.int64), np.empty((0, DIGEST_BYTES), dtype=np.uint8)
     rows = sections.full.nonzero()[0]
@@ -481,33 +487,33 @@ def _metadata(states: CanonicalStates) -> Digests:
 
 
 def _leaves_of(digests: Digests) -> Digests:
-    """Return the digest of a leaf of each digest."""
+    """Return the digest of a leaf with each digest."""
     return digest_rows(HashFunction.SHA256, np.ascontiguousarray(digests), prefix=LEAF_DOMAIN)
 
 
 def _numbers(values: U64) -> Digests:
-    """Return the digest of a leaf of each number."""
+    """Return the digest of a leaf with each number."""
     return leaf_digests(pa.array([encode_leb128(value) for value in values.tolist()], pa.binary()))
 
 
 def _joined(counts: Rows) -> Groups:
-    """Return groups of these lengths, one behind the other."""
+    """Return consecutive groups of these lengths."""
     ends = np.cumsum(counts)
     return Groups(ends - counts, counts, int(ends[-1]) if len(ends) else 0)
 
 
-def _require_shape(array: npt.NDArray[np.generic], shape: tuple[int, ...], what: str) -> None:
+def _require_shape(array: npt.NDArray[np.generic], shape: tuple[int, ...], noun: str) -> None:
     if array.shape != shape:
-        raise InvalidInput(f"{what} have the shape {array.shape}, {shape} is needed")
+        raise InvalidInput(f"{noun} have the shape {array.shape}, {shape} is needed")
 
 
-def _require_order(subnets: Rows, ids: Ids, rows: int, what: str) -> None:
-    """Refuse rows that name no subnet or do not ascend by subnet and id."""
-    _require_shape(ids, (len(subnets), ids.shape[-1]), f"ids of {what}")
+def _require_order(subnets: Rows, ids: Ids, rows: int, noun: str) -> None:
+    """Reject rows that name no subnet or do not ascend by subnet and id."""
+    _require_shape(ids, (len(subnets), ids.shape[-1]), f"ids of {noun}")
     if not len(subnets):
         return
     if not 0 <= int(subnets.min()) <= int(subnets.max()) < rows:
-        raise InvalidInput(f"{what} name a subnet from {subnets.min()} to {subnets.max()}, there are {rows}")
+        raise InvalidInput(f"{noun} name a subnet from {subnets.min()} to {subnets.max()}, there are {rows}")
     words = np.zeros((len(ids), -(-ids.shape[1] // _WORD_BYTES) * _WORD_BYTES), dtype=np.uint8)
     words[:, : ids.shape[1]] = ids
     ascends = np.zeros(len(ids) - 1, dtype=bool)
@@ -518,6 +524,6 @@ def _require_order(subnets: Rows, ids: Ids, rows: int, what: str) -> None:
     if not ascends.all():
         at = int((~ascends).argmax())
         raise InvalidInput(
-            f"{what} do not ascend: ({subnets[at]}, {ids[at].tobytes().hex()}) comes before "
+            f"{noun} do not ascend: ({subnets[at]}, {ids[at].tobytes().hex()}) comes before "
             f"({subnets[at + 1]}, {ids[at + 1].tobytes().hex()})"
         )

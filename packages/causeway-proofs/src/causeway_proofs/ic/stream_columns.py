@@ -1,12 +1,8 @@
-"""Columns of encodings as loops take them, and what a loop leaves to the decoder of single ones.
+"""Encode and decode stream messages and headers in columns (IC reference 2.9).
 
-Messages of streams encoded by columns: the bytes of ``encode_stream_message``, many at once (IC reference 2.9).
-
-A compiled loop writes them, piece by piece: the numbers of a piece are a matrix that stays in the cache.
-
-Messages of streams read into columns: the verdicts of ``decode_stream_message``, many at once (IC reference 2.9).
-
-Headers of streams by columns: the bytes and the verdicts of ``stream_header``, many at once (IC reference 2.9).
+The bytes and verdicts are those of ``encode_stream_message``, ``decode_stream_message`` and ``stream_header``, for many
+rows at once. Compiled loops process the columns piece by piece, so that a piece's numbers stay in the cache. Rows that
+a loop does not find canonical go to the single decoder for their error.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ Offsets = npt.NDArray[np.int32]
 
 
 class ByteColumn:
-    """The bytes and offsets of a column of bytes or text, as loops take them."""
+    """Bytes and offsets of a byte or text column, for loops."""
 
     def __init__(self, values: pa.Array, name: str) -> None:
         if not (pa.types.is_binary(values.type) or pa.types.is_string(values.type)):
@@ -56,7 +52,7 @@ class ByteColumn:
 
 
 def value_offsets(values: pa.BinaryArray) -> Offsets:
-    """Return where each value starts in the column's bytes and, last, where the last one ends."""
+    """Return the start of each value in the column's bytes and, last, the end."""
     buffer = values.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, dtype=np.int32)
@@ -67,7 +63,7 @@ def value_offsets(values: pa.BinaryArray) -> Offsets:
 def decoding_error(
     decode: Callable[[bytes, CertificationVersion], Any], data: bytes, version: CertificationVersion
 ) -> ProofError:
-    """Return the error with which ``decode`` refuses what a loop has not found canonical."""
+    """Return the error of ``decode`` for bytes that a loop did not find canonical."""
     try:
         decode(data, version)
     except ProofError as error:
@@ -75,61 +71,71 @@ def decoding_error(
     raise RuntimeError(f"{decode.__name__} takes the {len(data)} bytes {data[:64].hex()}..., which its loop refuses")
 
 
-def binary_values(values: pa.BinaryArray, what: str) -> ByteColumn:
-    """Return a column of encodings that somebody else made.
+def binary_values(values: pa.BinaryArray, noun: str) -> ByteColumn:
+    """Validate an untrusted column of encodings.
 
     Raises:
-        InvalidInput: its offsets do not lie in its bytes, or it holds a null.
+        InvalidInput: offsets are out of bounds, or a value is null.
     """
-    values = contiguous_column(values, what)
+    values = contiguous_column(values, noun)
     if values.null_count:
-        raise InvalidInput(f"a column of {what} holds a null, only byte strings are allowed")
-    return ByteColumn(values, what)
+        raise InvalidInput(f"a column of {noun} holds a null, only byte strings are allowed")
+    return ByteColumn(values, noun)
 
 
 def binary_array(data: Bytes, offsets: Offsets) -> pa.BinaryArray:
-    """Return the column whose value ``i`` is ``data[offsets[i] : offsets[i + 1]]``; nothing is copied."""
+    """Return the column with values ``data[offsets[i] : offsets[i + 1]]``, without a copy."""
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 PIECE_ROWS = 1 << 15
-"""Messages that a column of encodings is made of at a time."""
+"""Messages encoded into one column at a time."""
 
 PIECE_BYTES = 32 << 20
-"""Payload bytes of a piece, unless one message has more."""
+"""Most payload bytes of a piece, unless one message has more."""
 
 MAX_COLUMN_BYTES = 2**31 - 1
-"""What a ``BinaryArray`` holds."""
+"""Capacity of a ``BinaryArray``."""
 
 LOOP_ROWS = 1 << 12
-"""Messages that go through the loop at a time."""
+"""Messages of one loop call."""
 
 
 Columns = Mapping[str, Any]
-"""Columns of messages, by name, all of one length.
+"""Columns of messages by name, all of one length.
 
-``kind`` (``Kind.REQUEST``, ``RESPONSE`` or ``REFUND``), ``sender``, ``receiver`` (numbers of canisters), ``callback``,
-``amount_high``, ``amount_low``, ``code``, ``deadline``: NumPy columns of unsigned numbers. ``method``: Arrow text or
-dictionary-encoded text. ``payload``: Arrow bytes. If there are columns ``call_tree_depth`` and ``call_tree_start`` they
-are the requests' metadata, otherwise that is zeros. Of a response, ``sender`` is the respondent, ``receiver`` the
-originator, ``cycles`` the refund; ``code`` 0 means that ``payload`` is data, else it is the text of the reject. Of a
-refund, ``receiver`` is the recipient, and only ``cycles`` counts besides.
+- ``kind``: ``Kind.REQUEST``, ``RESPONSE`` or ``REFUND``.
+- ``sender``, ``receiver``: numbers of canisters. Of a response, the respondent and the originator; of a refund,
+  ``receiver`` is the recipient.
+- ``callback``, ``code``, ``deadline``: NumPy columns of unsigned numbers. ``code`` 0 marks ``payload`` as data, else it
+  is the text of the reject.
+- ``amount_high``, ``amount_low``: halves of the cycles; of a response, the refund. A refund has no other columns.
+- ``method``: Arrow text, possibly dictionary-encoded.
+- ``payload``: Arrow bytes.
+- ``call_tree_depth``, ``call_tree_start``: metadata of requests; zeros if missing.
 """
 
 _NUMBERS = (
     "kind", "sender", "receiver", "callback", "amount_high", "amount_low", "code", "deadline",
     "call_tree_depth", "call_tree_start",
 )  # fmt: skip
-"""In the order of the rows of the loop's matrix; the last one is the number of the method's name."""
+"""Columns in the row order of the loop's matrix, the index of the method name last."""
 
 
 def encode_stream_messages(columns: Columns, version: CertificationVersion = CURRENT) -> pa.BinaryArray:
-    """Return the canonical encoding of each message.
+    """Encode each message canonically.
+
+    Args:
+        columns: the messages.
+        version: certification version.
+
+    Returns:
+        One encoding a message.
 
     Raises:
-        EncodeError: a kind or code is not known, or not to the version; a reject's text is not UTF-8; a request has no
-            method; or all together have more bytes than a column holds, and must be taken piece by piece.
-        InvalidInput: a column's offsets do not lie in its bytes.
+        EncodeError: a kind or code is unknown to the version, a reject's text is not UTF-8, a request has no method, or
+            the encodings exceed one column (encode them in pieces).
+        InvalidInput: a column's offsets are out of bounds.
     """
     pieces = list(encode_in_pieces(columns, version))
     if sum(piece.nbytes for piece in pieces) > MAX_COLUMN_BYTES:
@@ -138,10 +144,10 @@ def encode_stream_messages(columns: Columns, version: CertificationVersion = CUR
 
 
 def encode_in_pieces(columns: Columns, version: CertificationVersion = CURRENT) -> Iterator[pa.BinaryArray]:
-    """Yield the encodings of the messages in order, some at a time, in memory of the size of a piece.
+    """Yield the encodings of the messages in order, in the memory of one piece.
 
     Raises:
-        EncodeError, InvalidInput: as of ``encode_stream_messages``.
+        EncodeError, InvalidInput: as ``encode_stream_messages``.
     """
     offsets = value_offsets(columns["payload"])
     encoder = MessageEncoder(columns, version)
@@ -155,14 +161,14 @@ def encode_in_pieces(columns: Columns, version: CertificationVersion = CURRENT) 
 
 
 class MessageEncoder:
-    """Writes the encodings of messages, given as columns, into buffers.
+    """Writes encodings of messages into buffers.
 
     Args:
-        columns: the messages; kept, not copied.
+        columns: the messages; referenced, not copied.
         version: certification version.
 
     Raises:
-        EncodeError: a payload or a method that is encoded is null.
+        EncodeError: a payload or method to encode is null.
     """
 
     def __init__(self, columns: Columns, version: CertificationVersion = CURRENT) -> None:
@@ -191,7 +197,7 @@ class MessageEncoder:
         """Return the encodings of the messages ``start`` to ``stop`` - 1.
 
         Raises:
-            EncodeError, InvalidInput: as of ``encode_stream_messages``.
+            EncodeError, InvalidInput: as ``encode_stream_messages``.
         """
         edges = self._payload.offsets
         out = np.empty(int(edges[stop] - edges[start]) + (stop - start) * 256 + 4096, dtype=np.uint8)
@@ -209,20 +215,21 @@ class MessageEncoder:
         return binary_array(out[: ends[-1]], ends.astype(np.int32))
 
     def write(self, start: int, stop: int, out: Bytes, ends: Rows) -> int:
-        """Write the encodings of the messages from ``start`` on one behind the other.
+        """Write the encodings of the messages from ``start`` on.
 
-        Writes at most ``LOOP_ROWS`` messages, not beyond ``stop``, and as many as there is room for.
+        Writes at most ``LOOP_ROWS`` messages, not beyond ``stop``, and as many as fit.
 
         Args:
-            start, stop: rows.
-            out: where the encodings go, from ``ends[0]`` on.
-            ends: set to where each encoding begins and, behind it, where the last one ends.
+            start: first row.
+            stop: row after the last.
+            out: destination, from ``ends[0]`` on.
+            ends: set to the start of each encoding and, last, the end.
 
         Returns:
-            How many were written; 0 if ``out`` has too little room for one.
+            The number of written messages; 0 if ``out`` is too small for one.
 
         Raises:
-            EncodeError, InvalidInput: as of ``encode_stream_messages``.
+            EncodeError, InvalidInput: as ``encode_stream_messages``.
         """
         from causeway_proofs.ic import message_loops as loops
 
@@ -251,7 +258,7 @@ class MessageEncoder:
         return written
 
     def _refuse(self, start: int, stop: int) -> NoReturn:
-        """Raise the error of what the loop does not write: the first one of the rows that are still to come."""
+        """Raise the error of the first remaining row that the loop does not write."""
         rows = {name: self._columns[name][start:stop] for name in ("kind", "code", "payload")}
         _require_known(np.asarray(rows["kind"]), np.asarray(rows["code"]), rows["payload"], self._version)
         contiguous_column(self._columns["payload"], "payloads")
@@ -278,8 +285,8 @@ def _require_known(kinds: Any, codes: Any, payload: pa.BinaryArray, version: Cer
         raise EncodeError("the text of a reject response is not UTF-8") from error
 
 
-def _require_present(column: pa.Array, wanted: npt.NDArray[np.bool_], name: str) -> None:
-    if column.null_count and bool((wanted & np.asarray(pc.is_null(column))).any()):
+def _require_present(column: pa.Array, required: npt.NDArray[np.bool_], name: str) -> None:
+    if column.null_count and bool((required & np.asarray(pc.is_null(column))).any()):
         raise EncodeError(f"a message has no {name}: that column is null")
 
 
@@ -300,7 +307,7 @@ _TYPES = {
     "call_tree_depth": np.uint64,
     "call_tree_start": np.uint64,
 }
-"""In the order of the rows of the loop's matrix."""
+"""Dtypes in the row order of the loop's matrix."""
 
 _ID_SUFFIX = b"\x01\x01"
 _ID_BYTES = 10
@@ -308,11 +315,11 @@ _ID_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class DecodedMessages:
-    """Messages that were read; of one that is refused every column has 0, or nothing.
+    """Decoded messages; an invalid one has 0 or empty values in every column.
 
     Attributes:
-        columns: as ``Columns`` says, all of them; ``method`` is dictionary-encoded text (int32).
-        errors: why a message is refused, by its row, ascending; ``str`` of it is the text.
+        columns: all columns of ``Columns``; ``method`` is dictionary-encoded text (int32).
+        errors: error of each invalid message by row, ascending; ``str`` of it is the text.
     """
 
     columns: dict[str, Any]
@@ -320,13 +327,20 @@ class DecodedMessages:
 
 
 def decode_stream_messages(values: pa.BinaryArray, version: CertificationVersion = CURRENT) -> DecodedMessages:
-    """Return the messages that ``values`` encode, and why the others are refused: as ``decode_stream_message`` does.
+    """Decode messages by columns, with the errors of ``decode_stream_message``.
 
-    Beside those, ``NotInColumns`` refuses what columns have no row for: ids of canisters that are not eight bytes and
-    01 01, and requests without both numbers of the call tree.
+    ``NotInColumns`` additionally rejects messages without a row form: canister ids other than eight bytes and 01 01,
+    and requests without both numbers of the call tree.
+
+    Args:
+        values: one encoding a message.
+        version: certification version.
+
+    Returns:
+        The messages and errors.
 
     Raises:
-        InvalidInput: the column's offsets do not lie in its bytes, or it holds a null.
+        InvalidInput: the column's offsets are out of bounds, or a value is null.
     """
     from causeway_proofs.ic import message_loops as loops
 
@@ -360,12 +374,12 @@ def decode_stream_messages(values: pa.BinaryArray, version: CertificationVersion
 
 
 def _refusal(data: bytes, version: CertificationVersion) -> ProofError:
-    """Return why a message is refused that the loop has not read."""
+    """Return the error of a message that the loop has not read."""
     return decoding_error(_decode_into_columns, data, version)
 
 
 def _decode_into_columns(data: bytes, version: CertificationVersion) -> None:
-    """Refuse ``data`` if it is no message, or one that columns have no row for."""
+    """Raise the error of ``data`` if it is not a message, or has no row form."""
     message = decode_stream_message(data, version)
     for name, principal in _ids(message):
         if len(principal) != _ID_BYTES or not principal.endswith(_ID_SUFFIX):
@@ -379,7 +393,7 @@ def _decode_into_columns(data: bytes, version: CertificationVersion) -> None:
 
 
 def _ids(message: StreamMessage) -> list[tuple[str, bytes]]:
-    """Return the ids of a message, and what they are called, in the order in which they are written."""
+    """Return the ids of a message with their names, in encoding order."""
     if isinstance(message, Refund):
         return [("Refund: recipient", message.recipient)]
     if isinstance(message, Request):
@@ -392,15 +406,15 @@ Reasons = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class DecodedHeaders:
-    """Headers that were read; of those that are refused all bounds are 0, and there are no signals.
+    """Decoded headers; an invalid one has zero bounds and no signals.
 
     Attributes:
         begin, end, signals_end: bounds (uint64), a row a header.
         flags: ``StreamFlags`` (uint8), a row a header.
-        reject_row: which header a reject signal is of, ascending.
-        reject_index: which message it is about (uint64), ascending in each header.
+        reject_row: header of each reject signal, ascending.
+        reject_index: message index of each signal (uint64), ascending in each header.
         reject_reason: ``RejectReason`` (uint8).
-        errors: why a header is refused, by its row, ascending; ``str`` of it is the text.
+        errors: error of each invalid header by row, ascending; ``str`` of it is the text.
     """
 
     begin: U64
@@ -422,17 +436,24 @@ def encode_stream_headers(
     reject_reason: Reasons,
     version: CertificationVersion = CURRENT,
 ) -> pa.BinaryArray:
-    """Return the canonical encoding of each header, without flags.
+    """Encode each header canonically, without flags.
 
     Args:
-        begin, end, signals_end: bounds, one a header.
-        reject_row, reject_index, reject_reason: the reject signals by header and index, ascending.
+        begin: index of the first message, one a header.
+        end: index after the last message.
+        signals_end: index after the last signal.
+        reject_row: header of each reject signal, ascending.
+        reject_index: message index of each signal, ascending in each header.
+        reject_reason: reason of each signal.
         version: certification version.
 
+    Returns:
+        One encoding a header.
+
     Raises:
-        EncodeError: as of ``encode_stream_header``, or all together have more bytes than a column holds.
-        InvalidInput: a number is negative or the columns are no integers, or ``reject_row`` names no header.
-        ValueError: columns that go together are not of one length, or the signals are not in order.
+        EncodeError: as ``encode_stream_header``, or the encodings exceed one column.
+        InvalidInput: a number is negative or not an integer, or ``reject_row`` names no header.
+        ValueError: related columns differ in length, or the signals are not in order.
     """
     from causeway_proofs.ic import header_loops as loops
 
@@ -454,7 +475,7 @@ def encode_stream_headers(
         given = zip(indexes[part].tolist(), reasons[part].tolist(), strict=True)
         signals = [RejectSignal(index, _reason(reason)) for index, reason in given]
         first, last, signals_last = bounds[:, wrong].tolist()
-        # In order or not, it takes them: what it does not refuse is not in order.
+        # The encoder accepts any order, so an error-free result means that the signals are unordered.
         encode_stream_header(StreamHeader(first, last, signals_last, tuple(signals)), version)
         raise ValueError(f"the reject signals of header {wrong} must be in ascending order")
     if int(ends[-1]) > MAX_COLUMN_BYTES:
@@ -465,11 +486,20 @@ def encode_stream_headers(
 def decode_stream_headers(
     values: pa.BinaryArray, version: CertificationVersion = CURRENT, most_bytes: int = MAX_HEADER_BYTES
 ) -> DecodedHeaders:
-    """Return the headers that ``values`` encode, and why the others are refused: as ``decode_stream_header`` does, but
-    for the limit of a header's bytes, ``most_bytes``.
+    """Decode headers by columns, with the errors of ``decode_stream_header``.
+
+    Only the size limit differs.
+
+    Args:
+        values: one encoding a header.
+        version: certification version.
+        most_bytes: most bytes of a header.
+
+    Returns:
+        The headers and errors.
 
     Raises:
-        InvalidInput: the column's offsets do not lie in its bytes, or it holds a null.
+        InvalidInput: the column's offsets are out of bounds, or a value is null.
     """
     from causeway_proofs.ic import header_loops as loops
 
@@ -486,12 +516,12 @@ def decode_stream_headers(
     loops.read_all_signals(data, ends, known, bounds[2], positions, edges, indexes, reasons)
     rows = np.repeat(np.arange(count), np.diff(edges))
     if mixed:
-        # Lists of several reasons: signals by index, none twice.
+        # Merge lists of several reasons by index; an index is unique.
         order = np.lexsort((indexes, rows))
         rows, indexes, reasons = rows[order], indexes[order], reasons[order]
         refused[rows[1:][(rows[1:] == rows[:-1]) & (indexes[1:] == indexes[:-1])]] = True
-        kept = ~refused[rows]
-        rows, indexes, reasons = rows[kept], indexes[kept], reasons[kept]
+        accepted = ~refused[rows]
+        rows, indexes, reasons = rows[accepted], indexes[accepted], reasons[accepted]
     bounds[:, refused], flags[refused] = 0, 0
     errors = {
         row: decoding_error(decode_stream_header, values[row].as_py(), version)
@@ -501,7 +531,7 @@ def decode_stream_headers(
 
 
 def _reason(number: int) -> RejectReason:
-    """Return a reason; one that is unknown stays a number, which the encoder refuses."""
+    """Convert a number to a reason; an unknown one stays a number, which the encoder rejects."""
     known: Any = number
     return RejectReason(number) if number in set(RejectReason) else known
 

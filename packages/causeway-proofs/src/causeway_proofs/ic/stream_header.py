@@ -1,4 +1,4 @@
-"""Headers of streams: bounds, and the signals about what came the other way (IC reference 2.6, 2.9)."""
+"""Encode and decode stream headers: bounds and signals (IC reference 2.6, 2.9)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REJECT_SIGNALS = (
 
 
 class RejectReason(IntEnum):
-    """Why a message was rejected; the number of its field in the header is one less."""
+    """Reason for rejecting a message; its field number in the header is one less."""
 
     CanisterMigrating = 1
     CanisterNotFound = 2
@@ -42,7 +42,7 @@ class StreamFlags(IntFlag):
 
 
 MAX_HEADER_BYTES = 1 << 20
-"""Longest header: over 100,000 reject signals, where deployed subnets allow 20,000 (X-5)."""
+"""Longest header: over 100,000 reject signals; deployed subnets allow 20,000 (X-5)."""
 
 SUPPORTED_FLAGS = int(StreamFlags.DEPRECATED_RESPONSES_ONLY)
 NO_FLAGS = StreamFlags(0)
@@ -50,7 +50,7 @@ NO_FLAGS = StreamFlags(0)
 
 @dataclass(frozen=True, slots=True, order=True)
 class RejectSignal:
-    """The signal that the message at ``index`` of the stream from the other side was rejected for ``reason``."""
+    """Rejection of the message at ``index`` of the reverse stream for ``reason``."""
 
     index: int
     reason: RejectReason
@@ -61,9 +61,10 @@ class StreamHeader:
     """The header of a stream.
 
     Attributes:
-        begin, end: index of the first message in the stream, and one past the last.
-        signals_end: one past the last message from the other side that there is a signal about.
-        reject_signals: what was rejected of those, whatever is not listed was accepted; kept in ascending order.
+        begin: index of the first message in the stream.
+        end: index after the last message.
+        signals_end: index after the last message of the reverse stream with a signal.
+        reject_signals: rejected messages below ``signals_end``, ascending; all others were accepted.
         flags: see ``StreamFlags``.
     """
 
@@ -79,11 +80,18 @@ class StreamHeader:
 
 
 def encode_stream_header(header: StreamHeader, version: CertificationVersion = CURRENT) -> bytes:
-    """Return the canonical encoding of ``header`` at a certification version.
+    """Encode ``header`` canonically at a certification version.
+
+    Args:
+        header: the header.
+        version: certification version.
+
+    Returns:
+        The encoding.
 
     Raises:
-        EncodeError: a number is out of range, a reject signal is given twice, is not below ``signals_end`` or not known
-            to the version, or a flag is unknown.
+        EncodeError: a number is out of range; a reject signal is duplicated, not below ``signals_end`` or unknown to
+            the version; or a flag is unknown.
     """
     item: dict[int, Item] = {
         0: require_unsigned(header.begin, "StreamHeader: begin"),
@@ -101,11 +109,18 @@ def encode_stream_header(header: StreamHeader, version: CertificationVersion = C
 
 
 def decode_stream_header(data: bytes, version: CertificationVersion = CURRENT) -> StreamHeader:
-    """Return the header that ``data`` is the canonical encoding of at a certification version.
+    """Decode the canonical encoding of a header at a certification version.
+
+    Args:
+        data: the encoding.
+        version: certification version.
+
+    Returns:
+        The header.
 
     Raises:
         OverLimit: ``data`` is too long.
-        DecodeError: it is no such encoding; the text is the deployed decoder's where that has one.
+        DecodeError: ``data`` is not such an encoding; the text is the deployed decoder's where it has one.
     """
     fields = Fields(read_item(data, "StreamHeader", MAX_HEADER_BYTES), "StreamHeader", STREAM_HEADER)
     begin, end, signals_end = (fields.unsigned(name) for name in ("begin", "end", "signals_end"))
@@ -123,12 +138,12 @@ def decode_stream_header(data: bytes, version: CertificationVersion = CURRENT) -
 
 
 def reject_reasons(version: CertificationVersion) -> tuple[RejectReason, ...]:
-    """Return the reasons that a version knows, in the order of their fields."""
+    """Return the reasons known to a version, in field order."""
     return tuple(RejectReason)[: None if version >= ENGINE_SIGNALS else -1]
 
 
 def _deltas_by_reason(header: StreamHeader, version: CertificationVersion) -> dict[int, list[int]]:
-    """Return the reject signals as the map from reasons to distances between signals."""
+    """Convert reject signals to the map from reasons to distances between signals."""
     known = reject_reasons(version)
     by_reason: dict[RejectReason, list[int]] = {reason: [] for reason in known}
     before = -1
@@ -155,7 +170,7 @@ def _deltas_by_reason(header: StreamHeader, version: CertificationVersion) -> di
 
 
 def _signals(item: Item, signals_end: int, version: CertificationVersion) -> tuple[RejectSignal, ...]:
-    """Return the reject signals that a map from reasons to distances stands for."""
+    """Convert the map from reasons to distances to reject signals."""
     reasons = reject_reasons(version)
     fields = Fields(item, "RejectSignals", REJECT_SIGNALS[: len(reasons)])
     found: dict[int, RejectReason] = {}
@@ -166,12 +181,12 @@ def _signals(item: Item, signals_end: int, version: CertificationVersion) -> tup
             if delta == 0:
                 raise DecodeError(
                     f"StreamHeader: {reason.name} found bad delta: `0` is not allowed in `reject_signal_deltas` "
-                    f"{_shown(deltas)}"
+                    f"{_format_deltas(deltas)}"
                 )
             if index < delta:
                 raise DecodeError(
                     f"StreamHeader: {reason.name} reject signals are invalid, got `signals_end` {signals_end}, "
-                    f"`reject_signal_deltas` {_shown(deltas)}"
+                    f"`reject_signal_deltas` {_format_deltas(deltas)}"
                 )
             index -= delta
             if index in found:
@@ -180,9 +195,13 @@ def _signals(item: Item, signals_end: int, version: CertificationVersion) -> tup
     return tuple(RejectSignal(index, found[index]) for index in sorted(found))
 
 
-MOST_SHOWN = 32
+MAX_LISTED_DELTAS = 32
 
 
-def _shown(deltas: list[int]) -> str:
-    """Return a list for a message: whole, as the deployed decoder has it, unless it would fill the screen."""
-    return str(deltas) if len(deltas) <= MOST_SHOWN else f"{str(deltas[:MOST_SHOWN])[:-1]}, ...] ({len(deltas)} deltas)"
+def _format_deltas(deltas: list[int]) -> str:
+    """Format a list for a message, as the deployed decoder does; truncate a long one."""
+    return (
+        str(deltas)
+        if len(deltas) <= MAX_LISTED_DELTAS
+        else f"{str(deltas[:MAX_LISTED_DELTAS])[:-1]}, ...] ({len(deltas)} deltas)"
+    )

@@ -1,20 +1,15 @@
-"""Streams in the hash tree: a queue of any number of messages under one root, and witnesses of any run of them.
+"""Streams in the hash tree: message queues under one root, with witnesses of any run.
 
-``streams / <subnet id> / header`` and ``streams / <subnet id> / messages / <index>`` (IC reference 2.9). The digests of
-all messages and of all forks above them are kept, so a witness is read off and not computed, and a change hashes only
-what the shape of the tree forces:
+``streams / <subnet id> / header`` and ``streams / <subnet id> / messages / <index>`` (IC reference 2.9). All digests of
+messages and forks are stored, so a witness is a read, and a change rehashes only the necessary nodes:
 
-- *Appending* at the end hashes the new messages and the forks at the right edge: the number of new messages and about
-  log2 of the length.
-- *Trimming* t messages at the front hashes no message again, since a message's digest depends on its own index only.
-  The forks shift: those over 2**k messages stay where 2**k divides t, all above are hashed again. Trimming by multiples
-  of a large power of two is nearly free, by an odd number it hashes about as many forks as messages are left.
+- *Appending* hashes the new messages and the forks at the right edge: the number of new messages and about log2 of the
+  length.
+- *Trimming* t messages at the front rehashes no message, since a message's digest depends only on its index. The forks
+  shift: those over 2**k messages stay if 2**k divides t, all above are rehashed. Trimming by multiples of a large power
+  of two is nearly free; an odd t rehashes about as many forks as messages remain.
 
-The messages trees of many streams, kept: ``messages / <index>`` of each (IC reference 2.9).
-
-What ``MessagesTree`` is for one stream, over columns. A change hashes what the shape of a tree forces: appending the
-forks over the new messages and the right edge; trimming t messages all forks over more messages than the largest power
-of two that divides t, those below are moved.
+``MessagesTree`` and ``StreamTree`` hold one stream, ``StreamForest`` the messages of many streams in columns.
 """
 
 from __future__ import annotations
@@ -52,23 +47,23 @@ HEADER = b"header"
 MESSAGES_LABEL = b"messages"
 
 Messages: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
-"""Encoded messages, one after the other."""
+"""Consecutive encoded messages."""
 
 Shown = TypeVar("Shown")
-"""Nodes of a hash tree, or of a witness of one."""
+"""Node type: of a hash tree or of a witness."""
 
 _END_OF_INDEXES = 1 << 64
 
 
 class MessagesTree:
-    """The ``messages`` of one stream: encoded messages under consecutive indexes.
+    """The ``messages`` of one stream: encoded messages under consecutive indices.
 
     Args:
         begin: index of the first message.
         messages: the messages from there on.
 
     Raises:
-        IndexOverflow: an index would pass 2**64 - 1.
+        IndexOverflow: an index would exceed 2**64 - 1.
     """
 
     def __init__(self, begin: int, messages: Messages = ()) -> None:
@@ -91,14 +86,17 @@ class MessagesTree:
 
     @property
     def root(self) -> bytes:
-        """Digest of the subtree, 32 bytes; without messages that of an empty map."""
+        """Digest of the subtree, 32 bytes; that of an empty map without messages."""
         return self._levels[-1].rows()[0].tobytes() if len(self._levels[0]) else EMPTY_DIGEST
 
     def append(self, messages: Messages) -> None:
-        """Add ``messages`` at the end.
+        """Append messages.
+
+        Args:
+            messages: encoded messages.
 
         Raises:
-            IndexOverflow: an index would pass 2**64 - 1; nothing is added.
+            IndexOverflow: an index would exceed 2**64 - 1; nothing is appended.
         """
         column = _column(messages)
         if self.end + len(column) >= _END_OF_INDEXES:
@@ -108,7 +106,10 @@ class MessagesTree:
         self._fork_again(0, before)
 
     def trim(self, begin: int) -> None:
-        """Drop the messages below index ``begin``; the tree starts there from now on.
+        """Drop the messages below index ``begin``.
+
+        Args:
+            begin: new index of the first message.
 
         Raises:
             InvalidInput: ``begin`` is before the first message or after the end.
@@ -120,18 +121,26 @@ class MessagesTree:
             return
         self._begin = begin
         aligned = (dropped & -dropped).bit_length() - 1
-        kept = min(aligned, len(self._levels) - 1)
-        for level in range(kept + 1):
+        last_stable = min(aligned, len(self._levels) - 1)
+        for level in range(last_stable + 1):
             self._levels[level].drop(dropped >> level)
-        self._fork_again(kept, 0)
+        self._fork_again(last_stable, 0)
 
     def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
-        """Return the subtree with the messages [begin, end), all others pruned; a run of none is pruned as a whole.
+        """Build the subtree with the messages [begin, end), all others pruned.
 
-        ``messages`` are those of the run: the tree holds digests only.
+        An empty run prunes all.
+
+        Args:
+            begin: index of the first message.
+            end: index after the last one.
+            messages: the messages of the run, since the tree holds only digests.
+
+        Returns:
+            The pruned subtree.
 
         Raises:
-            InvalidInput: the run is not inside the tree, or ``messages`` are not the ones committed to.
+            InvalidInput: the run is not inside the tree, or ``messages`` are not the committed ones.
         """
         if not self._begin <= begin <= end <= self.end:
             raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self._begin}, {self.end})")
@@ -148,7 +157,16 @@ class MessagesTree:
         return self._joined(first, last, nodes, Fork, Pruned)
 
     def known(self, begin: int, end: int) -> witnesses.Witness:
-        """Return the witness of the messages [begin, end): all others pruned; a run of none is pruned as a whole.
+        """Build the witness of the messages [begin, end), all others pruned.
+
+        An empty run prunes all.
+
+        Args:
+            begin: index of the first message.
+            end: index after the last one.
+
+        Returns:
+            The witness.
 
         Raises:
             InvalidInput: the run is not inside the tree.
@@ -172,7 +190,7 @@ class MessagesTree:
         fork: Callable[[Shown, Shown], Shown],
         pruned: Callable[[bytes], Shown],
     ) -> Shown:
-        """Return the whole tree, in which the nodes [first, last) of the lowest level are ``nodes``."""
+        """Build the whole tree with ``nodes`` as the nodes [first, last) of the lowest level."""
         for level in self._levels[:-1]:
             rows = level.rows()
             if first % 2:
@@ -182,7 +200,7 @@ class MessagesTree:
                 nodes.append(pruned(rows[last].tobytes()))
                 last += 1
             paired = [fork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
-            # An odd last node stands at the end of its level: it moves up.
+            # An odd last node moves up.
             nodes = paired + nodes[2 * len(paired) :]
             first, last = first // 2, (last + 1) // 2
         return nodes[0]
@@ -191,11 +209,11 @@ class MessagesTree:
         return indexed_digests(_indexes(begin, len(column)), leaf_digests(column))
 
     def _fork_again(self, level: int, valid: int) -> None:
-        """Hash the levels above ``level``, of which the first ``valid`` nodes are as they were."""
+        """Rehash the levels above ``level``, whose first ``valid`` nodes are unchanged."""
         while len(self._levels[level]) > 1:
             if level + 1 == len(self._levels):
                 self._levels.append(_GrowingRows())
-            # A node that had moved up unpaired is not among these: rounding down leaves it out.
+            # Rounding down excludes a node that moved up unpaired.
             valid //= 2
             self._levels[level + 1].put(valid, level_above(self._levels[level].rows()[2 * valid :], FORK_DOMAIN))
             level += 1
@@ -203,7 +221,7 @@ class MessagesTree:
 
 
 class StreamTree:
-    """One stream in the hash tree: its encoded header, and its messages unless there are none.
+    """One stream in the hash tree: its encoded header, and its messages unless empty.
 
     Args:
         header: the encoded header; replace it by assignment.
@@ -211,7 +229,7 @@ class StreamTree:
         messages: the messages from there on.
 
     Raises:
-        IndexOverflow: an index would pass 2**64 - 1.
+        IndexOverflow: an index would exceed 2**64 - 1.
     """
 
     def __init__(self, header: bytes, begin: int, messages: Messages = ()) -> None:
@@ -227,35 +245,46 @@ class StreamTree:
         return fork_digest(header, labeled_digest(MESSAGES_LABEL, self.messages.root))
 
     def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
-        """Return the stream's subtree with its header and the messages [begin, end), given as ``messages``.
+        """Build the stream's subtree with its header and the messages [begin, end).
+
+        Args:
+            begin: index of the first message.
+            end: index after the last one.
+            messages: the messages of the run.
+
+        Returns:
+            The pruned subtree.
 
         Raises:
-            InvalidInput: the run is not inside the stream, or ``messages`` are not the ones committed to.
+            InvalidInput: the run is not inside the stream, or ``messages`` are not the committed ones.
         """
         header = Labeled(HEADER, Leaf(self.header))
         run = self.messages.witness(begin, end, messages)
         if self.messages.begin == self.messages.end:
             return header
-        # A run of none is a pruned node, together with its label.
-        shown = Labeled(MESSAGES_LABEL, run)
-        return Fork(header, Pruned(digest(shown)) if begin == end else shown)
+        # An empty run is pruned together with its label.
+        labeled_run = Labeled(MESSAGES_LABEL, run)
+        return Fork(header, Pruned(digest(labeled_run)) if begin == end else labeled_run)
 
 
 def roots_of_streams(headers: pa.BinaryArray, message_roots: Digests, filled: npt.NDArray[np.bool_]) -> Digests:
-    """Return the roots of many streams whose messages' roots are known, shape (n, 32).
+    """Return the roots of many streams from the roots of their messages.
 
     Args:
         headers: the encoded header of each stream.
-        message_roots: the root of each one's subtree ``messages``, shape (n, 32).
-        filled: whether it has messages; where not, there is no such subtree and its root is not looked at.
+        message_roots: root of each subtree ``messages``, shape (n, 32).
+        filled: mask of streams with messages; other streams have no such subtree, and their row is ignored.
+
+    Returns:
+        Roots, shape (n, 32).
     """
     return fork_headers(headers, labeled_digests(MESSAGES_LABEL, message_roots[filled]), filled)
 
 
 def fork_headers(headers: pa.BinaryArray, messages: Digests, filled: npt.NDArray[np.bool_]) -> Digests:
-    """Return the roots of streams whose messages are known by the digests of their subtrees with the label.
+    """Return the roots of streams from the labeled digests of their messages.
 
-    ``messages``: of those that have messages (``filled``) only; else as ``roots_of_streams``.
+    ``messages``: one row for each ``filled`` stream; else as ``roots_of_streams``.
     """
     roots = labeled_digests(HEADER, leaf_digests(headers))
     roots[filled] = digest_pairs(HashFunction.SHA256, FORK_DOMAIN, roots[filled], messages)
@@ -268,7 +297,7 @@ def index_label(index: int) -> bytes:
 
 
 class _GrowingRows:
-    """Digests that are added at the end and dropped at the front, in one contiguous buffer with room to grow."""
+    """Digests appended at the end and dropped at the front, in one contiguous buffer."""
 
     def __init__(self) -> None:
         self._buffer: Digests = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
@@ -285,7 +314,7 @@ class _GrowingRows:
         self._start += count
 
     def put(self, keep: int, added: Digests) -> None:
-        """Let ``added`` follow on the first ``keep`` rows."""
+        """Replace all rows after the first ``keep`` by ``added``."""
         length = keep + len(added)
         if self._start + length > len(self._buffer):
             room = np.empty((length if not keep else 2 * length, DIGEST_BYTES), dtype=np.uint8)
@@ -306,16 +335,19 @@ def _indexes(begin: int, count: int) -> U64:
 
 
 Keys = Codes
-"""Names of streams: numbers of 64 bits, or byte strings of one length; the same kind in all calls."""
+"""Names of streams: 64-bit numbers, or byte strings of one length, alike in all calls."""
 
 _NONE: U64 = np.empty(0, dtype=np.uint64)
 
 
 class StreamForest:
-    """The trees of streams, each named by a key (``Keys``); without any at first.
+    """The message trees of many streams, each named by a key (``Keys``).
 
-    ``keys``: those keys, ascending. ``begins``, ``ends``: the bounds of each stream. ``version`` counts the changes:
-    whoever has seen an earlier one must not read the trees any more, nor change them.
+    Attributes:
+        keys: the keys, ascending.
+        begins: index of the first message of each stream.
+        ends: index after the last message of each stream.
+        version: number of changes. The holder of an earlier version must neither read nor change the trees.
     """
 
     def __init__(self) -> None:
@@ -326,24 +358,24 @@ class StreamForest:
 
     @property
     def version(self) -> int:
-        """Return how often the trees were changed."""
+        """Return the number of changes."""
         return self._forest.version
 
     def update(self, keys: Keys, begins: U64, ends: U64, digests: Digests) -> None:
-        """Let the streams be ``keys`` (ascending) with the bounds ``begins`` and ``ends``.
+        """Replace the set of streams by ``keys`` with bounds ``begins`` and ``ends``.
 
-        A stream that was there is trimmed up to its new begin and appended to from its old end on; a new one begins
-        where it says. Those that are no longer among ``keys`` are gone.
+        An existing stream is trimmed to its new begin and appended to from its old end; a new one starts at its begin.
+        Streams absent from ``keys`` are removed.
 
         Args:
-            keys: all streams that there are now.
+            keys: all present streams, ascending.
             begins: index of the first message of each.
-            ends: index after the last one.
-            digests: of the labeled messages appended, shape (m, 32), by stream and index.
+            ends: index after the last message of each.
+            digests: labeled digests of the appended messages by stream and index, shape (m, 32).
 
         Raises:
-            InvalidInput: keys do not ascend, a stream goes back or is trimmed beyond its old end, or there are not as
-                many digests as messages appended. Nothing is changed.
+            InvalidInput: keys do not ascend, a stream moves back or is trimmed beyond its old end, or the number of
+                digests differs from the appended messages. Nothing is changed.
         """
         if bool((keys[1:] <= keys[:-1]).any()):
             raise InvalidInput("the keys of streams do not ascend")
@@ -376,25 +408,55 @@ class StreamForest:
         self.keys, self.begins, self.ends = keys.copy(), begins.copy(), ends.copy()
 
     def roots(self, keys: Keys) -> Digests:
-        """Return the root of each stream's messages, shape (n, 32); without messages that of an empty map."""
+        """Return the root of each stream's messages; that of an empty map without messages.
+
+        Args:
+            keys: n streams.
+
+        Returns:
+            Roots, shape (n, 32).
+        """
         return self._forest.roots(self._rows(keys))
 
     def counts(self, keys: Keys) -> Rows:
-        """Return how many messages each stream has."""
+        """Return the number of messages of each stream.
+
+        Args:
+            keys: n streams.
+
+        Returns:
+            Counts, shape (n,).
+        """
         return self._forest.sizes[self._rows(keys)]
 
     def left_siblings(self, keys: Keys, positions: U64) -> tuple[Digests, Rows]:
-        """Return the siblings of the run from each of ``positions`` (indices) up to the stream's end: see ``sides``."""
+        """Return the ``sides`` of the run from each of ``positions`` to the stream's end.
+
+        Args:
+            keys: n streams.
+            positions: first index of each run, shape (n,).
+
+        Returns:
+            Concatenated digests, and each run's number of them.
+        """
         return self.sides(keys, positions, self.ends[self._rows(keys)])
 
     def sides(self, keys: Keys, first: U64, stop: U64) -> tuple[Digests, Rows]:
-        """Return what the run [first, stop) of each stream needs to give the root: digests, joined, and how many each.
+        """Return the digests that complete the run [first, stop) of each stream to its root.
 
-        Those of ``forest.side_positions``, in its order. An empty run needs one, of the messages with their label,
-        ``labeled("messages", root)``; of a stream without messages nothing is needed.
+        Their order is that of ``merkle_forest.side_positions``. An empty run needs one digest, the labeled messages,
+        ``labeled("messages", root)``; a stream without messages needs none.
+
+        Args:
+            keys: n streams.
+            first: first index of each run, shape (n,).
+            stop: index after each run, shape (n,).
+
+        Returns:
+            Concatenated digests, and each run's number of them.
 
         Raises:
-            InvalidInput: a stream is not there, or a run not inside of it.
+            InvalidInput: a stream is unknown, or a run is not inside of it.
         """
         rows = self._rows(keys)
         begins, ends = self.begins[rows], self.ends[rows]

@@ -1,8 +1,9 @@
-"""Witnesses: a hash tree without its data, as it travels with a part of a labeled tree (IC reference 2.9).
+"""Labeled trees, witnesses, and witness operations (IC reference 2.9).
 
-Labeled trees: state, or a part of it, as a rose tree whose leaves hold bytes (IC reference 2.9).
-
-Witnesses against labeled trees: plug in what is known, prune it, recompute the root (IC reference 2.9).
+- A labeled tree is a state, or a part of it: a rose tree whose leaves hold bytes.
+- A witness is a hash tree without its data, sent along with a part of a labeled tree.
+- ``recompute_digest`` combines a partial tree and its witness into the root; ``prune_witness`` removes a partial tree
+  from a witness.
 """
 
 from __future__ import annotations
@@ -27,23 +28,26 @@ from causeway_proofs.protobuf import parse_canonical
 from causeway_proofs.wire import xnet_pb2
 
 MAX_TREE_LEVELS = 33
-"""Labels on a path, at most: protobuf decoders stop at 100 nested messages, and a level takes three."""
+"""Most labels on a path: decoders stop at 100 nested messages, and a level takes three."""
 
 MAX_TREE_NODES = 1 << 18
-"""Most nodes of a tree, Python objects each. Deployed slices hold at most 10,000 messages, a node each; this allows for
-the slices of networks without limits: ``MAX_PROOF_BYTES`` hold at most 144,631 of the shortest with their witness."""
+"""Most nodes of a tree, each a Python object.
+
+Deployed slices hold at most 10,000 messages, a node each. Networks without limits reach at most 144,631 of the shortest
+messages with their witness in ``MAX_PROOF_BYTES``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeLeaf:
-    """A leaf that holds ``value``."""
+    """A leaf with its content."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class SubTree:
-    """An inner node; ``children`` by label, kept in ascending order."""
+    """An inner node; ``children`` by label, in ascending order."""
 
     children: Mapping[bytes, LabeledTree]
 
@@ -55,10 +59,10 @@ LabeledTree: TypeAlias = TreeLeaf | SubTree
 
 
 def encode_labeled_tree(tree: LabeledTree) -> bytes:
-    """Return the protobuf form of ``tree``.
+    """Encode ``tree`` in protobuf.
 
     Raises:
-        EncodeError: it has more levels than decoders read.
+        EncodeError: the tree exceeds the levels that decoders read.
     """
     message = xnet_pb2.LabeledTree()
     open_nodes: list[tuple[LabeledTree, xnet_pb2.LabeledTree, int]] = [(tree, message, 0)]
@@ -77,14 +81,14 @@ def encode_labeled_tree(tree: LabeledTree) -> bytes:
 
 
 def decode_labeled_tree(data: bytes) -> LabeledTree:
-    """Return the tree that ``data`` is the canonical protobuf form of.
+    """Decode the canonical protobuf form of a tree.
 
     Raises:
-        OverLimit: ``data`` is too long, or the tree has more than ``MAX_NODES`` nodes.
-        MalformedProof: it is no tree, its labels do not ascend, or it is not the form that encoders write.
+        OverLimit: ``data`` is too long, or the tree exceeds ``MAX_TREE_NODES``.
+        MalformedProof: ``data`` is not a tree or not canonical, or its labels do not ascend.
     """
     message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree", MAX_PROOF_BYTES)
-    # Parents before children; built from the back, so that a node's children are there when it is made.
+    # Parents before children; built in reverse, so that children exist before their parents.
     found: list[tuple[xnet_pb2.LabeledTree, int, bytes]] = [(message, -1, b"")]
     for position, (node, _, _) in enumerate(found):
         match node.WhichOneof("node_enum"):
@@ -115,17 +119,20 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
 
 
 MAX_WIRE_LEVELS = 49
-"""Nodes above a node, at most: protobuf decoders stop at 100 nested messages, and a level takes two."""
+"""Most nodes above a node: decoders stop at 100 nested messages, and a level takes two."""
 
 MAX_NODES = 1 << 19
-"""Most nodes of a witness, Python objects each. Deployed slices hold at most 10,000 messages, whose witnesses have some
-30,000 nodes; this allows for the slices of networks without limits: of the shortest messages (19 bytes, and 39 more for
-labels and forks) ``MAX_PROOF_BYTES`` hold at most 144,631, with three nodes each."""
+"""Most nodes of a witness, each a Python object.
+
+Deployed slices hold at most 10,000 messages, whose witnesses have some 30,000 nodes. Networks without limits reach at
+most 144,631 of the shortest messages (19 bytes, and 39 more for labels and forks) in ``MAX_PROOF_BYTES``, with three
+nodes each.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessFork:
-    """Two neighbouring parts of a subtree's children, the left one with the smaller labels."""
+    """Two adjacent parts of a subtree's children, smaller labels on the left."""
 
     left: Witness
     right: Witness
@@ -133,7 +140,7 @@ class WitnessFork:
 
 @dataclass(frozen=True, slots=True)
 class WitnessNode:
-    """A child of a subtree, and what is below it."""
+    """A labeled child of a subtree."""
 
     label: bytes
     sub_witness: Witness
@@ -141,14 +148,14 @@ class WitnessNode:
 
 @dataclass(frozen=True, slots=True)
 class WitnessPruned:
-    """What is left out, by its digest (32 bytes)."""
+    """A pruned part, by its digest (32 bytes)."""
 
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessKnown:
-    """What the labeled tree has: a leaf, or a subtree without children."""
+    """A part in the labeled tree: a leaf, or a subtree without children."""
 
 
 KNOWN = WitnessKnown()
@@ -157,10 +164,16 @@ Witness: TypeAlias = WitnessFork | WitnessNode | WitnessPruned | WitnessKnown
 
 
 def encode_witness(witness: Witness) -> bytes:
-    """Return the protobuf form of ``witness``.
+    """Encode ``witness`` in protobuf.
+
+    Args:
+        witness: the witness.
+
+    Returns:
+        The encoding.
 
     Raises:
-        EncodeError: it has more levels than decoders read.
+        EncodeError: the witness exceeds the levels that decoders read.
     """
     message = xnet_pb2.Witness()
     open_nodes: list[tuple[Witness, xnet_pb2.Witness, int]] = [(witness, message, 0)]
@@ -183,14 +196,20 @@ def encode_witness(witness: Witness) -> bytes:
 
 
 def decode_witness(data: bytes) -> Witness:
-    """Return the witness that ``data`` is the canonical protobuf form of.
+    """Decode the canonical protobuf form of a witness.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The witness.
 
     Raises:
-        OverLimit: ``data`` is too long, or the witness has more than ``MAX_NODES`` nodes.
-        MalformedProof: it is no witness, or not the form that encoders write.
+        OverLimit: ``data`` is too long, or the witness exceeds ``MAX_NODES``.
+        MalformedProof: ``data`` is not a witness, or not canonical.
     """
     message = parse_canonical(xnet_pb2.Witness, data, "Witness", MAX_PROOF_BYTES)
-    # Parents before children, left before right; built from the back.
+    # Parents before children, left before right; built in reverse.
     found = [message]
     for node in found:
         if len(found) > MAX_NODES:
@@ -213,26 +232,26 @@ def decode_witness(data: bytes) -> Witness:
                 continue
             case _:
                 raise DecodeError("Missing required struct field: Witness::witness_enum")
-    # Going back, nodes ask for their children in the order in which those were made: a queue.
-    made: list[Witness] = []
-    taken = 0
+    # In reverse, nodes consume their children in the order of creation: a queue.
+    results: list[Witness] = []
+    position = 0
     for node in reversed(found):
         match node.WhichOneof("witness_enum"):
             case "fork":
-                made.append(WitnessFork(made[taken + 1], made[taken]))
-                taken += 2
+                results.append(WitnessFork(results[position + 1], results[position]))
+                position += 2
             case "node":
-                made.append(WitnessNode(node.node.label, made[taken]))
-                taken += 1
+                results.append(WitnessNode(node.node.label, results[position]))
+                position += 1
             case "pruned":
-                made.append(WitnessPruned(node.pruned.digest))
+                results.append(WitnessPruned(node.pruned.digest))
             case _:
-                made.append(KNOWN)
-    return made[-1]
+                results.append(KNOWN)
+    return results[-1]
 
 
 def sub_witness(witness: Witness, label: bytes) -> Witness | None:
-    """Return what is below the child ``label`` of the subtree that ``witness`` is of, None if it is not there."""
+    """Return the part below the child ``label`` of a subtree's witness, or None if absent."""
     open_nodes = [witness]
     while open_nodes:
         match open_nodes.pop():
@@ -244,7 +263,7 @@ def sub_witness(witness: Witness, label: bytes) -> Witness | None:
 
 
 def first_sub_witness(witness: Witness) -> WitnessNode | None:
-    """Return the first child that is not pruned of the subtree that ``witness`` is of, None if all are."""
+    """Return the first child of a subtree's witness that is not pruned, or None."""
     open_nodes = [witness]
     while open_nodes:
         match open_nodes.pop():
@@ -257,14 +276,14 @@ def first_sub_witness(witness: Witness) -> WitnessNode | None:
 
 @dataclass(slots=True)
 class _Children:
-    """The children of a subtree that are still to be met, the next one last."""
+    """Unmatched children of a subtree, the next one last."""
 
     left: list[tuple[bytes, LabeledTree]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Meet:
-    """Task: match a witness with the tree that it replaces."""
+    """Task: match a witness with its tree."""
 
     witness: Witness
     tree: LabeledTree
@@ -273,7 +292,7 @@ class _Meet:
 
 @dataclass(frozen=True, slots=True)
 class _Descend:
-    """Task: match a part of a subtree's witness with those of the subtree's children that it covers."""
+    """Task: match a part of a subtree's witness with the children that it covers."""
 
     witness: Witness
     children: _Children
@@ -282,21 +301,21 @@ class _Descend:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """Task: put a fork together again, of the two results on top."""
+    """Task: rebuild a fork from the two results on top."""
 
     fork: WitnessFork
 
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """Task: put a label on the result on top."""
+    """Task: label the result on top."""
 
     node: WitnessNode
 
 
 @dataclass(frozen=True, slots=True)
 class _Finish:
-    """Task: see that a subtree has no children left."""
+    """Task: check that a subtree has no unmatched children."""
 
     children: _Children
 
@@ -368,7 +387,7 @@ class _Pruning:
                 ]
             case WitnessNode(label, below) as node:
                 if not task.children.left or task.children.left[-1][0] != label:
-                    # Not to be pruned.
+                    # Not part of the pruned tree.
                     self.results.append(node)
                     return
                 _, child = task.children.left.pop()
@@ -385,26 +404,40 @@ class _Pruning:
 
 
 def prune_witness(witness: Witness, partial_tree: LabeledTree) -> Witness:
-    """Return ``witness`` with everything in ``partial_tree`` pruned: its leaves are known no more.
+    """Prune ``partial_tree`` from ``witness``: its leaves become digests.
 
-    Used for a slice of which a part is taken. Work is linear in the tree and the part of the witness that covers it.
+    Used to split a slice. The work is linear in the tree and the witness part that covers it.
+
+    Args:
+        witness: the witness.
+        partial_tree: the part to prune.
+
+    Returns:
+        The pruned witness.
 
     Raises:
-        InconsistentPartialTree: the tree has something that the witness does not know.
-        NonMinimalWitness: on the way there is a fork of two pruned nodes.
+        InconsistentPartialTree: the witness lacks a part of the tree.
+        NonMinimalWitness: a fork on the path has two pruned nodes.
         TooDeepRecursion: the witness is nested too deeply.
     """
     return _Pruning([_Meet(witness, partial_tree, 1)]).run()
 
 
 def recompute_digest(partial_tree: LabeledTree, witness: Witness) -> bytes:
-    """Return the root digest of the tree that ``partial_tree`` is a part of, the rest from ``witness``.
+    """Return the root digest of a tree from a part of it and a witness of the rest.
 
-    Every leaf meets exactly one ``Known``, and every ``Known`` a leaf.
+    Every leaf must match exactly one ``Known``, and every ``Known`` a leaf.
+
+    Args:
+        partial_tree: the known part.
+        witness: the witness.
+
+    Returns:
+        The digest, 32 bytes.
 
     Raises:
-        InconsistentPartialTree: they do not.
-        NonMinimalWitness: there is a fork of two pruned nodes.
+        InconsistentPartialTree: leaves and ``Known`` nodes do not match.
+        NonMinimalWitness: a fork has two pruned nodes.
         TooDeepRecursion: the witness is nested too deeply.
     """
     pruned = prune_witness(witness, partial_tree)
@@ -414,7 +447,7 @@ def recompute_digest(partial_tree: LabeledTree, witness: Witness) -> bytes:
 
 
 def _path_to_first_known(witness: Witness) -> tuple[bytes, ...]:
-    """Return the labels down to the first ``Known``; none if there is no ``Known``."""
+    """Return the labels down to the first ``Known``, or none."""
     open_nodes: list[tuple[Witness, tuple[bytes, ...]]] = [(witness, ())]
     while open_nodes:
         node, path = open_nodes.pop()

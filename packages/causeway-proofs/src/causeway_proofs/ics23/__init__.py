@@ -1,4 +1,4 @@
-"""ICS-23: Merkle proofs of presence and absence under a proof spec, and the stores that they are taken from."""
+"""ICS-23: Merkle proofs of existence and absence under a spec, and provable stores."""
 
 from __future__ import annotations
 

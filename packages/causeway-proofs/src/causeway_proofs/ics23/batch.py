@@ -1,8 +1,10 @@
-"""Several proofs in one message, plain or compressed: a compressed batch keeps each distinct inner step once.
+"""Verify several claims with one message, a plain or compressed batch.
 
-Of a batch the entry that is asked about is verified, as the deployed verifiers do: of several the first. What else a
-batch holds says nothing; ``remarks`` names what no encoder writes. Source: IBC reference 2.6 and the reference's
-compression.
+A compressed batch stores each distinct inner step once. As in deployed verifiers, the first entry that matches a claim
+is verified and the rest of the batch is ignored; ``find_remarks`` lists oddities that no encoder writes.
+
+Reference:
+    IBC reference 2.6, and the reference's compression.
 """
 
 from __future__ import annotations
@@ -37,47 +39,72 @@ from causeway_proofs.wire.ics23_pb2 import (
 )
 
 Proof = bytes | CommitmentProof
-"""A proof as it came, or one that was decoded or built in this process."""
+"""An encoded proof, or a decoded or locally built message."""
 
 
 def decode_proof(proof: Proof) -> CommitmentProof:
-    """Return the message that ``proof`` is, decoded where it is bytes.
+    """Decode ``proof`` unless it is a message already.
 
-    Who trusts the source of a longer batch may decode it with a limit of his own, and give the message.
+    A caller that trusts the source of a longer batch may decode it with its own limit and pass the message.
 
     Raises:
-        OverLimit: the bytes are more than ``MAX_MESSAGE_BYTES``.
-        MalformedProof: the bytes are no encoding of one.
+        OverLimit: the bytes exceed ``MAX_MESSAGE_BYTES``.
+        MalformedProof: the bytes are not an encoding of a CommitmentProof.
     """
     return parse(CommitmentProof, proof, "proof") if isinstance(proof, bytes) else proof
 
 
 def batch_verify_membership(spec: ProofSpec, root: bytes, proof: Proof, items: Mapping[bytes, bytes]) -> None:
-    """Check that one message proves every key of ``items`` with its value; it may hold more, which is not verified.
+    """Verify that one message proves every key of ``items`` with its value.
+
+    Further entries of the message are not verified.
+
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message.
+        items: the claimed value of each key.
 
     Raises:
-        NoProofForKey: it has no existence proof for a key.
-        NotProven: the first one that it has does not hold (see ``verify_existence``).
-        MalformedProof: its bytes are not a proof, or its indices are out of range.
+        NoProofForKey: the message has no existence proof for a key.
+        NotProven: the first existence proof for a key does not hold (see ``verify_existence``).
+        MalformedProof: the bytes are not a proof, or an index is out of range.
     """
     BatchClaims(spec_rules(spec), root, decode_proof(proof)).require_membership(items)
 
 
 def batch_verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, keys: Iterable[bytes]) -> None:
-    """Check that one message proves that none of ``keys`` is stored; it may hold more, which is not verified.
+    """Verify that one message proves the absence of all ``keys``.
+
+    Further entries of the message are not verified.
+
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message.
+        keys: the absent keys.
 
     Raises:
-        NoProofForKey: no non-existence proof of it encloses a key.
-        NotProven: the first one that does does not hold (see ``verify_non_existence``).
-        MalformedProof: its bytes are not a proof, or its indices are out of range.
+        NoProofForKey: no non-existence proof encloses a key.
+        NotProven: the first enclosing proof does not hold (see ``verify_non_existence``).
+        MalformedProof: the bytes are not a proof, or an index is out of range.
     """
     BatchClaims(spec_rules(spec), root, decode_proof(proof)).require_non_membership(keys)
 
 
 def find_remarks(spec: ProofSpec, root: bytes, proof: Proof, claims: Mapping[bytes, bytes | None]) -> list[str]:
-    """Return what is odd about a proof that shows ``claims`` (a value each; None: absent), a line each.
+    """Return one line for each oddity of a proof that shows ``claims``.
 
-    The deployed verifiers accept it, and no encoder of theirs writes it.
+    Deployed verifiers accept these oddities, but no deployed encoder writes them.
+
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message.
+        claims: the claimed value of each key, None for an absent key.
+
+    Returns:
+        The remarks.
     """
     message = decode_proof(proof)
     encoding = describe_encoding(message, proof, "proof") if isinstance(proof, bytes) else []
@@ -85,16 +112,16 @@ def find_remarks(spec: ProofSpec, root: bytes, proof: Proof, claims: Mapping[byt
 
 
 MAX_HASHED_BYTES = 64 << 20
-"""Most bytes of steps that are hashed for one message: a compressed batch of 1 MiB can ask for terabytes."""
+"""Most step bytes hashed for one message: a compressed batch of 1 MiB can demand terabytes."""
 
 
 class BatchClaims:
-    """What a message claims under a root; each claim is verified when it is asked for.
+    """The claims of a message under a root, each verified on demand.
 
-    What is verified raises ``OverLimit`` once the steps have ``MAX_HASHED_BYTES``.
+    Verification raises ``OverLimit`` once the hashed steps exceed ``MAX_HASHED_BYTES``.
 
     Raises:
-        MalformedProof: the message carries no proof, or its indices are out of range.
+        MalformedProof: the message carries no proof, or an index is out of range.
     """
 
     def __init__(self, rules: SpecRules, root: bytes, message: CommitmentProof) -> None:
@@ -110,42 +137,42 @@ class BatchClaims:
                 self._absent.append(entry)
 
     def require_membership(self, items: Mapping[bytes, bytes]) -> None:
-        """Check that every key of ``items`` is proven with its value (see ``batch_verify_membership``)."""
+        """Verify that every key is proven with its value (see ``batch_verify_membership``)."""
         for key, value in items.items():
             existence = self.existence(key)
             self._spend(existence)
             verify_existence(existence, self._rules, self._root, key, value)
 
     def require_non_membership(self, keys: Iterable[bytes]) -> None:
-        """Check that every key is proven to be absent (see ``batch_verify_non_membership``)."""
+        """Verify that every key is proven absent (see ``batch_verify_non_membership``)."""
         proven: set[int] = set()
         for key, absence in self.absences(keys).items():
-            # The neighbours enclose the key, or they would not have been found by it.
+            # The lookup by key guarantees that the neighbors enclose it.
             if id(absence) not in proven:
                 self._spend(absence)
                 verify_non_existence(absence, self._rules, self._root, key)
                 proven.add(id(absence))
 
     def existence(self, key: bytes) -> Existence:
-        """Return the first existence proof for a key, which is not yet verified.
+        """Return the first existence proof for a key, unverified.
 
         Raises:
-            NoProofForKey: there is none.
+            NoProofForKey: the message has none.
         """
         if key not in self._present:
             raise NoProofForKey(f"the proof has no existence of key {hex_text(key)}")
         return self._present[key]
 
     def absences(self, keys: Iterable[bytes]) -> dict[bytes, Absence]:
-        """Return for each key the first non-existence proof whose neighbours enclose it, which is not yet verified.
+        """Return for each key the first non-existence proof that encloses it, unverified.
 
-        The key that such a proof names is not read: the deployed verifiers do not either.
+        The key named by such a proof is ignored, as in deployed verifiers.
 
         Raises:
-            NoProofForKey: there is none.
+            NoProofForKey: no proof encloses a key.
         """
-        # Keys and the beginnings of gaps are passed in ascending order; of the gaps that are open, the first one of the
-        # message is on top of a heap. Gaps that are not verified may overlap.
+        # Sweep over keys and gap starts in ascending order. A heap holds the open gaps, the first in the
+        # message on top: unverified gaps may overlap.
         begins = sorted((self._place(gap.left), number) for number, gap in enumerate(self._absent))
         found: dict[bytes, Absence] = {}
         opened: list[int] = []
@@ -162,7 +189,7 @@ class BatchClaims:
         return found
 
     def remarks(self, claims: Mapping[bytes, bytes | None]) -> tuple[str, ...]:
-        """Return what is odd about what is in the message, which shows ``claims`` (see ``remarks``), a line each."""
+        """Return one line for each oddity of a message that shows ``claims``."""
         lines = _remarks_on_steps(self._message)
         again = sum(isinstance(entry, Existence) and self._present[entry.key] is not entry for entry in self._entries)
         if again:
@@ -171,11 +198,11 @@ class BatchClaims:
         for key, absence in absences.items():
             if absence.key not in (b"", key, key_for_comparison(self._rules, key)):
                 lines.append(f"the absence of key {hex_text(key)} names key {hex_text(absence.key)}")
-        asked = {id(absence) for absence in absences.values()}
+        claimed_ids = {id(absence) for absence in absences.values()}
         faults = []
         for number, entry in enumerate(self._entries):
             try:
-                fault = None if id(entry) in asked else self._fault(entry)
+                fault = None if id(entry) in claimed_ids else self._fault(entry)
             except OverLimit as error:
                 lines.append(f"{error}: entries that nobody asks about are not verified from number {number} on")
                 break
@@ -186,7 +213,7 @@ class BatchClaims:
         return tuple(lines)
 
     def _spend(self, entry: Existence | Absence) -> None:
-        """Count the bytes that verifying an entry hashes. Raises ``OverLimit``."""
+        """Count the bytes hashed to verify an entry. Raises ``OverLimit``."""
         for path in entry_paths(entry):
             if len(path) <= self._rules.max_depth:  # a longer one is refused before it is hashed
                 self._hashed += sum(len(step.prefix) + len(step.suffix) + DIGEST_BYTES for step in path)
@@ -211,11 +238,11 @@ class BatchClaims:
             try:
                 require_between(entry, self._rules, key_for_comparison(self._rules, entry.key))
             except KeyOutOfRange:
-                # Stores that order keys by their hash name the hash.
+                # Stores sorted by key hash name the hash.
                 require_between(entry, self._rules, entry.key)
 
     def _place(self, left: Existence | None) -> tuple[bool, bytes]:
-        """Return what orders the beginnings of gaps: that of the first gap of a store is before all keys."""
+        """Return the sort key of a gap's start; the first gap of a store sorts before all keys."""
         return (False, b"") if left is None else (True, key_for_comparison(self._rules, left.key))
 
     def _ends_after(self, gap: Absence, place: bytes) -> bool:
@@ -223,7 +250,7 @@ class BatchClaims:
 
 
 def _remarks_on_steps(message: CommitmentProof) -> list[str]:
-    """Return what is odd about the list of a message's entries, and of a compressed batch about its shared steps."""
+    """Return oddities of a message's entry list and of a compressed batch's shared steps."""
     kind = message.WhichOneof("proof")
     if kind == "batch":
         empty = sum(entry.WhichOneof("proof") is None for entry in message.batch.entries)
@@ -242,10 +269,10 @@ def _remarks_on_steps(message: CommitmentProof) -> list[str]:
 
 
 def batch_entries(message: CommitmentProof) -> list[Existence | Absence]:
-    """Return all that a message claims; steps of a compressed batch are shared, not copied.
+    """Return all claims of a message; steps of a compressed batch are shared, not copied.
 
     Raises:
-        MalformedProof: it carries no proof, or of a compressed batch an entry none, or a path an index outside.
+        MalformedProof: the message or an entry carries no proof, or a path index is out of range.
     """
     kind = message.WhichOneof("proof")
     if kind == "exist":
@@ -289,7 +316,7 @@ def _compressed_entries(batch: CompressedBatchProof) -> list[Existence | Absence
 
 
 def entry_paths(entry: Existence | Absence) -> list[Sequence[InnerOp]]:
-    """Return the path of an entry, or those of the neighbours of an absent key."""
+    """Return the path of an entry, or the paths of an absent key's neighbors."""
     if isinstance(entry, Existence):
         return [entry.path]
     return [neighbor.path for neighbor in (entry.left, entry.right) if neighbor is not None]

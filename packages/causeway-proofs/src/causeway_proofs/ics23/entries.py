@@ -1,11 +1,9 @@
-"""Sorted columns of entries: what a store commits to.
+"""Build and check sorted columns of store entries, and hash them as leaves.
 
-Keys order as bytes do (a key before its extensions), so the keys of one queue lie together, its indices ascending
-(IBC reference 2.3).
-
-Bytes columns put together from parts: varints, heads and bodies of protobuf fields, one value a row.
-
-Leaves of ICS-23's TendermintSpec, hashed by columns (IBC reference 2.6).
+- Byte columns assembled from parts: varints, heads and bodies of protobuf fields, one value a row.
+- ``Entries``: keys and values, strictly ascending by key. Keys sort as bytes, a key before its extensions, so the keys
+  of one queue are adjacent, with ascending indices (IBC reference 2.3).
+- Leaf digests of ICS-23's TendermintSpec (IBC reference 2.6).
 """
 
 from __future__ import annotations
@@ -27,16 +25,16 @@ Part = Any
 """A bytes column, or one bytes value for all rows."""
 
 MAX_COLUMN_BYTES = 2**31 - 1
-"""What the 32-bit offsets of one bytes column reach."""
+"""Largest size of a byte column with 32-bit offsets."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 def concat_columns(*parts: Part) -> pa.BinaryArray:
-    """Return the column whose rows are the parts' rows one after the other; at least one part is a column.
+    """Concatenate parts row by row into one column; at least one part is a column.
 
     Raises:
-        InvalidInput: the column would be longer than ``MAX_COLUMN_BYTES``.
+        InvalidInput: the result would exceed ``MAX_COLUMN_BYTES``.
     """
     rows = next(len(part) for part in parts if not isinstance(part, bytes))
     total = sum(rows * len(part) if isinstance(part, bytes) else data_bytes(part) for part in parts)
@@ -49,26 +47,26 @@ def concat_columns(*parts: Part) -> pa.BinaryArray:
 
 
 def require_column_size(total: int) -> None:
-    """Refuse to make a column of ``total`` bytes when that is more than ``MAX_COLUMN_BYTES``.
+    """Reject a column of ``total`` bytes above ``MAX_COLUMN_BYTES``.
 
     Raises:
-        InvalidInput: it is.
+        InvalidInput: ``total`` is above the limit.
     """
     if total > MAX_COLUMN_BYTES:
         raise InvalidInput(f"{total} bytes do not go into one column of {MAX_COLUMN_BYTES}: take fewer rows at once")
 
 
 def data_bytes(column: pa.BinaryArray) -> int:
-    """Return how many bytes the values of a bytes column have together."""
+    """Return the total length of a byte column's values."""
     ends = value_offsets(column)
     return int(ends[-1] - ends[0])
 
 
 def value_offsets(column: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Return where the values begin in the column's buffer, and where the last one ends, shape (n + 1,).
+    """Return the offsets of a column's values in its buffer, and the last end, shape (n + 1,).
 
     Raises:
-        InvalidInput: it is no bytes column with 32-bit offsets, or has nulls.
+        InvalidInput: the column is not a byte column with 32-bit offsets, or has nulls.
     """
     if not isinstance(column, pa.BinaryArray):
         raise InvalidInput(f"a column must be an Arrow array of type binary, not {type(column).__name__}")
@@ -81,19 +79,19 @@ def value_offsets(column: pa.BinaryArray) -> npt.NDArray[np.int32]:
 
 
 def value_lengths(column: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    """Return the length of each value of a bytes column."""
+    """Return the length of each value of a byte column."""
     return np.diff(value_offsets(column)).astype(np.int64)
 
 
 def value_data(column: pa.BinaryArray) -> bytes:
-    """Return the values of a bytes column one after the other."""
+    """Return the concatenated values of a byte column."""
     ends = value_offsets(column)
     buffer = column.buffers()[2]
     return bytes(memoryview(buffer)[int(ends[0]) : int(ends[-1])]) if buffer is not None else b""
 
 
 def from_lengths(lengths: npt.NDArray[np.integer[Any]], data: bytes | npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Return the column of values with ``lengths`` that lie one after the other in ``data``."""
+    """Return the column of consecutive values in ``data`` with these ``lengths``."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffer = pa.py_buffer(np.ascontiguousarray(data) if isinstance(data, np.ndarray) else data)
@@ -101,7 +99,7 @@ def from_lengths(lengths: npt.NDArray[np.integer[Any]], data: bytes | npt.NDArra
 
 
 def place_rows(rows: npt.NDArray[np.uint8], present: Mask) -> pa.BinaryArray:
-    """Return the column with the rows of a byte matrix where ``present`` is true, in order, and empty values elsewhere.
+    """Scatter byte rows to the true positions of ``present``, empty values elsewhere.
 
     Shapes: ``rows`` (number of true, width), ``present`` (n,).
     """
@@ -109,7 +107,7 @@ def place_rows(rows: npt.NDArray[np.uint8], present: Mask) -> pa.BinaryArray:
 
 
 def place_values(column: pa.BinaryArray, present: Mask) -> pa.BinaryArray:
-    """Return the column with the values of ``column`` where ``present`` is true, in order, and empty ones elsewhere."""
+    """Scatter values to the true positions of ``present``, empty values elsewhere."""
     lengths = np.zeros(len(present), dtype=np.int64)
     lengths[present] = value_lengths(column)
     offsets = np.zeros(len(present) + 1, dtype=np.int32)
@@ -120,13 +118,13 @@ def place_values(column: pa.BinaryArray, present: Mask) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), len(present), [None, pa.py_buffer(offsets), data])
 
 
-def take_values(values: list[bytes], which: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
+def take_values(values: list[bytes], indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
     """Return the column of ``values[which]``."""
-    return pa.array(values, pa.binary()).take(pa.array(which))
+    return pa.array(values, pa.binary()).take(pa.array(indices))
 
 
 def uvarints(values: npt.NDArray[Any]) -> pa.BinaryArray:
-    """Return each value (not negative) as an unsigned varint: seven bits a byte, the low ones first."""
+    """Encode each non-negative value as an unsigned varint: seven bits a byte, low bits first."""
     remaining = values.astype(np.uint64)
     width = max(1, -(-int(remaining.max()).bit_length() // PAYLOAD_BITS)) if len(remaining) else 1
     digits = np.empty((len(remaining), width), dtype=np.uint8)
@@ -143,20 +141,20 @@ def uvarints(values: npt.NDArray[Any]) -> pa.BinaryArray:
 
 
 def prefix_lengths(column: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Return the parts of each value with its length in front, as unsigned varint."""
+    """Return the parts of a column in which the length precedes each value, as unsigned varint."""
     return uvarints(value_lengths(column)), column
 
 
 class StoreError(CausewayError):
-    """Root of what a store refuses to hold or to do."""
+    """Base class of a store's errors."""
 
 
 class EmptyKey(StoreError):
-    """An entry has an empty key, which ICS-23 cannot prove (IBC reference 2.6)."""
+    """An entry has an empty key, and ICS-23 cannot prove empty keys (IBC reference 2.6)."""
 
 
 class EmptyValue(StoreError):
-    """An entry has an empty value, which ICS-23 cannot prove (IBC reference D-5)."""
+    """An entry has an empty value, and ICS-23 cannot prove empty values (IBC reference D-5)."""
 
 
 class UnsortedKeys(StoreError):
@@ -164,32 +162,44 @@ class UnsortedKeys(StoreError):
 
 
 class UnknownKey(StoreError):
-    """A key is to be deleted or proven to exist that the store does not hold."""
+    """The store does not hold a key that is to be deleted or proven."""
 
 
 class KnownKey(StoreError):
-    """A key is to be proven absent that the store holds."""
+    """The store holds a key that is to be proven absent."""
 
 
 class NothingToProve(StoreError):
-    """A store without entries has no neighbour that could show that a key is absent."""
+    """An empty store has no neighbor to prove absence with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Keys and values of equal number, strictly ascending by key, none empty."""
+    """Keys and values of equal number, strictly ascending by key, none empty.
+
+    Attributes:
+        keys: byte column with 32-bit offsets.
+        values: byte column with 32-bit offsets.
+    """
 
     keys: pa.BinaryArray
     values: pa.BinaryArray
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, values: pa.BinaryArray) -> Entries:
-        """Check two columns and make entries of them.
+        """Validate two columns and return them as entries.
+
+        Args:
+            keys: strictly ascending keys.
+            values: one a key.
+
+        Returns:
+            The entries; nothing is copied.
 
         Raises:
             EmptyKey: a key is empty.
             EmptyValue: a value is empty.
-            UnsortedKeys: a key is not greater than the one before it.
+            UnsortedKeys: a key is not greater than its predecessor.
             InvalidInput: a column is not of type binary.
         """
         if len(keys) != len(values):
@@ -209,17 +219,24 @@ class Entries:
         return len(self.keys)
 
     def take(self, positions: Positions) -> Entries:
-        """Return the entries at ``positions``, in that order (the caller answers for it being ascending)."""
+        """Return the entries at ``positions``; the caller guarantees ascending order."""
         rows = pa.array(positions)
         return Entries(self.keys.take(rows), self.values.take(rows))
 
     def slice(self, start: int, stop: int) -> Entries:
-        """Return the entries from ``start`` to ``stop``, not copied."""
+        """Return the entries from ``start`` to ``stop`` without a copy."""
         return Entries(self.keys[start:stop], self.values[start:stop])
 
 
 def sorted_entries(keys: pa.BinaryArray, values: pa.BinaryArray) -> Entries:
-    """Return entries of columns in any order, sorted by key.
+    """Sort columns by key into entries.
+
+    Args:
+        keys: keys in any order.
+        values: one a key.
+
+    Returns:
+        The entries.
 
     Raises:
         UnsortedKeys: a key occurs twice.
@@ -231,11 +248,11 @@ def sorted_entries(keys: pa.BinaryArray, values: pa.BinaryArray) -> Entries:
 
 
 def require_ascending(keys: pa.BinaryArray) -> None:
-    """Refuse keys that are not strictly ascending.
+    """Reject keys that are not strictly ascending.
 
     Raises:
-        UnsortedKeys: a key is not greater than the one before it; the message names the first such position.
-        InvalidInput: they are no bytes column, or there are nulls.
+        UnsortedKeys: a key is not greater than its predecessor; the message names the first position.
+        InvalidInput: ``keys`` is not a byte column, or has nulls.
     """
     value_offsets(keys)
     if len(keys) < 2:
@@ -245,43 +262,46 @@ def require_ascending(keys: pa.BinaryArray) -> None:
         raise UnsortedKeys(f"key {int(np.argmin(ascending)) + 1} is not greater than the key before it")
 
 
-def refuse_empty(column: pa.BinaryArray, error: type[StoreError], what: str) -> None:
-    """Refuse a bytes column with nulls or empty values.
+def refuse_empty(column: pa.BinaryArray, error: type[StoreError], noun: str) -> None:
+    """Reject a byte column with nulls or empty values.
 
     Raises:
-        StoreError: the subclass ``error``, when there is one.
+        StoreError: the subclass ``error``, if a value is null or empty.
     """
     if column.null_count:
-        raise error(f"{column.null_count} entries have no {what}")
+        raise error(f"{column.null_count} entries have no {noun}")
     lengths = value_lengths(column)
     if len(lengths) and not lengths.all():
-        raise error(f"the {what} of entry {int(np.argmin(lengths))} is empty: no proof could show it")
+        raise error(f"the {noun} of entry {int(np.argmin(lengths))} is empty: no proof could show it")
 
 
-def ranks(keys: pa.BinaryArray, wanted: pa.BinaryArray) -> tuple[Positions, Mask]:
-    """Return for each of ``wanted`` how many of ascending ``keys`` are less, and whether it is among them."""
-    low = np.zeros(len(wanted), dtype=np.int64)
-    high = np.full(len(wanted), len(keys), dtype=np.int64)
-    # All searches halve their ranges together; one that has ended looks at a row again, to no effect.
+def ranks(keys: pa.BinaryArray, targets: pa.BinaryArray) -> tuple[Positions, Mask]:
+    """Return the ranks of ``targets`` in the ascending ``keys``, and a mask of exact matches."""
+    low = np.zeros(len(targets), dtype=np.int64)
+    high = np.full(len(targets), len(keys), dtype=np.int64)
+    # All binary searches step together; a finished one repeats a comparison without effect.
     for _ in range(len(keys).bit_length()):
         middle = np.minimum((low + high) // 2, len(keys) - 1)
-        less = as_mask(pc.less(keys.take(pa.array(middle)), wanted)) & (low < high)
+        less = as_mask(pc.less(keys.take(pa.array(middle)), targets)) & (low < high)
         low = np.where(less, middle + 1, low)
         high = np.where(less, high, np.minimum(middle, high))
-    there = np.zeros(len(wanted), dtype=bool)
+    there = np.zeros(len(targets), dtype=bool)
     inside = low < len(keys)
-    there[inside] = as_mask(pc.equal(keys.take(pa.array(low[inside])), wanted.filter(pa.array(inside))))
+    there[inside] = as_mask(pc.equal(keys.take(pa.array(low[inside])), targets.filter(pa.array(inside))))
     return low, there
 
 
 def as_mask(column: Any) -> Mask:
-    """Return an Arrow column of booleans as a NumPy mask."""
+    """Convert an Arrow boolean column to a NumPy mask."""
     mask: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False)
     return mask
 
 
 def leaf_digests(entries: Entries) -> Digests:
-    """Return SHA-256(00 || uvarint(len key) || key || uvarint(32) || SHA-256(value)) of each entry, shape (n, 32)."""
+    """Return the leaf digest of each entry, shape (n, 32).
+
+    It is SHA-256(00 || uvarint(len key) || key || uvarint(32) || SHA-256(value)).
+    """
 
     def preimages(start: int, stop: int) -> pa.BinaryArray:
         piece = entries.slice(start, stop)

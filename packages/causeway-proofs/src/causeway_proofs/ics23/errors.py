@@ -1,7 +1,7 @@
-"""What a verifier of ICS-23 proofs refuses, by the step that refuses it.
+"""Verification errors of ICS-23 proofs, one class a failed check.
 
-The texts are those of the deployed Go implementation, so that refusals can be compared with a chain's own; a text
-that a caller adds in front (``leaf, ``, ``inner, ``, ``left proof, ``) keeps the error's class.
+The texts are those of the deployed Go implementation, so that rejections can be compared with a chain's own. A prefix
+added by a caller (``leaf, ``, ``inner, ``, ``left proof, ``) keeps the error's class.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from causeway_proofs.errors import NotProven
 
 
 class SpecMismatch(NotProven):
-    """The proof does not have the shape that the proof spec demands, or the spec itself is malformed."""
+    """The proof does not match the shape demanded by the proof spec, or the spec is malformed."""
 
 
 class UnsupportedOperation(NotProven):
-    """A hash or length operation that is not defined, or not allowed where it stands."""
+    """A hash or length operation is undefined, or not allowed at its position."""
 
     decides = False
 
 
 class KeyMismatch(NotProven):
-    """The proof is about another key than the one that is asked for."""
+    """The proof is about another key than the requested one."""
 
 
 class ValueMismatch(NotProven):
@@ -28,7 +28,7 @@ class ValueMismatch(NotProven):
 
 
 class EmptyOperand(NotProven):
-    """A key, value or child is empty: nothing empty can be proven."""
+    """A key, value or child is empty; empty operands cannot be proven."""
 
 
 class RootMismatch(NotProven):
@@ -36,15 +36,15 @@ class RootMismatch(NotProven):
 
 
 class KeyOutOfRange(NotProven):
-    """The key that is said to be absent does not lie strictly between the proven neighbours."""
+    """The absent key does not lie strictly between the proven neighbors."""
 
 
 class NotNeighbors(NotProven):
-    """There may be leaves between the two proven ones, or beyond the single one."""
+    """Leaves may exist between the two proven ones, or beyond the single one."""
 
 
 class NoProofForKey(NotProven):
-    """The message carries no proof of the wanted kind for the key."""
+    """The message carries no proof of the requested kind for the key."""
 
 
 class ChainMismatch(NotProven):

@@ -1,16 +1,15 @@
-"""Existence: a key with its value, the leaf operation and the steps from there to the root.
+"""Verify existence and non-existence proofs of ICS-23.
 
-Source: IBC reference 2.6, the checks in their order.
+- Existence: a key and value, the leaf operation, and the inner steps from there to the root. The checks run in the
+  order of the reference.
+- Encoded existence: the deployed stores write few forms of steps. A proof in one of these forms, canonically encoded,
+  is verified directly on its bytes by pattern matching. Any other form falls back to the parsed message, with every
+  check and error text.
+- Non-existence: two adjacent leaves around the key, or one leaf at the end of the tree. The position of a step among
+  its siblings follows from the lengths of its prefix and suffix.
 
-Existence proofs of the deployed stores, verified off their encoding, one at a time.
-
-Stores write few forms of steps. Where a proof is made of those, all of it in canonical encoding, there is no need to
-make messages of it: what must stand before the steps is written down and compared, and the steps are cut out at once.
-Whatever is of another form is left to the message, which has every check and says what is wrong.
-
-Non-existence: two neighbouring leaves with nothing between them, or one at the end with nothing beyond it.
-
-Where a step stands among its siblings is read off the lengths of its prefix and suffix. Source: IBC reference 2.6.
+Reference:
+    IBC reference 2.6.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ from causeway_proofs.varints import uvarint
 from causeway_proofs.wire.ics23_pb2 import ExistenceProof, InnerOp, LeafOp, NonExistenceProof
 
 HASHED_CHILD_SIZE = 32
-"""Where children are at least this long, a step's result longer than a child can be no child of the next."""
+"""Child size from which a result longer than a child cannot be a child."""
 
 
 class Existence(NamedTuple):
-    """An existence proof, whether it came whole or out of a compressed batch (its steps are then shared objects).
+    """An existence proof, from a plain message or a compressed batch (with shared steps).
 
     Attributes:
         key: the proven key.
         value: the proven value.
-        leaf: the leaf operation; None where the message has none.
+        leaf: the leaf operation; None if the message has none.
         path: the inner steps, from the leaf's parent to the root.
     """
 
@@ -66,15 +65,15 @@ class Existence(NamedTuple):
 
 
 def read_existence(proof: ExistenceProof) -> Existence:
-    """Return what an existence proof message says."""
+    """Convert an existence proof message."""
     return Existence(proof.key, proof.value, proof.leaf if proof.HasField("leaf") else None, proof.path)
 
 
 def check_against_spec(proof: Existence, rules: SpecRules) -> None:
-    """Check that leaf, depth and every step have the shape that the spec demands.
+    """Check the shapes of leaf, depth and steps against the spec.
 
     Raises:
-        SpecMismatch: one has not.
+        SpecMismatch: a shape differs.
     """
     leaf, path = proof.leaf, proof.path
     if leaf is None:
@@ -96,11 +95,11 @@ def check_against_spec(proof: Existence, rules: SpecRules) -> None:
 
 
 def calculate_existence(proof: Existence, rules: SpecRules | None = None) -> bytes:
-    """Return the root that a proof leads to; with ``rules``, refuse results that are too long to be a child.
+    """Return the root of a proof; with ``rules``, reject results too long to be a child.
 
     Raises:
-        SpecMismatch: there is no leaf operation, or a result is too long.
-        EmptyOperand, UnsupportedOperation: a step cannot be made.
+        SpecMismatch: the leaf operation is missing, or a result is too long.
+        EmptyOperand, UnsupportedOperation: a step cannot be computed.
     """
     key, value, leaf, path = proof
     if leaf is None:
@@ -124,9 +123,9 @@ def prove_existence(proof: Existence, rules: SpecRules, key: bytes, value: bytes
     """Return the root under which a proof shows that ``value`` is stored under ``key``.
 
     Raises:
-        SpecMismatch: its shape is not the spec's.
-        KeyMismatch, ValueMismatch: it is about something else.
-        EmptyOperand, UnsupportedOperation: a step cannot be made.
+        SpecMismatch: the proof's shape is not the spec's.
+        KeyMismatch, ValueMismatch: the proof is about another entry.
+        EmptyOperand, UnsupportedOperation: a step cannot be computed.
     """
     check_against_spec(proof, rules)
     if key != proof.key:
@@ -140,10 +139,10 @@ def prove_existence(proof: Existence, rules: SpecRules, key: bytes, value: bytes
 
 
 def verify_existence(proof: Existence, rules: SpecRules, root: bytes, key: bytes, value: bytes) -> None:
-    """Check that a proof has the spec's shape, is about ``key`` and ``value``, and leads to ``root``.
+    """Verify a proof's shape, key and value, and its root.
 
     Raises:
-        RootMismatch: it leads to another root.
+        RootMismatch: the proof leads to another root.
         NotProven: as ``prove_existence``.
     """
     if prove_existence(proof, rules, key, value) != root:
@@ -151,11 +150,11 @@ def verify_existence(proof: Existence, rules: SpecRules, root: bytes, key: bytes
 
 
 def existence_steps(proof: Existence) -> tuple[Step, ...]:
-    """Return the steps of a proof, the leaf first, the root last; it is not compared with any spec here.
+    """Return the steps of a proof, leaf first and root last, without comparing them with a spec.
 
     Raises:
-        SpecMismatch: there is no leaf operation.
-        EmptyOperand, UnsupportedOperation: a step cannot be made.
+        SpecMismatch: the leaf operation is missing.
+        EmptyOperand, UnsupportedOperation: a step cannot be computed.
     """
     if proof.leaf is None:
         raise SpecMismatch("existence Proof needs defined LeafOp")
@@ -177,27 +176,27 @@ SIZED_HASH = b"\x20"
 _SIMPLE_STEPS = re.compile(
     rb"\x22(?:\x27\x08\x01\x12\x01(\x01)\x1a\x20(.{32})|\x25\x08\x01\x12\x21(\x01.{32}))|(.+)", re.DOTALL
 ).findall
-"""Steps with prefix 01: prefix and suffix, or prefix with the left sibling; last, all that is no such step."""
+"""Steps with prefix 01: (prefix, suffix), or prefix with left sibling, or anything else."""
 
 _IAVL_LEAF = re.compile(rb"(.)\x08\x01\x18\x01\x20\x01\x2a(.)(\x00\x02" + NUMBER + rb")", re.DOTALL).match
 _IAVL_STEPS = re.compile(
     rb"\x22(.\x08\x01\x12.)(" + LOW_EVEN + NUMBER + rb"{2}\x20)(?:\x1a\x21(\x20.{32})|(.{32}\x20))|(.+)", re.DOTALL
 ).findall
-"""Steps whose height has one byte: lengths, numbers, and suffix, or rest of the prefix; last, all that is none."""
+"""Steps with a one-byte height: lengths, numbers, suffix or prefix rest, or anything else."""
 
 _LONGEST_NUMBERS = 12
-"""Bytes of an IAVL step's numbers, and of the length of a hash after them."""
+"""Bytes of an IAVL step's numbers and of the hash length after them."""
 
 _RIGHT_SIBLING = {bytes([4 + size + 35, 8, 1, 0x12, size]): size for size in range(4, _LONGEST_NUMBERS + 1)}
 _LEFT_SIBLING = {bytes([4 + size + 33, 8, 1, 0x12, size + 33]): size for size in range(4, _LONGEST_NUMBERS + 1)}
-"""The bytes of a step's numbers by what stands before its prefix, with the sibling on that side."""
+"""Bytes of a step's numbers, by the bytes before its prefix, for steps with a left sibling."""
 
 
 def encoded_root(rules: SpecRules, proof: bytes, key: bytes, value: bytes) -> bytes | None:
-    """Return the root that an encoded CommitmentProof leads to, if it is one of existence in a store's usual form.
+    """Return the root of an encoded existence proof in a store's usual form, else None.
 
-    Where there is a root, every check of ``prove_existence`` passes for the message that ``proof`` encodes, and that
-    is its result. None says nothing about the proof but that the message must be asked.
+    If a root is returned, the message encoded by ``proof`` passes every check of ``prove_existence`` with the same
+    result. None is no verdict: the message has to be verified instead.
     """
     form = rules.form
     if form is StoreForm.OTHER or not key or not value or len(proof) > MAX_MESSAGE_BYTES:
@@ -206,7 +205,7 @@ def encoded_root(rules: SpecRules, proof: bytes, key: bytes, value: bytes) -> by
     claim = KEY + sized + VALUE + uvarint(len(value)) + value + LEAF
     if len(proof) < len(claim):
         return None
-    # How many bytes the length of the whole has depends on it: one to 127, two to 16383.
+    # A length up to 127 takes one byte, up to 16383 two.
     whole = len(proof) - (2 if len(proof) < 130 else 3 if len(proof) < 16387 else 4)
     head = EXIST + uvarint(whole)
     if len(head) + whole != len(proof) or not proof.startswith(head + claim):
@@ -234,9 +233,11 @@ def encoded_root(rules: SpecRules, proof: bytes, key: bytes, value: bytes) -> by
 def existence_root(
     rules: SpecRules, proof: ExistenceProof, key: bytes | None = None, value: bytes | None = None
 ) -> bytes | None:
-    """Return the root that the message ``proof`` leads to, for ``key`` and ``value`` (its own by default).
+    """Return the root of ``proof`` for ``key`` and ``value`` (default: its own).
 
-    As ``encoded_root``: encoding a message again takes less time than reading its fields.
+    None has the meaning of ``encoded_root``.
+
+    Encoding the message again is faster than reading its fields.
     """
     encoded = proof.SerializeToString(deterministic=True)
     key, value = proof.key if key is None else key, proof.value if value is None else value
@@ -244,7 +245,7 @@ def existence_root(
 
 
 def _iavl_root(rules: SpecRules, proof: bytes, at: int, sized: bytes, value: bytes) -> bytes | None:
-    """Return the root; ``at`` is where the leaf operation begins, with its length."""
+    """Return the root; ``at`` is the offset of the leaf operation with its length."""
     leaf = _IAVL_LEAF(proof, at)
     if leaf is None:
         return None
@@ -257,7 +258,7 @@ def _iavl_root(rules: SpecRules, proof: bytes, at: int, sized: bytes, value: byt
     node = sha256(numbers + sized + SIZED_HASH + sha256(value).digest()).digest()
     least_height = 0
     for lengths, numbers, suffix, rest, _ in steps:
-        # Zigzag: a height is written as its double.
+        # Zigzag encoding doubles a non-negative height.
         least_height += 2
         size = (_RIGHT_SIBLING if suffix else _LEFT_SIBLING).get(lengths)
         if size != len(numbers) or numbers[0] < least_height:
@@ -267,12 +268,12 @@ def _iavl_root(rules: SpecRules, proof: bytes, at: int, sized: bytes, value: byt
 
 
 class Absence(NamedTuple):
-    """A non-existence proof, whether it came whole or out of a compressed batch.
+    """A non-existence proof, from a plain message or a compressed batch.
 
     Attributes:
-        key: the key that the message names; empty where it names none.
-        left: the greatest leaf below the key; None where there is none.
-        right: the least leaf above the key; None where there is none.
+        key: the key in the message; may be empty.
+        left: the greatest leaf below the key, or None.
+        right: the least leaf above the key, or None.
     """
 
     key: bytes
@@ -281,7 +282,7 @@ class Absence(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """The lengths, in bytes, that a step's prefix and suffix have when its child is one certain branch."""
+    """Lengths, in bytes, of a step's prefix and suffix if its child is a given branch."""
 
     min_prefix: int
     max_prefix: int
@@ -289,7 +290,7 @@ class Padding(NamedTuple):
 
 
 def read_absence(proof: NonExistenceProof) -> Absence:
-    """Return what a non-existence proof message says."""
+    """Convert a non-existence proof message."""
     return Absence(
         proof.key,
         read_existence(proof.left) if proof.HasField("left") else None,
@@ -298,7 +299,7 @@ def read_absence(proof: NonExistenceProof) -> Absence:
 
 
 def key_for_comparison(rules: SpecRules, key: bytes) -> bytes:
-    """Return what orders ``key`` among the leaves: the key, or its prehash where the spec says so.
+    """Return the sort key of ``key`` among the leaves: itself, or its prehash by the spec.
 
     Raises:
         UnsupportedOperation: the spec's prehash is not defined.
@@ -307,10 +308,10 @@ def key_for_comparison(rules: SpecRules, key: bytes) -> bytes:
 
 
 def calculate_absence(proof: Absence, rules: SpecRules | None = None) -> bytes:
-    """Return the root that the first neighbour leads to.
+    """Return the root of the first neighbor.
 
     Raises:
-        SpecMismatch: there is no neighbour; else as ``calculate``.
+        SpecMismatch: both neighbors are missing; else as ``calculate_existence``.
     """
     neighbor = proof.left if proof.left is not None else proof.right
     if neighbor is None:
@@ -319,19 +320,19 @@ def calculate_absence(proof: Absence, rules: SpecRules | None = None) -> bytes:
 
 
 def verify_non_existence(proof: Absence, rules: SpecRules, root: bytes, key: bytes) -> None:
-    """Check that both neighbours are proven, enclose ``key`` and have nothing between them.
+    """Verify that both neighbors are proven, enclose ``key`` and are adjacent.
 
     Raises:
         KeyOutOfRange: the key does not lie strictly between them.
-        NotNeighbors: there may be more leaves between them, or beyond the single one.
-        NotProven: a neighbour's own proof fails (see ``verify_existence``), or there is none.
+        NotNeighbors: leaves may exist between them, or beyond the single one.
+        NotProven: a neighbor's own proof fails (see ``verify_existence``), or both are missing.
     """
     verify_neighbor_proofs(proof, rules, root)
     require_gap(proof, rules, key)
 
 
 def require_gap(proof: Absence, rules: SpecRules, key: bytes) -> None:
-    """Check that the neighbours, which are stored, enclose ``key`` and have nothing between them.
+    """Check that the stored neighbors enclose ``key`` and are adjacent.
 
     Raises:
         KeyOutOfRange, NotNeighbors, SpecMismatch: as ``require_between`` and ``require_neighbors``.
@@ -341,10 +342,10 @@ def require_gap(proof: Absence, rules: SpecRules, key: bytes) -> None:
 
 
 def verify_neighbor_proofs(proof: Absence, rules: SpecRules, root: bytes) -> None:
-    """Check that there is a neighbour, and that each is stored.
+    """Verify that a neighbor is given, and that each given one is stored.
 
     Raises:
-        NotProven: one's own proof fails (see ``verify_existence``), or there is none.
+        NotProven: a neighbor's own proof fails (see ``verify_existence``), or both are missing.
     """
     for side, neighbor in (("left", proof.left), ("right", proof.right)):
         if neighbor is None:
@@ -358,7 +359,7 @@ def verify_neighbor_proofs(proof: Absence, rules: SpecRules, root: bytes) -> Non
 
 
 def require_between(proof: Absence, rules: SpecRules, place: bytes) -> None:
-    """Check that ``place``, a key as it is compared, lies strictly between the neighbours.
+    """Check that ``place``, a sort key, lies strictly between the neighbors.
 
     Raises:
         KeyOutOfRange: it does not.
@@ -370,11 +371,11 @@ def require_between(proof: Absence, rules: SpecRules, place: bytes) -> None:
 
 
 def require_neighbors(proof: Absence, rules: SpecRules) -> None:
-    """Check that no leaf lies between the two, or beyond the single one.
+    """Check that no leaf lies between the two neighbors, or beyond the single one.
 
     Raises:
-        NotNeighbors: one may.
-        SpecMismatch: the spec's order of children is not a valid one.
+        NotNeighbors: a leaf may lie there.
+        SpecMismatch: the spec's child order is invalid.
     """
     left, right = proof.left, proof.right
     if left is None:
@@ -384,38 +385,38 @@ def require_neighbors(proof: Absence, rules: SpecRules) -> None:
         if not is_right_most(rules, left.path):
             raise NotNeighbors("right proof missing, left proof must be right-most")
     elif not is_left_neighbor(rules, left.path, right.path):
-        # The reference has this text for this case, too.
+        # The reference uses the same text here.
         raise NotNeighbors("right proof missing, left proof must be right-most")
 
 
 def is_left_most(rules: SpecRules, path: Sequence[InnerOp]) -> bool:
-    """Return whether a path leads to the first leaf: no step has anything but empty siblings on its left.
+    """Return True if a path leads to the first leaf: all left siblings are empty.
 
     Raises:
-        SpecMismatch: the spec's order of children is not a valid one.
+        SpecMismatch: the spec's child order is invalid.
     """
     padding = get_padding(rules, 0)
     return all(has_padding(step, padding) or left_branches_are_empty(rules, step) for step in path)
 
 
 def is_right_most(rules: SpecRules, path: Sequence[InnerOp]) -> bool:
-    """Return whether a path leads to the last leaf: no step has anything but empty siblings on its right.
+    """Return True if a path leads to the last leaf: all right siblings are empty.
 
     Raises:
-        SpecMismatch: the spec's order of children is not a valid one.
+        SpecMismatch: the spec's child order is invalid.
     """
     padding = get_padding(rules, len(rules.child_order) - 1)
     return all(has_padding(step, padding) or right_branches_are_empty(rules, step) for step in path)
 
 
 def is_left_neighbor(rules: SpecRules, left: Sequence[InnerOp], right: Sequence[InnerOp]) -> bool:
-    """Return whether ``right`` leads to the leaf that follows the one that ``left`` leads to.
+    """Return True if the leaf of ``right`` directly follows the leaf of ``left``.
 
-    From the root down the two share steps; at the first that differ, the left one must be one branch before the right
-    one, and below them nothing may lie to the right of the left path nor to the left of the right path.
+    The paths share their steps from the root down. At the first difference, the left branch directly precedes the right
+    one; below it, the left path is rightmost and the right path is leftmost.
 
     Raises:
-        SpecMismatch: the spec's order of children is not a valid one.
+        SpecMismatch: the spec's child order is invalid.
     """
     left, right = list(left), list(right)
     shared = 0
@@ -425,7 +426,7 @@ def is_left_neighbor(rules: SpecRules, left: Sequence[InnerOp], right: Sequence[
         shared += 1
     lefts, rights = len(left) - 1 - shared, len(right) - 1 - shared
     if lefts < 0 or rights < 0:
-        # One path ends where the other goes on, or both are the same: no two leaves of one tree.
+        # One path is a prefix of the other, so they are not two leaves of one tree.
         return False
     return (
         is_left_step(rules, left[lefts], right[rights])
@@ -435,21 +436,21 @@ def is_left_neighbor(rules: SpecRules, left: Sequence[InnerOp], right: Sequence[
 
 
 def is_left_step(rules: SpecRules, left: InnerOp, right: InnerOp) -> bool:
-    """Return whether ``left``, a step of the same parent, is exactly one branch to the left of ``right``."""
+    """Return True if ``left`` is exactly one branch to the left of ``right`` in the same parent."""
     left_branch, right_branch = order_from_padding(rules, left), order_from_padding(rules, right)
     return left_branch is not None and right_branch is not None and right_branch == left_branch + 1
 
 
 def has_padding(step: InnerOp, padding: Padding) -> bool:
-    """Return whether a step's prefix and suffix have the lengths of a branch."""
+    """Return True if a step's prefix and suffix have the lengths of a branch."""
     return padding.min_prefix <= len(step.prefix) <= padding.max_prefix and len(step.suffix) == padding.suffix
 
 
 def get_padding(rules: SpecRules, branch: int) -> Padding:
-    """Return the lengths around the child when it is ``branch``.
+    """Return the lengths around the child for ``branch``.
 
     Raises:
-        SpecMismatch: the spec's order of children does not have that branch.
+        SpecMismatch: the spec's child order lacks that branch.
     """
     position = get_position(rules, branch)
     before = position * rules.child_size
@@ -461,10 +462,10 @@ def get_padding(rules: SpecRules, branch: int) -> Padding:
 
 
 def get_position(rules: SpecRules, branch: int) -> int:
-    """Return where ``branch`` stands among the children in a hashed node.
+    """Return the position of ``branch`` among the children in a hashed node.
 
     Raises:
-        SpecMismatch: the spec's order of children does not have it.
+        SpecMismatch: the spec's child order lacks that branch.
     """
     order = rules.child_order
     if not 0 <= branch < len(order):
@@ -475,7 +476,7 @@ def get_position(rules: SpecRules, branch: int) -> int:
 
 
 def order_from_padding(rules: SpecRules, step: InnerOp) -> int | None:
-    """Return which branch the child of a step is, by the lengths around it; None where they fit no branch."""
+    """Return the branch of a step's child by the lengths around it, or None."""
     for branch in range(len(rules.child_order)):
         if has_padding(step, get_padding(rules, branch)):
             return branch
@@ -483,7 +484,7 @@ def order_from_padding(rules: SpecRules, step: InnerOp) -> int | None:
 
 
 def left_branches_are_empty(rules: SpecRules, step: InnerOp) -> bool:
-    """Return whether all siblings to the left of the child, at least one, are the spec's empty child."""
+    """Return True if the child has left siblings and all are the spec's empty child."""
     branches = order_from_padding(rules, step)
     if not branches:
         return False
@@ -492,7 +493,7 @@ def left_branches_are_empty(rules: SpecRules, step: InnerOp) -> bool:
 
 
 def right_branches_are_empty(rules: SpecRules, step: InnerOp) -> bool:
-    """Return whether all siblings to the right of the child, at least one, are the spec's empty child."""
+    """Return True if the child has right siblings and all are the spec's empty child."""
     branch = order_from_padding(rules, step)
     if branch is None:
         return False
@@ -503,11 +504,11 @@ def right_branches_are_empty(rules: SpecRules, step: InnerOp) -> bool:
 
 
 def _are_empty(rules: SpecRules, siblings: bytes, start: int, branches: int) -> bool:
-    """Return whether the children of ``siblings``, in the order of the first ``branches``, are empty ones."""
+    """Return True if the first ``branches`` children in ``siblings`` are empty."""
     for branch in range(branches):
         place = start + get_position(rules, branch) * rules.child_size
         sibling = siblings[place : place + rules.child_size]
-        # An order of children that is not ascending may point past the end.
+        # A child order that does not ascend may point past the end.
         if len(sibling) != rules.child_size or sibling != rules.empty_child:
             return False
     return True

@@ -1,10 +1,13 @@
-"""The three proof specs that deployed chains use: what shape a proof must have under each kind of store.
+"""Define the proof specs of deployed stores, and the single operations of ICS-23 proofs.
 
-Source: IBC reference 2.6. The messages are shared: copy one before changing it.
+- The three deployed specs: the required shape of a proof under each kind of store. The messages are shared: copy one
+  before changing it.
+- ``SpecRules``: a spec parsed once into plain values and derived bounds.
+- Operations and checks: hashing, length prefixes, leaf and inner operations. Error texts are those of the deployed Go
+  implementation.
 
-The single steps of an ICS-23 proof: hashing, length prefixes, leaf and inner operations, and their checks.
-
-Source: IBC reference 2.6; the texts of refusals are those of the deployed Go implementation.
+Reference:
+    IBC reference 2.6.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ IAVL_SPEC = ProofSpec(
     ),
     max_depth=DEFAULT_MAX_DEPTH,
 )
-"""IAVL+ trees: a child is a length byte and a hash, a prefix begins with height, size and version."""
+"""IAVL+ trees: a child is a length byte and a hash; height, size and version come first."""
 
 TENDERMINT_SPEC = ProofSpec(
     leaf_spec=LeafOp(hash=HashOp.SHA256, prehash_value=HashOp.SHA256, length=LengthOp.VAR_PROTO, prefix=b"\x00"),
@@ -68,11 +71,11 @@ SMT_SPEC = ProofSpec(
 """Sparse Merkle trees: the path is the hash of the key, an absent sibling is 32 zero bytes."""
 
 PROOF_SPECS = {"iavl": IAVL_SPEC, "tendermint": TENDERMINT_SPEC, "smt": SMT_SPEC}
-"""The specs by the names that test vectors and the command line use."""
+"""The specs by their names in test vectors and on the command line."""
 
 
 class StoreForm(Enum):
-    """The form that a store's proofs usually have, where its spec allows it."""
+    """Usual form of a store's proofs, if its spec allows one."""
 
     SIMPLE = auto()
     IAVL = auto()
@@ -82,21 +85,21 @@ class StoreForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpecRules:
-    """A proof spec, read once: its fields as plain values, and what follows from them.
+    """A parsed proof spec: its fields as plain values, and derived bounds.
 
     Attributes:
-        leaf_hash, prehash_key, prehash_value, length, leaf_prefix: what a leaf operation must be.
-        inner_hash, child_order, child_size, min_prefix_length, max_prefix_length, empty_child: what an inner step must
-            be.
-        max_depth: longest path; negative where the spec allows none at all, as the reference reads it.
-        min_depth: shortest path; 0 where the spec sets no bound.
-        prehash_key_before_comparison: neighbours are ordered by the prehashed key.
-        longest_prefix: bytes of an inner prefix with all siblings but the child on its left.
-        fault: what is wrong with the spec's inner part, empty where nothing is.
-        has_leaf, has_inner: whether the spec has these parts.
-        is_iavl, is_tendermint: whether the stricter rules of these stores apply.
-        form: the usual form of proofs that satisfy the spec.
-        encoded_leaf: the spec's leaf operation in protobuf, its length in front.
+        leaf_hash, prehash_key, prehash_value, length, leaf_prefix: required fields of a leaf operation.
+        inner_hash, child_order, child_size, min_prefix_length, max_prefix_length, empty_child: required fields of an
+            inner step.
+        max_depth: longest path; negative if the spec allows none, as the reference reads it.
+        min_depth: shortest path; 0 without a bound.
+        prehash_key_before_comparison: order neighbors by the prehashed key.
+        longest_prefix: bytes of an inner prefix with all siblings on the child's left.
+        fault: the fault of the spec's inner part, or empty.
+        has_leaf, has_inner: presence of these parts in the spec.
+        is_iavl, is_tendermint: apply the stricter rules of these stores.
+        form: the usual form of proofs under the spec.
+        encoded_leaf: the spec's leaf operation in protobuf, with its length prefix.
     """
 
     leaf_hash: HashOp
@@ -124,10 +127,17 @@ class SpecRules:
 
 
 def spec_equals(one: ProofSpec, other: ProofSpec) -> bool:
-    """Return whether two specs describe the same kind of store.
+    """Return True if two specs describe the same kind of store.
 
-    Leaf prefix, depths, empty child and the order of children are not compared, as in the reference: a spec that is
-    IAVL's but for these gets IAVL's strict rules.
+    As in the reference, leaf prefix, depths, empty child and child order are not compared. A spec that differs from
+    IAVL's only in these gets IAVL's strict rules.
+
+    Args:
+        one: a spec.
+        other: another spec.
+
+    Returns:
+        True if the compared fields are equal.
     """
     return _kind(one) == _kind(other)
 
@@ -152,7 +162,7 @@ def _kind(spec: ProofSpec) -> tuple[bool, bool, tuple[int, ...]]:
 
 
 def spec_rules(spec: ProofSpec) -> SpecRules:
-    """Return what ``spec`` demands of a proof."""
+    """Parse ``spec`` into rules."""
     return _rules_of_bytes(spec.SerializeToString(deterministic=True))
 
 
@@ -163,7 +173,7 @@ def _rules_of_bytes(encoded: bytes) -> SpecRules:
     if inner.child_size <= 0:
         fault = "spec.InnerSpec.ChildSize must be >= 1"
     elif inner.max_prefix_length >= inner.min_prefix_length + inner.child_size:
-        # A longer prefix could pass for one that has a sibling in it: absence could be forged.
+        # A longer prefix could pass for one with a sibling in it, which would allow forged absence.
         fault = "spec.InnerSpec.MaxPrefixLength must be < spec.InnerSpec.MinPrefixLength + spec.InnerSpec.ChildSize"
     else:
         fault = ""
@@ -194,7 +204,7 @@ def _rules_of_bytes(encoded: bytes) -> SpecRules:
 
 
 def _form_of(spec: ProofSpec) -> StoreForm:
-    """Return the form of proofs under a spec that demands what a deployed one does, but for depths and empty child."""
+    """Return the proof form of a spec equal to a deployed one but for depths and empty child."""
     for deployed, form in (
         (TENDERMINT_SPEC, StoreForm.SIMPLE),
         (IAVL_SPEC, StoreForm.IAVL),
@@ -205,7 +215,7 @@ def _form_of(spec: ProofSpec) -> StoreForm:
     return StoreForm.OTHER
 
 
-# Looked up once: attributes of a generated enumeration are found slowly.
+# Looked up once, because attribute access on a generated enum is slow.
 NO_HASH = HashOp.NO_HASH
 SHA256 = HashOp.SHA256
 SHA512 = HashOp.SHA512
@@ -227,17 +237,17 @@ REQUIRE_64_BYTES = LengthOp.REQUIRE_64_BYTES
 
 TENDERMINT_INNER_PREFIX = b"\x01"
 IAVL_REMAINDERS = (1, 34)
-"""Bytes of an IAVL inner prefix after its three numbers: a length byte, or length byte, left child and length byte."""
+"""Bytes of an IAVL inner prefix after its numbers: length byte, perhaps left child and one."""
 
 LOW_EVEN = b"[" + b"".join(b"\\x%02x" % low for low in range(0x00, 0x80, 2)) + b"]"
-"""Pattern of a signed varint of one byte that is not negative: zigzag, so even."""
+"""Pattern of a non-negative one-byte signed varint: zigzag, so even."""
 
 _HIGH_EVEN = b"[" + b"".join(b"\\x%02x" % low for low in range(0x80, 0x100, 2)) + b"]"
 NUMBER = b"(?:" + LOW_EVEN + b"|" + _HIGH_EVEN + rb"[\x80-\xff]{0,7}[\x00-\x7f])"
-"""The same of one to nine bytes, which surely fit 64 bits."""
+"""Pattern of a non-negative varint of one to nine bytes, which fits 64 bits."""
 
 _IAVL_INNER = re.compile(LOW_EVEN + NUMBER + rb"{2}.(?:.{33})?", re.DOTALL).fullmatch
-"""An inner prefix whose height has one byte, as nearly all have."""
+"""Pattern of an inner prefix with a one-byte height, the usual case."""
 
 _MAX_VARINT_BYTES = 10
 _UINT64_BITS = 64
@@ -269,16 +279,16 @@ def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
 
 
 def do_hash_or_noop(hash_op: HashOp, preimage: bytes) -> bytes:
-    """Return ``preimage`` itself where ``hash_op`` is ``NO_HASH``, else its hash."""
+    """Return the hash of ``preimage``, or ``preimage`` itself for ``NO_HASH``."""
     return preimage if hash_op == NO_HASH else do_hash(hash_op, preimage)
 
 
 def do_length(length_op: LengthOp, data: bytes) -> bytes:
-    """Return ``data`` with its length in front, in the form that ``length_op`` names.
+    """Prefix ``data`` with its length in the form of ``length_op``.
 
     Raises:
-        UnsupportedOperation: ``length_op`` is not defined (VAR_RLP is not, as in every deployed implementation).
-        SpecMismatch: it requires another length.
+        UnsupportedOperation: ``length_op`` is undefined (VAR_RLP is, in every deployed implementation).
+        SpecMismatch: ``length_op`` requires another length.
     """
     if length_op == VAR_PROTO:
         return uvarint(len(data)) + data
@@ -301,7 +311,7 @@ def do_length(length_op: LengthOp, data: bytes) -> bytes:
 
 
 def apply_leaf(leaf: LeafOp, key: bytes, value: bytes) -> bytes:
-    """Return the hash of a leaf: hash(prefix || length and prehashed key || length and prehashed value).
+    """Return the hash of a leaf: over prefix, then key and value, each prehashed with length.
 
     Raises:
         EmptyOperand: key or value is empty.
@@ -338,10 +348,10 @@ def apply_inner(inner: InnerOp, child: bytes) -> bytes:
 
 
 def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
-    """Check that a leaf operation is the one that the spec demands; its prefix may go on after the spec's.
+    """Check a leaf operation against the spec; its prefix may extend the spec's.
 
     Raises:
-        SpecMismatch: it is not.
+        SpecMismatch: a field differs.
     """
     if not rules.has_leaf:
         raise SpecMismatch("spec.LeafSpec must be non-nil")
@@ -361,10 +371,10 @@ def check_leaf_against_spec(leaf: LeafOp, rules: SpecRules) -> None:
 
 
 def check_inner_against_spec(inner: InnerOp, rules: SpecRules, layer: int) -> None:
-    """Check that an inner step has the shape that the spec demands; ``layer`` counts from 1 above the leaf.
+    """Check the shape of an inner step against the spec; ``layer`` counts from 1 above the leaf.
 
     Raises:
-        SpecMismatch: it has not, or the spec cannot be used.
+        SpecMismatch: the shape differs, or the spec is unusable.
     """
     if not rules.has_inner:
         raise SpecMismatch("spec.InnerSpec must be non-nil")
@@ -390,10 +400,10 @@ def check_inner_against_spec(inner: InnerOp, rules: SpecRules, layer: int) -> No
 
 
 def validate_tendermint_ops(prefix: bytes, suffix: bytes) -> None:
-    """Check the inner prefix of a Tendermint tree: 01, and nothing more where the sibling stands on the right.
+    """Check a Tendermint inner prefix: 01, and nothing more with a right sibling.
 
     Raises:
-        SpecMismatch: it is another.
+        SpecMismatch: the prefix differs.
     """
     if not prefix:
         raise SpecMismatch("inner op prefix must not be empty")
@@ -404,13 +414,13 @@ def validate_tendermint_ops(prefix: bytes, suffix: bytes) -> None:
 
 
 def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
-    """Check the prefix of an IAVL node: height, size and version as zigzag varints, then what its kind has.
+    """Check an IAVL node prefix: height, size, version (zigzag varints), remainder.
 
-    ``layer`` is 0 for a leaf (height 0, size 1, nothing after) and counts from 1 above it for inner nodes, whose
-    height is not below it.
+    ``layer`` is 0 for a leaf (height 0, size 1, no remainder) and counts from 1 for inner nodes, with a height of at
+    least ``layer``.
 
     Raises:
-        SpecMismatch: the prefix is of another form, or an inner node is not hashed with SHA-256.
+        SpecMismatch: the prefix has another form, or an inner node is not hashed with SHA-256.
     """
     if layer and hash_op == SHA256 and _IAVL_INNER(prefix) and prefix[0] >= 2 * layer:
         return
@@ -440,24 +450,24 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
             raise SpecMismatch("IAVL hash op must be SHA256")
 
 
-def _read_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """Return the zigzag varint of ``data`` at ``position``, and the position after it."""
+def _read_varint(data: bytes, position: int, noun: str) -> tuple[int, int]:
+    """Read the zigzag varint of ``data`` at ``position``; return it and the next position."""
     number = 0
-    for taken in range(_MAX_VARINT_BYTES):
+    for index in range(_MAX_VARINT_BYTES):
         if position >= len(data):
-            reason = "unexpected EOF" if taken else "EOF"
-            raise SpecMismatch(f"failed to read IAVL {what} varint: {reason}")
+            reason = "unexpected EOF" if index else "EOF"
+            raise SpecMismatch(f"failed to read IAVL {noun} varint: {reason}")
         byte = data[position]
         position += 1
-        number |= (byte & 0x7F) << 7 * taken
+        number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             if number >> _UINT64_BITS:
                 break
             return number >> 1 ^ -(number & 1), position
-    raise SpecMismatch(f"failed to read IAVL {what} varint: binary: varint overflows a 64-bit integer")
+    raise SpecMismatch(f"failed to read IAVL {noun} varint: binary: varint overflows a 64-bit integer")
 
 
 def _decimal_bytes(data: bytes) -> str:
-    """Return bytes as Go prints them: decimal, in brackets; of very many only the first."""
+    """Format bytes as Go does, decimal in brackets; truncate long ones."""
     more = f" ... {len(data)} bytes" if len(data) > MOST_SHOWN_BYTES else ""
     return "[" + " ".join(str(byte) for byte in data[:MOST_SHOWN_BYTES]) + more + "]"

@@ -1,29 +1,30 @@
-"""The simple store: entries sorted by key under a tree of RFC 6962, ICS-23's TendermintSpec (IBC reference 2.6).
+"""Commit to entries in the simple store and prove ranges of adjacent entries.
 
-Proof of a run of neighbouring entries of a simple store: the entries, and O(log n) digests beside them.
+The simple store sorts entries by key under an RFC 6962 tree, ICS-23's TendermintSpec (IBC reference 2.6). A range proof
+shows adjacent entries with O(log n) digests beside them.
 
-**Encoding**: protobuf ``RangeProof`` (wire/range_proof.proto), in canonical form only. Keys and values lie one after
-the other, with columns of their lengths. ``steps`` has one byte for each level at which the run's nodes join with
-something, from the leaves up: bit 0 says that a digest joins the first node on its left, bit 1 that one joins the last
-node on its right. At each such level the digest on the left, the run's nodes and the digest on the right are paired
-from the left; a last node without a partner moves up as it is. ``left`` and ``right`` hold the digests, 32 bytes each,
-in the order of use.
+**Encoding**: protobuf ``RangeProof`` (wire/range_proof.proto), canonical form only. Keys and values are concatenated,
+with columns of their lengths. ``steps`` has one byte for each level at which a digest joins the range, from the leaves
+up. Bit 0 marks a digest on the left of the first node, bit 1 one on the right of the last node. At each such level the
+left digest, the range's nodes and the right digest are paired from the left; an odd last node moves up unchanged.
+``left`` and ``right`` hold the digests, 32 bytes each, in order of use.
 
-**What a verified proof says**: the entries stand in the tree one after the other with nothing between them; without
-digests on the left the run begins with the store's first entry, without digests on the right it ends with its last.
+**Guarantee**: the entries are adjacent in the tree. Without left digests the range begins with the store's first entry;
+without right digests it ends with the last.
 
-**Why**: leaves are hashed with 00 in front and inner nodes with 01, so neither passes for the other, and digests that
-join on the left lie left of the whole run in the order of leaves, those on the right lie right of it. Two trees with
-one root of which one has an entry between two of the run would give a collision of SHA-256.
+**Why it holds**: leaves are hashed with prefix 00 and inner nodes with 01, so neither passes for the other. Digests
+that join on the left cover leaves before the whole range, those on the right cover leaves after it. Two trees with one
+root that differ by an entry inside the range would give a SHA-256 collision.
 
-**Positions and counts are not in it, because a root does not bind them.** The digest beside a run stands for a subtree
-of unknown size: the third of 3 leaves and the second of 2 have proofs of one shape, (digest, leaf), and one root could
-be either. A verifier that reads such numbers must be given the size by someone it trusts, as in RFC 6962. What a root
-does bind is the shape, and there is one sequence of steps for it: take the first step in which two sequences differ. If
-they differ on the left, the run's first node is a right child in one and in the other a left child; if on the right,
-its last node is a left child in one and in the other a right child or the root. Neither can be of one tree. So no bit
-of a proof can be changed: a level where nothing joins is not written, a node that moved up once lies at the right edge
-and has nothing on its right ever after, and all digests are used.
+**Positions and counts are not encoded, because a root does not bind them.** The digest beside a range stands for a
+subtree of unknown size: the third of 3 leaves and the second of 2 have proofs of one shape, (digest, leaf), under one
+possible root. A verifier that needs such numbers must get the size from a trusted source, as in RFC 6962.
+
+A root does bind the shape, and each shape has one sequence of steps. Take the first step at which two sequences differ.
+If they differ on the left, the range's first node is a right child in one and a left child in the other. If they differ
+on the right, its last node is a left child in one and a right child or the root in the other. Both cannot be of one
+tree. So no bit of a proof can change: levels without a joining digest are not written, a node that moved up once lies
+at the right edge forever, and all digests are used.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ ON_RIGHT = 2
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRun:
-    """What a range proof has shown.
+    """The result of a verified range proof.
 
     Attributes:
-        entries: the run, sorted by key; nothing stands between two neighbours.
-        begins_store: nothing stands before the run.
-        ends_store: nothing stands behind it.
-        steps: the path from the run to the root.
+        entries: the entries, sorted by key; neighbors are adjacent in the store.
+        begins_store: the range begins with the store's first entry.
+        ends_store: the range ends with the store's last entry.
+        steps: the path from the range to the root.
     """
 
     entries: Entries
@@ -77,7 +78,7 @@ class VerifiedRun:
 
 
 def encode_range_proof(run: Entries, tree: Levels, first: int) -> bytes:
-    """Return the proof of ``run``, the leaves of ``tree`` from position ``first`` on; it is not empty."""
+    """Encode the proof of the non-empty ``run``, the leaves of ``tree`` from position ``first``."""
     low, high = first, first + len(run)
     steps, left, right = bytearray(), bytearray(), bytearray()
     for level in tree.levels[:-1]:
@@ -103,15 +104,23 @@ def encode_range_proof(run: Entries, tree: Levels, first: int) -> bytes:
 
 
 def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) -> VerifiedRun:
-    """Check that ``proof`` shows a run of neighbouring entries in the simple store with ``root``, and return it.
+    """Verify that ``proof`` shows adjacent entries of the simple store with ``root``.
 
-    A run may be longer than other messages: it has no parts that would take the parser many times their length.
+    A range proof may be longer than other messages: it has no fields that expand in the parser.
+
+    Args:
+        root: the trusted root, 32 bytes.
+        proof: an encoded RangeProof.
+        limit: most bytes of ``proof``.
+
+    Returns:
+        The verified range.
 
     Raises:
-        OverLimit: the proof has more than ``limit`` bytes or more than ``MAX_DEPTH`` steps.
-        MalformedProof: it is not a canonical RangeProof, an entry is empty or out of order, or the steps are not those
-            of a tree.
-        NotProven: it leads to another root.
+        OverLimit: the proof exceeds ``limit`` bytes or ``MAX_DEPTH`` steps.
+        MalformedProof: the proof is not a canonical RangeProof, an entry is empty or out of order, or the steps do not
+            form a tree.
+        NotProven: the proof leads to another root.
     """
     computed, run = range_proof_root(proof, limit)
     if computed != root:
@@ -120,9 +129,16 @@ def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) 
 
 
 def range_proof_root(proof: bytes, limit: int = MAX_PROOF_BYTES) -> tuple[bytes, VerifiedRun]:
-    """Return the root that ``proof`` leads to, and what it shows of a store with that root.
+    """Return the root of ``proof`` and the range that it shows under that root.
 
-    ``verify_range_proof`` compares it with the trusted one.
+    The caller compares the root with the trusted one, as ``verify_range_proof`` does.
+
+    Args:
+        proof: an encoded RangeProof.
+        limit: most bytes of ``proof``.
+
+    Returns:
+        The root, 32 bytes, and the range.
 
     Raises:
         OverLimit, MalformedProof: as for ``verify_range_proof``.
@@ -133,7 +149,7 @@ def range_proof_root(proof: bytes, limit: int = MAX_PROOF_BYTES) -> tuple[bytes,
     entries = _entries_of(message)
     left, right = _digests(message.left, "left"), _digests(message.right, "right")
     nodes = leaf_digests(entries)
-    path = [Step("leaf", f"{len(entries)} neighbouring entries", _alone(nodes))]
+    path = [Step("leaf", f"{len(entries)} neighbouring entries", _single_digest(nodes))]
     used_left = used_right = 0
     at_edge = False
     for number, step in enumerate(message.steps):
@@ -153,7 +169,7 @@ def range_proof_root(proof: bytes, limit: int = MAX_PROOF_BYTES) -> tuple[bytes,
         nodes = level_above(np.concatenate(row))
         used_left += 1 if on_left else 0
         used_right += 1 if on_right else 0
-        path.append(Step("inner", _sides(step), _alone(nodes)))
+        path.append(Step("inner", _sides(step), _single_digest(nodes)))
     if len(nodes) != 1:
         raise MalformedProof(f"the steps end with {len(nodes)} nodes, not with the root")
     if used_left < len(left) or used_right < len(right):
@@ -161,8 +177,8 @@ def range_proof_root(proof: bytes, limit: int = MAX_PROOF_BYTES) -> tuple[bytes,
     return nodes[0].tobytes(), VerifiedRun(entries, not len(left), not len(right), tuple(path))
 
 
-def _alone(nodes: Digests) -> bytes:
-    """Return the digest of the only node, nothing while there are more."""
+def _single_digest(nodes: Digests) -> bytes:
+    """Return the digest of a single node, or empty bytes for several nodes."""
     return nodes[0].tobytes() if len(nodes) == 1 else b""
 
 
@@ -179,12 +195,12 @@ def _digests(data: bytes, side: str) -> Digests:
 
 def _entries_of(message: RangeProof) -> Entries:
     columns = []
-    for what, lengths, data in (
+    for noun, lengths, data in (
         ("keys", np.array(message.key_lengths, dtype=np.int64), message.keys),
         ("values", np.array(message.value_lengths, dtype=np.int64), message.values),
     ):
         if int(lengths.sum()) != len(data):
-            raise MalformedProof(f"{what} have {len(data)} bytes, their lengths add up to {int(lengths.sum())}")
+            raise MalformedProof(f"{noun} have {len(data)} bytes, their lengths add up to {int(lengths.sum())}")
         columns.append(from_lengths(lengths, data))
     if not len(columns[0]):
         raise MalformedProof("range proof has no entry")
@@ -195,18 +211,18 @@ def _entries_of(message: RangeProof) -> Entries:
 
 
 SIMPLE_LEAF_OP = bytes.fromhex("09 0801 1801 2001 2a0100")
-"""LeafOp of TendermintSpec, its length in front."""
+"""LeafOp of TendermintSpec with its length prefix."""
 
 INNER = b"\x01"
 STEP_LEFT = PATH + b"\x25" + INNER_HEAD + b"\x21" + INNER
-"""A step with a left sibling up to that sibling: the prefix is 01 and the sibling."""
+"""Bytes of a step with a left sibling, up to the sibling: the prefix is 01 and the sibling."""
 
 STEP_RIGHT = PATH + b"\x27" + INNER_HEAD + b"\x01" + INNER + SUFFIX + b"\x20"
-"""A step with a right sibling up to that sibling: the prefix is 01, the suffix the sibling."""
+"""Bytes of a step with a right sibling before the sibling: prefix 01, suffix head."""
 
 
 def sibling_steps(siblings: list[tuple[Positions, Digests]]) -> list[tuple[Part, ...]]:
-    """Return the ``path`` fields of steps with inner prefix 01, from what ``Levels.siblings`` returns."""
+    """Convert ``Levels.siblings`` to ``path`` fields of steps with inner prefix 01."""
     return [
         (take_values([STEP_LEFT, STEP_RIGHT, b""], side), place_rows(digests, side < 2)) for side, digests in siblings
     ]
@@ -228,12 +244,19 @@ class SimpleStore(ProvableStore):
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, values: pa.BinaryArray) -> SimpleStore:
-        """Commit to two columns of equal length, keys strictly ascending.
+        """Commit to two columns.
+
+        Args:
+            keys: strictly ascending keys.
+            values: one a key.
+
+        Returns:
+            The store.
 
         Raises:
             EmptyKey: a key is empty.
             EmptyValue: a value is empty.
-            UnsortedKeys: a key is not greater than the one before it.
+            UnsortedKeys: a key is not greater than its predecessor.
         """
         return cls.over(Entries.of(keys, values))
 
@@ -244,7 +267,7 @@ class SimpleStore(ProvableStore):
 
     @classmethod
     def empty(cls) -> SimpleStore:
-        """Return the store without entries; its root is SHA-256 of nothing."""
+        """Return the store without entries; its root is SHA-256 of the empty string."""
         return cls(Entries.none(), Levels([]))
 
     @property
@@ -256,7 +279,7 @@ class SimpleStore(ProvableStore):
         return len(self.entries)
 
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
-        """Return for each key how many entries come before it, and whether the entry there is its own."""
+        """Return the rank of each key among the entries, and a mask of keys present."""
         return ranks(self.entries.keys, keys)
 
     def entries_at(self, positions: Positions) -> Entries:
@@ -264,7 +287,7 @@ class SimpleStore(ProvableStore):
         return self.entries.take(positions)
 
     def leaf_ops(self, positions: Positions) -> Part:
-        """Return the one LeafOp of the spec."""
+        """Return the spec's LeafOp."""
         return SIMPLE_LEAF_OP
 
     def steps(self, positions: Positions) -> list[tuple[Part, ...]]:
@@ -272,10 +295,17 @@ class SimpleStore(ProvableStore):
         return sibling_steps(self.tree.siblings(positions))
 
     def range_proof(self, first: int, last: int) -> bytes:
-        """Return the encoded RangeProof of the entries at positions ``first`` to ``last``, both included.
+        """Return the encoded RangeProof of the entries from ``first`` to ``last``, inclusive.
+
+        Args:
+            first: position of the first entry.
+            last: position of the last entry.
+
+        Returns:
+            The proof.
 
         Raises:
-            StoreError: there is no such run.
+            StoreError: the range is empty or out of bounds.
         """
         if not 0 <= first <= last < len(self):
             raise StoreError(f"no run from {first} to {last} in a store of {len(self)} entries")

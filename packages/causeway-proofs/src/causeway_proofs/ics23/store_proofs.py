@@ -1,7 +1,10 @@
-"""ICS-23 proofs of a committed store, encoded by columns: one CommitmentProof a row, without rebuilding anything.
+"""Encode ICS-23 proofs of a committed store by columns, without rebuilding the tree.
 
-A store that can be proven offers its leaves in the order of its spec, and for any of them the steps to the root. What
-is here makes of that the deployed messages (IBC reference 2.6): existence, and non-existence by the two neighbours.
+A provable store exposes its leaves in the order of its spec and the steps from any leaf to the root. ``ProvableStore``
+turns these into the deployed messages: existence proofs, and non-existence proofs with both neighbors.
+
+Reference:
+    IBC reference 2.6.
 """
 
 from __future__ import annotations
@@ -35,10 +38,10 @@ LEFT = b"\x12"
 RIGHT = b"\x1a"
 EXIST = b"\x0a"
 NONEXIST = b"\x12"
-"""Tags of the fields that are put together here: field number and wire type 2, one byte each."""
+"""Tags of the encoded fields: field number and wire type 2, one byte each."""
 
 INNER_HEAD = b"\x08\x01\x12"
-"""An InnerOp up to its prefix: hash SHA256, then the tag of the prefix."""
+"""Bytes of an InnerOp up to its prefix: hash SHA256, then the tag of the prefix."""
 
 SUFFIX = b"\x1a"
 
@@ -46,7 +49,7 @@ EMPTY_STORE = "the store is empty: its root says so, and no proof can"
 
 
 class ProvableStore(ABC):
-    """A committed store, seen as a row of leaves in the order in which its proof spec compares keys."""
+    """A committed store as a sequence of leaves in the key order of its proof spec."""
 
     __slots__ = ()
 
@@ -61,7 +64,14 @@ class ProvableStore(ABC):
 
     @abstractmethod
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
-        """Return for each key how many leaves come before it, and whether the leaf there is its own."""
+        """Return the rank of each key among the leaves, and a mask of keys present at their rank.
+
+        Args:
+            keys: keys in any order.
+
+        Returns:
+            Positions, shape (n,), and the mask, shape (n,).
+        """
 
     @abstractmethod
     def entries_at(self, positions: Positions) -> Entries:
@@ -69,42 +79,60 @@ class ProvableStore(ABC):
 
     @abstractmethod
     def leaf_ops(self, positions: Positions) -> Part:
-        """Return the leaves' LeafOp messages with their length in front: one for all, or a column."""
+        """Return the leaves' LeafOp messages with a length prefix: one for all, or a column."""
 
     @abstractmethod
     def steps(self, positions: Positions) -> list[tuple[Part, ...]]:
-        """Return the InnerOps from leaf to root: for each step the parts of a column of ``path`` fields, tag included.
+        """Return the InnerOps from leaf to root as parts of tagged ``path`` columns.
 
         A row without a step is empty in all parts.
         """
 
     def names_of(self, keys: pa.BinaryArray) -> pa.BinaryArray:
-        """Return what a non-existence proof calls each of ``keys``: the key itself."""
+        """Return the name of each key in a non-existence proof: the key itself."""
         return keys
 
     def existence_proofs(self, positions: Positions) -> pa.BinaryArray:
-        """Return the encoded CommitmentProof of each entry at ``positions``, which need no order.
+        """Return the encoded CommitmentProof of each entry at ``positions``.
+
+        Args:
+            positions: positions of leaves, in any order.
+
+        Returns:
+            One proof a position.
 
         Raises:
-            StoreError: there is no such position.
-            InvalidInput: the proofs do not go into one column, which holds some two million of small entries.
+            StoreError: a position is out of range.
+            InvalidInput: the proofs exceed one column, which holds about two million proofs of small entries.
         """
         if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
             raise StoreError(f"positions from {positions.min()} to {positions.max()} of {len(self)} entries")
         return concat_columns(EXIST, *prefix_lengths(_existence(self, positions)))
 
     def absence_proofs(self, keys: pa.BinaryArray) -> pa.BinaryArray:
-        """Return the encoded CommitmentProof of the absence of each of ``keys``, in any order.
+        """Return the encoded CommitmentProof of the absence of each key.
+
+        Args:
+            keys: absent keys, in any order.
+
+        Returns:
+            One proof a key.
 
         Raises:
-            KnownKey: a key is there.
+            KnownKey: the store holds a key.
             NothingToProve: the store is empty.
         """
         positions = self._positions_of_absent(keys)
         return concat_columns(NONEXIST, *prefix_lengths(_absence(self, keys, positions)))
 
     def prove(self, key: bytes) -> bytes:
-        """Return the encoded CommitmentProof that ``key`` exists with its value, or that it does not exist.
+        """Return the encoded CommitmentProof of the existence or absence of ``key``.
+
+        Args:
+            key: the key.
+
+        Returns:
+            The proof.
 
         Raises:
             NothingToProve: the store is empty.
@@ -116,10 +144,16 @@ class ProvableStore(ABC):
         return proof
 
     def prove_existence(self, key: bytes) -> bytes:
-        """Return the encoded CommitmentProof that ``key`` exists with its value.
+        """Return the encoded CommitmentProof of the existence of ``key``.
+
+        Args:
+            key: the key.
+
+        Returns:
+            The proof.
 
         Raises:
-            UnknownKey: it is not there.
+            UnknownKey: the store does not hold ``key``.
         """
         positions, there = self.locate(pa.array([key], pa.binary()))
         if not there[0]:
@@ -156,26 +190,26 @@ def _existence(store: ProvableStore, positions: Positions) -> pa.BinaryArray:
 
 
 def _neighbours(store: ProvableStore, positions: Positions) -> tuple[Positions, Positions]:
-    """Return the positions left and right of absent keys, -1 where there is no neighbour."""
+    """Return the positions left and right of absent keys, -1 for no neighbor."""
     return positions - 1, np.where(positions < len(store), positions, -1)
 
 
 def _absence(store: ProvableStore, keys: pa.BinaryArray, positions: Positions) -> pa.BinaryArray:
-    """Return the NonExistenceProof message of each of ``keys``, which would stand at ``positions``."""
+    """Return the NonExistenceProof of each key; ``positions`` are the insertion points."""
     left, right = _neighbours(store, positions)
     return concat_columns(
-        _named(store.names_of(keys)),
+        _name_field(store.names_of(keys)),
         _optional(LEFT, _existence(store, left[left >= 0]), left >= 0),
         _optional(RIGHT, _existence(store, right[right >= 0]), right >= 0),
     )
 
 
-def _named(names: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the field with the key that each proof of absence names; protobuf leaves an empty one out."""
-    named = value_lengths(names) > 0
-    return _optional(KEY, names.filter(pa.array(named)), named)
+def _name_field(names: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the field with the key of each absence proof; protobuf omits an empty one."""
+    name_field = value_lengths(names) > 0
+    return _optional(KEY, names.filter(pa.array(name_field)), name_field)
 
 
 def _optional(tag: bytes, messages: pa.BinaryArray, present: Mask) -> pa.BinaryArray:
-    """Return a field with ``messages`` in the rows that are ``present``, in order, and nothing in the others."""
+    """Return a field with ``messages`` in the ``present`` rows, empty elsewhere."""
     return place_values(concat_columns(tag, *prefix_lengths(messages)), present)

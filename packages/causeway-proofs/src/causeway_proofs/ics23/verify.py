@@ -1,11 +1,12 @@
-"""Verification of one claim: that a value is stored under a key, or that a key is not stored.
+"""Verify ICS-23 claims: a value is stored under a key, or a key is absent.
 
-Source: IBC reference 2.6. Functions return when the proof holds and raise when it does not.
+A claim is verified in one store, or through nested stores: the root of each store is the value proven by the next one,
+up to a header's root. Deployed chains keep an IAVL tree a module and a simple tree over the modules' roots.
 
-Proofs through several stores: the root of one is the value that the next one proves, up to a header's root.
+Functions return if the proof holds and raise otherwise.
 
-Deployed chains keep an IAVL tree a module and a simple tree over the modules' roots. Source: IBC reference 2.6
-(``chained``).
+Reference:
+    IBC reference 2.6 (``chained`` for nested stores).
 """
 
 from __future__ import annotations
@@ -40,13 +41,18 @@ from causeway_proofs.wire.ics23_pb2 import CommitmentProof, NonExistenceProof, P
 
 
 def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes) -> None:
-    """Check that ``value`` is stored under ``key`` in the tree of ``root``.
+    """Verify that ``value`` is stored under ``key`` in the tree of ``root``.
 
-    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, the first entry for the key is verified.
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message; in a batch, the first entry for the key is verified.
+        key: the key.
+        value: the claimed value.
 
     Raises:
-        MalformedProof: it is not the encoding of a proof.
-        NotProven: it does not show that; the class says which check failed (``ics23.errors``).
+        MalformedProof: ``proof`` is not the encoding of a proof.
+        NotProven: the proof does not show the claim; the class names the failed check (``ics23.errors``).
     """
     rules = spec_rules(spec)
     if isinstance(proof, bytes) and encoded_root(rules, proof, key, value) == root:
@@ -62,13 +68,17 @@ def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, va
 
 
 def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes) -> None:
-    """Check that nothing is stored under ``key`` in the tree of ``root``.
+    """Verify that no value is stored under ``key`` in the tree of ``root``.
 
-    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, the first entry for the key is verified.
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message; in a batch, the first entry for the key is verified.
+        key: the absent key.
 
     Raises:
-        MalformedProof: it is not the encoding of a proof.
-        NotProven: it does not show that; the class says which check failed (``ics23.errors``).
+        MalformedProof: ``proof`` is not the encoding of a proof.
+        NotProven: the proof does not show the claim; the class names the failed check (``ics23.errors``).
     """
     message = decode_proof(proof)
     kind = message.WhichOneof("proof")
@@ -84,18 +94,27 @@ def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes
 
 
 def _neighbors_are_stored(proof: NonExistenceProof, rules: SpecRules, root: bytes) -> bool:
-    """Return whether there are neighbours whose encoding alone shows that they are stored; see ``encoded_root``."""
+    """Return True if the encodings alone prove the neighbors (see ``encoded_root``)."""
     found = [getattr(proof, side) for side in ("left", "right") if proof.HasField(side)]
     return bool(found) and all(existence_root(rules, each) == root for each in found)
 
 
 def explain(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes | None) -> tuple[Step, ...]:
-    """Verify a claim and return the steps from the leaf, or from each neighbour's leaf, to the root.
+    """Verify a claim and return the steps from the leaf, or the neighbors', to the root.
 
-    ``value`` None claims that the key is not stored.
+    Args:
+        spec: the store's proof spec.
+        root: the trusted root.
+        proof: a CommitmentProof, encoded or as a message.
+        key: the key.
+        value: the claimed value, None if the key is claimed to be absent.
+
+    Returns:
+        The steps, leaf first.
 
     Raises:
-        MalformedProof, NotProven: as ``verify_membership`` and ``verify_non_membership``.
+        MalformedProof: ``proof`` is not the encoding of a proof.
+        NotProven: the proof does not show the claim.
     """
     message = decode_proof(proof)
     batch = BatchClaims(spec_rules(spec), root, message)
@@ -116,11 +135,17 @@ def _absence_steps(proof: Absence) -> tuple[Step, ...]:
 
 
 def calculate_root(proof: CommitmentProof) -> bytes:
-    """Return the root that the first claim of a message leads to; nothing else about it is checked.
+    """Return the root of a message's first claim, without verifying anything else.
+
+    Args:
+        proof: the message.
+
+    Returns:
+        The root.
 
     Raises:
-        MalformedProof: it carries no proof.
-        NotProven: a step cannot be made.
+        MalformedProof: the message carries no proof.
+        NotProven: a step cannot be computed.
     """
     entries = batch_entries(proof)
     if not entries:
@@ -132,20 +157,23 @@ def calculate_root(proof: CommitmentProof) -> bytes:
 def verify_chained_membership(
     specs: Sequence[ProofSpec], root: bytes, proof: bytes | MerkleProof, path: Sequence[bytes], value: bytes
 ) -> tuple[Step, ...]:
-    """Check that ``value`` is stored at ``path`` under ``root``, and return the roots on the way.
+    """Verify that ``value`` is stored at ``path`` under ``root``, through nested stores.
 
     Args:
-        specs: the stores' proof specs, innermost first, as clients keep them.
+        specs: the stores' proof specs, innermost first, in the order of client states.
         root: the outermost root, from a header.
-        proof: a MerkleProof: one existence proof a store, innermost first.
-        path: the keys, outermost first, as IBC writes paths: the store's name, then the key in it.
-        value: what is claimed to be stored.
+        proof: a MerkleProof with one existence proof a store, innermost first.
+        path: the keys, outermost first, as in IBC paths: the store's name, then the key in it.
+        value: the claimed value.
+
+    Returns:
+        One step a store, with the root that it leads to.
 
     Raises:
-        ChainMismatch: specs, proofs and keys are not equally many, or there are none.
-        NoProofForKey: a proof is not one of existence.
+        ChainMismatch: specs, proofs and keys differ in number, or are empty.
+        NoProofForKey: a proof is not an existence proof.
         RootMismatch: the last proof leads to another root.
-        NotProven: a store's proof does not hold; the text begins with its number, the innermost being 0.
+        NotProven: a store's proof does not hold; the text begins with its index, 0 for the innermost.
         MalformedProof: ``proof`` is not the encoding of a MerkleProof.
     """
     proofs = _proofs(specs, proof, path)
@@ -155,10 +183,21 @@ def verify_chained_membership(
 def verify_chained_non_membership(
     specs: Sequence[ProofSpec], root: bytes, proof: bytes | MerkleProof, path: Sequence[bytes]
 ) -> tuple[Step, ...]:
-    """Check that nothing is stored at ``path`` under ``root``, and return the roots on the way.
+    """Verify that no value is stored at ``path`` under ``root``, through nested stores.
 
-    The innermost proof is one of non-existence, all others are of existence; arguments and errors are those of
-    ``verify_chained_membership``.
+    The innermost proof is a non-existence proof, all others are existence proofs.
+
+    Args:
+        specs: the stores' proof specs, innermost first.
+        root: the outermost root, from a header.
+        proof: a MerkleProof with one proof a store, innermost first.
+        path: the keys, outermost first.
+
+    Returns:
+        One step a store, with the root that it leads to.
+
+    Raises:
+        ProofError: as ``verify_chained_membership``.
     """
     proofs = _proofs(specs, proof, path)
     innermost = proofs[0]
@@ -184,6 +223,16 @@ def explain_chained_membership(
 ) -> tuple[Step, ...]:
     """Verify as ``verify_chained_membership`` and return every step of every store.
 
+    Args:
+        specs: the stores' proof specs, innermost first.
+        root: the outermost root, from a header.
+        proof: a MerkleProof with one existence proof a store, innermost first.
+        path: the keys, outermost first.
+        value: the claimed value.
+
+    Returns:
+        The steps, innermost leaf first.
+
     Raises:
         ProofError: as ``verify_chained_membership``.
     """
@@ -197,9 +246,17 @@ def explain_chained_membership(
 
 
 def find_chain_remarks(specs: Sequence[ProofSpec], proof: bytes | Sequence[bytes], path: Sequence[bytes]) -> list[str]:
-    """Return what is odd about a chained proof that shows a claim about ``path``, a line each.
+    """Return one line for each oddity of a verified chained proof.
 
-    ``proof``: a MerkleProof, or the proof of each store. Deployed verifiers accept it, no encoder of theirs writes it.
+    Deployed verifiers accept these oddities, but no deployed encoder writes them.
+
+    Args:
+        specs: the stores' proof specs, innermost first.
+        proof: a MerkleProof, or one proof a store.
+        path: the keys, outermost first.
+
+    Returns:
+        The remarks.
     """
     if isinstance(proof, bytes):
         merkle = parse(MerkleProof, proof, "proof")
@@ -232,7 +289,7 @@ def _climb(
     value: bytes,
     start: int,
 ) -> tuple[Step, ...]:
-    """Verify the proofs from number ``start`` on, ``value`` being what the first of them must prove."""
+    """Verify the proofs from index ``start`` on; ``value`` is the value of the first of them."""
     steps = []
     for number in range(start, len(proofs)):
         if proofs[number].WhichOneof("proof") is None:

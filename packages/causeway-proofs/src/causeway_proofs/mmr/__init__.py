@@ -1,4 +1,4 @@
-"""Merkle mountain ranges with Keccak-256: append-only lists whose every leaf and every earlier root can be proved."""
+"""Merkle mountain ranges with Keccak-256: append-only lists with inclusion proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled loops of ``many``: which items a proof of one leaf has, and the pairs that they make."""
+"""Compiled loops of ``mmr.columns``: layout of single-leaf proofs, and the pairs to hash."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DIGEST = 32
     NOTHING, [read_only_arrays("uint64"), read_only_arrays("uint64"), ROWS_OUT, ROWS_OUT, ROWS_OUT], allocates=False
 )
 def plan_proofs(leaf_indices: Any, leaf_counts: Any, heights: Any, lefts: Any, rights: Any) -> None:
-    """Fill in, for leaves that are in their ranges, how the mountains of each range lie about its leaf.
+    """Write the layout of each range's mountains around its leaf, for leaves in their ranges.
 
-    ``heights``: of the leaf's mountain; ``lefts``: how many are on its left; ``rights``: 1 if any is on its right.
+    ``heights``: height of the leaf's mountain; ``lefts``: mountains on its left; ``rights``: 1 if any is on its right.
     """
     one = np.uint64(1)
     for row in range(len(leaf_indices)):
         count = leaf_counts[row]
-        # Above the highest bit in which they differ, index and count stand for the same mountains.
+        # Above their highest differing bit, index and count describe the same mountains.
         differ = leaf_indices[row] ^ count
         height = 0
         while differ > one:
@@ -39,8 +39,8 @@ def plan_proofs(leaf_indices: Any, leaf_counts: Any, heights: Any, lefts: Any, r
 
 @compile_loop(allocates=False)
 def copy_digest(source: Any, row: Any, out: Any, place: Any) -> None:
-    """Copy digest ``row`` of ``source`` to the place of digest ``place`` of ``out``."""
-    # With indices that cannot be negative, 32 bytes are one move.
+    """Copy digest ``row`` of ``source`` to index ``place`` of ``out``."""
+    # With indices known to be non-negative, the compiler moves 32 bytes at once.
     begin, to = np.uint64(DIGEST * row), np.uint64(DIGEST * place)
     for byte in range(np.uint64(DIGEST)):
         out[to + byte] = source[begin + byte]
@@ -53,10 +53,10 @@ def write_pairs(
     rows: Any, step: Any, leaf_indices: Any, heights: Any, lefts: Any, rights: Any, offsets: Any, items: Any,
     current: Any, pairs: Any,
 ) -> None:  # fmt: skip
-    """Write what is hashed in one step of each proof in ``rows``: what is known of it in ``current``, and an item.
+    """Write the pair to hash in one step of each proof: ``current`` and an item.
 
-    First come the siblings from below, then what lies on the right, then the mountains on the left from the right.
-    ``items``, ``current`` and ``pairs`` hold digests, one behind the other.
+    Siblings come first, bottom-up, then the mountains on the right, then those on the left from the right. ``items``,
+    ``current`` and ``pairs`` hold consecutive digests.
     """
     for place in range(len(rows)):
         row = rows[place]

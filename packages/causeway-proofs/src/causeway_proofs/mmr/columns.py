@@ -1,4 +1,7 @@
-"""Build many single-leaf proofs in columns, and verify them hashing each distinct node once (XDM reference 2.4)."""
+"""Build and verify many single-leaf proofs in columns (XDM reference 2.4).
+
+Each distinct node is hashed once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PAIR = 2 * DIGEST_BYTES
 
 
 class LeafVerdict(IntEnum):
-    """What becomes of a proof: it holds, or the error that is raised for it one by one."""
+    """Verdict on a proof: valid, or the error that ``verify_leaf_proof`` raises."""
 
     HOLDS = 0
     CORRUPTED_PROOF = 1
@@ -33,19 +36,19 @@ class LeafVerdict(IntEnum):
 
     @property
     def error(self) -> type[ProofError] | None:
-        """Return the type of the error, None where the proof holds."""
+        """Return the error's type, or None for a valid proof."""
         return {LeafVerdict.CORRUPTED_PROOF: CorruptedProof, LeafVerdict.ROOT_MISMATCH: RootMismatch}.get(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafProofs:
-    """Proofs of one leaf each, as columns.
+    """Single-leaf proofs as columns.
 
     Attributes:
-        leaf_indices: the leaf of each proof, counted from 0, shape (n,).
-        leaf_counts: how many leaves its range had, shape (n,).
-        items: the items of all proofs, one behind the other, shape (m, 32).
-        offsets: where the items of each proof start and, last, where the last ones end, shape (n + 1,).
+        leaf_indices: index of each leaf from 0, shape (n,).
+        leaf_counts: leaves of each range, shape (n,).
+        items: concatenated items of all proofs, shape (m, 32).
+        offsets: start of each proof's items and, last, the end, shape (n + 1,).
     """
 
     leaf_indices: Counts
@@ -68,11 +71,17 @@ class LeafProofs:
 
     @classmethod
     def of(cls, proofs: Sequence[LeafProof]) -> LeafProofs:
-        """Return proofs of one leaf each as columns.
+        """Convert single-leaf proofs to columns.
+
+        Args:
+            proofs: n proofs of one leaf each.
+
+        Returns:
+            The columns.
 
         Raises:
-            InvalidInput: a proof has another number of leaf indices than one, a number that is no u64, or an item of
-                another length than 32 bytes.
+            InvalidInput: a proof has more or fewer leaf indices than one, a number that is not a u64, or an item
+                without 32 bytes.
         """
         numbers = [(*proof.leaf_indices, proof.leaf_count) for proof in proofs]
         for number, row in enumerate(numbers):
@@ -91,10 +100,18 @@ class LeafProofs:
 
     @classmethod
     def from_lists(cls, leaf_indices: Counts, leaf_counts: Counts, items: pa.Array | pa.ChunkedArray) -> LeafProofs:
-        """Return the proofs whose items are an Arrow column of lists of digests, as envelopes are decoded to.
+        """Build proofs from an Arrow column of digest lists, as decoded from envelopes.
+
+        Args:
+            leaf_indices: index of each leaf, shape (n,).
+            leaf_counts: leaves of each range, shape (n,).
+            items: n lists of 32-byte strings.
+
+        Returns:
+            The columns.
 
         Raises:
-            InvalidInput: the column has nulls or other values than byte strings of 32, or another length.
+            InvalidInput: the column has nulls, values without 32 bytes, or another length.
         """
         items = contiguous_column(items, "items")
         if items.null_count or not (pa.types.is_list(items.type) or pa.types.is_large_list(items.type)):
@@ -117,7 +134,14 @@ class LeafProofs:
         return len(self.leaf_indices)
 
     def proof(self, row: int) -> LeafProof:
-        """Return one of the proofs."""
+        """Return one proof.
+
+        Args:
+            row: its row.
+
+        Returns:
+            The proof.
+        """
         items = self.items[self.offsets[row] : self.offsets[row + 1]]
         return LeafProof(
             (int(self.leaf_indices[row]),), int(self.leaf_counts[row]), tuple(item.tobytes() for item in items)
@@ -126,14 +150,14 @@ class LeafProofs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafVerdicts:
-    """What becomes of leaf proofs.
+    """Verdicts on leaf proofs.
 
     Attributes:
         proofs: the proofs.
-        leaves: the hash of each leaf.
-        roots: the trusted root of each.
-        trusted_counts: the trusted number of leaves of each, None where it is not known.
-        codes: what becomes of each (``Verdict``).
+        leaves: hash of each leaf, shape (n, 32).
+        roots: trusted root of each, shape (n, 32).
+        trusted_counts: trusted number of leaves of each, or None.
+        codes: verdict of each (``LeafVerdict``), shape (n,).
     """
 
     proofs: LeafProofs
@@ -144,11 +168,18 @@ class LeafVerdicts:
 
     @property
     def refused(self) -> Rows:
-        """Return the rows of the proofs that do not hold."""
+        """Return the rows of invalid proofs."""
         return np.flatnonzero(self.codes)
 
     def error(self, row: int) -> ProofError | None:
-        """Return the error of one proof, as ``verify_leaf_proof`` raises it; None where it holds."""
+        """Return the error of one proof, as of ``verify_leaf_proof``, or None.
+
+        Args:
+            row: the proof's row.
+
+        Returns:
+            The error, or None.
+        """
         if self.codes[row] == LeafVerdict.HOLDS:
             return None
         count = None if self.trusted_counts is None else int(self.trusted_counts[row])
@@ -162,26 +193,29 @@ class LeafVerdicts:
 def verify_leaf_proofs(
     proofs: LeafProofs, leaves: Digests, roots: Digests | bytes, leaf_counts: Counts | int | None = None
 ) -> LeafVerdicts:
-    """Verify, for each proof, that its leaf is in the range with its root: ``verify_leaf_proof`` for many.
+    """Verify that each leaf is in the range with its root: ``verify_leaf_proof`` by columns.
 
     Args:
-        proofs: the proofs.
-        leaves: the hash of each leaf, shape (n, 32).
-        roots: the trusted root of each, shape (n, 32), or one for all.
-        leaf_counts: the trusted number of leaves of each, or one for all, where it is known: a root does not say it.
+        proofs: n proofs.
+        leaves: hash of each leaf, shape (n, 32).
+        roots: trusted root of each, shape (n, 32), or one for all.
+        leaf_counts: trusted number of leaves of each, or one for all, if known: a root does not bind it.
+
+    Returns:
+        The verdicts.
 
     Raises:
-        InvalidInput: the columns do not have these shapes.
+        InvalidInput: a column has another shape.
     """
     from causeway_proofs.mmr.column_loops import plan_proofs, write_pairs
 
     count = len(proofs)
     if isinstance(roots, bytes):
         roots = np.tile(np.frombuffer(roots, dtype=np.uint8), (count, 1))
-    for column, what in ((leaves, "leaves"), (roots, "roots")):
-        require_digests(column, what)
+    for column, noun in ((leaves, "leaves"), (roots, "roots")):
+        require_digests(column, noun)
         if len(column) != count:
-            raise InvalidInput(f"{len(column)} {what} are given for {count} proofs, one each is wanted")
+            raise InvalidInput(f"{len(column)} {noun} are given for {count} proofs, one each is wanted")
     trusted = None
     if leaf_counts is not None:
         trusted = integer_array(
@@ -215,7 +249,7 @@ def verify_leaf_proofs(
 
 
 def _digests(pairs: Digests) -> Digests:
-    """Return the Keccak-256 digest of each row, of which equal ones are hashed once."""
+    """Return the Keccak-256 digest of each row; equal rows are hashed once."""
     starts = np.arange(len(pairs), dtype=np.int64) * _PAIR
     numbers, firsts = distinct_slices(pairs.reshape(-1), starts, starts + _PAIR)
     if len(firsts) == len(pairs):

@@ -1,12 +1,13 @@
-"""The hashes of a Merkle mountain range (XDM reference 2.4): of a leaf, and of the root over the peaks.
-
-What is refused about Merkle mountain ranges (names as in the deployed library and pallet, where they name it).
-
-Where the nodes of a Merkle mountain range are.
+"""Node positions, hashes and errors of a Merkle mountain range.
 
 Nodes are numbered in order of insertion: a leaf, then each parent that it completes. A node is also named by its height
-and its index among the nodes of that height: node (h, k) stands over the leaves k * 2^h to (k + 1) * 2^h - 1. With n
-leaves there are n >> h nodes of height h, whatever n is, so the levels of a range only ever grow (XDM reference 2.4).
+and its index in that height: node (h, k) covers the leaves k * 2^h to (k + 1) * 2^h - 1. With n leaves there are n >> h
+nodes of height h, so the levels of a range only ever grow.
+
+Errors have the names of the deployed library and pallet, if those name them.
+
+Reference:
+    XDM reference 2.4.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from causeway_proofs.hashing import keccak256
 
 
 class LeafNotFound(InvalidInput):
-    """A proof, peak or root is asked for that the range, at the leaf count asked about, does not have."""
+    """The range, at the requested leaf count, does not have the requested proof, peak or root."""
 
 
 class GetRootOnEmpty(InvalidInput):
@@ -27,41 +28,47 @@ class GetRootOnEmpty(InvalidInput):
 
 
 class InvalidSize(MalformedProof):
-    """No range has that number of nodes, leaves or that position."""
+    """No range has such a number of nodes or leaves, or such a position."""
 
 
 class CorruptedProof(MalformedProof):
-    """The proof does not have the parts that its leaf count and indices call for: too few, too many, out of order."""
+    """The proof's parts do not match its leaf count and indices."""
 
 
 class RootMismatch(NotProven):
-    """The proof leads to another root than the one that is trusted, or speaks of another number of leaves."""
+    """The proof leads to another root than the trusted one, or states another number of leaves."""
 
 
 MAX_LEAVES = 1 << 63
-"""Most leaves of a range: with more, positions do not fit in 64 bits."""
+"""Most leaves of a range; positions of more do not fit in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class MmrNode:
-    """A node by its height (leaves: 0) and its index among the nodes of that height, from the left."""
+    """A node by height (leaves: 0) and index from the left among the nodes of that height."""
 
     height: int
     index: int
 
 
 def require_leaf_count(leaf_count: int) -> None:
-    """Refuse a number of leaves outside 0..2^63.
+    """Reject a number of leaves outside of 0..2^63.
 
     Raises:
-        InvalidSize: it is outside.
+        InvalidSize: ``leaf_count`` is out of range.
     """
     if not 0 <= leaf_count <= MAX_LEAVES:
         raise InvalidSize(f"leaf count {leaf_count}: a range has 0 to 2^63 leaves")
 
 
 def leaf_count_to_size(leaf_count: int) -> int:
-    """Return how many nodes a range of ``leaf_count`` leaves has: 2n - popcount(n).
+    """Return the number of nodes of a range: 2n - popcount(n).
+
+    Args:
+        leaf_count: number of leaves, n.
+
+    Returns:
+        The number of nodes.
 
     Raises:
         InvalidSize: the count is negative or above 2^63.
@@ -73,6 +80,12 @@ def leaf_count_to_size(leaf_count: int) -> int:
 def leaf_index_to_position(leaf_index: int) -> int:
     """Return the position of a leaf: 2i - popcount(i).
 
+    Args:
+        leaf_index: index of the leaf from 0, i.
+
+    Returns:
+        The position.
+
     Raises:
         InvalidSize: the index is negative or not below 2^63.
     """
@@ -82,13 +95,13 @@ def leaf_index_to_position(leaf_index: int) -> int:
 
 
 def node_to_position(node: MmrNode) -> int:
-    """Return the position of a node: it comes right after the last leaf below it and the parents that one completes."""
+    """Return the position of a node, after its last leaf and that leaf's completed parents."""
     last_leaf = ((node.index + 1) << node.height) - 1
     return leaf_index_to_position(last_leaf) + node.height
 
 
 def peak_nodes(leaf_count: int) -> list[MmrNode]:
-    """Return the peaks of a range of ``leaf_count`` leaves, left to right: one for each bit set.
+    """Return the peaks of a range, left to right: one for each bit set in ``leaf_count``.
 
     Raises:
         InvalidSize: the count is negative or above 2^63.
@@ -99,15 +112,30 @@ def peak_nodes(leaf_count: int) -> list[MmrNode]:
 
 
 def leaf_hash(encoded_leaf: bytes) -> bytes:
-    """Return the node of a data leaf: Keccak-256 of its SCALE encoding (XDM reference 2.4)."""
+    """Return the node of a data leaf: Keccak-256 of its SCALE encoding (XDM reference 2.4).
+
+    Args:
+        encoded_leaf: the SCALE encoding.
+
+    Returns:
+        32 bytes.
+    """
     return keccak256(encoded_leaf)
 
 
 def bag_peaks(peaks: Sequence[bytes]) -> bytes:
-    """Return the root over peaks given left to right: from the right, the right one first (XDM reference 2.4).
+    """Return the root over peaks, folded from the right (XDM reference 2.4).
+
+    The right operand is hashed first.
+
+    Args:
+        peaks: peaks, left to right, 32 bytes each.
+
+    Returns:
+        The root, 32 bytes.
 
     Raises:
-        GetRootOnEmpty: there are none.
+        GetRootOnEmpty: ``peaks`` is empty.
     """
     if not peaks:
         raise GetRootOnEmpty("a range without leaves has no root")

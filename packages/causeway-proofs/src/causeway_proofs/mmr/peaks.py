@@ -1,6 +1,10 @@
-"""A mountain range by its peaks alone: enough to append and to give the root, small enough for a row of a table.
+"""Represent a mountain range by its peaks, to append and to prove later leaves.
 
-Proofs of the last leaves of a mountain range of whose earlier leaves only peaks are known (XDM reference 2.4).
+``RangeState`` is small enough for a table row. ``RangeWindow`` proves the leaves appended to a state; of the earlier
+leaves it needs only the peaks.
+
+Reference:
+    XDM reference 2.4.
 """
 
 from __future__ import annotations
@@ -21,15 +25,15 @@ _COUNT_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class RangeState:
-    """What has to be kept of a range to append to it; who proves leaves needs a ``RangeWindow``.
+    """The state needed to append to a range; ``RangeWindow`` adds proofs.
 
     Attributes:
-        leaf_count: the number of leaves.
-        peaks: the roots of its mountains, left to right, 32 bytes each: one for each bit set in ``leaf_count``.
+        leaf_count: number of leaves.
+        peaks: roots of the mountains, left to right, 32 bytes each: one for each bit set in ``leaf_count``.
 
     Raises:
         InvalidSize: no range has that many leaves.
-        InvalidInput: there is another number of peaks, or one has another length.
+        InvalidInput: the number of peaks, or the length of one, is wrong.
     """
 
     leaf_count: int = 0
@@ -54,61 +58,79 @@ class RangeState:
         """Return the root.
 
         Raises:
-            GetRootOnEmpty: there are no leaves.
+            GetRootOnEmpty: the range has no leaves.
         """
         return bag_peaks(self.peaks)
 
     def append(self, leaf: bytes) -> RangeState:
-        """Return the state with one leaf's hash (32 bytes) more.
+        """Return the state with one more leaf.
+
+        Args:
+            leaf: hash of the leaf, 32 bytes.
+
+        Returns:
+            The new state.
 
         Raises:
-            InvalidInput: it has another length.
+            InvalidInput: ``leaf`` has another length.
             InvalidSize: the range is full.
         """
         if len(leaf) != DIGEST_BYTES:
             raise InvalidInput(f"a leaf's hash has {len(leaf)} bytes, {DIGEST_BYTES} are wanted")
         peaks: Sequence[bytes] = (*self.peaks, leaf)
-        # As many mountains are completed as there are bits set at the end of the count.
+        # Each trailing one bit of the count is a mountain that the leaf completes.
         for _ in range(((self.leaf_count + 1) & -(self.leaf_count + 1)).bit_length() - 1):
             peaks = (*peaks[:-2], keccak256(peaks[-2] + peaks[-1]))
         return RangeState(self.leaf_count + 1, tuple(peaks))
 
     def extend(self, leaves: Digests) -> RangeState:
-        """Return the state with the hashes of many leaves more, shape (n, 32); each level is hashed at once.
+        """Return the state with many more leaves, hashing each level at once.
+
+        Args:
+            leaves: hashes of the leaves, uint8, shape (n, 32).
+
+        Returns:
+            The new state.
 
         Raises:
-            InvalidInput: the array has another shape or type.
+            InvalidInput: shape or dtype differs.
             InvalidSize: the range would have too many leaves.
         """
         require_digests(leaves, "the leaves")
         before, after = self.leaf_count, self.leaf_count + len(leaves)
-        peaks, kept, level, height = [*self.peaks], list[bytes](), leaves, 0
-        # Level by level: a peak of this height, then the new nodes; what has no partner is a peak of the new range.
+        peaks, completed, level, height = [*self.peaks], list[bytes](), leaves, 0
+        # Level by level: prepend a peak of this height; a node without a partner becomes a peak.
         while len(level):
             if before >> height & 1:
                 level = np.concatenate([np.frombuffer(peaks.pop(), dtype=np.uint8)[None], level])
             if len(level) & 1:
-                kept.append(level[-1].tobytes())
+                completed.append(level[-1].tobytes())
             level = digest_rows(HashFunction.KECCAK_256, level[: len(level) & ~1].reshape(-1, 2 * DIGEST_BYTES))
             height += 1
-        return RangeState(after, (*peaks, *reversed(kept)))
+        return RangeState(after, (*peaks, *reversed(completed)))
 
     def encode(self) -> bytes:
-        """Return the state as bytes: the leaf count in 8 bytes, little-endian, and the peaks."""
+        """Return the encoding: the leaf count in 8 little-endian bytes, then the peaks."""
         return encode_u64(self.leaf_count) + b"".join(self.peaks)
 
     @classmethod
     def decode(cls, data: bytes) -> RangeState:
-        """Return the state that ``data`` is the encoding of, to the last byte.
+        """Parse the encoding of a state, to the last byte.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The state.
 
         Raises:
-            MalformedProof: it is none: cut off, extended, or of more leaves than any range has.
+            MalformedProof: ``data`` is truncated, extended, or of more leaves than any range has.
         """
         leaf_count = int.from_bytes(data[:_COUNT_BYTES], "little")
-        wanted = _COUNT_BYTES + DIGEST_BYTES * leaf_count.bit_count()
-        if len(data) != wanted:
+        expected_size = _COUNT_BYTES + DIGEST_BYTES * leaf_count.bit_count()
+        if len(data) != expected_size:
             raise MalformedProof(
-                f"the state of a range has {len(data)} bytes, {wanted} are wanted for {leaf_count} leaves"
+                f"the state of a range has {len(data)} bytes, {expected_size} are wanted for {leaf_count} leaves"
             )
         return cls(
             leaf_count, tuple(data[at : at + DIGEST_BYTES] for at in range(_COUNT_BYTES, len(data), DIGEST_BYTES))
@@ -116,10 +138,10 @@ class RangeState:
 
 
 class RangeWindow:
-    """The leaves behind ``state``, shape (n, 32): what they need of the earlier ones are peaks of those.
+    """The leaves appended to ``state``, shape (n, 32), with proofs of them.
 
-    A subtree beside one that has a leaf of the window is complete, and either has such leaves itself or is a mountain
-    of ``state``: were it part of a larger one there, that one would have the leaf.
+    A subtree beside one with a window leaf is complete. Either it has window leaves itself or it is a mountain of
+    ``state``: a larger mountain there would contain the leaf.
     """
 
     def __init__(self, state: RangeState, leaves: Digests) -> None:
@@ -143,9 +165,16 @@ class RangeWindow:
         return node
 
     def peaks(self, leaf_count: int | None = None) -> list[bytes]:
-        """Return the peaks of the range as it was with ``leaf_count`` leaves (default: all), left to right.
+        """Return the peaks, left to right, at ``leaf_count`` leaves (default: all).
 
-        Raises ``LeafNotFound`` for a number of leaves that the window does not have.
+        Args:
+            leaf_count: number of leaves, at least those of ``state``.
+
+        Returns:
+            The peaks, 32 bytes each.
+
+        Raises:
+            LeafNotFound: the window lacks that number of leaves.
         """
         count = self.leaf_count if leaf_count is None else leaf_count
         if not self._state.leaf_count <= count <= self.leaf_count:
@@ -157,17 +186,45 @@ class RangeWindow:
         return found
 
     def root(self, leaf_count: int | None = None) -> bytes:
-        """Return the root of the range as it was with ``leaf_count`` leaves. Raises as ``peaks``."""
+        """Return the root at ``leaf_count`` leaves (default: all).
+
+        Args:
+            leaf_count: number of leaves, at least those of ``state``.
+
+        Returns:
+            The root, 32 bytes.
+
+        Raises:
+            LeafNotFound: the window lacks that number of leaves.
+        """
         return bag_peaks(self.peaks(leaf_count))
 
     def state(self, leaf_count: int) -> RangeState:
-        """Return the range as it was with ``leaf_count`` leaves. Raises as ``peaks``."""
+        """Return the state at ``leaf_count`` leaves.
+
+        Args:
+            leaf_count: number of leaves, at least those of ``state``.
+
+        Returns:
+            The state.
+
+        Raises:
+            LeafNotFound: the window lacks that number of leaves.
+        """
         return RangeState(leaf_count, tuple(self.peaks(leaf_count)))
 
     def prove(self, leaf_index: int, leaf_count: int | None = None) -> LeafProof:
-        """Return the proof of one leaf under the root of the range as it was with ``leaf_count`` leaves.
+        """Build the proof of one leaf under the root at ``leaf_count`` leaves (default: all).
 
-        Raises ``LeafNotFound`` for a leaf outside of the window.
+        Args:
+            leaf_index: index of the leaf in the range.
+            leaf_count: number of leaves of the range.
+
+        Returns:
+            The proof.
+
+        Raises:
+            LeafNotFound: the leaf is outside of the window.
         """
         count = self.leaf_count if leaf_count is None else leaf_count
         peaks = self.peaks(count)

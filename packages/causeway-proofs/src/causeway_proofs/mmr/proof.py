@@ -1,16 +1,17 @@
-"""Proofs that leaves are in a Merkle mountain range (XDM reference 2.4).
+"""Verify proofs over Merkle mountain ranges: of leaves, and of a range as a prefix.
 
-Items come mountain by mountain, left to right. A mountain without a proven leaf is one item, its peak; one with proven
-leaves gives the siblings that cannot be computed, level by level from below, each level left to right. The mountains
-after the last proven leaf are one item together: their peaks, bagged.
+**Leaf proofs.** Items come mountain by mountain, left to right. A mountain without a proven leaf is one item, its peak.
+A mountain with proven leaves gives the siblings that the verifier cannot compute, level by level, bottom-up and left to
+right. The mountains after the last proven leaf form one item: their bagged peaks.
 
-The few SCALE forms that proofs over mountain ranges are made of, read strictly.
+**Ancestry proofs**, as in the MMR pallet: the peaks of the earlier range and the nodes of the later one that are needed
+beside them, each with its position. Peaks common to both ranges stand for themselves. The other earlier peaks lie below
+one mountain of the later range, on its left edge, so only right siblings are missing.
 
-Proofs that a Merkle mountain range is the beginning of a longer one.
+The SCALE forms of these proofs are read strictly.
 
-As in the MMR pallet's ancestry proofs: the peaks of the earlier range, and the nodes of the later one that are needed
-beside them, each with its position. Peaks that both ranges have stand for themselves; the others all lie below one
-mountain of the later range, on its left edge, and only right siblings are missing to climb it.
+Reference:
+    XDM reference 2.4.
 """
 
 from __future__ import annotations
@@ -40,43 +41,43 @@ _U64 = 8
 
 
 def encode_u64(value: int) -> bytes:
-    """Return a fixed-width u64, little endian."""
+    """Encode a fixed-width u64, little-endian."""
     return value.to_bytes(_U64, "little")
 
 
 class ScaleReader:
-    """Reads values from the start of bytes to their end; ``what`` names the whole in messages.
+    """Reads consecutive SCALE values from bytes; ``noun`` names the whole in errors.
 
     Raises:
-        OverLimit: on making it: the bytes are more than any proof has.
-        MalformedProof: on reading: the bytes end early, or a length is not in its shortest form.
+        OverLimit: in the constructor, if the bytes exceed the longest proof.
+        MalformedProof: on reading, if the bytes end early or a length is not in its shortest form.
     """
 
-    def __init__(self, data: bytes, what: str) -> None:
-        require_length(data, what)
+    def __init__(self, data: bytes, noun: str) -> None:
+        require_length(data, noun)
         self._data = data
-        self._what = what
+        self._noun = noun
         self._place = 0
 
     def take(self, length: int) -> bytes:
         """Return the next ``length`` bytes."""
         end = self._place + length
         if end > len(self._data):
-            raise MalformedProof(f"{self._what} ends at byte {len(self._data)}, {end} are wanted")
-        taken = self._data[self._place : end]
+            raise MalformedProof(f"{self._noun} ends at byte {len(self._data)}, {end} are wanted")
+        chunk = self._data[self._place : end]
         self._place = end
-        return taken
+        return chunk
 
     def u64(self) -> int:
         """Return the next u64."""
         return int.from_bytes(self.take(_U64), "little")
 
     def length(self, width: int) -> int:
-        """Return the length of a list whose elements have ``width`` bytes each; they must all be there."""
+        """Return the length of a list of ``width``-byte elements, checked against the data."""
         start = self._place
-        value, self._place = decode_compact(self._data, start, self._what)
+        value, self._place = decode_compact(self._data, start, self._noun)
         if value * width > len(self._data) - self._place:
-            raise MalformedProof(f"{self._what} has at byte {start} a list of {value}, longer than what is left")
+            raise MalformedProof(f"{self._noun} has at byte {start} a list of {value}, longer than what is left")
         return value
 
     def u64_list(self) -> tuple[int, ...]:
@@ -92,9 +93,9 @@ class ScaleReader:
         return tuple(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
 
     def end(self) -> None:
-        """Refuse bytes after the last value."""
+        """Reject trailing bytes."""
         if self._place != len(self._data):
-            raise MalformedProof(f"{self._what} has {len(self._data) - self._place} bytes after its end")
+            raise MalformedProof(f"{self._noun} has {len(self._data) - self._place} bytes after its end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ class LeafProof:
     """A proof for some leaves of a range.
 
     Attributes:
-        leaf_indices: the proven leaves, counted from 0, ascending.
-        leaf_count: how many leaves the range had when the proof was made.
+        leaf_indices: indices of the proven leaves from 0, ascending.
+        leaf_count: leaves of the range when the proof was built.
         items: the nodes that the verifier cannot compute, 32 bytes each.
     """
 
@@ -112,18 +113,28 @@ class LeafProof:
     items: tuple[bytes, ...]
 
     def encode(self) -> bytes:
-        """Return the SCALE encoding: ``leaf_indices Vec<u64>, leaf_count u64, items Vec<[32]>``."""
+        """Return the SCALE encoding: ``leaf_indices Vec<u64>, leaf_count u64, items Vec<[32]>``.
+
+        Returns:
+            The encoding.
+        """
         indices = b"".join([encode_u64(index) for index in self.leaf_indices])
         items = encode_compact(len(self.items)) + b"".join(self.items)
         return encode_compact(len(self.leaf_indices)) + indices + encode_u64(self.leaf_count) + items
 
     @classmethod
     def decode(cls, data: bytes) -> LeafProof:
-        """Return the proof that ``data`` is the SCALE encoding of, to the last byte.
+        """Parse the SCALE encoding of a proof, to the last byte.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The proof.
 
         Raises:
-            OverLimit: there are more bytes than any proof has.
-            MalformedProof: it is not such an encoding.
+            OverLimit: ``data`` exceeds the longest proof.
+            MalformedProof: ``data`` is not such an encoding.
         """
         reader = ScaleReader(data, "the leaf proof")
         proof = cls(reader.u64_list(), reader.u64(), reader.digest_list())
@@ -134,24 +145,28 @@ class LeafProof:
 def verify_leaf_proof(
     proof: LeafProof, leaves: Sequence[bytes], root: bytes, leaf_count: int | None = None
 ) -> tuple[Step, ...]:
-    """Verify that the leaves with these hashes are in the range with this root, at the proof's indices.
+    """Verify that leaves with these hashes are in the range at the proof's indices.
 
-    A root does not say how many leaves it stands over, and one list of items may hold for several counts. Who needs to
-    be sure of an index therefore gives the number of leaves that the trusted root is known to have.
+    A root does not bind its leaf count, and one list of items may hold for several counts. To be sure of an index, pass
+    the leaf count that the trusted root is known to have.
 
     Args:
         proof: the proof.
         leaves: the hash of each proven leaf (``leaf_hash``), in the order of ``proof.leaf_indices``.
-        root: the trusted root.
-        leaf_count: the trusted number of leaves, where it is known.
+        root: the trusted root, 32 bytes.
+        leaf_count: the trusted number of leaves, if known.
 
     Returns:
-        What was done, leaves first, the root last.
+        The steps, leaves first, root last.
 
     Raises:
-        CorruptedProof: indices out of order, twice or out of range; items missing or left over; a leaf not of 32 bytes.
-        InvalidSize: a leaf count that no range has.
-        RootMismatch: it leads to another root, or is of a range with another number of leaves.
+        CorruptedProof: indices out of order, duplicated or out of range; items missing or left over; a leaf without 32
+            bytes.
+        InvalidSize: an impossible leaf count.
+        RootMismatch: the proof leads to another root, or is of a range with another number of leaves.
+
+    Reference:
+        XDM reference 2.4.
     """
     _require_shape(proof, leaves)
     if leaf_count is not None and proof.leaf_count != leaf_count:
@@ -162,9 +177,16 @@ def verify_leaf_proof(
 
 
 def leaf_proof_root(proof: LeafProof, leaves: Sequence[bytes]) -> tuple[bytes, tuple[Step, ...]]:
-    """Return the root that a proof leads to from the leaves with these hashes, and the steps there.
+    """Return the root of a proof for the leaves with these hashes, and the steps to it.
 
-    ``verify_leaf_proof`` compares it with the trusted one.
+    The caller compares the root with the trusted one, as ``verify_leaf_proof`` does.
+
+    Args:
+        proof: the proof.
+        leaves: the hash of each proven leaf.
+
+    Returns:
+        The root, 32 bytes, and the steps.
 
     Raises:
         CorruptedProof, InvalidSize: as for ``verify_leaf_proof``.
@@ -194,7 +216,7 @@ def _root(proof: LeafProof, leaves: Sequence[bytes]) -> tuple[bytes, list[Step]]
 
 
 def bag_with_steps(peaks: Sequence[bytes], steps: list[Step]) -> bytes:
-    """Return the root over peaks, left to right, at least one; what is done is added to ``steps``."""
+    """Return the root over one or more peaks, left to right, and append the steps to ``steps``."""
     bagged = peaks[-1]
     for position in range(len(peaks) - 2, -1, -1):
         bagged = keccak256(bagged + peaks[position])
@@ -203,10 +225,10 @@ def bag_with_steps(peaks: Sequence[bytes], steps: list[Step]) -> bytes:
 
 
 def require_same_root(found: bytes, root: bytes, steps: list[Step]) -> None:
-    """Refuse a root that is not ``root``; that it is the same is added to ``steps``.
+    """Require that ``found`` equals ``root``, and append the step to ``steps``.
 
     Raises:
-        RootMismatch: it is another.
+        RootMismatch: the roots differ.
     """
     if found != root:
         raise RootMismatch(f"the proof leads to the root {found.hex()}, the trusted one is {root.hex()}")
@@ -228,7 +250,7 @@ def _require_shape(proof: LeafProof, leaves: Sequence[bytes]) -> None:
 
 
 def _by_mountain(indices: Sequence[int], leaf_count: int) -> Iterator[list[int]]:
-    """Yield the indices below each peak from the left, up to the last peak that has any."""
+    """Yield the indices below each peak from the left, up to the last peak with any."""
     position, end = 0, 0
     for peak in peak_nodes(leaf_count):
         if position == len(indices):
@@ -241,7 +263,7 @@ def _by_mountain(indices: Sequence[int], leaf_count: int) -> Iterator[list[int]]
 
 
 def _climb(known: list[tuple[int, bytes]], peak: MmrNode, items: Iterator[bytes], steps: list[Step]) -> bytes:
-    """Return the peak over the known leaves, level by level; siblings that are not known are the next items."""
+    """Return the peak over the known leaves, bottom-up; missing siblings are the next items."""
     for height in range(peak.height):
         parents: list[int] = []
         pairs: list[bytes] = []
@@ -264,7 +286,7 @@ def _climb(known: list[tuple[int, bytes]], peak: MmrNode, items: Iterator[bytes]
 
 
 def _digests(pairs: list[bytes]) -> list[bytes]:
-    """Return the Keccak-256 digest of each of ``pairs``, 64 bytes each; many are hashed as columns."""
+    """Return the Keccak-256 digest of each 64-byte pair; many are hashed as columns."""
     rows = np.frombuffer(b"".join(pairs), dtype=np.uint8).reshape(len(pairs), 2 * DIGEST_BYTES)
     joined = digest_rows(HashFunction.KECCAK_256, rows).tobytes()
     return [joined[start : start + DIGEST_BYTES] for start in range(0, len(joined), DIGEST_BYTES)]
@@ -275,10 +297,10 @@ def inner_step(node: MmrNode, digest: bytes) -> Step:
     return Step("inner", f"position {node_to_position(node)}, height {node.height}", digest)
 
 
-def _next(items: Iterator[bytes], what: str) -> bytes:
+def _next(items: Iterator[bytes], noun: str) -> bytes:
     item = next(items, None)
     if item is None:
-        raise CorruptedProof(f"the proof ends where {what} is wanted")
+        raise CorruptedProof(f"the proof ends where {noun} is wanted")
     return item
 
 
@@ -287,14 +309,14 @@ _ITEM_BYTES = 8 + DIGEST_BYTES
 
 @dataclass(frozen=True, slots=True)
 class AncestryProof:
-    """A proof that a range is the beginning of a later one.
+    """A proof that a range is the prefix of a later one.
 
     Attributes:
-        prev_peaks: the peaks of the earlier range, left to right, 32 bytes each.
-        prev_leaf_count: how many leaves the earlier range has.
-        leaf_count: how many leaves the later range has.
-        items: nodes of the later range, position and hash, by position; the mountains that the earlier range does not
-            reach are one item, their bagged peaks, at the position of the leftmost.
+        prev_peaks: peaks of the earlier range, left to right, 32 bytes each.
+        prev_leaf_count: leaves of the earlier range.
+        leaf_count: leaves of the later range.
+        items: nodes of the later range (position, hash) by position. The mountains beyond the earlier range are one
+            item, their bagged peaks, at the position of the leftmost.
     """
 
     prev_peaks: tuple[bytes, ...]
@@ -303,7 +325,11 @@ class AncestryProof:
     items: tuple[tuple[int, bytes], ...]
 
     def encode(self) -> bytes:
-        """Return the SCALE encoding of the four parts in order; an item is a u64 and 32 bytes."""
+        """Return the SCALE encoding of the four fields in order; an item is a u64 and 32 bytes.
+
+        Returns:
+            The encoding.
+        """
         peaks = encode_compact(len(self.prev_peaks)) + b"".join(self.prev_peaks)
         counts = encode_u64(self.prev_leaf_count) + encode_u64(self.leaf_count)
         items = b"".join([encode_u64(position) + digest for position, digest in self.items])
@@ -311,11 +337,17 @@ class AncestryProof:
 
     @classmethod
     def decode(cls, data: bytes) -> AncestryProof:
-        """Return the proof that ``data`` is the SCALE encoding of, to the last byte.
+        """Parse the SCALE encoding of a proof, to the last byte.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The proof.
 
         Raises:
-            OverLimit: there are more bytes than any proof has.
-            MalformedProof: it is not such an encoding.
+            OverLimit: ``data`` exceeds the longest proof.
+            MalformedProof: ``data`` is not such an encoding.
         """
         reader = ScaleReader(data, "the ancestry proof")
         peaks, prev_leaf_count, leaf_count = reader.digest_list(), reader.u64(), reader.u64()
@@ -327,21 +359,21 @@ class AncestryProof:
 def verify_ancestry_proof(
     proof: AncestryProof, root: bytes, prev_root: bytes, leaf_count: int | None = None
 ) -> tuple[Step, ...]:
-    """Verify that the range with the root ``prev_root`` is the beginning of the one with the root ``root``.
+    """Verify that the range with root ``prev_root`` is a prefix of the range with root ``root``.
 
     Args:
         proof: the proof.
-        root: the trusted root of the later range.
-        prev_root: the root of the earlier range that is to be shown.
-        leaf_count: the trusted number of leaves of the later range, where it is known (a root does not say it).
+        root: the trusted root of the later range, 32 bytes.
+        prev_root: the claimed root of the earlier range, 32 bytes.
+        leaf_count: the trusted number of leaves of the later range, if known (a root does not bind it).
 
     Returns:
-        What was done, the earlier root first, the trusted one last.
+        The steps, earlier root first, trusted root last.
 
     Raises:
-        CorruptedProof: peaks or items missing, left over or in other places than the leaf counts call for.
-        InvalidSize: a leaf count that no range has.
-        RootMismatch: it leads to another root, earlier or later, or is of a range with another number of leaves.
+        CorruptedProof: peaks or items missing, left over, or at other positions than the leaf counts require.
+        InvalidSize: an impossible leaf count.
+        RootMismatch: the proof leads to another root, earlier or later, or is of a range with another number of leaves.
     """
     found = ancestry_roots(proof)
     if leaf_count is not None and proof.leaf_count != leaf_count:
@@ -355,13 +387,13 @@ def verify_ancestry_proof(
 
 @dataclass(frozen=True, slots=True)
 class AncestryRoots:
-    """What an ancestry proof leads to.
+    """The roots computed from an ancestry proof.
 
     Attributes:
-        prev_root: the root of the earlier range.
-        prev_steps: the way to it, from its peaks.
-        root: the root of the later range.
-        steps: the way to that one, from the same peaks.
+        prev_root: root of the earlier range.
+        prev_steps: steps from its peaks to it.
+        root: root of the later range.
+        steps: steps from the same peaks to it.
     """
 
     prev_root: bytes
@@ -371,7 +403,7 @@ class AncestryRoots:
 
 
 def ancestry_roots(proof: AncestryProof) -> AncestryRoots:
-    """Return the roots that a proof leads to: ``verify_ancestry_proof`` compares them with those that are known.
+    """Return the roots of a proof, to compare with trusted ones.
 
     Raises:
         CorruptedProof, InvalidSize: as for ``verify_ancestry_proof``.
@@ -411,7 +443,7 @@ def _ancestry_require_shape(proof: AncestryProof) -> tuple[int, list[MmrNode], l
 
 
 def _plan(prev_leaf_count: int, leaf_count: int) -> tuple[int, list[MmrNode], list[MmrNode]]:
-    """Return how many peaks both ranges have, the right siblings to climb with, and the peaks that lie beyond."""
+    """Return the number of common peaks, the right siblings to climb with, and the peaks beyond."""
     prev_peaks, peaks = peak_nodes(prev_leaf_count), peak_nodes(leaf_count)
     common = 0
     while common < len(prev_peaks) and prev_peaks[common] == peaks[common]:
@@ -431,7 +463,7 @@ def _plan(prev_leaf_count: int, leaf_count: int) -> tuple[int, list[MmrNode], li
 def _ancestry_climb(
     prev_leaf_count: int, below: list[bytes], siblings: dict[MmrNode, bytes], steps: list[Step]
 ) -> bytes:
-    """Return the peak over the earlier range's last peaks: left siblings are those peaks, right ones are items."""
+    """Return the peak over the last earlier peaks; items are the right siblings."""
     last = peak_nodes(prev_leaf_count)[-1]
     height, index = last.height, last.index
     digest = below.pop()

@@ -1,4 +1,4 @@
-"""Set sketches (PinSketch, as in minisketch): two sets find their difference by exchanging as many bytes as it has."""
+"""Set reconciliation with PinSketch, as in minisketch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fields GF(2^b), b from 2 to 64, in the representation of minisketch.
+"""The fields GF(2^b), b from 2 to 64, in minisketch's representation.
 
-An element is the integer whose bits are the coefficients of a polynomial over GF(2); products (``sketch_loops``) are
-reduced by the irreducible polynomial of degree b with the fewest terms, the first of these in lexicographic order.
+An element is the integer with the polynomial's coefficients over GF(2) as bits. Products (``sketch_loops``) are reduced
+by the irreducible polynomial of degree b with the fewest terms, the lexicographically first of these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAILS = (
 )
 
 TOO_MANY, NO_SET = -2, -1
-"""In place of a number of decoded elements: there are more than are decoded; it is no sketch of so many."""
+"""Codes in place of an element count: above the limit; not a sketch of a set of that size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Field:
         tail: the reducing polynomial without its leading term.
 
     Raises:
-        InvalidInput: ``bits`` is outside.
+        InvalidInput: ``bits`` is out of range.
     """
 
     bits: int
@@ -51,5 +51,5 @@ class Field:
 
     @property
     def modulus(self) -> int:
-        """Return the reducing polynomial, with its leading term."""
+        """Return the reducing polynomial with its leading term."""
         return 1 << self.bits | int(self.tail)

@@ -1,11 +1,10 @@
-"""Sketches of many sets at once: their power sums, one sketch's behind the other's, their bytes, what they decode to.
-
-``counts`` are the sums of each sketch, which is its capacity; ``field`` is that of their elements.
-
-Set sketches as in minisketch (PinSketch): the difference of two sets from the difference of two short sketches.
+"""Reconcile sets with PinSketch, as in minisketch, by exchanging short sketches.
 
 A sketch of capacity c holds the odd power sums s1, s3, ... s(2c-1) of a set of elements of GF(2^b), c x b bits. Adding
-sketches adds sets: what both have cancels. As long as at most c elements are left, they can be computed.
+sketches adds sets, and common elements cancel. Up to c remaining elements can be decoded.
+
+``Minisketch`` is one sketch. The functions process many sketches at once, stored consecutively: ``counts`` are the sums
+(the capacity) of each sketch, ``field`` is the field of their elements.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _WORD = 8
 
 
 def range_ends(sizes: Rows) -> Rows:
-    """Return where each of many begins that lie one behind the other and, last, where the last one ends."""
+    """Return the start of each of many consecutive ranges and, last, the end of the last one."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
 
 
 def power_sums(field: Field, elements: Elements, sizes: Rows, counts: Rows) -> Elements:
-    """Return the odd power sums of sets, shape (sum of counts): of set ``i`` the next ``sizes[i]`` elements.
+    """Return odd power sums, shape (sum of counts,); set ``i`` has ``sizes[i]`` elements.
 
     Raises:
-        InvalidInput: an element is not from 1 to 2^bits - 1.
+        InvalidInput: an element is outside of 1..2^bits - 1.
     """
     from causeway_proofs.sketches import sketch_loops
 
@@ -46,13 +45,16 @@ def power_sums(field: Field, elements: Elements, sizes: Rows, counts: Rows) -> E
 
 
 def sketch_sizes(field: Field, counts: Rows) -> Rows:
-    """Return how many bytes sketches have."""
+    """Return the serialized size of each sketch in bytes."""
     return (field.bits * counts + 7) // 8
 
 
 def pack_sketches(field: Field, sums: Elements, counts: Rows) -> tuple[Bytes, Rows]:
-    """Return the bytes of sketches, and where each one's begin and, last, where the last one's end: the sums one after
-    the other, b bits each, lowest bit first, filled up with zeros to a byte."""
+    """Serialize sketches: b bits a sum, lowest bit first, zero-padded to a byte.
+
+    Returns:
+        The bytes, and the start of each sketch in them with, last, the end.
+    """
     from causeway_proofs.sketches import sketch_loops
 
     ends = range_ends(sketch_sizes(field, counts))
@@ -62,10 +64,10 @@ def pack_sketches(field: Field, sums: Elements, counts: Rows) -> tuple[Bytes, Ro
 
 
 def unpack_sketches(field: Field, content: Bytes, ends: Rows, counts: Rows) -> Elements:
-    """Return the sums that ``packed`` made the bytes of; ``ends`` need not begin with 0.
+    """Parse the sums of sketches written by ``pack_sketches``; ``ends`` need not begin with 0.
 
     Raises:
-        MalformedProof: the length is not that of such a sketch, or the bits that fill up the last byte are not 0.
+        MalformedProof: a length is wrong, or padding bits are not 0.
     """
     from causeway_proofs.sketches import sketch_loops
 
@@ -86,24 +88,25 @@ def unpack_sketches(field: Field, content: Bytes, ends: Rows, counts: Rows) -> E
 
 
 def decode_sketches(field: Field, sums: Elements, counts: Rows, limits: Rows) -> tuple[Rows, Elements]:
-    """Return how many elements each sketch has, and the elements of all, those of one ascending.
+    """Return the number of elements of each sketch, and all elements, ascending in each sketch.
 
-    In place of a number: ``TOO_MANY``, more than ``limits``; ``NO_SET``, it is not that of a set of at most as many
-    elements as it has sums.
+    In place of a number: ``TOO_MANY`` for more than ``limits``; ``NO_SET`` if no set of at most as many elements as
+    sums fits.
 
-    d <= c different roots that recur through all 2c sums are the set: since every second sum is the square of the one
-    of half its power, each root comes with a factor that is its own square, and the shortest recurrence has none with
-    the factor 0.
+    d <= c distinct roots that recur through all 2c sums are the set. Every second sum is the square of the one of half
+    its power, so each root comes with a factor that is its own square; the shortest recurrence has none with factor 0.
     """
     from causeway_proofs.sketches import sketch_loops
 
     starts = range_ends(counts)[:-1]
-    made = np.zeros(len(sums) + len(counts), dtype=np.uint64)
+    polynomials = np.zeros(len(sums) + len(counts), dtype=np.uint64)
     found = np.zeros(len(counts), dtype=np.int64)
-    sketch_loops.locators(sums, starts, counts, limits, field.bits, field.tail, made, found)
+    sketch_loops.locators(sums, starts, counts, limits, field.bits, field.tail, polynomials, found)
     begins = starts + np.arange(len(counts))
-    roots = np.zeros(len(made), dtype=np.uint64)
-    sketch_loops.find_roots(made, begins, found, _first(field, made, begins, found), field.bits, field.tail, roots)
+    roots = np.zeros(len(polynomials), dtype=np.uint64)
+    sketch_loops.find_roots(
+        polynomials, begins, found, _first(field, polynomials, begins, found), field.bits, field.tail, roots
+    )
     sizes = np.maximum(found, 0)
     rank = np.arange(sizes.sum()) - range_ends(sizes)[:-1].repeat(sizes)
     elements = roots[begins.repeat(sizes) + rank]
@@ -111,9 +114,9 @@ def decode_sketches(field: Field, sums: Elements, counts: Rows, limits: Rows) ->
 
 
 def _first(field: Field, polynomials: Elements, begins: Rows, degrees: Rows) -> Elements:
-    """Return for each polynomial an element other than 0 that follows from it and cannot be foreseen.
+    """Return for each polynomial a nonzero element that an attacker cannot foresee.
 
-    With a basis known beforehand, a set could be made whose elements come apart one round at a time, the slowest way.
+    With a fixed basis, a chosen set could split one element a round, the slowest case.
     """
     ends = begins + np.maximum(degrees, -1) + 1
     content = polynomials.astype("<u8").view(np.uint8)
@@ -126,22 +129,22 @@ MAX_CAPACITY = 4096
 """Largest capacity of a sketch: 32 KiB of 64-bit elements."""
 
 MAX_DECODED = 256
-"""Most elements that are decoded unless the caller allows more: the work grows with their square, times b."""
+"""Default limit of decoded elements: the work grows with their square, times b."""
 
 
 class NotDecodable(NotProven):
-    """The sketch holds more elements than its capacity, or than are asked for, or is no sketch of a set at all."""
+    """The sketch exceeds its capacity or the requested limit, or is of no set."""
 
 
 class Minisketch:
-    """A sketch of a set of integers from 1 to 2^bits - 1; an element added twice is gone.
+    """A sketch of a set of integers from 1 to 2^bits - 1; an element added twice is removed.
 
-    Attributes:
+    Args:
         bits: b, the width of an element, 2 to 64.
-        capacity: c, the number of elements up to which the set can be decoded, 1 to 4096.
+        capacity: c, the largest decodable number of elements, 1 to 4096.
 
     Raises:
-        InvalidInput: ``bits`` or ``capacity`` is outside.
+        InvalidInput: ``bits`` or ``capacity`` is out of range.
     """
 
     def __init__(self, bits: int, capacity: int) -> None:
@@ -167,18 +170,24 @@ class Minisketch:
     def add(self, element: int) -> None:
         """Add one element.
 
+        Args:
+            element: an integer from 1 to 2^bits - 1.
+
         Raises:
-            InvalidInput: it is not from 1 to 2^bits - 1.
+            InvalidInput: ``element`` is out of range.
         """
         if not 0 < element < 1 << self.bits:
             raise InvalidInput(f"element {element}: elements are from 1 to 2^{self.bits} - 1")
         self.add_all(np.array([element], dtype=np.uint64))
 
     def add_all(self, elements: npt.ArrayLike) -> None:
-        """Add many elements, an array of unsigned integers; no Python loop over them.
+        """Add many elements without a Python loop.
+
+        Args:
+            elements: array of unsigned integers.
 
         Raises:
-            InvalidInput: one of them is not from 1 to 2^bits - 1.
+            InvalidInput: an element is outside of 1..2^bits - 1.
         """
         given = np.asarray(elements)
         if given.size and given.dtype.kind not in "ui":
@@ -189,10 +198,13 @@ class Minisketch:
         self._odd_sums ^= power_sums(self._field, column, np.array([len(column)]), self._counts)
 
     def merge(self, other: Minisketch) -> None:
-        """Add another sketch's set: what is in both is gone. The capacity becomes the smaller one of the two.
+        """Add another sketch's set; common elements cancel, and the smaller capacity remains.
+
+        Args:
+            other: a sketch with elements of the same width.
 
         Raises:
-            InvalidInput: its elements have another width.
+            InvalidInput: the widths differ.
         """
         if other.bits != self.bits:
             raise InvalidInput(f"a sketch of {other.bits}-bit elements does not merge with one of {self.bits}-bit ones")
@@ -200,27 +212,35 @@ class Minisketch:
         self._odd_sums = self._odd_sums[: self.capacity] ^ other._odd_sums[: self.capacity]
 
     def copy(self) -> Minisketch:
-        """Return a sketch of the same set that changes on its own."""
+        """Return an independent copy."""
         same = Minisketch(self.bits, self.capacity)
         same._odd_sums = self._odd_sums.copy()
         return same
 
     @property
     def serialized_size(self) -> int:
-        """Return the length of the serialised sketch in bytes."""
+        """Return the length of the serialized sketch in bytes."""
         return int(sketch_sizes(self._field, self._counts)[0])
 
     def serialize(self) -> bytes:
-        """Return the power sums one after the other, b bits each, lowest bit first, filled up with zeros to a byte."""
+        """Return the power sums, b bits each, lowest bit first, zero-padded to a byte."""
         return pack_sketches(self._field, self._odd_sums, self._counts)[0].tobytes()
 
     @classmethod
     def deserialize(cls, bits: int, capacity: int, data: bytes) -> Minisketch:
-        """Return the sketch that ``data`` is the serialised form of.
+        """Parse a serialized sketch.
+
+        Args:
+            bits: width of an element.
+            capacity: capacity of the sketch.
+            data: the serialized sketch.
+
+        Returns:
+            The sketch.
 
         Raises:
-            InvalidInput: ``bits`` or ``capacity`` is outside.
-            MalformedProof: the length is not that of such a sketch, or the bits that fill up the last byte are not 0.
+            InvalidInput: ``bits`` or ``capacity`` is out of range.
+            MalformedProof: the length is wrong, or padding bits are not 0.
         """
         sketch = cls(bits, capacity)
         sketch._odd_sums = unpack_sketches(
@@ -231,14 +251,17 @@ class Minisketch:
     def decode(self, max_elements: int = MAX_DECODED) -> list[int]:
         """Return the elements of the set, ascending.
 
-        A set of more elements than the capacity is refused nearly always, but may decode to another one: the chance is
-        about 1 in (number of elements)!. Who needs certainty compares a digest of the whole set.
+        A set above the capacity is rejected nearly always, but may decode to another set with a chance of about 1 in
+        (number of elements)!. Compare a digest of the whole set for certainty.
 
         Args:
-            max_elements: refuse sets of more elements; bounds the work, whatever the capacity is.
+            max_elements: reject larger sets; bounds the work whatever the capacity.
+
+        Returns:
+            The elements.
 
         Raises:
-            NotDecodable: the sketch holds more elements than its capacity, or is of no set.
+            NotDecodable: the set exceeds the capacity, or the sketch is of no set.
             OverLimit: the set has more than ``max_elements``.
         """
         found, elements = decode_sketches(self._field, self._odd_sums, self._counts, np.array([max_elements]))

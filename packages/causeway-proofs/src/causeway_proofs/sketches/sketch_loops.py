@@ -1,8 +1,8 @@
-"""Loops over many sketches at once: arithmetic in GF(2^b), power sums, and what decodes them.
+"""Compiled loops over many sketches: arithmetic in GF(2^b), power sums, decoding.
 
-An element is a uint64, ``bits`` is b and ``tail`` the field's reducing polynomial without its leading term. What is
-many lies one behind the other, of each its first place (``starts``) and how much it is (``counts``). A polynomial is
-its coefficients, the constant term first.
+An element is a uint64, ``bits`` is b and ``tail`` the field's reducing polynomial without its leading term. Consecutive
+ranges are given by first position (``starts``) and length (``counts``). A polynomial is the list of its coefficients,
+constant term first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def multiply(left: Any, right: Any, bits: Any, tail: Any) -> Any:
 
 @compile_loop(UINT64, [UINT64, INT64, UINT64], allocates=False)
 def invert(element: Any, bits: Any, tail: Any) -> Any:
-    """Return the inverse of an element other than 0: its power 2^b - 2."""
+    """Return the inverse of a nonzero element: its power 2^b - 2."""
     inverse = ONE
     power = element
     for _ in range(bits - 1):
@@ -56,7 +56,7 @@ def invert(element: Any, bits: Any, tail: Any) -> Any:
 
 @compile_loop(NOTHING, [ELEMENTS, ROWS, ROWS, ROWS, INT64, UINT64, ELEMENTS_OUT], allocates=False)
 def add_sums(elements: Any, ends: Any, starts: Any, counts: Any, bits: Any, tail: Any, sums: Any) -> None:
-    """Add to the odd power sums of each sketch those of its elements, of row ``i`` up to ``ends[i + 1]``."""
+    """Add the power sums of each sketch's elements; row ``i`` ends at ``ends[i + 1]``."""
     for row in range(len(counts)):
         for at in range(ends[row], ends[row + 1]):
             power = elements[at]
@@ -68,7 +68,7 @@ def add_sums(elements: Any, ends: Any, starts: Any, counts: Any, bits: Any, tail
 
 @compile_loop(NOTHING, [ELEMENTS, ROWS, ROWS, INT64, ROWS, BYTES_OUT], allocates=False)
 def pack(sums: Any, starts: Any, counts: Any, bits: Any, ends: Any, out: Any) -> None:
-    """Write the sums of each sketch, ``bits`` bits each, the lowest first, to zeros from ``ends[i]`` on."""
+    """Write each sketch's sums, ``bits`` bits each, lowest first, to zeros from ``ends[i]`` on."""
     for row in range(len(counts)):
         for number in range(counts[row]):
             word = sums[starts[row] + number]
@@ -79,7 +79,7 @@ def pack(sums: Any, starts: Any, counts: Any, bits: Any, ends: Any, out: Any) ->
 
 @compile_loop(NOTHING, [BYTES, ROWS, ROWS, ROWS, INT64, ELEMENTS_OUT], allocates=False)
 def unpack(data: Any, ends: Any, starts: Any, counts: Any, bits: Any, sums: Any) -> None:
-    """Read what ``pack`` writes into ``sums``."""
+    """Read sums written by ``pack``."""
     for row in range(len(counts)):
         for number in range(counts[row]):
             word = NOUGHT
@@ -90,11 +90,13 @@ def unpack(data: Any, ends: Any, starts: Any, counts: Any, bits: Any, sums: Any)
 
 
 @compile_loop(NOTHING, [ELEMENTS, ROWS, ROWS, ROWS, INT64, UINT64, ELEMENTS_OUT, ROWS_OUT])
-def locators(odd: Any, starts: Any, counts: Any, limits: Any, bits: Any, tail: Any, made: Any, degrees: Any) -> None:
-    """Find the shortest recurrence of each sketch's power sums (Berlekamp and Massey).
+def locators(
+    odd: Any, starts: Any, counts: Any, limits: Any, bits: Any, tail: Any, polynomials: Any, degrees: Any
+) -> None:
+    """Find the shortest recurrence of each sketch's power sums (Berlekamp-Massey).
 
-    Writes it to ``made`` as the monic polynomial whose roots are the elements, from ``starts[i] + i`` on, and its
-    degree; ``TOO_MANY`` for one above the limit, ``NO_SET`` for one above the number of sums.
+    Writes it to ``polynomials``, from ``starts[i] + i`` on, as the monic polynomial with the elements as roots, and its
+    degree: ``TOO_MANY`` above the limit, ``NO_SET`` above the number of sums.
     """
     most = 0
     for row in range(len(counts)):
@@ -108,8 +110,8 @@ def locators(odd: Any, starts: Any, counts: Any, limits: Any, bits: Any, tail: A
     for row in range(len(counts)):
         count = counts[row]
         for position in range(count):
-            # In characteristic 2 every second sum is the square of the one of half its power, and never corrects
-            # anything.
+            # In characteristic 2 every second sum is the square of the one of half its power, so it never
+            # needs a correction.
             sums[2 * position] = odd[starts[row] + position]
             sums[2 * position + 1] = multiply(sums[position], sums[position], bits, tail)
         current[0] = before[0] = ONE
@@ -150,15 +152,14 @@ def locators(odd: Any, starts: Any, counts: Any, limits: Any, bits: Any, tail: A
             fault = NO_SET
         degrees[row] = fault if fault else length
         if fault == 0:
-            # The recurrence is the product of (1 - m x) over the elements m: reversed, its roots are the elements.
+            # The recurrence is the product of (1 - m x) over the elements m; reversed, it has them as roots.
             for at in range(size):
-                made[starts[row] + row + at] = current[length - at]
+                polynomials[starts[row] + row + at] = current[length - at]
 
 
 @compile_loop(allocates=False)
 def reduce_by(rest: Any, size: Any, monic: Any, degree: Any, quotient: Any, bits: Any, tail: Any) -> Any:
-    """Leave in ``rest``, of ``size`` coefficients, the remainder of the division by a monic polynomial; return how many
-    it has."""
+    """Reduce ``rest``, of ``size`` coefficients, by a monic polynomial; return the new size."""
     for position in range(size - 1, degree - 1, -1):
         term = rest[position]
         quotient[position - degree] = term
@@ -173,9 +174,9 @@ def reduce_by(rest: Any, size: Any, monic: Any, degree: Any, quotient: Any, bits
 
 @compile_loop()
 def frobenius_powers(monic: Any, degree: Any, bits: Any, tail: Any, powers: Any) -> Any:
-    """Write x, x^2, x^4, ... x^(2^(b-1)) modulo the polynomial; return whether it has as many roots as its degree.
+    """Write x, x^2, ... x^(2^(b-1)) modulo the polynomial; return True if it splits.
 
-    It has them, each once, exactly if x^(2^b) = x: every element of the field is a root of that.
+    It has as many distinct roots as its degree exactly if x^(2^b) = x, since every field element is a root of that.
     """
     # x^degree, x^(degree + 1), ... modulo the polynomial.
     over = np.zeros((degree, degree), dtype=np.uint64)
@@ -206,13 +207,14 @@ def frobenius_powers(monic: Any, degree: Any, bits: Any, tail: Any, powers: Any)
 
 @compile_loop(NOTHING, [ELEMENTS, ROWS, ROWS_OUT, ELEMENTS, INT64, UINT64, ELEMENTS_OUT])
 def find_roots(polynomials: Any, starts: Any, degrees: Any, first: Any, bits: Any, tail: Any, roots: Any) -> None:
-    """Write the roots of each monic polynomial over itself (the trace algorithm of Berlekamp): as many as its degree,
-    which becomes ``NO_SET`` where it has not so many different ones.
+    """Write the roots of each monic polynomial over itself (Berlekamp's trace algorithm).
 
-    ``first``: for each the first element s, other than 0, of the basis s, sx, sx^2, ... that tells roots apart: of two
-    different ones, some element of it has multiples with different traces.
+    Sets the degree to ``NO_SET`` if the polynomial has fewer distinct roots than its degree.
 
-    Work: b products of d^2 elements for the powers of x, then at most b rounds over factors of together degree d.
+    ``first``: for each polynomial the first, nonzero element s of the basis s, sx, sx^2, ... For any two distinct
+    roots, some element of the basis has multiples with different traces.
+
+    Work: b products of d^2 elements for the powers of x, then at most b rounds over factors of total degree d.
     """
     for row in range(len(degrees)):
         degree = degrees[row]
@@ -226,7 +228,7 @@ def find_roots(polynomials: Any, starts: Any, degrees: Any, first: Any, bits: An
         if not frobenius_powers(monic, degree, bits, tail, powers):
             degrees[row] = NO_SET
             continue
-        # Factors lie one behind the other; d of them, of degree 1, take the most room.
+        # Factors are stored consecutively; d factors of degree 1 take the most space.
         factors, parts = np.empty(2 * degree, dtype=np.uint64), np.empty(2 * degree, dtype=np.uint64)
         factors[: degree + 1] = monic
         ends, part_ends = np.zeros(degree + 1, dtype=np.int64), np.zeros(degree + 1, dtype=np.int64)
@@ -249,7 +251,7 @@ def find_roots(polynomials: Any, starts: Any, degrees: Any, first: Any, bits: An
                 for at in range(degree):
                     trace[at] ^= multiply(powers[power, at], conjugate, bits, tail)
                 conjugate = multiply(conjugate, conjugate, bits, tail)
-            made = 0
+            part_count = 0
             for number in range(count):
                 factor = factors[ends[number] : ends[number + 1]]
                 own = len(factor) - 1
@@ -257,13 +259,13 @@ def find_roots(polynomials: Any, starts: Any, degrees: Any, first: Any, bits: An
                 if own > 1:
                     rest[:degree] = trace
                     size = reduce_by(rest, degree, factor, own, quotient, bits, tail)
-                begin = part_ends[made]
+                begin = part_ends[part_count]
                 if size <= 1:
                     parts[begin : begin + own + 1] = factor
-                    made += 1
-                    part_ends[made] = begin + own + 1
+                    part_count += 1
+                    part_ends[part_count] = begin + own + 1
                     continue
-                # Where the trace is 0, and where it is 1: the greatest common divisor, and the quotient by it.
+                # Split by trace: the greatest common divisor (trace 0), and the quotient by it (trace 1).
                 common[: own + 1] = factor
                 common_size = own + 1
                 while size > 0:
@@ -279,13 +281,13 @@ def find_roots(polynomials: Any, starts: Any, degrees: Any, first: Any, bits: An
                 rest[: own + 1] = factor
                 reduce_by(rest, own + 1, common, common_size - 1, quotient, bits, tail)
                 parts[begin : begin + common_size] = common[:common_size]
-                part_ends[made + 1] = begin + common_size
+                part_ends[part_count + 1] = begin + common_size
                 begin += common_size
                 parts[begin : begin + own + 2 - common_size] = quotient[: own + 2 - common_size]
-                part_ends[made + 2] = begin + own + 2 - common_size
-                made += 2
-            factors, parts, ends, part_ends, count = parts, factors, part_ends, ends, made
-            # The next element of the basis: times x.
+                part_ends[part_count + 2] = begin + own + 2 - common_size
+                part_count += 2
+            factors, parts, ends, part_ends, count = parts, factors, part_ends, ends, part_count
+            # Multiply by x for the next element of the basis.
             multiple = multiply(multiple, np.uint64(2), bits, tail)
         for number in range(degree):
             roots[starts[row] + number] = factors[2 * number]

@@ -1,4 +1,4 @@
-"""Substrate: the base-16 Patricia trie, storage proofs and keys, queues of messages between parachains."""
+"""Substrate: the base-16 Patricia trie, storage proofs and keys, message queues."""
 
 from __future__ import annotations
 

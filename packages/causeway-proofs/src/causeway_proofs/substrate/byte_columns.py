@@ -1,9 +1,8 @@
-"""Columns of byte strings with 64-bit offsets: the form in which keys, values and encodings are held and joined.
+"""Byte columns with 64-bit offsets, and SCALE compact integers.
 
-SCALE compact integers: one at a time, strictly, and by columns (XDM reference 2.3).
-
-Below 2**6 one byte ``n << 2``; below 2**14 two bytes with mode 1; below 2**30 four bytes with mode 2; else a byte
-``(length - 4) << 2 | 3`` and the number in ``length`` bytes, little-endian. Only the shortest form is canonical.
+Compact integers: below 2**6 one byte ``n << 2``; below 2**14 two bytes with mode 1; below 2**30 four bytes with mode 2;
+else a byte ``(length - 4) << 2 | 3`` and the number in ``length`` bytes, little-endian. Only the shortest form is
+canonical (XDM reference 2.3).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def column_offsets(column: pa.LargeBinaryArray) -> Rows:
-    """Return where each value starts in ``data_of(column)`` and, last, where the last one ends: n + 1 numbers."""
+    """Return the offsets of the values in ``column_data(column)``, shape (n + 1,)."""
     buffer = column.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, dtype=np.int64)
@@ -47,15 +46,15 @@ def column_offsets(column: pa.LargeBinaryArray) -> Rows:
 
 
 def column_data(column: pa.LargeBinaryArray) -> Bytes:
-    """Return the bytes that ``offsets_of(column)`` points into."""
+    """Return the bytes that ``column_offsets(column)`` points into."""
     buffer = column.buffers()[2]
     return np.empty(0, dtype=np.uint8) if buffer is None else np.frombuffer(buffer, dtype=np.uint8)
 
 
 def column_from_buffers(data: Bytes, offsets: Rows, valid: npt.NDArray[np.bool_] | None = None) -> pa.LargeBinaryArray:
-    """Return the column whose value ``i`` is ``data[offsets[i] : offsets[i + 1]]``; no value is copied.
+    """Return the column with values ``data[offsets[i] : offsets[i + 1]]``, without a copy.
 
-    Where ``valid`` is given, values are null where it is false.
+    Values are null where ``valid``, if given, is false.
     """
     buffers = np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(data)
     return pa.LargeBinaryArray.from_buffers(
@@ -64,46 +63,52 @@ def column_from_buffers(data: Bytes, offsets: Rows, valid: npt.NDArray[np.bool_]
 
 
 def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    """Return flags as Arrow keeps them, None if all values are there."""
+    """Convert flags to an Arrow bitmap, or None if all are true."""
     if valid is None or bool(valid.all()):
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def digest_column(digests: Digests) -> pa.LargeBinaryArray:
-    """Return digests, shape (n, 32), as a column of bytes.
+    """Convert digests, shape (n, 32), to a byte column.
 
     Raises:
-        InvalidInput: they have another shape or type.
+        InvalidInput: shape or dtype differs.
     """
     require_digests(digests, "roots")
     return column_from_buffers(np.ascontiguousarray(digests).reshape(-1), np.arange(len(digests) + 1) * DIGEST_BYTES)
 
 
 def offsets_from_lengths(lengths: npt.NDArray[np.integer]) -> Rows:
-    """Return the offsets of values of the given lengths that lie one behind the other."""
+    """Return the offsets of consecutive values of the given lengths."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def concat_values(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Return the column whose value ``i`` is value ``i`` of all ``parts``, one behind the other."""
-    # Not made when this file is imported: PyArrow imports pandas for it.
+    """Concatenate the columns of ``parts`` row by row."""
+    # Not at import time: PyArrow imports pandas for it.
     return pc.binary_join_element_wise(*parts, pa.scalar(b"", LARGE_BINARY))
 
 
 _ONE_BYTE, _TWO_BYTES, _FOUR_BYTES = 1 << 6, 1 << 14, 1 << 30
 _MODES = 4
 _LONGEST = 67
-"""Bytes of the longest number: the length field has six bits, and counts from four."""
+"""Bytes of the longest number: the length field has six bits and counts from four."""
 
 
 def encode_compact(number: int) -> bytes:
-    """Return the compact encoding of ``number``.
+    """Encode ``number`` as a compact integer.
+
+    Args:
+        number: a non-negative integer of at most 67 bytes.
+
+    Returns:
+        The encoding.
 
     Raises:
-        InvalidInput: it is negative or takes more than 67 bytes.
+        InvalidInput: ``number`` is negative or too long.
     """
     if number < 0 or number.bit_length() > 8 * _LONGEST:
         raise InvalidInput(f"a compact integer lies between 0 and 2**536 - 1, not {number}")
@@ -118,25 +123,33 @@ def encode_compact(number: int) -> bytes:
 
 
 def compact_length(first: int) -> int:
-    """Return how many bytes the compact integer takes that begins with the byte ``first``."""
+    """Return the length of the compact integer with first byte ``first``."""
     return (1, 2, 4, 1 + 4 + (first >> 2))[first % _MODES]
 
 
-def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
-    """Return the compact integer that starts at ``offset`` of ``data``, and the offset behind it.
+def decode_compact(data: bytes, offset: int, noun: str) -> tuple[int, int]:
+    """Decode the compact integer at ``offset`` of ``data``.
+
+    Args:
+        data: the encoding.
+        offset: start of the integer.
+        noun: noun for the integer in errors.
+
+    Returns:
+        The integer and the next offset.
 
     Raises:
-        FailedToDecode: ``data`` ends inside it, or it is not in its shortest form; ``what`` names it.
+        FailedToDecode: ``data`` ends inside the integer, or it is not in its shortest form.
     """
     if offset >= len(data):
-        raise FailedToDecode(f"{what} ends before a compact integer")
+        raise FailedToDecode(f"{noun} ends before a compact integer")
     mode = data[offset] % _MODES
     length = compact_length(data[offset])
     field = data[offset : offset + length]
     if len(field) < length:
-        raise FailedToDecode(f"{what} ends inside a compact integer")
+        raise FailedToDecode(f"{noun} ends inside a compact integer")
     number = int.from_bytes(field[1:], "little") if mode == 3 else int.from_bytes(field, "little") >> 2
     least = (0, _ONE_BYTE, _TWO_BYTES, _FOUR_BYTES)[mode]
     if number < least or (length > 5 and field[-1] == 0):
-        raise FailedToDecode(f"{what} holds the compact integer {number} in more bytes than it takes")
+        raise FailedToDecode(f"{noun} holds the compact integer {number} in more bytes than it takes")
     return number, offset + length

@@ -1,4 +1,4 @@
-"""Loops over columns of byte strings: their order."""
+"""Compiled loops that sort columns of byte strings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD = 8
 
 @compile_loop(allocates=False)
 def common_prefix(data: Any, first: Any, second: Any, known: Any, limit: Any) -> Any:
-    """Return how many bytes two strings have in common, at most ``limit``, of which the first ``known`` are."""
+    """Return the length of two strings' common prefix, at most ``limit``, at least ``known``."""
     while known < limit and data[first + known] == data[second + known]:
         known += 1
     return known
@@ -32,7 +32,7 @@ def common_prefix(data: Any, first: Any, second: Any, known: Any, limit: Any) ->
 
 @compile_loop(allocates=False)
 def is_less(data: Any, offsets: Any, first: Any, second: Any, known: Any) -> Any:
-    """Return whether one string comes before another one; their first ``known`` bytes are the same."""
+    """Return True if one string sorts before another; their first ``known`` bytes are equal."""
     lengths = offsets[first + 1] - offsets[first], offsets[second + 1] - offsets[second]
     shorter = min(lengths[0], lengths[1])
     known = common_prefix(data, offsets[first], offsets[second], min(known, shorter), shorter)
@@ -43,7 +43,7 @@ def is_less(data: Any, offsets: Any, first: Any, second: Any, known: Any) -> Any
 
 @compile_loop(BOOL, [ROWS, BYTES, ROWS], allocates=False)
 def is_ascending(groups: Any, data: Any, offsets: Any) -> Any:
-    """Return whether no row comes before the one before it, by group and then by string."""
+    """Return True if the rows ascend by group and then by string."""
     for row in range(1, len(groups)):
         if groups[row] < groups[row - 1]:
             return False
@@ -54,7 +54,7 @@ def is_ascending(groups: Any, data: Any, offsets: Any) -> Any:
 
 @compile_loop(NOTHING, [ROWS, BYTES, ROWS, ROWS, ROWS_OUT, WORDS_OUT], allocates=False)
 def read_next_words(groups: Any, data: Any, offsets: Any, order: Any, known: Any, words: Any) -> None:
-    """Find what the strings of each run of a group in ``order`` start with, and the eight bytes behind that."""
+    """Find each run's common prefix, and read the next eight bytes of each string."""
     first = 0
     while first < len(order):
         last = first + 1
@@ -76,7 +76,7 @@ def read_next_words(groups: Any, data: Any, offsets: Any, order: Any, known: Any
 
 @compile_loop(INT64, [ROWS, WORDS, ROWS, ROWS_OUT], allocates=False)
 def number_runs(groups: Any, words: Any, order: Any, runs: Any) -> Any:
-    """Number the runs of rows in ``order`` that have the same group and word; return how many there are."""
+    """Assign numbers to runs of rows with equal group and word; return their count."""
     count = 0
     for index in range(len(order)):
         row, before = order[index], order[index - 1]
@@ -88,7 +88,7 @@ def number_runs(groups: Any, words: Any, order: Any, runs: Any) -> Any:
 
 @compile_loop(NOTHING, [ROWS, BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT], allocates=False)
 def merge_runs(groups: Any, data: Any, offsets: Any, known: Any, order: Any, spare: Any) -> None:
-    """Sort the rows of each group by their strings, where ``order`` has the groups ascending; stable."""
+    """Sort the rows of each group by their strings (stable); ``order`` has ascending groups."""
     first = 0
     while first < len(order):
         last = first + 1

@@ -1,6 +1,7 @@
-"""Egress queues: the root of the messages that one parachain sends another in a block (ICMP reference 2.1, 2.3).
+"""Egress queues between parachains: roots, verification and gossip messages.
 
-What nodes gossip about egress queues, in bytes (ICMP reference 2.5, X-3).
+An egress queue holds the messages from one parachain to another in a block; its root is R of the list (ICMP reference
+2.1, 2.3). Nodes gossip about queues in these forms (ICMP reference 2.5, X-3):
 
 ```
 neighbour packet   01 01 Vec<Hash>              version 1: the chain heads that the sender considers, at most five
@@ -23,7 +24,15 @@ from causeway_proofs.substrate.scale import ScaleTypes, struct
 
 
 def egress_root(messages: Sequence[bytes], version: StateVersion = StateVersion.V0) -> bytes:
-    """Return R(L) of the messages of one queue, in order: 32 bytes."""
+    """Return R(L) of the messages of one queue.
+
+    Args:
+        messages: the messages in order.
+        version: layout of the trie.
+
+    Returns:
+        The root, 32 bytes.
+    """
     return ordered_root(messages, version)
 
 
@@ -33,11 +42,20 @@ def verify_queue(
     version: StateVersion = StateVersion.V0,
     limit: int = MAX_PROOF_BYTES,
 ) -> tuple[Step, ...]:
-    """Return the step that shows that ``messages`` are the queue of ``root``.
+    """Verify that ``messages`` are the complete queue of ``root``.
+
+    Args:
+        root: the trusted root, 32 bytes.
+        messages: the messages in order.
+        version: layout of the trie.
+        limit: most bytes of all messages.
+
+    Returns:
+        One step, from the messages to the root.
 
     Raises:
-        RootMismatch: they are not: one is changed, moved, missing or repeated, or there is one more.
-        OverLimit: they have more than ``limit`` bytes.
+        RootMismatch: a message is changed, moved, missing, duplicated or added.
+        OverLimit: the messages exceed ``limit`` bytes.
     """
     require_size(messages, limit)
     found = egress_root(messages, version)
@@ -47,10 +65,10 @@ def verify_queue(
 
 
 def require_size(messages: Iterable[bytes], limit: int) -> None:
-    """Refuse messages of together more than ``limit`` bytes before anything is hashed.
+    """Reject messages of more than ``limit`` bytes in total before any hashing.
 
     Raises:
-        OverLimit: they have more.
+        OverLimit: the messages exceed ``limit``.
     """
     size = sum(map(len, messages))
     if size > limit:
@@ -71,22 +89,29 @@ _TYPES = ScaleTypes(
 
 @dataclass(frozen=True, slots=True)
 class NeighborPacket:
-    """The chain heads that a peer declares, 32 bytes each."""
+    """The chain heads declared by a peer.
+
+    Attributes:
+        chain_heads: hashes of 32 bytes.
+    """
 
     chain_heads: tuple[bytes, ...]
 
     def encode(self) -> bytes:
         """Return the bytes of the packet.
 
+        Returns:
+            The encoding.
+
         Raises:
-            InvalidInput: a head has not 32 bytes.
+            InvalidInput: a head is not 32 bytes long.
         """
         return _NEIGHBOR + _TYPES.encode("NeighborPacket", {"chain_heads": self.chain_heads})
 
 
 @dataclass(frozen=True, slots=True)
 class GossipedQueue:
-    """The messages of an egress queue, and the root that they are said to have."""
+    """The messages of an egress queue, with a claimed root."""
 
     root: bytes
     messages: tuple[bytes, ...]
@@ -94,20 +119,30 @@ class GossipedQueue:
     def encode(self) -> bytes:
         """Return the bytes of the message.
 
+        Returns:
+            The encoding.
+
         Raises:
-            InvalidInput: the root has not 32 bytes.
+            InvalidInput: the root is not 32 bytes long.
         """
         plain = {"queue_root": self.root, "messages": self.messages}
         return _QUEUE + _TYPES.encode("ParachainMessages", plain)
 
 
 def decode_gossip(data: bytes, limit: int = MAX_PROOF_BYTES) -> NeighborPacket | GossipedQueue:
-    """Return the packet or queue that ``data`` is the canonical encoding of.
+    """Decode the canonical encoding of a neighbor packet or a queue.
+
+    Args:
+        data: the encoding.
+        limit: most bytes.
+
+    Returns:
+        The packet or the queue.
 
     Raises:
-        OverLimit: it has more than ``limit`` bytes, or more than 65,536 messages.
-        BadNeighborPacket: it declares more than five heads.
-        Malformed: it is neither, or not in canonical form.
+        OverLimit: ``data`` exceeds ``limit`` bytes, or 65,536 messages.
+        BadNeighborPacket: the packet declares more than five heads.
+        Malformed: ``data`` is neither, or not canonical.
     """
     try:
         if data[: len(_NEIGHBOR)] == _NEIGHBOR:
@@ -127,13 +162,20 @@ def decode_gossip(data: bytes, limit: int = MAX_PROOF_BYTES) -> NeighborPacket |
 def verify_gossiped_queue(
     queue: GossipedQueue, expected: Container[bytes], limit: int = MAX_PROOF_BYTES
 ) -> tuple[Step, ...]:
-    """Return the step that shows that a queue is good: its root is expected, and its messages hash to it (ICMP
-    reference 3.7).
+    """Verify a gossiped queue: expected root, matching messages (ICMP reference 3.7).
+
+    Args:
+        queue: the queue.
+        expected: roots listed as unrouted.
+        limit: most bytes of all messages.
+
+    Returns:
+        One step, from the messages to the root.
 
     Raises:
-        UnexpectedQueue: the root is not among those ``expected``; this is looked at before anything is hashed.
+        UnexpectedQueue: the root is not in ``expected``; checked before any hashing.
         RootMismatch: the messages hash to another root.
-        OverLimit: the messages have more than ``limit`` bytes.
+        OverLimit: the messages exceed ``limit`` bytes.
     """
     if queue.root not in expected:
         raise UnexpectedQueue(f"no leaf lists the queue root {queue.root.hex()} as unrouted")

@@ -1,4 +1,4 @@
-"""The names that the deployed verifiers give to what is wrong with a storage proof (XDM reference 2.4)."""
+"""Errors of storage proofs and queues, named as deployed (XDM reference 2.4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from causeway_proofs.errors import MalformedProof, NotProven
 
 
 class InvalidProof(NotProven):
-    """A node that the walk from the root needs is missing from the proof, or is no node of a trie."""
+    """A node on the path from the root is missing from the proof, or malformed."""
 
 
 class MissingValue(NotProven):
@@ -14,36 +14,36 @@ class MissingValue(NotProven):
 
 
 class FailedToDecode(MalformedProof):
-    """A value or message is no canonical SCALE encoding of its type."""
+    """A value or message is not a canonical SCALE encoding of its type."""
 
 
 class UnusedNodesInTheProof(NotProven):
-    """The proof holds a node that no read visits, or repeats one where that is refused (``strict``)."""
+    """No read visits a node of the proof, or a node is duplicated with ``strict``."""
 
 
 class BadProof(NotProven):
-    """An envelope names another message than its proof holds, or has a proof that does not fit its source."""
+    """An envelope's message or source does not match its proof."""
 
 
 class InvalidCall(NotProven):
-    """A request comes where a response is due, or the other way round (XDM reference 3.4, step 8, and 3.5)."""
+    """A request relayed as a response, or the reverse (XDM reference 3.4, step 8, and 3.5)."""
 
 
 class RootMismatch(NotProven):
-    """The messages of a queue do not hash to the root that was stated for them (ICMP reference 3.7, 3.10)."""
+    """The messages of a queue do not hash to its stated root (ICMP reference 3.7, 3.10)."""
 
 
 class HeadMismatch(NotProven):
-    """The messages of a channel do not lead from one head of its message queue chain to the other (ICMP, X-6)."""
+    """The messages do not link the heads of their message queue chain (ICMP, X-6)."""
 
 
 class UnexpectedQueue(NotProven):
-    """A queue is gossiped whose root no leaf lists as unrouted (ICMP reference 3.7)."""
+    """No leaf lists the root of a gossiped queue as unrouted (ICMP reference 3.7)."""
 
 
 class Malformed(MalformedProof):
-    """A gossip message is no canonical encoding of its kind (ICMP reference 3.10)."""
+    """A gossip message is not a canonical encoding of its kind (ICMP reference 3.10)."""
 
 
 class BadNeighborPacket(NotProven):
-    """A neighbour declares more chain heads than a node keeps (ICMP reference 3.6)."""
+    """A neighbor declares more chain heads than a node considers (ICMP reference 3.6)."""

@@ -1,4 +1,4 @@
-"""The codec of trie nodes, layouts V0 and V1 (ICMP reference 2.3, XDM reference 2.4).
+"""Encode and decode trie nodes, layouts V0 and V1 (ICMP reference 2.3, XDM reference 2.4).
 
 ```
 empty           00
@@ -7,13 +7,11 @@ branch          10nnnnnn partial  bitmap  children
 branch + value  11nnnnnn partial  bitmap  value  children           0001nnnn partial bitmap H(value) children
 ```
 
-``n`` counts the nibbles of the partial key; where it does not fit, the field is all ones and the rest follows in bytes:
-ff while 255 or more are left, then what is left. A value is ``Compact(length) bytes``; so is each child, and its bytes
-are its encoding if that has fewer than 32 bytes, H of its encoding otherwise.
+``n`` counts the nibbles of the partial key. If it does not fit, the field is all ones and the rest follows in bytes: ff
+while 255 or more remain, then the remainder. A value is ``Compact(length) bytes``, and so is each child: its encoding
+if below 32 bytes, else H of it.
 
-Keys as nibbles: half bytes, the high one first (ICMP reference 2.3).
-
-A partial key is written with its odd nibble first: an odd count starts with a byte that holds the first nibble alone.
+A partial key is packed with its odd nibble first: with an odd count, the first byte holds the first nibble alone.
 """
 
 from __future__ import annotations
@@ -29,27 +27,26 @@ from causeway_proofs.substrate.errors import FailedToDecode, InvalidProof
 from causeway_proofs.substrate.storage_keys import blake2_256
 
 MAX_KEY_BYTES = 32_767
-"""Longest key, in bytes: a node header counts at most 65,535 nibbles."""
+"""Longest key in bytes: a node header counts at most 65,535 nibbles."""
 
 
 def to_nibbles(key: bytes) -> bytes:
-    """Return the nibbles of ``key``, one a byte, the high one first."""
-    # A hexadecimal digit is a nibble.
+    """Split ``key`` into nibbles, one a byte, high one first."""
     return key.hex().encode().translate(_DIGITS)
 
 
 def from_nibbles(nibbles: bytes) -> bytes:
-    """Return the bytes that an even number of ``nibbles`` (one a byte) are the halves of."""
+    """Join an even number of ``nibbles`` (one a byte) into bytes."""
     return bytes.fromhex(nibbles.translate(_LETTERS).decode())
 
 
 def pack(nibbles: bytes) -> bytes:
-    """Return a partial key as a node holds it: the odd nibble first, then pairs."""
+    """Pack a partial key as in a node: odd nibble first, then pairs."""
     return from_nibbles(b"\x00" + nibbles if len(nibbles) % 2 else nibbles)
 
 
 def unpack(packed: bytes, count: int) -> bytes | None:
-    """Return the ``count`` nibbles of a packed partial key, or None when the unused half of an odd one is not zero."""
+    """Unpack ``count`` nibbles, or return None if the padding of an odd count is not zero."""
     nibbles = to_nibbles(packed)
     if count % 2 == 0:
         return nibbles
@@ -57,7 +54,7 @@ def unpack(packed: bytes, count: int) -> bytes | None:
 
 
 def common_length(first: bytes, second: bytes) -> int:
-    """Return how many nibbles or bytes the two have in common from their start."""
+    """Return the length of the common prefix."""
     shorter = min(len(first), len(second))
     if first[:shorter] == second[:shorter]:
         return shorter
@@ -76,28 +73,28 @@ _LETTERS = bytes.maketrans(bytes(range(16)), b"0123456789abcdef")
 
 
 WIDTH = 16
-"""Children a branch has at most: one for each nibble."""
+"""Most children of a branch: one a nibble."""
 
 HASHED_VALUE_BYTES = 33
-"""Values of this many bytes or more are nodes of their own in layout V1."""
+"""Length from which values are nodes of their own in layout V1."""
 
 EMPTY_NODE = b"\x00"
 EMPTY_ROOT = blake2_256(EMPTY_NODE)
-"""The root of a trie without entries."""
+"""Root of a trie without entries."""
 
 _NO_CHILDREN: tuple[None, ...] = (None,) * WIDTH
 _MOST_NIBBLES = 0xFFFF
 
 
 class StateVersion(IntEnum):
-    """How long values are stored: inside their nodes (V0), or from 33 bytes on by their hash (V1)."""
+    """Storage of long values: inside their nodes (V0), or by hash from 33 bytes on (V1)."""
 
     V0 = 0
     V1 = 1
 
 
 class NodeKind(IntEnum):
-    """The kinds of nodes: the marking bits of their headers."""
+    """Kinds of nodes: the marker bits of their headers."""
 
     LEAF = 0b0100_0000
     BRANCH = 0b1000_0000
@@ -107,7 +104,7 @@ class NodeKind(IntEnum):
 
     @property
     def most(self) -> int:
-        """Return the largest count that the header's first byte has room for; this much means that more follows."""
+        """Return the largest count in the header's first byte, which announces further bytes."""
         return _MOST_IN_HEADER[self]
 
 
@@ -125,11 +122,10 @@ class TrieNode:
     """A decoded node.
 
     Attributes:
-        partial: the nibbles between the parent's nibble and this node, one a byte.
-        value: the value stored here, None where there is none or only its hash.
-        value_digest: H of the value stored here, where the node holds only that.
-        children: the 16 references, None where there is no child; a reference is a digest if it has 32 bytes, and the
-            child's encoding if it has fewer.
+        partial: nibbles between the parent's nibble and this node, one a byte.
+        value: the inline value, or None.
+        value_digest: H of the value if stored by hash, or None.
+        children: the 16 references, None for no child: a digest of 32 bytes, or a shorter encoding of the child.
     """
 
     partial: bytes
@@ -139,7 +135,7 @@ class TrieNode:
 
     @property
     def is_leaf(self) -> bool:
-        """Return whether the node has no children."""
+        """Return True if the node has no children."""
         return self.children is _NO_CHILDREN
 
 
@@ -155,7 +151,7 @@ def encode_header(kind: NodeKind, count: int) -> bytes:
 def encode_node(
     partial: bytes, value: bytes | None, children: Sequence[bytes | None] | None, version: StateVersion
 ) -> bytes:
-    """Return the encoding of a node: nibbles one a byte, references as in ``Node`` (None for a leaf)."""
+    """Encode a node: nibbles one a byte, references as in ``TrieNode`` (None for a leaf)."""
     hashed = version >= StateVersion.V1 and value is not None and len(value) >= HASHED_VALUE_BYTES
     parts = [pack(partial)]
     if children is None:
@@ -174,19 +170,19 @@ def encode_node(
 
 
 def node_reference(encoding: bytes) -> bytes:
-    """Return how a parent refers to a node: by its encoding if that is short, by its hash otherwise."""
+    """Return a parent's reference to a node: a short encoding itself, or its hash."""
     return encoding if len(encoding) < DIGEST_BYTES else blake2_256(encoding)
 
 
 def plain_root(entries: Mapping[bytes, bytes], version: StateVersion) -> bytes:
-    """Return the root of a few entries: 32 bytes. The recursion is as deep as the trie."""
+    """Return the root of a few entries by recursion, as deep as the trie; 32 bytes."""
     if not entries:
         return EMPTY_ROOT
     return blake2_256(_plain_node(sorted((to_nibbles(key), value) for key, value in entries.items()), 0, version))
 
 
 def _plain_node(entries: Sequence[tuple[bytes, bytes]], start: int, version: StateVersion) -> bytes:
-    """Return the encoding of the node above entries, ascending, whose keys are the same up to nibble ``start``."""
+    """Encode the node above ascending entries with equal keys up to nibble ``start``."""
     first, value = entries[0]
     stop = common_length(first, entries[-1][0])
     if len(entries) == 1:
@@ -199,11 +195,11 @@ def _plain_node(entries: Sequence[tuple[bytes, bytes]], start: int, version: Sta
 
 
 def decode_node(data: bytes) -> TrieNode | None:
-    """Return the node that ``data`` is the encoding of; None for the empty node.
+    """Decode a node; return None for the empty node.
 
     Raises:
-        InvalidProof: it is the encoding of no node: of no known kind, cut off, extended, a count or length not in its
-            shortest form, a branch that no trie has.
+        InvalidProof: the kind is unknown, the encoding is truncated, extended or not in its shortest form, or the
+            branch is impossible in a trie.
     """
     if data == EMPTY_NODE:
         return None
@@ -249,7 +245,7 @@ def _kind(data: bytes) -> NodeKind:
 
 
 def _count(data: bytes, kind: NodeKind) -> tuple[int, int]:
-    """Return the count of nibbles in a header, and the offset behind the header."""
+    """Return the nibble count of a header, and the offset behind the header."""
     count = data[0] & kind.most
     if count < kind.most:
         return count, 1
@@ -269,16 +265,16 @@ def _bounded(count: int) -> int:
     return count
 
 
-def _counted(data: bytes, offset: int, what: str) -> tuple[bytes, int]:
+def _counted(data: bytes, offset: int, noun: str) -> tuple[bytes, int]:
     try:
-        length, offset = decode_compact(data, offset, f"a trie node, at its {what},")
+        length, offset = decode_compact(data, offset, f"a trie node, at its {noun},")
     except FailedToDecode as error:
         raise InvalidProof(str(error)) from error
-    return _take(data, offset, length, what), offset + length
+    return _take(data, offset, length, noun), offset + length
 
 
-def _take(data: bytes, offset: int, length: int, what: str) -> bytes:
-    taken = data[offset : offset + length]
-    if len(taken) < length:
-        raise InvalidProof(f"a trie node ends inside its {what}")
-    return taken
+def _take(data: bytes, offset: int, length: int, noun: str) -> bytes:
+    chunk = data[offset : offset + length]
+    if len(chunk) < length:
+        raise InvalidProof(f"a trie node ends inside its {noun}")
+    return chunk

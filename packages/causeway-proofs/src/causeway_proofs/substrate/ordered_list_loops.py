@@ -1,8 +1,8 @@
-"""Loops that find the roots of ordered lists without keeping a trie: the shape depends on nothing but the length.
+"""Compiled loops that compute roots of ordered lists without a trie.
 
-Compact integers are prefix-free: no key is the beginning of another one, so entries are leaves and branches have no
-values. A piece of lists is laid out at once. A node is a number: below the values of the piece the leaf of that value,
-from there on a branch. A key is a word of 32 bits, its first nibble the highest; lists have fewer than 2**30 values.
+Compact integers are prefix-free, so entries are leaves and branches have no values. A piece of lists is laid out at
+once. Nodes are numbered: the leaves of the piece's values first, then branches. A key is a 32-bit word with its first
+nibble highest; lists have fewer than 2**30 values.
 """
 
 from __future__ import annotations
@@ -33,23 +33,28 @@ TABLE_OUT = writable_arrays("int64", 2)
 LEAF, LEAF_HASHED, BRANCH = int(NodeKind.LEAF), int(NodeKind.LEAF_HASHED), int(NodeKind.BRANCH)
 
 KEY, START, STOP, HEIGHT, COUNT, BITMAP = range(6)
-"""Columns of a branch: a key below it, the nibbles of its partial key, how far it is above the deepest leaf, its
-children and at which nibbles they are."""
+"""Columns of a branch.
+
+- KEY: a key below it.
+- START, STOP: nibbles of its partial key.
+- HEIGHT: distance to its deepest leaf.
+- COUNT, BITMAP: number and nibbles of its children.
+"""
 
 BRANCH_FIELDS = 6
 
 KEY_NIBBLES = 8
 
 LEAF_BYTES = 14
-"""Of a leaf at most, besides its value: header, four bytes of the key, the length."""
+"""Most bytes of a leaf besides its value: header, four bytes of the key, the length."""
 
 BRANCH_BYTES = 7 + WIDTH * (1 + DIGEST_BYTES)
-"""Of a branch at most: header, four bytes of the key, bitmap, children."""
+"""Most bytes of a branch: header, four bytes of the key, bitmap, children."""
 
 
 @compile_loop(allocates=False)
 def index_key(index: Any) -> Any:
-    """Return the key of an index, and its nibbles."""
+    """Return the key of an index, and its number of nibbles."""
     if index < 1 << 6:
         return index << 26, 2
     if index < 1 << 14:
@@ -61,7 +66,7 @@ def index_key(index: Any) -> Any:
 
 @compile_loop(allocates=False)
 def sort_indexes(count: Any, order: Any) -> None:
-    """Write the indexes below ``count`` in the order of their keys: the lowest six bits, the mode, the bytes above."""
+    """Write the indices below ``count`` in key order: lowest six bits, mode, higher bytes."""
     at = 0
     for low in range(min(count, 64)):
         most = (count - 1 - low) >> 6
@@ -80,7 +85,7 @@ def sort_indexes(count: Any, order: Any) -> None:
 
 @compile_loop(allocates=False)
 def add_child(branches: Any, children: Any, branch: Any, node: Any, height: Any, key: Any) -> None:
-    """Hang a node below a branch, behind the children that it has."""
+    """Append a node to a branch's children."""
     own = branches[branch]
     children[branch, own[COUNT]] = node
     own[COUNT] += 1
@@ -92,13 +97,12 @@ def add_child(branches: Any, children: Any, branch: Any, node: Any, height: Any,
 def lay_out(
     starts: Any, counts: Any, total: Any, order: Any, begins: Any, branches: Any, children: Any, roots: Any
 ) -> Any:
-    """Lay out the tries of lists of ``counts`` values, the first of which are ``starts``, and return how many branches
-    they have.
+    """Lay out the tries of lists of ``counts`` values; return the number of branches.
 
-    Writes where the partial key of each leaf ``begins``, the branches (zeros before) with their children, and which
-    node each root is, -1 for an empty list. ``order`` has room for the longest list.
+    Writes ``begins``, the start of each leaf's partial key; the branches (initially zeros) with their children; and the
+    root node of each list, -1 for an empty one. ``order`` has room for the longest list.
     """
-    made = 0
+    branch_count = 0
     for number in range(len(counts)):
         count = counts[number]
         if count == 0:
@@ -120,7 +124,7 @@ def lay_out(
                 while apart >> 4 * (KEY_NIBBLES - 1 - common) == 0:
                     common += 1
             begins[node] = max(before, common) + 1
-            # Close the branches that no later key goes through. While a branch is open, START says which one is above.
+            # Close the branches without further keys. START of an open branch links its parent.
             while top >= 0 and branches[top, STOP] > common:
                 add_child(branches, children, top, node, height, key)
                 above = branches[top, START] - 1
@@ -134,17 +138,21 @@ def lay_out(
                 roots[number] = node
             else:
                 if top < 0 or branches[top, STOP] < common:
-                    branches[made, KEY], branches[made, STOP], branches[made, START] = key, common, top + 1
-                    top = made
-                    made += 1
+                    branches[branch_count, KEY], branches[branch_count, STOP], branches[branch_count, START] = (
+                        key,
+                        common,
+                        top + 1,
+                    )
+                    top = branch_count
+                    branch_count += 1
                 add_child(branches, children, top, node, height, key)
             before, key = common, following
-    return made
+    return branch_count
 
 
 @compile_loop(NOTHING, [TABLE_OUT, ROWS_OUT, ROWS_OUT], allocates=False)
 def sort_by_height(branches: Any, ends: Any, order: Any) -> None:
-    """Write the numbers of branches by height; those of height h end at ``ends[h]`` (zeros before)."""
+    """Write branch numbers by height; those of height h end at ``ends[h]`` (initially zeros)."""
     for row in range(len(branches)):
         ends[branches[row, HEIGHT] + 1] += 1
     for height in range(1, len(ends)):
@@ -157,7 +165,7 @@ def sort_by_height(branches: Any, ends: Any, order: Any) -> None:
 
 @compile_loop(allocates=False)
 def write_start(out: Any, at: Any, mark: Any, key: Any, start: Any, stop: Any) -> Any:
-    """Write the header and the partial key of a node; return where it ends."""
+    """Write the header and the partial key of a node; return their end."""
     out[at] = mark | (stop - start)
     at += 1
     size = (stop - start + 1) >> 1
@@ -171,9 +179,9 @@ def write_start(out: Any, at: Any, mark: Any, key: Any, start: Any, stop: Any) -
 def write_leaves(
     starts: Any, counts: Any, begins: Any, data: Any, offsets: Any, by_hash: Any, digests: Any, out: Any, ends: Any
 ) -> None:
-    """Write the encodings of all leaves, one behind the other; ``ends[i + 1]`` is where the one of value ``i`` ends.
+    """Write the encodings of all leaves; the one of value ``i`` ends at ``ends[i + 1]``.
 
-    ``by_hash``: whether values of 33 bytes and more are stored by their hash, which ``digests`` are, in order.
+    ``by_hash``: store values of 33 bytes and more by hash; ``digests`` holds these hashes in order.
     """
     at: Any = np.int64(0)
     ends[0] = 0
@@ -208,9 +216,9 @@ def write_branches(
     out: Any,
     ends: Any,
 ) -> None:
-    """Write the encodings of branches whose children have references, as ``write_leaves`` does.
+    """Write the encodings of branches with referenced children, as ``write_leaves``.
 
-    ``places``: where the reference of each node stands.
+    ``places``: position of each node's reference.
     """
     at: Any = np.int64(0)
     ends[0] = 0
@@ -225,7 +233,7 @@ def write_branches(
             place = places[node]
             size = np.int64(sizes[place])
             out[at] = size << 2
-            # All bytes that a reference has room for: those that are too many are written over.
+            # Copy the full width; surplus bytes are overwritten.
             copy_bytes(references[place], 0, out, at + 1, DIGEST_BYTES)
             at += 1 + size
         ends[row + 1] = at
@@ -233,7 +241,7 @@ def write_branches(
 
 @compile_loop(NOTHING, [BYTES, ROWS, BYTE_ROWS_OUT, BYTES_OUT], allocates=False)
 def keep_short(encodings: Any, ends: Any, references: Any, sizes: Any) -> None:
-    """Let nodes whose encodings are shorter than a digest be their own references, which are their digests before."""
+    """Replace the digest of each node with an encoding below 32 bytes by the encoding itself."""
     for row in range(len(sizes)):
         size = ends[row + 1] - ends[row]
         sizes[row] = min(size, DIGEST_BYTES)

@@ -1,7 +1,7 @@
-"""Roots of ordered lists: R of the ICMP reference, 2.1 and 2.3.
+"""Compute roots of ordered lists: R of the ICMP reference, 2.1 and 2.3.
 
-R(L) is the root of the trie { Compact(i) -> L[i] }. Compact integers do not sort like numbers, so the trie's order is
-not the list's above index 63. Queues use layout V0.
+R(L) is the root of the trie { Compact(i) -> L[i] }. Compact integers do not sort like numbers, so the trie's order
+differs from the list's above index 63. Queues use layout V0.
 """
 
 from __future__ import annotations
@@ -18,27 +18,34 @@ from causeway_proofs.substrate.byte_columns import byte_column, column_data, col
 from causeway_proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, WIDTH, StateVersion, plain_root
 
 _FEW = 128
-"""Below this many values the root is found without compiled loops, which a small process need not load."""
+"""Values below which no compiled loops are loaded."""
 
 _PIECE = 1 << 13
-"""Lists are taken in pieces of this many values, so that all of a piece is still in the cache."""
+"""Values of the lists processed at a time, so that a piece stays in the cache."""
 
 _MOST = 1 << 30
-"""A list has fewer values than this: behind them keys become longer."""
+"""Exclusive bound of a list's length; keys of larger indices are longer."""
 
 _HASH = HashFunction.BLAKE2B_256
 
 
 def ordered_key(index: int) -> bytes:
-    """Return the key of the value at ``index``: its compact encoding."""
+    """Return the key of index ``index``: its compact encoding."""
     return encode_compact(index)
 
 
 def ordered_root(values: pa.Array | Sequence[bytes], version: StateVersion = StateVersion.V0) -> bytes:
-    """Return R of a list: 32 bytes; ``EMPTY_ROOT`` for the empty one.
+    """Return R of a list.
+
+    Args:
+        values: the byte strings of the list.
+        version: layout of the trie.
+
+    Returns:
+        The root, 32 bytes; ``EMPTY_ROOT`` for the empty list.
 
     Raises:
-        InvalidInput: a value is null or no byte string.
+        InvalidInput: a value is null or not a byte string.
     """
     column = byte_column(values)
     if len(column) < _FEW:
@@ -50,11 +57,19 @@ def ordered_root(values: pa.Array | Sequence[bytes], version: StateVersion = Sta
 def ordered_roots(
     values: pa.Array | Iterable[bytes], groups: Groups, version: StateVersion = StateVersion.V0
 ) -> Digests:
-    """Return R of each of many lists, neighbours in one column, shape (len(groups), 32); all are built together.
+    """Return R of each of many lists, built together.
+
+    Args:
+        values: the concatenated lists.
+        groups: the rows of each list.
+        version: layout of the tries.
+
+    Returns:
+        Roots, shape (len(groups), 32).
 
     Raises:
-        InvalidInput: a value is null or no byte string, ``groups`` are groups of something else, or a list has 2**30
-            values or more.
+        InvalidInput: a value is null or not a byte string, ``groups`` does not match ``values``, or a list has 2**30 or
+            more values.
     """
     column = byte_column(values)
     if groups.total != len(column):
@@ -63,7 +78,7 @@ def ordered_roots(
     ends = np.cumsum(groups.counts)
     first = 0
     while first < len(groups):
-        # As many lists as a piece has room for, at least one.
+        # Take lists up to the size of a piece, at least one.
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
         some = Groups(groups.starts[first:last] - before, groups.counts[first:last], int(ends[last - 1]) - before)
@@ -73,7 +88,7 @@ def ordered_roots(
 
 
 def _roots(values: pa.LargeBinaryArray, groups: Groups, version: StateVersion) -> Digests:
-    """Return R of each of some lists: all leaves are written and hashed, then the branches level by level."""
+    """Return R of lists: write and hash all leaves, then the branches level by level."""
     from causeway_proofs.substrate import ordered_list_loops as loops
 
     starts, counts, total = groups.starts, groups.counts, groups.total
@@ -84,16 +99,16 @@ def _roots(values: pa.LargeBinaryArray, groups: Groups, version: StateVersion) -
     tops = np.empty(len(groups), dtype=np.int64)
     branches = np.zeros((total, loops.BRANCH_FIELDS), dtype=np.int64)
     children = np.empty((total, WIDTH), dtype=np.int64)
-    made = loops.lay_out(starts, counts, total, order, begins, branches, children, tops)
-    branches = branches[:made]
+    branch_count = loops.lay_out(starts, counts, total, order, begins, branches, children, tops)
+    branches = branches[:branch_count]
     ends = np.zeros(int(branches[:, loops.HEIGHT].max(initial=0)) + 2, dtype=np.int64)
-    numbers = np.empty(made, dtype=np.int64)
+    numbers = np.empty(branch_count, dtype=np.int64)
     loops.sort_by_height(branches, ends, numbers)
-    places = np.arange(total + made)
+    places = np.arange(total + branch_count)
     places[total + numbers] = places[total:].copy()
 
-    references = np.empty((total + made, DIGEST_BYTES), dtype=np.uint8)
-    sizes = np.empty(total + made, dtype=np.uint8)
+    references = np.empty((total + branch_count, DIGEST_BYTES), dtype=np.uint8)
+    sizes = np.empty(total + branch_count, dtype=np.uint8)
     data, offsets = column_data(values), column_offsets(values)
     long = np.empty(0, dtype=np.int64)
     if version >= StateVersion.V1:
@@ -119,7 +134,7 @@ def _roots(values: pa.LargeBinaryArray, groups: Groups, version: StateVersion) -
     full = np.flatnonzero(counts)
     tops = places[tops[full]]
     roots[full] = references[tops]
-    # A root is hashed however short it is.
+    # A root is hashed even if its encoding is short.
     short = np.flatnonzero(sizes[tops] < DIGEST_BYTES)
     begin = tops[short] * DIGEST_BYTES
     roots[full[short]] = digest_slices(_HASH, references.reshape(-1), begin, begin + sizes[tops[short]])

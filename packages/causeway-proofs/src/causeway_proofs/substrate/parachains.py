@@ -1,22 +1,23 @@
-"""What a relay chain's state says of its parachains, and messages of egress queues under it (ICMP reference 3.1).
+"""A relay chain's state of its parachains: keys, posted queues, message queue chains.
 
 ```
-Parachains.Heads(p)               Vec<u8>, the hash of p's last block that was included
+Parachains.Heads(p)               Vec<u8>, the hash of p's last included block
 Parachains.Watermarks(p)          (u32 number, hash) of the relay block up to which p has consumed (ICMP reference D-11)
-Parachains.UnroutedIngress(n, p)  Vec<(u32 sender, root)>: what relay block n posted to p, above p's watermark
+Parachains.UnroutedIngress(n, p)  Vec<(u32 sender, root)>: posted by relay block n to p, above p's watermark
 Parachains.Blocked(x, p)          u32: the relay block since which p hears nothing from x (ICMP reference 5.1)
 ```
-Each is an entry of the state's trie (layout V1), under ``Twox64Concat`` of its SCALE key.
 
-Items of a relay chain's storage that keys name, so that a reader sees what they are of (ICMP reference 3.1, X-6).
+Each is an entry of the state's trie (layout V1), under ``Twox64Concat`` of its SCALE key: maps of 32-bit numbers, which
+can be read back from their keys.
 
-All are maps under ``Twox64Concat`` of numbers of 32 bits, which therefore stand in their keys.
-
-Message queue chains: the hash chains of HRMP channels and of downward queues (ICMP reference, X-6).
+A message queue chain is the hash chain of an HRMP channel or a downward queue (ICMP reference, X-6):
 
 ```
 head' = H(head || u32le(sent_at) || H(SCALE(data)))       SCALE(data) = Compact(length) data, first head = 32 zero bytes
 ```
+
+Reference:
+    ICMP reference 3.1, X-6.
 """
 
 from __future__ import annotations
@@ -45,47 +46,70 @@ _PAIR_BYTES = U32_BYTES + DIGEST_BYTES
 
 
 def block_hash(parent: bytes, number: int, root: bytes, rest: bytes) -> bytes:
-    """Return the hash of a block of the relay chain or a parachain here: of its header in SCALE, parent, number, the
-    root of its state, and ``rest``."""
+    """Return the hash of a SCALE header: parent, number, state root and ``rest``."""
     return blake2_256(parent + encode_compact(number) + root + rest)
 
 
 def relay_rest(included: bytes, leaf: int) -> bytes:
-    """Return the rest of a relay block's header: the root of the list of heads that it included, and what its author
-    adds: the number of its leaf, but for 0. So blocks stay apart whose leaves have the same receipts."""
+    """Return the rest of a relay header: root of included heads, and leaf unless 0.
+
+    The leaf number distinguishes blocks with equal receipts.
+    """
     return included + (bytes([leaf]) if leaf else b"")
 
 
 def heads_key(para: int) -> bytes:
-    """Return the key of a parachain's head."""
+    """Return the storage key of a parachain's head.
+
+    Args:
+        para: number of the parachain.
+
+    Returns:
+        The key.
+    """
     return storage_key(PALLET, HEADS, (twox_64_concat, encode_u32(para)))
 
 
 def watermark_key(para: int) -> bytes:
-    """Return the key of a parachain's watermark."""
+    """Return the storage key of a parachain's watermark.
+
+    Args:
+        para: number of the parachain.
+
+    Returns:
+        The key.
+    """
     return storage_key(PALLET, WATERMARKS, (twox_64_concat, encode_u32(para)))
 
 
 def unrouted_key(number: int, to: int) -> bytes:
-    """Return the key of the queues to a parachain that a relay block posted."""
+    """Return the storage key of the queues that a relay block posted to a parachain.
+
+    Args:
+        number: number of the relay block.
+        to: number of the receiving parachain.
+
+    Returns:
+        The key.
+    """
     return storage_key(PALLET, UNROUTED, (twox_64_concat, unrouted_map_key(number, to)))
 
 
 def unrouted_map_key(number: int, to: int) -> bytes:
-    """Return what the key of posted queues is the hash of: the relay block's number and the parachain."""
+    """Return the SCALE map key of posted queues: the relay block's number and the parachain."""
     return encode_u32(number) + encode_u32(to)
 
 
 def blocked_key(source: int, to: int) -> bytes:
-    """Return the key of the relay block since which a parachain hears nothing from another (ICMP reference 5.1)."""
+    """Return the key of the block since which ``to`` ignores ``source`` (ICMP reference 5.1)."""
     return storage_key(PALLET, BLOCKED, (twox_64_concat, encode_u32(source) + encode_u32(to)))
 
 
 def encode_u32(number: int) -> bytes:
-    """Return a number of 32 bits in SCALE.
+    """Encode a 32-bit number in SCALE.
 
     Raises:
-        InvalidInput: it has more.
+        InvalidInput: the number needs more bits.
     """
     if not 0 <= number < 1 << 8 * U32_BYTES:
         raise InvalidInput(f"a ParaId or a block's number has 32 bits, {number} has not")
@@ -93,20 +117,41 @@ def encode_u32(number: int) -> bytes:
 
 
 def encode_watermark(number: int, block_hash: bytes) -> bytes:
-    """Return a watermark as its entry has it: the relay block's number (u32) and hash (ICMP reference D-11)."""
+    """Encode a watermark entry (ICMP reference D-11).
+
+    Args:
+        number: number of the relay block, u32.
+        block_hash: its hash, 32 bytes.
+
+    Returns:
+        The entry's value.
+    """
     return encode_u32(number) + block_hash
 
 
 def encode_queues(queues: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return the posted queues (sender, root) to one parachain as their entry has them."""
+    """Encode the queues posted to one parachain.
+
+    Args:
+        queues: sender and root of each queue.
+
+    Returns:
+        The entry's value.
+    """
     return encode_compact(len(queues)) + b"".join([encode_u32(para) + root for para, root in queues])
 
 
 def decode_queues(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the posted queues (sender, root) that an entry has.
+    """Decode the queues posted to one parachain.
+
+    Args:
+        data: the entry's value.
+
+    Returns:
+        Sender and root of each queue.
 
     Raises:
-        FailedToDecode: it is no list of queues, or its senders do not ascend.
+        FailedToDecode: ``data`` is not a list of queues, or its senders do not ascend.
     """
     count, start = decode_compact(data, 0, "a list of posted queues")
     if len(data) - start != count * _PAIR_BYTES:
@@ -123,12 +168,21 @@ def decode_queues(data: bytes) -> list[tuple[int, bytes]]:
 def verify_posted_queue(
     state_root: bytes, nodes: Sequence[bytes], block: int, sender: int, recipient: int
 ) -> tuple[bytes, tuple[Step, ...]]:
-    """Return the root of the queue of ``sender`` to ``recipient`` that the relay block number ``block`` posted, and
-    the path to the state root.
+    """Verify that a relay block posted a queue, and return the queue's root.
+
+    Args:
+        state_root: root of a relay block's state, 32 bytes.
+        nodes: nodes of the storage proof.
+        block: number of the posting relay block.
+        sender: number of the sending parachain.
+        recipient: number of the receiving parachain.
+
+    Returns:
+        The root of the queue, and the path to the state root.
 
     Raises:
-        MissingValue: the block posted none, or it has been consumed.
-        InvalidProof, UnusedNodesInTheProof, OverLimit, FailedToDecode: the proof shows nothing of that kind.
+        MissingValue: the block posted no such queue, or it was consumed.
+        InvalidProof, UnusedNodesInTheProof, OverLimit, FailedToDecode: the proof is invalid.
     """
     value, path = read_value(state_root, nodes, unrouted_key(block, recipient))
     found = dict(decode_queues(value))
@@ -140,12 +194,21 @@ def verify_posted_queue(
 
 
 def verify_queued_message(root: bytes, nodes: Sequence[bytes], index: int, message: bytes) -> tuple[Step, ...]:
-    """Return the path of the message at place ``index`` of an egress queue to the queue's root (ICMP reference 2.3).
+    """Verify the message at ``index`` of an egress queue (ICMP reference 2.3).
+
+    Args:
+        root: root of the queue, 32 bytes.
+        nodes: nodes of the queue's trie.
+        index: position in the queue, from 0.
+        message: the claimed message.
+
+    Returns:
+        The path to the queue's root.
 
     Raises:
         MissingValue: the queue is shorter.
-        NotProven: another message is there.
-        InvalidProof, UnusedNodesInTheProof, OverLimit: the proof shows nothing of that kind.
+        NotProven: the queue holds another message there.
+        InvalidProof, UnusedNodesInTheProof, OverLimit: the proof is invalid.
     """
     return verify_storage_proof(root, nodes, {ordered_key(index): message}, StateVersion.V0)
 
@@ -173,7 +236,7 @@ _NUMBERS = {
     (HRMP, "HrmpOpenChannelRequestCount"): 1,
     (HRMP, "HrmpAcceptedChannelRequestCount"): 1,
 }
-"""By pallet and item, of how many numbers a key is."""
+"""Count of numbers in a key, by pallet and item."""
 
 PREFIX_BYTES = 32
 _U32_BYTES, _HASH_BYTES = 4, 8
@@ -185,7 +248,7 @@ def _items() -> dict[bytes, tuple[str, str]]:
 
 
 def describe_storage_key(key: bytes) -> tuple[str, str, tuple[int, ...]] | None:
-    """Return the pallet, the item and the numbers that a storage key is of; None: it is of no item that is known."""
+    """Return the pallet, item and numbers of a storage key, or None for an unknown item."""
     found = _items().get(key[:PREFIX_BYTES])
     if found is None:
         return None
@@ -198,14 +261,19 @@ def describe_storage_key(key: bytes) -> tuple[str, str, tuple[int, ...]] | None:
 
 
 FIRST_HEAD = bytes(DIGEST_BYTES)
-"""The head of a channel in which no message was sent yet."""
+"""Head of a channel without messages."""
 
 _BLOCK_NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message of a channel: the relay block in which it was sent (u32), and its bytes."""
+    """A message of a channel.
+
+    Attributes:
+        sent_at: number of the relay block that carried it, u32.
+        data: its bytes.
+    """
 
     sent_at: int
     data: bytes
@@ -214,8 +282,15 @@ class QueuedMessage:
 def extend_head(head: bytes, message: QueuedMessage) -> bytes:
     """Return the head after ``message``.
 
+    Args:
+        head: the previous head, 32 bytes.
+        message: the appended message.
+
+    Returns:
+        The new head, 32 bytes.
+
     Raises:
-        InvalidInput: ``sent_at`` does not fit 32 bits, or the head has not 32 bytes.
+        InvalidInput: ``sent_at`` does not fit 32 bits, or the head is not 32 bytes long.
     """
     if len(head) != DIGEST_BYTES:
         raise InvalidInput(f"a head has {DIGEST_BYTES} bytes, not {len(head)}")
@@ -226,7 +301,15 @@ def extend_head(head: bytes, message: QueuedMessage) -> bytes:
 
 
 def chain_heads(messages: Iterable[QueuedMessage], head: bytes = FIRST_HEAD) -> list[bytes]:
-    """Return the head after each of ``messages``, starting from ``head``."""
+    """Return the head after each of ``messages``.
+
+    Args:
+        messages: messages in order.
+        head: the head before the first one.
+
+    Returns:
+        One head a message.
+    """
     found = []
     for message in messages:
         head = extend_head(head, message)
@@ -235,12 +318,20 @@ def chain_heads(messages: Iterable[QueuedMessage], head: bytes = FIRST_HEAD) -> 
 
 
 def verify_message_queue_chain(previous: bytes, messages: Sequence[QueuedMessage], head: bytes) -> tuple[Step, ...]:
-    """Return the links that lead from the head ``previous`` over ``messages``, all and in order, to ``head``.
+    """Verify that ``messages``, complete and in order, link the head ``previous`` to ``head``.
+
+    Args:
+        previous: the earlier head, 32 bytes.
+        messages: the messages between the heads.
+        head: the trusted later head, 32 bytes.
+
+    Returns:
+        One step a link.
 
     Raises:
-        HeadMismatch: they lead somewhere else.
-        MalformedProof: a head has not 32 bytes, or a ``sent_at`` does not fit 32 bits.
-        OverLimit: the messages have more than 8 MiB.
+        HeadMismatch: the messages lead to another head.
+        MalformedProof: a head is not 32 bytes long, or a ``sent_at`` does not fit 32 bits.
+        OverLimit: the messages exceed 8 MiB.
     """
     size = sum(len(message.data) for message in messages)
     if size > MAX_PROOF_BYTES:
@@ -263,14 +354,19 @@ def verify_message_queue_chain(previous: bytes, messages: Sequence[QueuedMessage
 def verify_channels(
     previous: Mapping[int, bytes], received: Iterable[tuple[int, QueuedMessage]], proven: Mapping[int, bytes]
 ) -> tuple[Step, ...]:
-    """Return the links of all channels of one receiver, merged by block and sender (ICMP reference, X-6).
+    """Verify all channels of one receiver, merged by block and sender (ICMP reference, X-6).
 
-    ``previous`` are the heads that the receiver last saw, by sender; ``received`` its new messages with their senders;
-    ``proven`` the heads that the relay chain's state proves now, of every channel, also those without messages.
+    Args:
+        previous: last known head of each sender's channel.
+        received: sender and message, ascending by block and sender.
+        proven: head of every channel, proven by the relay chain's state, also of channels without new messages.
+
+    Returns:
+        The links of all channels.
 
     Raises:
-        HeadMismatch: a channel's messages do not lead to its proven head, or a message came over no channel.
-        MalformedProof: messages are not ascending by block and, in a block, by sender; or as for one channel.
+        HeadMismatch: a channel's messages do not lead to its proven head, or a message has no channel.
+        MalformedProof: messages do not ascend by block and sender; or as for one channel.
     """
     order = -1, -1
     channels: dict[int, list[QueuedMessage]] = {sender: [] for sender in proven}

@@ -1,11 +1,14 @@
-"""Storage proofs, read: the nodes of a trie that reads of some keys visit, and what they show under a root.
+"""Read storage proofs: trie nodes on the paths of keys, under a trusted root.
 
-A proof is a set of encoded nodes. Those below 32 bytes stand in their parents; a value that layout V1 stores by its
-hash is a node of its own. The reader walks from the root with the given nodes only, so each key is either stored with a
-value, or absent, or undecided because a node is missing. Sources: XDM reference 2.4, ICMP reference 2.3.
+A proof is a set of encoded nodes. Nodes below 32 bytes are inlined in their parents; a value that layout V1 stores by
+hash is a node of its own. The reader walks from the root with the given nodes only. Each key is present with a value,
+absent, or undecided because a node is missing.
 
-Deployed verifiers put the nodes into a set, so a node that a list repeats proves no more and no less. The functions
-accept it; ``strict`` refuses it, as XDM reference 2.4 does.
+Deployed verifiers put the nodes into a set, so a duplicated node changes nothing. The functions accept duplicates;
+``strict`` rejects them, as XDM reference 2.4 does.
+
+Reference:
+    XDM reference 2.4, ICMP reference 2.3.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from causeway_proofs.substrate.storage_keys import blake2_256
 
 
 class ReadStatus(Enum):
-    """What a proof says about a key."""
+    """Result of reading a key from a proof."""
 
     VALUE = "value"
     ABSENT = "absent"
@@ -46,9 +49,9 @@ class KeyRead:
 
     Attributes:
         key: the key.
-        status: whether a value is stored under it, or nothing, or the proof has not enough nodes to decide.
-        value: the value; None unless there is one.
-        steps: the nodes that were visited, the lowest one first, the root last.
+        status: present, absent, or undecided because a node is missing.
+        value: the value, or None.
+        steps: the visited nodes, lowest first, root last.
     """
 
     key: bytes
@@ -58,15 +61,15 @@ class KeyRead:
 
 
 class ProofReader:
-    """Reads keys under one root from the nodes of a proof, and remembers which nodes were needed.
+    """Reads keys under one root from the nodes of a proof, and tracks the nodes used.
 
-    ``version`` V0 refuses values that are stored by their hash; by default a node says itself how its value is stored,
-    as in a state that was written under both layouts. ``strict`` refuses a repeated node.
+    ``version`` V0 rejects values stored by hash. By default each node states how its value is stored, as in a state
+    written under both layouts. ``strict`` rejects duplicated nodes.
 
     Raises:
-        MalformedProof: the root has not 32 bytes.
+        MalformedProof: the root is not 32 bytes long.
         OverLimit: more than 8 MiB, or 131,072 nodes.
-        UnusedNodesInTheProof: a node is repeated, and ``strict`` is set.
+        UnusedNodesInTheProof: a node is duplicated and ``strict`` is set.
     """
 
     def __init__(
@@ -88,11 +91,11 @@ class ProofReader:
         self._unused = set(self._nodes)
 
     def read(self, key: bytes) -> KeyRead:
-        """Return what the proof says about ``key``.
+        """Read ``key``.
 
         Raises:
-            InvalidProof: a node on the way is malformed.
-            OverLimit: the key has more than 32,767 bytes.
+            InvalidProof: a node on the path is malformed.
+            OverLimit: the key exceeds 32,767 bytes.
         """
         if len(key) > MAX_KEY_BYTES:
             raise OverLimit(f"a storage key has {len(key)} bytes, at most {MAX_KEY_BYTES} are read")
@@ -119,10 +122,10 @@ class ProofReader:
             done += 1
 
     def require_all_used(self) -> None:
-        """Refuse the proof if a node of it was not visited by any read.
+        """Reject the proof if no read has visited one of its nodes.
 
         Raises:
-            UnusedNodesInTheProof: such a node is there.
+            UnusedNodesInTheProof: a node is unused.
         """
         if self._unused:
             raise UnusedNodesInTheProof(
@@ -168,13 +171,13 @@ class ProofReader:
 
 
 def describe_repetition(nodes: Sequence[bytes]) -> str | None:
-    """Describe how many nodes of a storage proof repeat another one.
+    """Describe the duplicated nodes of a storage proof.
 
     Args:
         nodes: the nodes.
 
     Returns:
-        One line, or None where each node is given once.
+        One line, or None if all nodes are distinct.
     """
     repeated = len(nodes) - len(set(nodes))
     return f"{repeated} of the {len(nodes)} nodes of the proof repeat another one" if repeated else None
@@ -188,7 +191,17 @@ def read_storage_proof(
     *,
     strict: bool = False,
 ) -> list[KeyRead]:
-    """Return what the proof says about each key; nodes that no key needs are allowed here.
+    """Read keys from a proof; nodes unused by any key are allowed.
+
+    Args:
+        root: the state root, 32 bytes.
+        nodes: the encoded nodes, in any order.
+        keys: the keys to read.
+        version: ``StateVersion.V0`` rejects values stored by hash; None accepts both layouts.
+        strict: reject duplicated nodes.
+
+    Returns:
+        One result a key.
 
     Raises:
         ProofError: as for ``ProofReader`` and ``ProofReader.read``.
@@ -205,13 +218,23 @@ def verify_storage_proof(
     *,
     strict: bool = False,
 ) -> tuple[Step, ...]:
-    """Return the path of a proof that shows exactly ``entries`` under ``root``; None stands for an absent key.
+    """Verify that a proof shows exactly ``entries`` under ``root``.
+
+    Args:
+        root: the trusted state root, 32 bytes.
+        nodes: the encoded nodes, in any order.
+        entries: the claimed value of each key, None for an absent key.
+        version: ``StateVersion.V0`` rejects values stored by hash; None accepts both layouts.
+        strict: reject duplicated nodes.
+
+    Returns:
+        The path of the proof.
 
     Raises:
         InvalidProof: a node is missing or malformed.
-        MissingValue: nothing is stored under a key that should have a value.
-        NotProven: another value is stored under a key, or one where there should be none.
-        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
+        MissingValue: a key with a claimed value is absent.
+        NotProven: another value is stored, or one under a key claimed to be absent.
+        UnusedNodesInTheProof: a node is unused, or duplicated with ``strict``.
         OverLimit: the proof or a key is too long.
     """
     reader = ProofReader(root, nodes, version, strict=strict)
@@ -225,12 +248,22 @@ def verify_storage_proof(
 def read_value(
     root: bytes, nodes: Sequence[bytes], key: bytes, version: StateVersion | None = None, *, strict: bool = False
 ) -> tuple[bytes, tuple[Step, ...]]:
-    """Return the value under ``key`` and the path to it, from a proof of nothing else.
+    """Return the value under ``key`` and the path to it, from a proof of this key alone.
+
+    Args:
+        root: the trusted state root, 32 bytes.
+        nodes: the encoded nodes, in any order.
+        key: the storage key.
+        version: ``StateVersion.V0`` rejects values stored by hash; None accepts both layouts.
+        strict: reject duplicated nodes.
+
+    Returns:
+        The value and the path.
 
     Raises:
         InvalidProof: a node is missing or malformed.
-        MissingValue: nothing is stored under the key.
-        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
+        MissingValue: the key is absent.
+        UnusedNodesInTheProof: a node is unused, or duplicated with ``strict``.
         OverLimit: the proof or the key is too long.
     """
     reader = ProofReader(root, nodes, version, strict=strict)
@@ -240,11 +273,11 @@ def read_value(
 
 
 def read_entry(root: bytes, nodes: Sequence[bytes], key: bytes, *, strict: bool = False) -> bytes | None:
-    """Return the value under ``key``, None where nothing is stored there, from a proof of nothing else.
+    """Return the value under ``key``, or None if absent, from a proof of this key alone.
 
     Raises:
         InvalidProof: a node is missing or malformed.
-        UnusedNodesInTheProof: a node is not needed, or is repeated and ``strict`` is set.
+        UnusedNodesInTheProof: a node is unused, or duplicated with ``strict``.
         OverLimit: the proof or the key is too long.
     """
     reader = ProofReader(root, nodes, strict=strict)
@@ -254,7 +287,7 @@ def read_entry(root: bytes, nodes: Sequence[bytes], key: bytes, *, strict: bool 
 
 
 def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tuple[Step, ...]:
-    """Return the path to a key that has this value, or none at all.
+    """Return the path to a key with the ``expected`` value, or to its absence.
 
     Raises:
         InvalidProof, MissingValue, NotProven, OverLimit: as for ``verify_storage_proof``.
@@ -263,8 +296,8 @@ def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tu
     if expected is not None and read.value is None:
         raise MissingValue(f"nothing is stored under the key {key.hex()}, which should have a value")
     if read.value is not None and read.value != expected:
-        what = "nothing should be" if expected is None else "another one should be"
-        raise NotProven(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {what}")
+        expectation = "nothing should be" if expected is None else "another one should be"
+        raise NotProven(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {expectation}")
     return read.steps
 
 

@@ -1,10 +1,10 @@
-"""Storage proofs as columns: what is verified in bulk, and what is made in bulk.
+"""Verify many storage proofs at once, in columns, with the verdicts of ``ProofReader``.
 
-Many storage proofs at once, in columns: the same verdicts as ``ProofReader`` gives one by one.
+Proofs of one state share most nodes. Each distinct node is hashed once over all proofs; the nodes of a proof and those
+visited by its keys are counted for each proof.
 
-Proofs of one state have most of their nodes in common. Each distinct node is therefore hashed once over all proofs,
-whatever proofs it is in; which nodes a proof has, and which of them its keys visit, is counted for each proof. Sources:
-XDM reference 2.4, ICMP reference 2.3.
+Reference:
+    XDM reference 2.4, ICMP reference 2.3.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class StorageProofs:
     """Storage proofs as columns.
 
     Attributes:
-        roots: the root of each proof, 32 bytes where it is none of them that is malformed.
-        nodes: encoded nodes, of all proofs; several proofs may use one.
+        roots: root of each proof, 32 bytes unless malformed.
+        nodes: distinct encoded nodes of all proofs; proofs may share them.
         members: rows of ``nodes``, proof after proof.
-        offsets: where the members of each proof start, and last where they end: one more than there are proofs.
-        versions: a layout each (``StateVersion``), -1 where a node says itself how its value is stored.
+        offsets: start of each proof's members and, last, the end, shape (proofs + 1,).
+        versions: layout of each proof (``StateVersion``), -1 if each node states how its value is stored.
 
     Raises:
-        InvalidInput: the columns are not of these types, not equally long, or a number lies outside of its range.
+        InvalidInput: types or lengths differ, or a number is out of range.
     """
 
     roots: pa.LargeBinaryArray
@@ -85,16 +85,19 @@ class StorageProofs:
         nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]],
         versions: StateVersion | npt.NDArray[np.int8] | None = None,
     ) -> StorageProofs:
-        """Return the proofs that have these roots and nodes.
+        """Build proofs from their roots and nodes.
 
         Args:
-            roots: a root each: a matrix of shape (proofs, 32), or byte strings.
-            nodes: a list of nodes each: lists of byte strings, or an Arrow column of lists of them. Where its values
-                are a dictionary's, proofs share them, and each is compared and hashed once.
+            roots: root of each proof: shape (proofs, 32), or byte strings.
+            nodes: nodes of each proof: lists of byte strings, or an Arrow column of lists. Proofs share the values of a
+                dictionary column, and each is compared and hashed once.
             versions: one layout for all proofs, or an array with one each, -1 for none; default: none.
 
+        Returns:
+            The proofs.
+
         Raises:
-            InvalidInput: the columns are not equally long, hold nulls, or something else than byte strings.
+            InvalidInput: lengths differ, or a value is null or not a byte string.
         """
         if isinstance(roots, np.ndarray):
             roots = digest_column(roots)
@@ -108,13 +111,27 @@ class StorageProofs:
         return len(self.offsets) - 1
 
     def nodes_of(self, proof: int) -> list[bytes]:
-        """Return the nodes of one proof."""
+        """Return the nodes of one proof.
+
+        Args:
+            proof: its number.
+
+        Returns:
+            The encoded nodes.
+        """
         rows = self.members[self.offsets[proof] : self.offsets[proof + 1]]
         nodes: list[bytes] = self.nodes.take(pa.array(rows)).to_pylist()
         return nodes
 
     def reader(self, proof: int, *, strict: bool = False) -> ProofReader:
-        """Return the reader of one proof.
+        """Return a reader of one proof.
+
+        Args:
+            proof: its number.
+            strict: reject duplicated nodes.
+
+        Returns:
+            The reader.
 
         Raises:
             ProofError: as for ``ProofReader``.
@@ -125,7 +142,7 @@ class StorageProofs:
 
 
 def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
-    """Return the values of lists, the values' rows one list after the other, and where each list's start."""
+    """Return the distinct values of lists, the lists as rows of these, and their starts."""
     if not isinstance(nodes, (pa.Array, pa.ChunkedArray)):
         try:
             lists = [list(given) for given in nodes]
@@ -156,21 +173,21 @@ BytesColumn: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes]"
 
 
 class KeyStatus(IntEnum):
-    """What a proof says about a key; the first three are those of ``Status``."""
+    """Result of reading a key; the first three are those of ``ReadStatus``."""
 
     VALUE = 0
     ABSENT = 1
     INCOMPLETE = 2
     INVALID = 3
-    """A node on the way is malformed: ``InvalidProof``."""
+    """A node on the path is malformed: ``InvalidProof``."""
     OVER_LIMIT = 4
     """The key is too long: ``OverLimit``."""
     UNREAD = 5
-    """The whole proof is refused before any key is looked at."""
+    """The whole proof is rejected before any key is read."""
 
 
 class StorageVerdict(IntEnum):
-    """What becomes of a proof: it holds, or the error that is raised for it one by one."""
+    """Verdict on a proof: valid, or the error raised for a single proof."""
 
     HOLDS = 0
     MALFORMED_PROOF = 1
@@ -182,7 +199,7 @@ class StorageVerdict(IntEnum):
 
     @property
     def error(self) -> type[ProofError] | None:
-        """Return the type of the error, None where the proof holds."""
+        """Return the error's type, or None for a valid proof."""
         return _ERRORS.get(self)
 
 
@@ -204,22 +221,21 @@ _OF_STATUS[KeyStatus.OVER_LIMIT] = StorageVerdict.OVER_LIMIT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageReads:
-    """What storage proofs say about keys.
+    """Results of reading keys from storage proofs.
 
     Attributes:
         proofs: the proofs.
         keys: the keys.
-        proof_of_key: the number of each key's proof.
-        status: what becomes of each key (``KeyStatus``).
-        starts: where the value of each key starts in ``data_of(proofs.nodes)``, 0 without one: the bytes that were
-            hashed are those that are used.
-        stops: where it ends.
-        opened: what becomes of each proof before any key is read (``Verdict``).
-        unused: how many nodes of each proof none of its keys visits; 0 where it is not read.
-        repeated: how many nodes of each proof repeat another one of it; 0 where it is over a limit.
-        strict: whether a proof with a repeated node is refused.
-        order: the rows of the keys, proof after proof.
-        key_offsets: where the rows of each proof start in ``order`` and, last, where the last ones end.
+        proof_of_key: proof number of each key.
+        status: result of each key (``KeyStatus``).
+        starts: start of each key's value in ``column_data(proofs.nodes)``, 0 for none: the very bytes that were hashed.
+        stops: end of each key's value.
+        opened: verdict on each proof before any key is read (``StorageVerdict``).
+        unused: nodes of each proof visited by none of its keys; 0 for an unread proof.
+        repeated: duplicated nodes of each proof; 0 for a proof over a limit.
+        strict: True if a proof with a duplicated node is rejected.
+        order: rows of the keys, proof after proof.
+        key_offsets: start of each proof's rows in ``order`` and, last, the end.
     """
 
     proofs: StorageProofs
@@ -236,13 +252,20 @@ class StorageReads:
     key_offsets: Rows
 
     def value(self, key: int) -> bytes | None:
-        """Return the value of one key, None without one."""
+        """Return the value of one key, or None.
+
+        Args:
+            key: row of the key.
+
+        Returns:
+            The value, or None.
+        """
         if self.status[key] != KeyStatus.VALUE:
             return None
         return column_data(self.proofs.nodes)[self.starts[key] : self.stops[key]].tobytes()
 
     def values(self) -> pa.LargeBinaryArray:
-        """Return all values as a bytes column of their own, null for keys without one."""
+        """Return all values as a byte column of their own, null for keys without one."""
         from causeway_proofs.substrate.proof_loops import gather_slices
 
         offsets = offsets_from_lengths(self.stops - self.starts)
@@ -253,12 +276,12 @@ class StorageReads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StorageVerdicts:
-    """What becomes of storage proofs with claims.
+    """Verdicts on storage proofs with claims.
 
     Attributes:
-        reads: what the proofs say.
-        codes: what becomes of each proof (``Verdict``).
-        claims: whether a value was claimed for each key, and which; None where any value was asked for.
+        reads: results of reading the keys.
+        codes: verdict on each proof (``StorageVerdict``).
+        claims: mask of claimed values and the values; None if any value is accepted.
     """
 
     reads: StorageReads
@@ -267,13 +290,19 @@ class StorageVerdicts:
 
     @property
     def refused(self) -> Rows:
-        """Return the numbers of the proofs that do not hold."""
+        """Return the numbers of invalid proofs."""
         return np.flatnonzero(self.codes)
 
     def error(self, proof: int) -> ProofError | None:
-        """Return the error of one proof, as it is raised one by one; None where it holds.
+        """Return the error of one proof, as raised for a single proof, or None for a valid one.
 
-        The error is made by reading the proof again, so this is for those that are shown to somebody.
+        The proof is read again to build the error, so call this for reported proofs only.
+
+        Args:
+            proof: number of the proof.
+
+        Returns:
+            The error, or None.
         """
         if self.codes[proof] == StorageVerdict.HOLDS:
             return None
@@ -296,16 +325,19 @@ class StorageVerdicts:
 def read_storage_proofs(
     proofs: StorageProofs, keys: BytesColumn, proof_of_key: Rows | None = None, *, strict: bool = False
 ) -> StorageReads:
-    """Return what proofs say about keys; nodes that no key needs are counted, and allowed here.
+    """Read keys from proofs; nodes unused by any key are counted, and allowed.
 
     Args:
         proofs: the proofs.
         keys: the keys.
-        proof_of_key: the number of each key's proof, in any order; default: one key for each proof.
-        strict: refuse a proof that repeats a node; default: such nodes are counted, and allowed.
+        proof_of_key: proof number of each key, in any order; default: one key a proof.
+        strict: reject a proof with a duplicated node; default: count such nodes.
+
+    Returns:
+        The results.
 
     Raises:
-        InvalidInput: a key is no byte string, or its proof is none of ``proofs``.
+        InvalidInput: a key is not a byte string, or a proof number is out of range.
     """
     from causeway_proofs.substrate import proof_loops
 
@@ -348,10 +380,19 @@ def read_storage_proofs(
 def read_values(
     proofs: StorageProofs, keys: BytesColumn, proof_of_key: Rows | None = None, *, strict: bool = False
 ) -> StorageVerdicts:
-    """Read the value under each key, from proofs of nothing else: ``read_value`` for many.
+    """Read the value under each key, from proofs of nothing else: ``read_value`` by columns.
 
-    Proofs that hold have a value under each of their keys (``StorageVerdicts.reads``) and no node that none needs;
-    with ``strict`` none that is repeated, either.
+    Valid proofs have a value under each of their keys (``StorageVerdicts.reads``) and no unused node; with ``strict``
+    no duplicated one, either.
+
+    Args:
+        proofs: the proofs.
+        keys: the keys.
+        proof_of_key: as for ``read_storage_proofs``.
+        strict: as for ``read_storage_proofs``.
+
+    Returns:
+        The verdicts.
 
     Raises:
         InvalidInput: as for ``read_storage_proofs``.
@@ -370,17 +411,20 @@ def verify_storage_proofs(
     *,
     strict: bool = False,
 ) -> StorageVerdicts:
-    """Verify that proofs show exactly these entries under their roots: ``verify_storage_proof`` for many.
+    """Verify that proofs show exactly these entries: ``verify_storage_proof`` by columns.
 
     Args:
         proofs: the proofs.
         keys: the keys.
-        values: what is claimed to be stored under each, null where nothing is.
+        values: claimed value of each key, null for an absent key.
         proof_of_key: as for ``read_storage_proofs``.
         strict: as for ``read_storage_proofs``.
 
+    Returns:
+        The verdicts.
+
     Raises:
-        InvalidInput: as for ``read_storage_proofs``; or there are not as many values as keys.
+        InvalidInput: as for ``read_storage_proofs``, or keys and values differ in number.
     """
     from causeway_proofs.substrate.proof_loops import compare_slices
 
@@ -407,13 +451,13 @@ def verify_storage_proofs(
 def _claims(
     values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
 ) -> tuple[npt.NDArray[np.bool_], pa.LargeBinaryArray]:
-    """Return which values are not null, and all of them, empty where they are."""
+    """Return the mask of non-null values, and all values, nulls as empty."""
     column = byte_column(values, nulls=True)
     return pc.is_valid(column).to_numpy(zero_copy_only=False), column
 
 
 def _codes(reads: StorageReads, verdicts: Codes) -> Codes:
-    """Return what becomes of each proof: refused as a whole, else by its first key that fails, else by its nodes."""
+    """Return the verdict on each proof: as a whole, by its first failing key, or by its nodes."""
     codes = np.where(reads.unused > 0, np.int8(StorageVerdict.UNUSED_NODES), np.int8(StorageVerdict.HOLDS))
     failing = np.flatnonzero(verdicts)
     proofs, first = np.unique(reads.proof_of_key[failing], return_index=True)
@@ -422,7 +466,7 @@ def _codes(reads: StorageReads, verdicts: Codes) -> Codes:
 
 
 def _opened(proofs: StorageProofs) -> tuple[Codes, Bytes]:
-    """Return what becomes of each proof by its size and root alone, and the roots, one behind the other."""
+    """Return the verdict on each proof by size and root alone, and the concatenated roots."""
     counts = np.diff(proofs.offsets)
     total = offsets_from_lengths(np.diff(column_offsets(proofs.nodes))[proofs.members])
     sizes = total[proofs.offsets[1:]] - total[proofs.offsets[:-1]]
@@ -437,7 +481,7 @@ def _opened(proofs: StorageProofs) -> tuple[Codes, Bytes]:
 
 
 def _slices_of_nodes(proofs: StorageProofs, opened: Codes) -> tuple[Rows, Rows]:
-    """Return where nodes start and stop; those that only refused proofs have are as if they were empty."""
+    """Return the starts and stops of nodes; nodes used by rejected proofs only are empty slices."""
     offsets = column_offsets(proofs.nodes)
     if not opened.any():
         return offsets[:-1], offsets[1:]
@@ -458,7 +502,7 @@ def _proof_of_key(proofs: StorageProofs, keys: int, proof_of_key: Rows | None) -
 
 
 def _by_proof(proof_of_key: Rows, proofs: int) -> tuple[Rows, Rows]:
-    """Return the order of keys by their proofs, and where the keys of each proof start in it."""
+    """Return the order of keys by proof, and the start of each proof's keys in it."""
     order = np.arange(len(proof_of_key), dtype=np.int64)
     if bool((np.diff(proof_of_key) < 0).any()):
         order = np.argsort(proof_of_key, kind="stable")
@@ -471,4 +515,4 @@ def _rows(count: int) -> Rows:
 
 _EMPTY_ROOT = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
 _SECRET = np.frombuffer(secrets.token_bytes(DIGEST_BYTES), dtype=np.uint64) | np.uint64(1)
-"""Says where digests stand in a table, anew in each process: nobody can choose nodes that crowd in one place of it."""
+"""Random hash table key of this process, against chosen collisions."""

@@ -1,4 +1,4 @@
-"""The compiled loops of ``many``: an index of nodes by their digests, and the walks from roots to keys."""
+"""Compiled loops of ``proof_columns``: index of nodes by digest, walks from roots to keys."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from causeway_proofs.distinct_loops import copy_bytes, word_at
 from causeway_proofs.jit import BYTES, NOTHING, ROWS, ROWS_OUT, compile_loop, read_only_arrays, writable_arrays
 
 VALUE, ABSENT, INCOMPLETE, INVALID, OVER_LIMIT = range(5)
-"""What becomes of a key: the numbers of ``KeyStatus``."""
+"""Results of reading a key: the numbers of ``KeyStatus``."""
 
 DIGEST = 32
 LEAST_HASHED = 33
-"""Values of this many bytes or more are nodes of their own in layout V1."""
+"""Length from which values are nodes of their own in layout V1."""
 
 MOST_NIBBLES = 0xFFFF
 
@@ -24,7 +24,7 @@ MALFORMED, EMPTY, LEAF, BRANCH = range(4)
 
 @compile_loop(allocates=False)
 def same_digest(data: Any, at: Any, other: Any, begin: Any) -> Any:
-    """Return whether the digests at two places are the same."""
+    """Return True if the digests at two positions are equal."""
     differ = np.uint64(0)
     for word in range(0, DIGEST, 8):
         differ |= word_at(data, at + word) ^ word_at(other, begin + word)
@@ -33,10 +33,10 @@ def same_digest(data: Any, at: Any, other: Any, begin: Any) -> Any:
 
 @compile_loop(allocates=False)
 def slot_of(data: Any, at: Any, secret: Any, mask: Any) -> Any:
-    """Return the slot in which the digest at ``at`` is looked for first.
+    """Return the first slot to probe for the digest at ``at``.
 
-    A digest can be chosen in a few dozen of its bits by trying, but not so that a sum with unknown odd factors comes
-    out the same for many.
+    A digest's bits can be chosen by trial, a few dozen at most. A sum with secret odd factors still spreads such
+    digests.
     """
     mix = np.uint64(0)
     for word in range(4):
@@ -46,9 +46,10 @@ def slot_of(data: Any, at: Any, secret: Any, mask: Any) -> Any:
 
 @compile_loop(NOTHING, [BYTES, read_only_arrays("uint64"), ROWS_OUT, ROWS_OUT], allocates=False)
 def index_digests(digests: Any, secret: Any, table: Any, same: Any) -> None:
-    """Fill ``table`` (-1 in every slot, a power of two, at least twice as many as digests) with digests' numbers.
+    """Fill ``table`` with the numbers of digests.
 
-    ``digests``: 32 bytes each, one behind the other. ``same[number]`` becomes the first number with the same digest.
+    ``table``: -1 in every slot; its size is a power of two, at least twice the number of digests. ``digests``:
+    consecutive, 32 bytes each. Writes ``same[number]``, the first number with an equal digest.
     """
     mask = len(table) - 1
     for number in range(len(same)):
@@ -63,7 +64,7 @@ def index_digests(digests: Any, secret: Any, table: Any, same: Any) -> None:
 
 @compile_loop(allocates=False)
 def find(data: Any, at: Any, digests: Any, secret: Any, table: Any) -> Any:
-    """Return the number of the node whose digest stands at ``at`` in ``data``; -1 if there is none."""
+    """Return the number of the node with the digest at ``at`` in ``data``, -1 if none."""
     mask = len(table) - 1
     slot = slot_of(data, at, secret, mask)
     while table[slot] >= 0:
@@ -75,7 +76,7 @@ def find(data: Any, at: Any, digests: Any, secret: Any, table: Any) -> Any:
 
 @compile_loop(allocates=False)
 def nibble_count(data: Any, start: Any, stop: Any, most: Any) -> Any:
-    """Return the count of nibbles in a node's header and where the header ends; a count of -1 is malformed."""
+    """Return a header's nibble count, -1 if malformed, and the header's end."""
     count = np.int64(data[start]) & most
     at = start + 1
     if count < most:
@@ -91,9 +92,9 @@ def nibble_count(data: Any, start: Any, stop: Any, most: Any) -> Any:
 
 @compile_loop(allocates=False)
 def length_at(data: Any, at: Any, stop: Any) -> Any:
-    """Return the length that a compact integer at ``at`` gives, and where it ends; -1 if it is malformed.
+    """Return the length encoded by the compact integer at ``at``, and its end; -1 if malformed.
 
-    Of four bytes and more it is malformed where it is not in its shortest form, or longer than any node.
+    The four-byte mode and longer ones are malformed unless in their shortest form and shorter than any node.
     """
     if at >= stop:
         return -1, at
@@ -112,10 +113,10 @@ def length_at(data: Any, at: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def node_at(data: Any, start: Any, stop: Any) -> Any:
-    """Return what ``data[start:stop]`` is as a node, by the rules of ``decode_node``.
+    """Parse ``data[start:stop]`` as a node, by the rules of ``decode_node``.
 
-    Eight numbers: its form, the count of its nibbles, where they start; where its value starts and stops, -1 without
-    one; 1 if the value is a hash, else 0; the bitmap of its children, where they start.
+    Returns eight numbers: form; nibble count and start; start and stop of the value, -1 for none; 1 if the value is a
+    hash, else 0; bitmap and start of the children.
     """
     malformed = MALFORMED, 0, 0, -1, -1, 0, 0, 0
     if start == stop:
@@ -157,7 +158,7 @@ def node_at(data: Any, start: Any, stop: Any) -> Any:
     count_of_children = 0
     for nibble in range(16):
         if bitmap >> nibble & 1:
-            # All that is not the shortest form of 1 to 32 is none of these bytes.
+            # Bytes other than these are not the shortest form of 1 to 32.
             if at >= stop or data[at] & 3 or not 4 <= data[at] <= DIGEST << 2:
                 return malformed
             at += 1 + (data[at] >> 2)
@@ -169,14 +170,14 @@ def node_at(data: Any, start: Any, stop: Any) -> Any:
 
 @compile_loop(allocates=False)
 def matches(data: Any, partial: Any, count: Any, keys: Any, begin: Any, nibbles: Any, done: Any) -> Any:
-    """Return whether a node's nibbles are those of the key at ``begin`` from its nibble ``done`` on."""
+    """Return True if a node's nibbles equal the key's from nibble ``done`` on."""
     if done + count > nibbles:
         return False
     skipped = count & 1
     for position in range(count):
-        own, wanted = skipped + position, done + position
+        own, key_nibble = skipped + position, done + position
         left = data[partial + (own >> 1)] >> (0 if own & 1 else 4) & 0x0F
-        right = keys[begin + (wanted >> 1)] >> (0 if wanted & 1 else 4) & 0x0F
+        right = keys[begin + (key_nibble >> 1)] >> (0 if key_nibble & 1 else 4) & 0x0F
         if left != right:
             return False
     return True
@@ -184,7 +185,7 @@ def matches(data: Any, partial: Any, count: Any, keys: Any, begin: Any, nibbles:
 
 @compile_loop(allocates=False)
 def child_at(data: Any, bitmap: Any, children: Any, nibble: Any) -> Any:
-    """Return where the reference to a child starts and stops."""
+    """Return the start and stop of a child's reference."""
     at = children
     for before in range(nibble):
         if bitmap >> before & 1:
@@ -211,12 +212,13 @@ def read_keys(
 ) -> None:  # fmt: skip
     """Walk from each proof's root to each of its keys, with the proof's nodes only.
 
-    Nodes: ``data[starts[d]:stops[d]]`` with digests one behind the other in ``digests``, found by ``table``. Proof
-    ``p`` has the nodes ``members[offsets[p]:offsets[p + 1]]`` and the keys number ``key_offsets[p]`` to the next;
-    ``open_`` says whether it is read at all, ``only_plain`` whether values stored by their hash are refused. Written
-    are: for each key its status and value in ``data``; for each proof how many nodes repeat another one, and how many
-    of the others no key has visited. ``given`` and ``visited`` come with -1 for each node, and hold the last proof that
-    has it and the last one that has visited it.
+    Nodes: ``data[starts[d]:stops[d]]`` with consecutive ``digests``, indexed by ``table``. Proof ``p`` has the nodes
+    ``members[offsets[p]:offsets[p + 1]]`` and the keys ``key_offsets[p]`` up to the next offset. ``open_`` selects the
+    proofs to read, ``only_plain`` those that reject values stored by hash.
+
+    Writes for each key its status and value in ``data``, and for each proof its number of duplicated and of unvisited
+    nodes. ``given`` and ``visited`` start as -1 for each node; they store the last proof with the node, and the last
+    one to visit it.
     """
     for proof in range(len(open_)):
         if not open_[proof]:
@@ -243,7 +245,7 @@ def read_keys(
             while True:
                 if not inline:
                     if number < 0:
-                        # The empty trie needs no node; below another one it is none.
+                        # The empty trie needs no node as root, and is invalid as a child.
                         if at_root and is_empty:
                             outcome = ABSENT
                         break
@@ -305,7 +307,7 @@ def read_keys(
 def compare_slices(
     data: Any, starts: Any, stops: Any, others: Any, other_starts: Any, other_stops: Any, same: Any
 ) -> None:
-    """Write for each row whether two slices have the same bytes."""
+    """Write a flag for each row with two equal slices."""
     for row in range(len(starts)):
         length = stops[row] - starts[row]
         equal = other_stops[row] - other_starts[row] == length

@@ -1,13 +1,12 @@
-"""SCALE one value at a time: only the one encoding that a value is written with is read.
+"""Encode and decode SCALE one value at a time, accepting only the canonical encoding.
 
-SCALE leaves room for several encodings of one value (padded compact integers, option bytes other than 1, sets and
-maps out of order). A message that may be rewritten without becoming another one cannot be told from a tampered one.
-Whole columns of the same types go through ``scale_columns``; compiled loops follow the same rules there, which take
-tenths of a second to load.
+SCALE admits several encodings of one value: padded compact integers, option bytes other than 1, sets and maps out of
+order. A message with several encodings cannot be told from a tampered one, so all but the canonical encoding are
+rejected.
 
-What reads and writes one SCALE value, a pair of functions for each shape of ``scale_shapes``.
-
-What may be wrong with a SCALE encoding, and how both forms say so.
+A codec is a pair of functions, built for each shape of ``scale_shapes``. Whole columns of the same types go through
+``scale_columns``, whose compiled loops follow the same rules and take tenths of a second to load. Both report the same
+faults.
 """
 
 from __future__ import annotations
@@ -41,63 +40,65 @@ from causeway_proofs.substrate.scale_shapes import (
 )
 
 Codec = tuple[Callable[[bytes, int], tuple[Any, int]], Callable[[Any], bytes]]
-"""What returns the value at an offset and the offset behind it, or raises ``Fault``; what returns the encoding of a
-value, or raises InvalidInput."""
+"""A reader and a writer.
+
+The reader returns the value at an offset and the next offset, or raises ``ScaleFault``. The writer returns the encoding
+of a value, or raises ``InvalidInput``.
+"""
 
 _Refuse = Callable[[Any, str], NoReturn]
 
 
 class ScaleFault(Exception):
-    """An encoding is not one: what is wrong (``scale_steps_loops``), at which byte, under which path; for a list above
-    its limit, the limit."""
+    """A fault in an encoding: code (see ``scale_shapes``), byte, path, and exceeded limit."""
 
     def __init__(self, code: int, at: int, path: str, most: int = 0) -> None:
         self.code, self.at, self.path, self.most = code, at, path, most
 
 
 def create_codec(shape: Shape, name: str, path: str = "") -> Codec:
-    """Return what reads and writes a type that stands under ``path``, and is shown as ``name`` without one."""
-    shown = path or name
+    """Build the codec of a shape at ``path``; ``name`` stands for an empty path in messages."""
+    display_path = path or name
 
-    def refuse(value: Any, wanted: str) -> NoReturn:
-        raise InvalidInput(f"no value of the SCALE type {name}: {shown}: {value!r:.80} is no {wanted}")
+    def refuse(value: Any, expected: str) -> NoReturn:
+        raise InvalidInput(f"no value of the SCALE type {name}: {display_path}: {value!r:.80} is no {expected}")
 
     def below(part: Shape, field: str) -> Codec:
         return create_codec(part, name, f"{path}.{field}" if path else field)
 
     match shape:
         case Number():
-            return _number(shape, shown, refuse)
+            return _number(shape, display_path, refuse)
         case Compact():
-            return _compact(shape, shown, refuse)
+            return _compact(shape, display_path, refuse)
         case Bool():
-            return _bool(shown, refuse)
+            return _bool(display_path, refuse)
         case FixedBytes():
-            return _fixed(shape.width, shown, refuse)
+            return _fixed(shape.width, display_path, refuse)
         case ByteString():
-            return _text(shown, refuse) if shape.text else _string(shown, refuse)
+            return _text(display_path, refuse) if shape.text else _string(display_path, refuse)
         case Bits():
-            return _bits(shown, refuse)
+            return _bits(display_path, refuse)
         case Optional():
-            return _optional(create_codec(shape.inner, name, path), shown)
+            return _optional(create_codec(shape.inner, name, path), display_path)
         case Sequence():
-            return _sequence(shape, name, shown, refuse)
+            return _sequence(shape, name, display_path, refuse)
         case Array():
-            return _array(shape.length, create_codec(shape.inner, name, shown + "[]"), refuse)
+            return _array(shape.length, create_codec(shape.inner, name, display_path + "[]"), refuse)
         case Tuple():
             return _tuple([below(part, str(number)) for number, part in enumerate(shape.parts)], refuse)
         case Struct():
             return _struct({field: below(part, field) for field, part in shape.fields}, refuse)
         case Enum():
             contents = [(variant, None if part == NULL else below(part, variant)) for variant, part in shape.variants]
-            return _enum(contents, shown, refuse)
+            return _enum(contents, display_path, refuse)
 
 
 def _take(data: bytes, at: int, width: int, path: str) -> bytes:
-    taken = data[at : at + width]
-    if len(taken) < width:
+    chunk = data[at : at + width]
+    if len(chunk) < width:
         raise ScaleFault(wrong.ENDS, at, path)
-    return taken
+    return chunk
 
 
 def _compact_at(data: bytes, at: int, path: str) -> tuple[int, int]:
@@ -108,12 +109,12 @@ def _compact_at(data: bytes, at: int, path: str) -> tuple[int, int]:
         raise ScaleFault(wrong.ENDS if ends else wrong.NOT_SHORTEST, at, path) from None
 
 
-def _index(value: Any, wanted: str, bounds: tuple[int, int], refuse: _Refuse) -> int:
+def _index(value: Any, expected: str, bounds: tuple[int, int], refuse: _Refuse) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        refuse(value, wanted)
-    return number if bounds[0] <= number <= bounds[1] else refuse(value, wanted)
+        refuse(value, expected)
+    return number if bounds[0] <= number <= bounds[1] else refuse(value, expected)
 
 
 def _number(shape: Number, path: str, refuse: _Refuse) -> Codec:
@@ -334,7 +335,7 @@ def _enum(variants: list[tuple[str, Codec | None]], path: str, refuse: _Refuse) 
 
 
 def _rank(shape: Shape) -> Callable[[Any], Any]:
-    """Return what gives a value its place in Rust's order."""
+    """Return the sort key function of a shape, in Rust's order."""
     match shape:
         case Number() | Compact() | Bool() | FixedBytes() | ByteString():
             return lambda value: value
@@ -370,30 +371,34 @@ FAULTS = {
     wrong.NO_TEXT: "has text that is no UTF-8",
     wrong.SPARE_BITS: "has bits behind its last one",
 }
-"""What is wrong, by its code, after "it"."""
+"""Text of each fault code, after "it"."""
 
 
-def decoding_error(what: str, code: int, position: int, length: int, path: str, most: int) -> ProofError:
-    """Return what is wrong with an encoding.
+def decoding_error(noun: str, code: int, position: int, length: int, path: str, most: int) -> ProofError:
+    """Build the error of a faulty encoding.
 
     Args:
-        what: what the encoding is of, for the message.
+        noun: noun for the encoding in the message.
         code: one of ``FAULTS``.
-        position, length: the byte at which, and the bytes of the encoding.
-        path: the fields and variants that lead there.
+        position: byte of the fault.
+        length: bytes of the encoding.
+        path: fields and variants that lead there.
         most: for a list above its limit, the limit.
+
+    Returns:
+        ``OverLimit`` or ``FailedToDecode``.
     """
-    where = f"at byte {position} of {length}, {path}"
+    fault_position = f"at byte {position} of {length}, {path}"
     if code == wrong.OVER_LIMIT:
-        return OverLimit(f"{what} {FAULTS[code]}, {where}: at most {most}")
-    return FailedToDecode(f"{what} is no canonical SCALE encoding, it {FAULTS[code]}: {where}")
+        return OverLimit(f"{noun} {FAULTS[code]}, {fault_position}: at most {most}")
+    return FailedToDecode(f"{noun} is no canonical SCALE encoding, it {FAULTS[code]}: {fault_position}")
 
 
 class ScaleTypes:
-    """Named types, in the notation of ``scale_shapes``.
+    """Named types in the notation of ``scale_shapes``.
 
     Args:
-        definitions: what ``struct`` and ``enum`` return, or another name of a type, by the name.
+        definitions: results of ``struct`` and ``enum``, or aliases of types, by name.
     """
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
@@ -401,40 +406,46 @@ class ScaleTypes:
         self._codecs: dict[str, Codec] = {}
 
     def encode(self, type_name: str, value: Any) -> bytes:
-        """Return the encoding of ``value``: what ``decode`` returns for it.
+        """Encode ``value``, a value in the form that ``decode`` returns.
 
         Args:
             type_name: one of the definitions, or a type in their notation.
             value: a value of the type; structs have all of its fields and no others.
 
+        Returns:
+            The encoding.
+
         Raises:
-            InvalidInput: ``value`` is not of the type, or its encoding could not be read again: a list has too many
-                elements, or a set or map does not ascend. Or the type is not known.
+            InvalidInput: ``value`` is not of the type, or its encoding would be rejected: a list has too many elements,
+                or a set or map does not ascend. Or the type is unknown.
         """
         return self._codec(type_name)[1](value)
 
-    def decode(self, type_name: str, data: bytes, what: str, limit: int = MAX_PROOF_BYTES) -> Any:
-        """Return the value that ``data`` is the canonical encoding of.
+    def decode(self, type_name: str, data: bytes, noun: str, limit: int = MAX_PROOF_BYTES) -> Any:
+        """Decode the canonical encoding of a value.
 
         Args:
             type_name: one of the definitions, or a type in their notation.
             data: the encoding, to its last byte.
-            what: what it is, for messages, such as "a cross-domain message".
-            limit: most bytes that are read.
+            noun: noun for the value in messages, such as "a cross-domain message".
+            limit: most bytes.
+
+        Returns:
+            The value.
 
         Raises:
-            OverLimit: ``data`` is longer than ``limit`` bytes, or a list has too many elements.
-            FailedToDecode: it is no encoding of the type, or not the canonical one; the text says so of ``what``.
-            InvalidInput: the type is not known.
+            OverLimit: ``data`` exceeds ``limit`` bytes, or a list has too many elements.
+            FailedToDecode: ``data`` is not the canonical encoding of the type; the text names ``noun``.
+            InvalidInput: the type is unknown.
         """
-        require_length(data, what, limit)
+        require_length(data, noun, limit)
         data = bytes(data)
         try:
             value, end = self._codec(type_name)[0](data, 0)
             if end < len(data):
                 raise ScaleFault(wrong.TRAILING, end, "the end")
         except ScaleFault as fault:
-            raise decoding_error(what, fault.code, fault.at, len(data), fault.path, fault.most) from None
+            raise decoding_error(noun, fault.code, fault.at, len(data), fault.path, fault.most) from None
         return value
 
     def _codec(self, type_name: str) -> Codec:
@@ -445,12 +456,26 @@ class ScaleTypes:
 
 
 def struct(*fields: tuple[str, str]) -> dict[str, Any]:
-    """Return the definition of a struct from the names and types of its fields."""
+    """Return the definition of a struct.
+
+    Args:
+        fields: name and type of each field.
+
+    Returns:
+        The definition.
+    """
     return {"type": "struct", "type_mapping": [list(field) for field in fields]}
 
 
 def enum(*variants: tuple[str, str] | str) -> dict[str, Any]:
-    """Return the definition of an enum: a variant is a name with a type, or a name alone."""
+    """Return the definition of an enum.
+
+    Args:
+        variants: name and type of each variant, or the name of a bare one.
+
+    Returns:
+        The definition.
+    """
     return {
         "type": "enum",
         "type_mapping": [[variant, "Null"] if isinstance(variant, str) else list(variant) for variant in variants],

@@ -1,7 +1,7 @@
-"""SCALE by whole columns: a table of values to a column of encodings, and back.
+"""Encode a table to a column of SCALE encodings, and decode it back.
 
-One ``ScaleColumns`` is made per type. What is refused row by row is what ``ScaleTypes.decode`` refuses one by one, for
-the same reason; the rows beside are read. Columns follow the type:
+Create one ``ScaleColumns`` a type. Rows are rejected for the reasons of ``ScaleTypes.decode``; other rows are read
+regardless. Columns follow the type:
 
 | type | column |
 |---|---|
@@ -9,19 +9,17 @@ the same reason; the rows beside are read. Columns follow the type:
 | u128, i128, u256, ``H256``, ``[u8; N]`` | fixed_size_binary of 16, 16, 32, 32, N bytes, numbers little-endian |
 | ``Vec<u8>`` | large_binary |
 | bool | uint8, 0 or 1 |
-| enum | uint8, the variant's index, and the columns of all variants, null where another one is taken |
+| enum | uint8, the variant's index, and the columns of all variants, null for other variants |
 | enum of one variant | the columns of that one |
 | enum of a bare variant and one with a plain value | the value's column, null for the bare one |
 | ``Option`` of a plain value | the value's column, null for None |
 | list, set, map | large_list, of plain values or of structs |
 
-``limbs_of`` gives numbers of 128 and 256 bits as integers of 64. Other types (tuples, arrays of other than bytes, text,
-bits, lists and options of what takes several columns) have no columns.
+``to_limbs`` converts numbers of 128 and 256 bits to 64-bit integers. Other types (tuples, arrays of anything but bytes,
+text, bits, lists and options of multi-column types) have no columns.
 
-Arrow columns as the flat arrays that the SCALE loops take, and back.
-
-All columns of a program stand in three arrays, one behind the other: the values, a byte a value that says whether it is
-there, and the offsets of lists and byte strings.
+The loops see all columns of a program as three arrays: the values, a presence byte a value, and the offsets of lists
+and byte strings.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class BufferLayout:
-    """Where the columns lie in the arrays that the loops take, and how long these are."""
+    """Positions of the columns in the loops' arrays, and the lengths of these arrays."""
 
     slots: npt.NDArray[np.int64]
     counts: list[int]
@@ -67,7 +65,7 @@ class BufferLayout:
 
 
 def plan_buffers(program: ScaleProgram, count: int, sizes: Rows) -> BufferLayout:
-    """Return the places of columns of ``count`` rows, whose columns of variable length have ``sizes``."""
+    """Lay out columns of ``count`` rows; ``sizes`` are those of the variable-length columns."""
     counts, variable = [count] * len(program.bare), program.variable
     for own, number in enumerate(variable):
         child = program.slots[number].child
@@ -87,17 +85,19 @@ def plan_buffers(program: ScaleProgram, count: int, sizes: Rows) -> BufferLayout
 
 
 _BESIDE = {ENUM: 1, OPTION: 1, STRING: 9, LIST: 9, COMPACT: 2}
-"""Bytes that a step writes besides a value, at most."""
+"""Most bytes that a step writes besides a value."""
 
 
 def max_encoded_size(program: ScaleProgram, table: BufferLayout) -> int:
-    """Return as many bytes as the encodings of all rows take at most: no value is written twice, and no step is
-    followed more than once an element of its level."""
+    """Return an upper bound of the encodings' total size.
+
+    No value is written twice, and no step runs more than once an element of its level.
+    """
     return table.values + sum(table.counts) * sum(_BESIDE.get(kind, 0) for kind in program.steps[:, 0].tolist())
 
 
 class OutputColumns:
-    """Arrow columns over the arrays that a loop has written."""
+    """Arrow columns over the arrays written by a loop."""
 
     def __init__(
         self, program: ScaleProgram, table: BufferLayout, values: Bytes, present: Bytes, offsets: Rows
@@ -128,7 +128,7 @@ class OutputColumns:
 
 
 class InputArrays:
-    """The arrays that a loop reads, out of Arrow columns."""
+    """The arrays that a loop reads, built from Arrow columns."""
 
     def __init__(self, program: ScaleProgram, columns: Mapping[str, pa.Array], type_name: str) -> None:
         lengths = {len(column) for column in columns.values()}
@@ -148,7 +148,7 @@ class InputArrays:
             self._fill(number)
 
     def _take(self, level: int, columns: Mapping[str, pa.Array], type_name: str) -> None:
-        """Keep the columns of a level, in the types of the schema, and go down into its lists."""
+        """Cast the columns of a level to the schema's types and descend into its lists."""
         own = {slot.name: number for number, slot in enumerate(self._program.slots) if slot.level == level}
         for name in columns:
             if name not in own:
@@ -189,10 +189,10 @@ class InputArrays:
 
 
 def _cast(column: Any, slot: Slot, type_name: str) -> pa.Array:
-    """Return a column in the type of the schema, its buffers validated: the loops trust its offsets."""
+    """Cast a column to the schema's type and validate its buffers for the loops."""
     try:
         if not isinstance(column, pa.Array | pa.ChunkedArray):
-            # Of a type that it is told, Arrow would cut the fractions off Python's numbers.
+            # With an explicit type, Arrow would truncate fractions of Python numbers.
             column = pa.array(column)
         if not _is_alike(column.type, slot.type):
             raise InvalidInput(f"{type_name}: the column {slot.name} is no {slot.type}, but {column.type}")
@@ -203,25 +203,25 @@ def _cast(column: Any, slot: Slot, type_name: str) -> pa.Array:
     return array
 
 
-def _is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether the values of two types are of one kind: Arrow reads numbers from text and from fractions too."""
-    if pa.types.is_null(given) or given == wanted:
+def _is_alike(actual: pa.DataType, expected: pa.DataType) -> bool:
+    """Return True if two types hold the same kind of values; Arrow would parse texts, too."""
+    if pa.types.is_null(actual) or actual == expected:
         return True
-    if pa.types.is_large_list(wanted):
-        listed = pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given)
-        return bool(listed) and _is_alike(given.value_type, wanted.value_type)
-    if pa.types.is_struct(wanted):
-        known = {field.name: field.type for field in wanted}
-        return bool(pa.types.is_struct(given)) and all(
-            _is_alike(field.type, known[field.name]) for field in given if field.name in known
+    if pa.types.is_large_list(expected):
+        listed = pa.types.is_list(actual) or pa.types.is_large_list(actual) or pa.types.is_fixed_size_list(actual)
+        return bool(listed) and _is_alike(actual.value_type, expected.value_type)
+    if pa.types.is_struct(expected):
+        known = {field.name: field.type for field in expected}
+        return bool(pa.types.is_struct(actual)) and all(
+            _is_alike(field.type, known[field.name]) for field in actual if field.name in known
         )
-    if pa.types.is_integer(wanted):
-        return bool(pa.types.is_integer(given))
-    return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_fixed_size_binary(given))
+    if pa.types.is_integer(expected):
+        return bool(pa.types.is_integer(actual))
+    return bool(pa.types.is_binary(actual) or pa.types.is_large_binary(actual) or pa.types.is_fixed_size_binary(actual))
 
 
 def fixed_bytes(array: pa.Array, width: int) -> Bytes:
-    """Return the bytes of a column of fixed width, zeros where it has none."""
+    """Return the bytes of a fixed-width column, or zeros for none."""
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(len(array) * width, dtype=np.uint8)
@@ -230,7 +230,7 @@ def fixed_bytes(array: pa.Array, width: int) -> Bytes:
 
 
 def _flags(array: pa.Array) -> Bytes | bool:
-    """Return which values are there, a byte each."""
+    """Return the presence flags, a byte each."""
     if not array.null_count:
         return True
     bits = np.frombuffer(array.buffers()[0], dtype=np.uint8)
@@ -240,7 +240,7 @@ def _flags(array: pa.Array) -> Bytes | bool:
 
 
 def build_array(kind: pa.DataType, count: int, validity: pa.Buffer | None, *buffers: npt.NDArray[Any]) -> pa.Array:
-    """Return the column over buffers that are kept, not copied."""
+    """Return a column over shared buffers, without a copy."""
     return pa.Array.from_buffers(kind, count, [validity, *map(pa.py_buffer, buffers)])
 
 
@@ -249,43 +249,50 @@ _LIMB = 8
 
 @dataclass(frozen=True, slots=True)
 class RowVerdicts:
-    """Which rows are encodings of a type, and what is wrong with the others.
+    """Verdicts on rows as encodings of a type.
 
     Attributes:
-        codes: what is wrong with each row, 0 for nothing.
-        positions: the byte of the row at which.
-        lengths: the bytes of each row.
+        codes: fault of each row, 0 for none.
+        positions: byte of the fault in the row.
+        lengths: bytes of each row.
     """
 
     codes: Rows
     positions: Rows
     lengths: Rows
     _faults: Rows
-    _what: str
+    _noun: str
     _limit: int
     _program: ScaleProgram
 
     def refused(self) -> Rows:
-        """Return the rows that are no encoding, ascending."""
+        """Return the invalid rows, ascending."""
         return np.flatnonzero(self.codes)
 
     def error(self, row: int) -> ProofError | None:
-        """Return what is wrong with a row, OverLimit or FailedToDecode; None if it is an encoding."""
+        """Return the error of a row, or None for a valid one.
+
+        Args:
+            row: the row.
+
+        Returns:
+            ``OverLimit`` or ``FailedToDecode``, or None.
+        """
         code = int(self.codes[row])
         if code == wrong.READ:
             return None
         if code == wrong.TOO_LONG:
-            return OverLimit(f"{self._what} has {self.lengths[row]} bytes, at most {self._limit} are read")
+            return OverLimit(f"{self._noun} has {self.lengths[row]} bytes, at most {self._limit} are read")
         fault = int(self._faults[row])
         position, length = int(self.positions[row]), int(self.lengths[row])
         path, most = self._program.paths[fault], int(self._program.steps[fault, 2])
-        return decoding_error(self._what, code, position, length, path, most)
+        return decoding_error(self._noun, code, position, length, path, most)
 
     def require_all(self) -> None:
-        """Return when every row is an encoding.
+        """Require that every row is valid.
 
         Raises:
-            OverLimit, FailedToDecode: what is wrong with the first row that is none; the text says which one it is.
+            OverLimit, FailedToDecode: the error of the first invalid row; the text names the row.
         """
         refused = self.refused()
         if len(refused):
@@ -296,65 +303,77 @@ class RowVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class DecodedColumns:
-    """Columns that were read, a row an encoding; a row that was refused is null in all of them."""
+    """Decoded columns, a row an encoding; an invalid row is null in all of them."""
 
     columns: pa.RecordBatch
     verdicts: RowVerdicts
 
     def require_all(self) -> pa.RecordBatch:
-        """Return the columns when every row was read; raises as ``RowVerdicts.require_all``."""
+        """Return the columns if every row is valid.
+
+        Returns:
+            The columns.
+
+        Raises:
+            OverLimit, FailedToDecode: as ``RowVerdicts.require_all``.
+        """
         self.verdicts.require_all()
         return self.columns
 
 
 class ScaleColumns:
-    """One SCALE type by columns.
+    """Codec of one SCALE type by columns.
 
     Args:
-        types, type_name: the definitions, and which of them.
-        what: what a row is, for messages, such as "a cross-domain message".
-        limit: longest encoding that is read or written, in bytes.
-        names, tags: names of columns, as for ``compile_type``.
+        types: the definitions.
+        type_name: one of them.
+        noun: noun for a row in messages, such as "a cross-domain message".
+        limit: most bytes of an encoding.
+        names: column names, as for ``compile_type``.
+        tags: tag column names, as for ``compile_type``.
     """
 
     def __init__(
         self,
         types: ScaleTypes,
         type_name: str,
-        what: str,
+        noun: str,
         limit: int = MAX_PROOF_BYTES,
         names: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        self.type_name, self.what, self.limit = type_name, what, limit
+        self.type_name, self.noun, self.limit = type_name, noun, limit
         self.program = compile_type(types, type_name, names, tags)
         self.schema = self.program.schema
 
     def decode(self, encodings: pa.Array | pa.ChunkedArray) -> DecodedColumns:
-        """Read a column of encodings, each to its last byte and only in its canonical form.
+        """Decode a column of canonical encodings, each to its last byte.
 
         Args:
-            encodings: n byte strings; none is null.
+            encodings: n byte strings without nulls.
 
         Returns:
-            n rows of ``schema``. Rows that are no encoding are null in every column, and are told of beside them.
+            n rows of ``schema`` and their verdicts. Invalid rows are null in every column.
 
         Raises:
-            InvalidInput: there is a null, or no byte strings.
+            InvalidInput: a value is null or not a byte string.
         """
         read = _Reading(self, byte_column(encodings))
         return DecodedColumns(pa.RecordBatch.from_arrays(read.columns(), schema=self.schema), read.verdicts)
 
     def encode(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> pa.LargeBinaryArray:
-        """Return the encoding of every row.
+        """Encode every row.
 
         Args:
-            columns: n rows of ``schema``, in any order; a column that is left out is null in all of them. A row has
-                values exactly in the columns that its variants have.
+            columns: n rows of ``schema``, in any order; a missing column is null in all rows. A row has values exactly
+                in the columns of its variants.
+
+        Returns:
+            n encodings.
 
         Raises:
-            InvalidInput: a column is unknown, of another type or length, a row is no value of the type, or its
-                encoding could not be read again; the text names the row and the column.
+            InvalidInput: a column is unknown, or of another type or length; a row is not a value of the type, or its
+                encoding would be rejected. The text names the row and the column.
         """
         from causeway_proofs.substrate.scale_loops import write_rows
 
@@ -369,10 +388,10 @@ class ScaleColumns:
         lengths = np.diff(edges)
         if count and int(lengths.max()) > self.limit:
             row = int(np.argmax(lengths > self.limit))
-            raise InvalidInput(f"row {row}: {self.what} takes {lengths[row]} bytes, at most {self.limit} are read")
+            raise InvalidInput(f"row {row}: {self.noun} takes {lengths[row]} bytes, at most {self.limit} are read")
         encodings = column_from_buffers(data[: edges[-1]], edges)
         if (program.steps[:, 0] == wrong.KEY).any():
-            # What must ascend is compared in one place, where it is read.
+            # Order is checked in one place, the reader.
             try:
                 _Reading(self, encodings).verdicts.require_all()
             except ProofError as error:
@@ -383,16 +402,16 @@ class ScaleColumns:
         code, step, slot, element = fault.tolist()
         name = self.program.slots[slot].name
         inside = f", element {element} of the lists," if self.program.slots[slot].level else ""
-        said = FAULTS[code]
+        fault_text = FAULTS[code]
         if code == wrong.NO_VARIANT:
-            said = f"has none of the {self.program.steps[step, 2]} variants in the column"
+            fault_text = f"has none of the {self.program.steps[step, 2]} variants in the column"
         elif code == wrong.OVER_LIMIT:
-            said = f"has more than {self.program.steps[step, 2]} elements in the column"
-        return f"row {row}{inside} is no {self.type_name}: it {said} {name} ({self.program.paths[step]})"
+            fault_text = f"has more than {self.program.steps[step, 2]} elements in the column"
+        return f"row {row}{inside} is no {self.type_name}: it {fault_text} {name} ({self.program.paths[step]})"
 
 
 class _Reading:
-    """A column of encodings, validated when this is made and read when it is asked for its columns."""
+    """A column of encodings, validated on construction and decoded on demand."""
 
     def __init__(self, kind: ScaleColumns, encodings: pa.LargeBinaryArray) -> None:
         program, count = kind.program, len(encodings)
@@ -404,7 +423,7 @@ class _Reading:
         nothing = np.empty(0, dtype=np.uint8)
         self._read(plan_buffers(program, count, self._sizes), False, self._sizes, nothing, nothing, self._sizes)
         lengths = np.diff(self._edges)
-        self.verdicts = RowVerdicts(codes, positions, lengths, faults, kind.what, kind.limit, program)
+        self.verdicts = RowVerdicts(codes, positions, lengths, faults, kind.noun, kind.limit, program)
 
     def columns(self) -> list[pa.Array]:
         table = plan_buffers(self._kind.program, len(self._edges) - 1, self._sizes)
@@ -424,12 +443,16 @@ class _Reading:
 
 
 def to_limbs(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
-    """Return little-endian numbers as limbs of 64 bits, the lowest first: shape (n, width // 8).
+    """Split little-endian numbers into 64-bit limbs, lowest first, without a copy.
 
-    Nothing is copied; under nulls stands anything.
+    Args:
+        column: byte strings of a multiple of 8 bytes; limbs under nulls are arbitrary.
+
+    Returns:
+        Limbs, shape (n, width // 8).
 
     Raises:
-        InvalidInput: the column is of another type than byte strings of a multiple of 8 bytes each.
+        InvalidInput: the column has another type.
     """
     if not isinstance(column, pa.FixedSizeBinaryArray) or column.type.byte_width % _LIMB:
         raise InvalidInput(f"numbers of 64 bits and more are fixed_size_binary of 16 or 32 bytes, not {column.type}")
@@ -438,10 +461,17 @@ def to_limbs(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
 
 
 def limbs_column(limbs: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_] | None = None) -> pa.FixedSizeBinaryArray:
-    """Return the column that ``limbs_of`` gives back; null where ``valid`` is false.
+    """Join 64-bit limbs into numbers, the inverse of ``to_limbs``.
+
+    Args:
+        limbs: uint64, shape (n, limbs), lowest first.
+        valid: mask of non-null rows, shape (n,).
+
+    Returns:
+        The column.
 
     Raises:
-        InvalidInput: the limbs are no uint64 of shape (n, limbs), or there are not as many flags.
+        InvalidInput: ``limbs`` has another shape or dtype, or ``valid`` another length.
     """
     if limbs.ndim != 2 or limbs.dtype != np.uint64:
         raise InvalidInput(f"limbs are {limbs.dtype} in the shape {limbs.shape}, uint64 in (n, limbs) is wanted")
@@ -454,10 +484,18 @@ def limbs_column(limbs: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_] | N
 def numbers_column(
     numbers: npt.NDArray[np.uint64], width: int, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.FixedSizeBinaryArray:
-    """Return numbers below 2**64 as a column of ``width`` bytes each, 16 for u128 and 32 for u256.
+    """Widen numbers below 2**64 to a column of u128 or u256.
+
+    Args:
+        numbers: uint64, shape (n,).
+        width: bytes of a value: 16 or 32.
+        valid: mask of non-null rows, shape (n,).
+
+    Returns:
+        The column.
 
     Raises:
-        InvalidInput: there is something else than such numbers, or another width.
+        InvalidInput: ``numbers`` or ``width`` is of another kind.
     """
     if width < _LIMB or width % _LIMB:
         raise InvalidInput(f"numbers have 16 or 32 bytes, not {width}")

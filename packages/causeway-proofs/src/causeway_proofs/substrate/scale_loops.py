@@ -1,9 +1,7 @@
-"""SCALE by whole columns: the loop that reads encodings, following a program (``scale_program``) row by row.
+"""Compiled loops that read and write SCALE columns by a program (``scale_program``).
 
-It goes over the rows twice. The first time it only validates and counts, so that the caller can make the columns as
-long as they will be; the second time it writes them. One text does both, so that both times the same rules hold.
-
-SCALE by whole columns: the loop that writes encodings, following a program (``scale_program``) row by row.
+Reading takes two passes over the rows. The first only validates and counts, so that the caller can allocate the
+columns; the second writes them. One function does both, so both passes apply the same rules.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ from causeway_proofs.substrate.scale_shapes import (
 TABLE = read_only_arrays("int64", 2)
 
 HUGE = 1 << 62
-"""What stands for any compact integer above 2**53: longer than any bytes."""
+"""Stands for any compact integer above 2**53: longer than any input."""
 
 
 @compile_loop()
 def count_levels(slots: Rows) -> int:
-    """Return how many levels the columns have: no lists can be nested deeper."""
+    """Return the number of column levels; lists cannot nest deeper."""
     levels = 1
     for slot in range(slots.shape[0]):
         if slots[slot, 0] >= levels:
@@ -58,7 +56,7 @@ def count_levels(slots: Rows) -> int:
 
 @compile_loop()
 def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Return the compact integer at ``at``, how many bytes it takes, and READ, ENDS or NOT_SHORTEST."""
+    """Return the compact integer at ``at``, its length in bytes, and READ, ENDS or NOT_SHORTEST."""
     if at >= stop:
         return 0, 0, ENDS
     first: Any = np.int64(data[at])
@@ -94,7 +92,7 @@ def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @compile_loop()
 def string_ascends(data: Bytes, before: int, before_stop: int, begin: int, stop: int) -> bool:
-    """Return whether one string lies below another one."""
+    """Return True if one string sorts below another."""
     length = min(before_stop - before, stop - begin)
     for byte in range(length):
         if data[before + byte] != data[begin + byte]:
@@ -104,7 +102,7 @@ def string_ascends(data: Bytes, before: int, before_stop: int, begin: int, stop:
 
 @compile_loop()
 def number_ascends(data: Bytes, before: int, begin: int, stop: int, tagged: int) -> bool:
-    """Return whether one little-endian number, behind a tag or none, lies below another one."""
+    """Return True if one little-endian number, possibly tagged, is below another."""
     if tagged and data[before] != data[begin]:
         return bool(data[before] < data[begin])
     for byte in range(stop - begin - 1, -1, -1):
@@ -115,7 +113,7 @@ def number_ascends(data: Bytes, before: int, begin: int, stop: int, tagged: int)
 
 @compile_loop()
 def close_element(slots: Rows, level: int, row: int, sizes: Rows, offsets: Rows) -> None:
-    """Write where the values of variable length of one element end."""
+    """Write the ends of an element's variable-length values."""
     for slot in range(slots.shape[0]):
         if slots[slot, 0] == level and slots[slot, 2] >= 0:
             offsets[slots[slot, 5] + row + 1] = sizes[slots[slot, 2]]
@@ -141,30 +139,30 @@ def read_rows(
     present: Bytes,
     offsets: Rows,
 ) -> None:
-    """Read row ``i``, ``data[edges[i] : edges[i + 1]]``, of at most ``most`` bytes.
+    """Read rows ``data[edges[i] : edges[i + 1]]`` of at most ``most`` bytes.
 
-    Without ``writing``, sets ``codes`` to what is wrong with each row, ``positions`` to the byte of the row at which,
-    ``faults`` to the step in which, and ``sizes`` to the bytes and elements of all columns of variable length. With
-    it, writes the rows whose code is READ, into columns that ``sizes`` has room for.
+    Without ``writing``, sets ``codes`` to each row's fault, ``positions`` to its byte, ``faults`` to its step, and
+    ``sizes`` to the bytes and elements of all variable-length columns. With ``writing``, writes the rows with code READ
+    into columns allocated by ``sizes``.
     """
     levels = count_levels(slots)
     index = np.zeros(levels, dtype=np.int64)
     lists = np.zeros((levels, 5), dtype=np.int64)
     before = np.zeros(len(sizes), dtype=np.int64)
     for row in range(len(edges) - 1):
-        begun, stop = edges[row], edges[row + 1]
+        row_start, stop = edges[row], edges[row + 1]
         if writing and codes[row] != READ:
             close_element(slots, 0, row, sizes, offsets)
             continue
         for number in range(len(sizes)):
             before[number] = sizes[number]
         index[0] = row
-        at = begun
+        at = row_start
         depth = 0
         step = 0
-        content = begun
+        content = row_start
         code: int = READ
-        if stop - begun > most:
+        if stop - row_start > most:
             code = TOO_LONG
         while code == READ:
             kind, slot = steps[step, 0], steps[step, 1]
@@ -207,14 +205,14 @@ def read_rows(
                 step = steps[step, 2] if data[at] == 0 else step + 1
                 at += 1
             elif kind == STRING:
-                length, taken, wrong = compact_at(data, at, stop)
+                length, width_read, wrong = compact_at(data, at, stop)
                 if wrong != READ:
                     code = wrong
                     break
-                if length > stop - at - taken:
+                if length > stop - at - width_read:
                     code = ENDS
                     break
-                at += taken
+                at += width_read
                 content = at
                 number = slots[slot, 2]
                 if writing:
@@ -225,7 +223,7 @@ def read_rows(
                 at += length
                 step += 1
             elif kind == LIST:
-                count, taken, wrong = compact_at(data, at, stop)
+                count, width_read, wrong = compact_at(data, at, stop)
                 if wrong != READ:
                     code = wrong
                     break
@@ -234,7 +232,7 @@ def read_rows(
                     break
                 if writing:
                     present[slots[slot, 4] + here] = 1
-                at += taken
+                at += width_read
                 if count == 0:
                     step = steps[step, 4]
                 else:
@@ -259,14 +257,14 @@ def read_rows(
                     step = steps[lists[depth, 0], 4]
                     depth -= 1
             elif kind == COMPACT:
-                _, taken, wrong = compact_at(data, at, stop)
+                _, width_read, wrong = compact_at(data, at, stop)
                 if wrong != READ:
                     code = wrong
                     break
                 width = steps[step, 2]
                 if (data[at] & 3) < 3:
                     small: Any = 0
-                    for byte in range(taken):
+                    for byte in range(width_read):
                         small |= np.int64(data[at + byte]) << (8 * byte)
                     small >>= 2
                     if width < 4 and small >> (8 * width):
@@ -277,15 +275,15 @@ def read_rows(
                         for byte in range(min(width, 4)):
                             values[to + byte] = small >> (8 * byte) & 255
                 else:
-                    if taken - 1 > width:
+                    if width_read - 1 > width:
                         code = TOO_LARGE
                         break
                     if writing:
                         to = slots[slot, 3] + here * width
-                        copy_bytes(data, at + 1, values, to, taken - 1)
+                        copy_bytes(data, at + 1, values, to, width_read - 1)
                 if writing:
                     present[slots[slot, 4] + here] = 1
-                at += taken
+                at += width_read
                 step += 1
             elif kind == KEY:
                 begin = content if steps[step, 2] == 1 else lists[depth, 2]
@@ -306,7 +304,7 @@ def read_rows(
                 break
         if not writing:
             codes[row] = code
-            positions[row] = at - begun
+            positions[row] = at - row_start
             faults[row] = step
             if code != READ:
                 for number in range(len(sizes)):
@@ -317,7 +315,7 @@ def read_rows(
 
 @compile_loop()
 def put_compact(out: Bytes, at: int, number: int) -> int:
-    """Write a compact integer below 2**62 and return how many bytes it takes."""
+    """Write a compact integer below 2**62; return its length in bytes."""
     if number < 1 << 6:
         out[at] = number << 2
         return 1
@@ -339,7 +337,7 @@ def put_compact(out: Bytes, at: int, number: int) -> int:
 
 @compile_loop()
 def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
-    """Write the number of ``width`` bytes in compact form and return how many bytes it takes."""
+    """Write a number of ``width`` bytes in compact form; return its length in bytes."""
     used = width
     while used > 0 and values[begin + used - 1] == 0:
         used -= 1
@@ -355,7 +353,7 @@ def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
 
 @compile_loop(allocates=False)
 def put_fixed(values: Any, begin: Any, out: Any, at: Any, width: Any) -> None:
-    """Write ``width`` bytes. Of a width that is known when this is compiled, the bytes move at once."""
+    """Write ``width`` bytes. A width known at compile time moves all bytes at once."""
     if width == 8:
         copy_bytes(values, begin, out, at, 8)
     elif width == 1:
@@ -372,7 +370,7 @@ def put_fixed(values: Any, begin: Any, out: Any, at: Any, width: Any) -> None:
 
 @compile_loop()
 def unwanted_slot(slots: Rows, level: int, element: int, present: Bytes, stamps: Rows) -> int:
-    """Return the first column of the level that has a value though nothing has asked for it, -1 for none."""
+    """Return the first column of the level with a value that no step has read, -1 for none."""
     for slot in range(slots.shape[0]):
         if slots[slot, 0] == level and present[slots[slot, 4] + element] and stamps[slot] != element + 1:
             return slot
@@ -392,12 +390,10 @@ def write_rows(
     out: Bytes,
     fault: Rows,
 ) -> int:
-    """Write ``count`` rows out of columns one behind the other into ``out``, which has ``room``; row ``i`` ends at
-    ``edges[i + 1]``.
+    """Write ``count`` rows into the large enough ``out``; row ``i`` ends at ``edges[i + 1]``.
 
     Returns:
-        The first row that is no value, or -1; ``fault`` is then set to what is wrong, the step, the column and its
-        element.
+        The first invalid row, or -1; ``fault`` then holds the fault, the step, the column and its element.
     """
     levels = count_levels(slots)
     index = np.zeros(levels, dtype=np.int64)

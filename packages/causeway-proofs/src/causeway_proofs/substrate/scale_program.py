@@ -1,7 +1,7 @@
-"""SCALE types as programs over columns: the shapes of ``scale_shapes`` made into a flat list of steps and a schema.
+"""Compile SCALE types to programs over columns: a list of steps and a schema.
 
-A program is what the compiled loops follow, row by row: read so many bytes into this column, read a tag and go on at
-its variant, read as many elements as a count says.
+The compiled loops execute a program row by row: read bytes into a column, read a tag and jump to its variant, read as
+many elements as a count says.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from causeway_proofs.substrate.scale_shapes import (
 )
 
 _NATIVE_WIDTH = 8
-"""Most bytes of a number that Arrow has integers for."""
+"""Most bytes of a number with an Arrow integer type."""
 
 _NUMBER_KEYS, _STRING_KEYS, _BYTES_KEYS = range(3)
-"""By what elements ascend."""
+"""Kinds of sort keys of ascending elements."""
 
 _TAG = pa.uint8()
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A column: of the rows (level 0), or of the elements of a list (the levels above).
+    """A column: of the rows (level 0), or of the elements of a list (higher levels).
 
-    ``width`` is the bytes of a value, 0 for byte strings and lists; ``child`` the level of a list's elements.
+    ``width`` is the bytes of a value, 0 for byte strings and lists; ``child`` is the level of a list's elements.
     """
 
     name: str
@@ -68,15 +68,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ScaleProgram:
-    """What the loops follow to read or write one type.
+    """A program that reads and writes one type.
 
     Attributes:
         type_name: the type.
-        steps: shape (n, 5): a kind of ``scale_steps_loops`` and its arguments.
-        jumps: where the variants of all enums start.
-        paths: what each step reads, for messages.
+        steps: shape (n, 5): a step kind of ``scale_shapes`` and its arguments.
+        jumps: start steps of the variants of all enums.
+        paths: path of each step, for messages.
         slots: all columns, ascending by level.
-        bare: by level, whether its elements are plain values rather than structs.
+        bare: for each level, True if its elements are plain values rather than structs.
     """
 
     type_name: str
@@ -93,17 +93,17 @@ class ScaleProgram:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the columns of the rows."""
+        """Return the schema of the rows."""
         return pa.schema([pa.field(slot.name, slot.type) for slot in self.slots if slot.level == 0])
 
 
 Choices = tuple[tuple[int, int], ...]
-"""The variants that lead to a step: of which enum (by its step), and which of its variants."""
+"""Variants that lead to a step: the enum (by its step), and the index of the variant."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Where:
-    """Where a type stands: in which level, under which path, and what the name of its column is made of."""
+class _Location:
+    """Location of a type: its level, its path, and the parts of its column name."""
 
     level: int = 0
     path: str = ""
@@ -114,22 +114,25 @@ class _Where:
 def compile_type(
     types: ScaleTypes, type_name: str, names: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None
 ) -> ScaleProgram:
-    """Return the program of ``type_name``.
+    """Compile ``type_name`` to a program.
 
-    A column is named by the fields and variants that lead to it, in lower case and joined by ``_``.
+    A column's name joins the fields and variants that lead to it by ``_``, in lower case.
 
     Args:
         types: the definitions.
         type_name: one of them.
-        names: other names for fields and variants, "" to leave one out; a key is the name, or ``Type.name`` to say of
-            which struct or enum. Columns of variants that exclude each other may so become one.
-        tags: names of the tag columns of enums, by the type.
+        names: replacement names of fields and variants, "" to omit one. A key is the name, or ``Type.name`` for one
+            struct or enum. Columns of mutually exclusive variants may be merged this way.
+        tags: names of the tag columns of enums, by type.
+
+    Returns:
+        The program.
 
     Raises:
-        InvalidInput: a type is not known or no column holds it, or two columns that can both be there have one name.
+        InvalidInput: a type is unknown or has no columns, or two columns that can both be present share a name.
     """
     compiler = _Compiler(type_name, names or {}, tags or {})
-    compiler.add(parse_shape(types.definitions, type_name), _Where())
+    compiler.add(parse_shape(types.definitions, type_name), _Location())
     compiler.step(END, "the end")
     return compiler.program()
 
@@ -168,88 +171,92 @@ class _Compiler:
         self.paths.append(path)
         return len(self.steps) - 1
 
-    def shown(self, where: _Where) -> str:
-        return where.path or self.type_name
+    def label(self, location: _Location) -> str:
+        return location.path or self.type_name
 
-    def slot(self, where: _Where, kind: pa.DataType, width: int = 0, tag_of: str = "", most: bool = False) -> int:
-        """Return the column of a value, made if it is the first one of its name; with ``most``, a list's."""
-        name = self.tags.get(tag_of) or "_".join(part for part in where.names if part).lower()
-        name = name or ("element" if where.level else "value")
+    def slot(self, location: _Location, kind: pa.DataType, width: int = 0, tag_of: str = "", most: bool = False) -> int:
+        """Return a value's column, created on first use of its name; with ``most``, a list's."""
+        name = self.tags.get(tag_of) or "_".join(part for part in location.names if part).lower()
+        name = name or ("element" if location.level else "value")
         for number, slot in enumerate(self.slots):
-            if (slot.level, slot.name) == (where.level, name):
+            if (slot.level, slot.name) == (location.level, name):
                 alike = slot.width == width and (slot.child >= 0) == most and (most or slot.type == kind)
-                if not alike or not all(_exclusive(where.choices, other) for other in self.used[number]):
-                    raise InvalidInput(f"two values would share the column {name}: {self.shown(where)} is the second")
-                self.used[number].append(where.choices)
+                if not alike or not all(_exclusive(location.choices, other) for other in self.used[number]):
+                    raise InvalidInput(
+                        f"two values would share the column {name}: {self.label(location)} is the second"
+                    )
+                self.used[number].append(location.choices)
                 return number
         child = -1
         if most:
             child = len(self.bare)
             self.bare.append(False)
-        self.slots.append(Slot(name, where.level, kind, width, child))
-        self.used.append([where.choices])
+        self.slots.append(Slot(name, location.level, kind, width, child))
+        self.used.append([location.choices])
         return len(self.slots) - 1
 
-    def add(self, shape: Shape, where: _Where) -> None:
+    def add(self, shape: Shape, location: _Location) -> None:
         """Append the steps of a type."""
         match shape:
             case Number() | FixedBytes():
                 kind = column_type(shape)
-                self.step(FIXED, self.shown(where), self.slot(where, kind, shape.width), shape.width)
+                self.step(FIXED, self.label(location), self.slot(location, kind, shape.width), shape.width)
             case Compact():
-                self.step(COMPACT, self.shown(where), self.slot(where, column_type(shape), shape.width), shape.width)
+                self.step(
+                    COMPACT, self.label(location), self.slot(location, column_type(shape), shape.width), shape.width
+                )
             case ByteString(text=False):
-                self.step(STRING, self.shown(where), self.slot(where, pa.large_binary()))
+                self.step(STRING, self.label(location), self.slot(location, pa.large_binary()))
             case Bool():
-                self._enum(Enum("bool", (("false", NULL), ("true", NULL))), where)
+                self._enum(Enum("bool", (("false", NULL), ("true", NULL))), location)
             case Optional(inner):
-                self._option(inner, where, NO_OPTION)
+                self._option(inner, location, NO_OPTION)
             case Sequence():
-                self._list(shape, where)
+                self._list(shape, location)
             case Struct(name, fields):
                 for field_name, part in fields:
-                    self.add(part, self._below(where, name, field_name))
+                    self.add(part, self._below(location, name, field_name))
             case Enum():
-                self._enum(shape, where)
+                self._enum(shape, location)
             case _:
-                raise InvalidInput(f"{self.shown(where)}: no column holds a SCALE type like this")
+                raise InvalidInput(f"{self.label(location)}: no column holds a SCALE type like this")
 
-    def _enum(self, shape: Enum, where: _Where) -> None:
+    def _enum(self, shape: Enum, location: _Location) -> None:
         parts = shape.variants
         if (content := _alone_with_null(shape)) is not None:
-            path = self._below(where, shape.name, parts[1][0]).path
-            self._option(content, where, NO_VARIANT, path)
+            path = self._below(location, shape.name, parts[1][0]).path
+            self._option(content, location, NO_VARIANT, path)
             return
         alone = len(parts) == 1
-        slot = -1 if alone else self.slot(where, _TAG, 1, tag_of=shape.name)
-        begun = self.step(ENUM, self.shown(where), slot, len(parts), len(self.jumps))
+        slot = -1 if alone else self.slot(location, _TAG, 1, tag_of=shape.name)
+        first_step = self.step(ENUM, self.label(location), slot, len(parts), len(self.jumps))
         first = len(self.jumps)
         self.jumps.extend([0] * len(parts))
         ends = []
         for number, (name, part) in enumerate(parts):
             self.jumps[first + number] = len(self.steps)
             if part != NULL:
-                below = self._below(where, shape.name, name)
-                names = where.names if alone else below.names
-                self.add(part, _Where(where.level, below.path, names, (*where.choices, (begun, number))))
+                below = self._below(location, shape.name, name)
+                names = location.names if alone else below.names
+                self.add(part, _Location(location.level, below.path, names, (*location.choices, (first_step, number))))
             ends.append(self.step(JUMP, ""))
         for end in ends:
             self.steps[end][2] = len(self.steps)
 
-    def _option(self, inner: Shape, where: _Where, otherwise: int, path: str = "") -> None:
-        """Append what reads one byte and, if it is 1, the value under ``path``: a column with nulls."""
+    def _option(self, inner: Shape, location: _Location, otherwise: int, path: str = "") -> None:
+        """Append the steps of an option: a byte and, after 1, the value in a nullable column."""
         if not isinstance(inner, Number | Compact | FixedBytes | ByteString):
-            raise InvalidInput(f"{self.shown(where)}: no column holds an option of this: only of plain values")
-        begun = self.step(OPTION, self.shown(where))
-        self.add(inner, replace(where, path=path or where.path))
-        self.steps[begun][1:4] = [self.steps[-1][1], len(self.steps), otherwise]
+            raise InvalidInput(f"{self.label(location)}: no column holds an option of this: only of plain values")
+        first_step = self.step(OPTION, self.label(location))
+        self.add(inner, replace(location, path=path or location.path))
+        self.steps[first_step][1:4] = [self.steps[-1][1], len(self.steps), otherwise]
 
-    def _list(self, shape: Sequence, where: _Where) -> None:
-        path, inner = self.shown(where), shape.inner
-        slot = self.slot(where, pa.null(), most=True)
+    def _list(self, shape: Sequence, location: _Location) -> None:
+        path, inner = self.label(location), shape.inner
+        slot = self.slot(location, pa.null(), most=True)
         level = self.slots[slot].child
-        begun = self.step(LIST, path, slot, shape.most, level)
-        below = _Where(level, path + "[]", (), where.choices)
+        first_step = self.step(LIST, path, slot, shape.most, level)
+        below = _Location(level, path + "[]", (), location.choices)
         if isinstance(inner, Struct):
             for number, (name, part) in enumerate(inner.fields):
                 self.add(part, self._below(below, inner.name, name))
@@ -261,7 +268,7 @@ class _Compiler:
             if shape.ascending:
                 self._key(inner, path)
         self.step(NEXT, path, slot, level)
-        self.steps[begun][4] = len(self.steps)
+        self.steps[first_step][4] = len(self.steps)
         elements = [own for own in self.slots if own.level == level]
         if not elements or (self.bare[level] and len(elements) != 1):
             raise InvalidInput(f"{path}: no column holds a list of this: only of plain values and structs")
@@ -270,7 +277,7 @@ class _Compiler:
         self.slots[slot] = Slot(known.name, known.level, pa.large_list(kind), 0, level)
 
     def _key(self, shape: Shape, path: str) -> None:
-        """Append the comparison with the element before."""
+        """Append the comparison with the previous element."""
         content = shape.inner if isinstance(shape, Optional) else None
         if isinstance(shape, Enum):
             content = _alone_with_null(shape)
@@ -284,14 +291,14 @@ class _Compiler:
             case _:
                 raise InvalidInput(f"{path}: only byte strings and unsigned numbers ascend in columns")
 
-    def _below(self, where: _Where, type_name: str, name: str) -> _Where:
-        shown = self.names.get(f"{type_name}.{name}", self.names.get(name, name))
-        path = f"{where.path}.{name}" if where.path else name
-        return _Where(where.level, path, (*where.names, shown), where.choices)
+    def _below(self, location: _Location, type_name: str, name: str) -> _Location:
+        display_name = self.names.get(f"{type_name}.{name}", self.names.get(name, name))
+        path = f"{location.path}.{name}" if location.path else name
+        return _Location(location.level, path, (*location.names, display_name), location.choices)
 
 
 def column_type(shape: Number | Compact | FixedBytes) -> pa.DataType:
-    """Return the column type of a value of fixed width. Raises ``InvalidInput`` for one without bytes."""
+    """Return the column type of a fixed-width value. Raises ``InvalidInput`` for zero width."""
     if not shape.width:
         raise InvalidInput("no column holds values without bytes")
     if isinstance(shape, FixedBytes) or shape.width > _NATIVE_WIDTH:
@@ -301,7 +308,7 @@ def column_type(shape: Number | Compact | FixedBytes) -> pa.DataType:
 
 
 def _alone_with_null(shape: Enum) -> Shape | None:
-    """Return the content of an enum of a bare variant and one with a plain value: a column of that, with nulls."""
+    """Return the content of an enum of a bare variant and a plain one, a nullable column."""
     contents = [part for _, part in shape.variants]
     if len(contents) == 2 and contents[0] == NULL and isinstance(contents[1], Number | FixedBytes):
         return contents[1]

@@ -1,15 +1,14 @@
-"""SCALE types as trees: what the names and definitions of ``ScaleTypes`` mean, in one place for both forms.
+"""Parse SCALE type names and definitions into trees, the shared model of both codecs.
 
 The notation is Rust's: ``u8`` to ``u256``, ``i8`` to ``i128``, ``bool``, ``Str``, ``BitVec``, ``H256``, ``Null``,
-``Compact<u32>``, ``Option<T>``, ``Vec<T>``, ``BTreeSet<T>``, ``BTreeMap<K, V>``, ``[T; N]``, ``(A, B)``. What their
-values are, and which have columns, is in docs/proofs/substrate.md.
+``Compact<u32>``, ``Option<T>``, ``Vec<T>``, ``BTreeSet<T>``, ``BTreeMap<K, V>``, ``[T; N]``, ``(A, B)``.
+docs/proofs/substrate.md lists their Python values and their columns.
 
-A map is a list of structs with the fields ``key`` and ``value``; ``SortedVec<S>`` is one of the structs ``S``, which
-ascend by their first field. A definition that is a string gives a type a second name.
+A map is a list of structs with the fields ``key`` and ``value``; ``SortedVec<S>`` is a list of structs ``S`` that
+ascend by their first field. A string definition is an alias.
 
-Kinds of steps of a SCALE program, what may be wrong with a row, and how the loops are told of columns.
-
-Named as a file of loops though it has none: its numbers are compiled into them, which a change of it must undo.
+The second half numbers the steps of a SCALE program, the faults of a row and the fields of a column for the compiled
+loops.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.hashing import DIGEST_BYTES
 
 MAX_ELEMENTS = 1024
-"""Most elements of a list that is decoded element by element, which takes microseconds each."""
+"""Most elements of a list decoded element by element, which takes microseconds each."""
 
 MAX_STRINGS = 1 << 16
 """Most elements of a list of byte strings or digests."""
@@ -67,14 +66,14 @@ class FixedBytes:
 
 @dataclass(frozen=True, slots=True)
 class ByteString:
-    """A byte string with its length; ``text`` says that it is UTF-8."""
+    """A byte string with its length; ``text`` marks UTF-8."""
 
     text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Bits with their number, eight to a byte, the first one lowest."""
+    """Bits with their number, eight to a byte, first bit lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,10 @@ class Optional:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """At most ``most`` elements with their number; ``ascending`` says that they are a set, or by their first field a
-    map."""
+    """At most ``most`` elements with their number.
+
+    ``ascending`` marks a set, or a map by its first field.
+    """
 
     inner: Shape
     most: int
@@ -95,7 +96,7 @@ class Sequence:
 
     @property
     def key(self) -> tuple[str | None, Shape]:
-        """Return by what the elements of a set or map ascend: a field and its type, or None and their own."""
+        """Return the sort key of the elements: a field and its type, or None and their own."""
         if self.ascending and isinstance(self.inner, Struct):
             return self.inner.fields[0]
         return None, self.inner
@@ -103,7 +104,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """``length`` elements without their number."""
+    """``length`` elements without a count."""
 
     inner: Shape
     length: int
@@ -111,14 +112,14 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """Values one behind the other."""
+    """Consecutive values."""
 
     parts: tuple[Shape, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Values with names."""
+    """Named values."""
 
     name: str
     fields: tuple[tuple[str, Shape], ...]
@@ -126,7 +127,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """A byte that is the index of a variant, and its content; that of a bare one is ``NULL``."""
+    """The index of a variant, one byte, and its content; a bare variant has ``NULL``."""
 
     name: str
     variants: tuple[tuple[str, Shape], ...]
@@ -152,21 +153,24 @@ _KNOWN: dict[str, Shape] = {
 
 
 def parse_shape(definitions: Mapping[str, Any], name: str) -> Shape:
-    """Return what a type is.
+    """Parse a type into its shape.
 
     Args:
-        definitions: of structs, enums and other names, as ``struct`` and ``enum`` make them.
+        definitions: structs, enums and aliases, as built by ``struct`` and ``enum``.
         name: one of them, or a type in the notation of this module.
 
+    Returns:
+        The shape.
+
     Raises:
-        InvalidInput: a type is not known, contains itself, or has values that one encoding could not tell apart.
+        InvalidInput: a type is unknown, contains itself, or has ambiguous encodings.
     """
     return _Reader(definitions, ()).shape(name.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """``above`` are the definitions in which a type stands."""
+    """Parser of type names; ``above`` are the enclosing definitions."""
 
     definitions: Mapping[str, Any]
     above: tuple[str, ...]
@@ -215,7 +219,7 @@ class _Reader:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield what stands between the commas outside of brackets."""
+    """Yield the text between commas outside of brackets."""
     depth = begin = 0
     for at, sign in enumerate(text):
         depth += (sign in _OPENING) - (sign in _CLOSING)
@@ -230,29 +234,40 @@ STEP_FIELDS = 5
 """Numbers of a step: its kind, its column (-1 for none), and up to three arguments."""
 
 END = 0
-"""The row ends here."""
+"""End of the row."""
 FIXED = 1
-"""So many bytes: width."""
+"""Fixed-width bytes. Arguments: width."""
 STRING = 2
-"""A compact length and that many bytes."""
+"""Compact length and that many bytes."""
 COMPACT = 3
-"""A compact integer: width of the number in bytes."""
+"""Compact integer. Arguments: width of the number in bytes."""
 ENUM = 4
-"""A byte that says the variant: how many there are, where their starts stand in the jumps."""
+"""Byte that selects the variant.
+
+Arguments: number of variants, position of their starts in the jumps.
+"""
 JUMP = 5
-"""Go on elsewhere: at which step."""
+"""Jump. Arguments: target step."""
 OPTION = 6
-"""A byte 0 or 1 and, after 1, the value of the next step: the step behind it, what is wrong with another byte."""
+"""Byte 0, or 1 and the value of the next step.
+
+Arguments: the step behind it, the fault of other bytes.
+"""
 LIST = 7
-"""A compact count and that many elements: how many there may be, their level, the step behind the list."""
+"""Compact count and that many elements.
+
+Arguments: the most elements, their level, the step behind the list.
+"""
 NEXT = 8
-"""An element ends here: its level."""
+"""End of an element. Arguments: its level."""
 KEY = 9
-"""What was read of the element so far must be above that of the one before: whether it is a number (0), a byte string
-(1) or so many bytes (2), then whether a tag stands before the number."""
+"""Require that the element's key exceeds its predecessor's.
+
+Arguments: kind of key (0 number, 1 byte string, 2 fixed-width bytes), then 1 if a tag precedes the number.
+"""
 
 READ = 0
-"""Nothing is wrong with the row."""
+"""Verdict on a valid row."""
 TOO_LONG = 1
 OVER_LIMIT = 2
 ENDS = 3
@@ -268,5 +283,8 @@ NO_TEXT = 12
 SPARE_BITS = 13
 
 SLOT_FIELDS = 6
-"""Numbers of a column: level, width, number among those of variable length (-1), and where its values, its flags of
-presence and its offsets start in the arrays of all columns."""
+"""Numbers of a column.
+
+Level, width, number among the variable-length columns (-1), and the starts of its values, presence flags and offsets in
+the arrays of all columns.
+"""

@@ -1,12 +1,11 @@
-"""One trie that is kept: built, changed entry by entry or in bulk, proved at any time.
+"""Maintain one trie, changed entry by entry or in bulk, and prove its keys.
 
-It is one of ``Tries``, together with its snapshots. Changes of single entries are gathered until somebody asks for what
-they come to.
+A trie and its snapshots are members of one ``Tries``. Changes of single entries are buffered until the next read.
+Proofs are built in bulk: each distinct node of all proofs is encoded once. A proof is the ascending set of nodes on the
+paths of its keys. Inlined nodes are not separate nodes; values stored by hash are.
 
-Storage proofs made in bulk: each distinct node of all proofs is encoded once.
-
-A proof of some keys is the set of nodes that reads of them visit, ascending: those that stand in their parents are no
-nodes of their own, and values that are stored by their hash are. Sources: XDM reference 2.4, ICMP reference 2.3.
+Reference:
+    XDM reference 2.4, ICMP reference 2.3.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ from causeway_proofs.substrate.tries import Tries, ascending_order
 class Trie:
     """The entries of a state or a queue under one root.
 
-    ``version`` is the layout: V0 keeps values in their nodes, V1 those of 33 bytes and more by their hash.
+    Args:
+        version: layout: V0 stores values in their nodes, V1 stores those of 33 bytes and more by hash.
     """
 
     def __init__(self, version: StateVersion = StateVersion.V1) -> None:
@@ -44,10 +44,18 @@ class Trie:
         values: pa.Array | Iterable[bytes],
         version: StateVersion = StateVersion.V1,
     ) -> Trie:
-        """Return the trie of the entries; of entries with the same key, the last one given.
+        """Build a trie of entries; the last of several entries with one key wins.
+
+        Args:
+            keys: keys in any order.
+            values: one a key.
+            version: layout of the trie.
+
+        Returns:
+            The trie.
 
         Raises:
-            InvalidInput: a null, more keys than values or the other way round, or a key of more than 32,767 bytes.
+            InvalidInput: a null, different numbers of keys and values, or a key of more than 32,767 bytes.
         """
         trie = cls(version)
         trie.update(keys, values)
@@ -58,28 +66,35 @@ class Trie:
 
     @property
     def tries(self) -> Tries:
-        """The tries that this one is one of, with all changes made."""
+        """The container of this trie, with all buffered changes applied."""
         self._make_changes()
         return self._tries
 
     @property
     def number(self) -> Rows:
-        """Its number in ``tries``, as an array of one."""
+        """The trie's number in ``tries``, as an array of one."""
         return np.array([self.row])
 
     def snapshot(self) -> Trie:
-        """Return a trie with the same entries that does not change when this one does; nothing is copied."""
+        """Return an independent trie with the same entries, sharing all nodes."""
         same = Trie.__new__(Trie)
         same._take(self.tries, int(self.tries.copy(self.number)[0]), self.version)
         return same
 
     @property
     def root(self) -> bytes:
-        """The root of the entries: 32 bytes."""
+        """The root of the entries, 32 bytes."""
         return bytes(self.tries.roots(self.number)[0])
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value under ``key``, None where there is none."""
+        """Return the value under ``key``, or None.
+
+        Args:
+            key: the key.
+
+        Returns:
+            The value, or None.
+        """
         if key in self._changes:
             return self._changes[key]
         if len(key) > MAX_KEY_BYTES:
@@ -88,15 +103,26 @@ class Trie:
         return value
 
     def items(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries whose keys start with ``prefix``, in ascending order of the keys."""
+        """Yield the entries with keys that start with ``prefix``, ascending by key.
+
+        Args:
+            prefix: common prefix of the keys.
+
+        Yields:
+            Key and value.
+        """
         keys, values = self.tries.items(self.row, prefix)
         return zip(keys.to_pylist(), values.to_pylist(), strict=True)
 
     def insert(self, key: bytes, value: bytes) -> None:
-        """Store ``value`` under ``key``, in place of what was there.
+        """Store ``value`` under ``key``, replacing any previous value.
+
+        Args:
+            key: the key.
+            value: the value.
 
         Raises:
-            InvalidInput: the key has more than 32,767 bytes, or one of the two is no byte string.
+            InvalidInput: the key exceeds 32,767 bytes, or an argument is not a byte string.
         """
         if any(not isinstance(given, bytes) for given in (key, value)):
             kinds = f"{type(key).__name__} and {type(value).__name__}"
@@ -106,19 +132,37 @@ class Trie:
         self._changes[key] = value
 
     def delete(self, key: bytes) -> bool:
-        """Remove the entry of ``key``; return whether there was one."""
+        """Remove the entry of ``key``.
+
+        Args:
+            key: the key.
+
+        Returns:
+            True if there was an entry.
+        """
         if self.get(key) is None:
             return False
         self._changes[key] = None
         return True
 
     def clear_prefix(self, prefix: bytes) -> int:
-        """Remove all entries whose keys start with ``prefix``; return how many there were."""
+        """Remove all entries with keys that start with ``prefix``.
+
+        Args:
+            prefix: common prefix of the keys.
+
+        Returns:
+            The number of removed entries.
+        """
         keys, _ = self.tries.items(self.row, prefix)
         return self.remove(keys)
 
     def update(self, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes]) -> None:
-        """Store many entries; of entries with the same key, the last one given.
+        """Store many entries; the last of several entries with one key wins.
+
+        Args:
+            keys: keys in any order.
+            values: one a key.
 
         Raises:
             InvalidInput: as for ``build``.
@@ -126,10 +170,16 @@ class Trie:
         self.tries.update(self.row, keys, byte_column(values))
 
     def remove(self, keys: pa.Array | Iterable[bytes]) -> int:
-        """Remove the entries of many keys; return how many there were.
+        """Remove the entries of many keys.
+
+        Args:
+            keys: the keys.
+
+        Returns:
+            The number of removed entries.
 
         Raises:
-            InvalidInput: a key is null or no byte string.
+            InvalidInput: a key is null or not a byte string.
         """
         before, column = len(self), byte_column(keys)
         self._tries.update(self.row, column, pa.nulls(len(column), LARGE_BINARY))
@@ -148,13 +198,21 @@ class Trie:
 
 _VALUE = 1 << 31
 _EMPTY = 1 << 32
-"""Parts of proofs as numbers: nodes by their own, values by their entry's behind all nodes, the empty node last."""
+"""Proof parts as numbers: nodes by number, then values by entry, then the empty node."""
 _PART_BITS = 33
 _MOST_PROOFS = 1 << 30
 
 
 def prove(trie: Trie, keys: Iterable[bytes]) -> list[bytes]:
-    """Return the proof of what ``trie`` holds under ``keys``, present or absent: its nodes in ascending order."""
+    """Build the proof of ``keys``, present or absent.
+
+    Args:
+        trie: the trie.
+        keys: the keys.
+
+    Returns:
+        The nodes, ascending.
+    """
     column = byte_column(keys)
     return prove_storage(trie.tries, trie.number, column, np.zeros(len(column), dtype=np.int64)).nodes_of(0)
 
@@ -162,17 +220,19 @@ def prove(trie: Trie, keys: Iterable[bytes]) -> list[bytes]:
 def prove_storage(
     tries: Tries, trie_of_proof: Rows, keys: pa.Array | Iterable[bytes], proof_of_key: Rows | None = None
 ) -> StorageProofs:
-    """Return proofs of what tries hold under keys, present or absent; they share their distinct nodes, ascending.
+    """Build proofs of keys in many tries, present or absent; they share distinct nodes.
 
     Args:
         tries: the tries.
-        trie_of_proof: for each proof, the number of the trie that it is about.
+        trie_of_proof: trie number of each proof.
         keys: the keys, in any order.
-        proof_of_key: for each key, the number of the proof that shows it; default: each key is shown by a proof of its
-            own. A proof that shows no key has no nodes.
+        proof_of_key: proof number of each key; default: one proof a key. A proof without keys has no nodes.
+
+    Returns:
+        The proofs, each with its nodes ascending.
 
     Raises:
-        InvalidInput: a number of a proof or trie is out of range, a key is too long, or there are not as many of each.
+        InvalidInput: a proof or trie number is out of range, a key is too long, or lengths differ.
     """
     column, trie_of_proof = byte_column(keys), integer_array(trie_of_proof, "the numbers of proofs' tries", np.int64)
     count = len(trie_of_proof)
@@ -184,18 +244,18 @@ def prove_storage(
         raise InvalidInput(f"at most {_MOST_PROOFS} proofs are made at once, not {count}")
     roots = tries.roots(trie_of_proof)
     visit = tries.visit(trie_of_proof[proofs], column)
-    shown = proofs << _PART_BITS
+    proof_bits = proofs << _PART_BITS
     by_hash, empty = np.flatnonzero(visit.stored_by_hash), np.flatnonzero(visit.counts == 0)
     parts = distinct(
         np.concatenate(
             [
-                np.repeat(shown, visit.counts) | visit.nodes,
-                shown[by_hash] | _VALUE | visit.entries[by_hash],
-                shown[empty] | _EMPTY,
+                np.repeat(proof_bits, visit.counts) | visit.nodes,
+                proof_bits[by_hash] | _VALUE | visit.entries[by_hash],
+                proof_bits[empty] | _EMPTY,
             ]
         )
     )
-    found, which = distinct_with_codes((parts & ((1 << _PART_BITS) - 1)).view(np.uint64))
+    found, codes = distinct_with_codes((parts & ((1 << _PART_BITS) - 1)).view(np.uint64))
     once = found.view(np.int64)
     values_from, empty_from = np.searchsorted(once, [_VALUE, _EMPTY]).tolist()
     written = pa.concat_arrays(
@@ -205,7 +265,7 @@ def prove_storage(
             pa.array([EMPTY_NODE] * (len(once) - empty_from), LARGE_BINARY),
         ]
     )
-    # Nodes that are the same in two subtrees are one.
+    # Equal nodes of two subtrees are one proof node.
     order = ascending_order(np.zeros(len(written), dtype=np.int64), written)
     if order is None:
         order = np.arange(len(written))
@@ -215,7 +275,7 @@ def prove_storage(
         first[1:] = pc.not_equal(written[1:], written[:-1]).to_numpy(zero_copy_only=False)
     rank = np.empty(len(written), dtype=np.int64)
     rank[order] = np.cumsum(first) - 1
-    parts = distinct(parts >> _PART_BITS << _PART_BITS | rank[which])
+    parts = distinct(parts >> _PART_BITS << _PART_BITS | rank[codes])
     sizes = np.bincount(parts >> _PART_BITS, minlength=count)
     nodes, members = written.filter(pa.array(first)), parts & ((1 << _PART_BITS) - 1)
     return StorageProofs(

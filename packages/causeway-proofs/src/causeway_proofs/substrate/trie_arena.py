@@ -1,8 +1,8 @@
-"""The columns that tries are kept in: nodes, blocks of children, entries, and one heap of bytes.
+"""Columns that store tries: nodes, blocks of children, entries, and a heap of bytes.
 
-A node is a number. Its partial key is a range of nibbles of any key below it, so that a node that is cut or joined gets
-another range and no bytes are moved. Whoever holds a node (a parent, a root) is counted, as in a file system with
-snapshots: what one trie alone holds is changed where it lies, everything else is copied first.
+A node is a number. Its partial key is a range of nibbles of any key below it, so splitting or joining nodes changes
+ranges and moves no bytes. References from parents and roots are counted, as in a file system with snapshots: a node
+with one reference is changed in place, any other is copied first.
 """
 
 from __future__ import annotations
@@ -20,28 +20,45 @@ Numbers = npt.NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 NONE = -1
-"""In the place of a node, a block or an entry: there is none."""
+"""Marks the absence of a node, a block or an entry."""
 
 START, STOP, ENTRY, KEY_ENTRY, BLOCK, HOLDERS, STATE, HEIGHT = range(8)
-"""Columns of ``nodes``: first and last nibble (exclusive) of the partial key; the entry stored here; an entry below,
-whose key has the partial key in it; the block of the children; how many parents and roots hold the node; whether its
-reference is right; and, where it is not, how many such nodes lie one below the other under it."""
+"""Columns of ``nodes``.
+
+- START, STOP: first and last nibble (exclusive) of the partial key.
+- ENTRY: entry stored at the node.
+- KEY_ENTRY: an entry below the node, whose key contains the partial key.
+- BLOCK: block of the children.
+- HOLDERS: number of parents and roots that reference the node.
+- STATE: ``CLEAN``, ``DIRTY`` or ``DEAD``.
+- HEIGHT: for a dirty node, the depth of dirty nodes below it.
+"""
 
 CLEAN, DIRTY, DEAD = range(3)
-"""States of a node: its reference is right; it is wrong; nobody holds it (``HEIGHT`` is then the next such node)."""
+"""States of a node: valid reference, stale reference, unreferenced.
+
+``HEIGHT`` of a dead node links the next one.
+"""
 
 OFFSET, KEY_BYTES, VALUE_BYTES, DIGEST, ENTRY_HOLDERS = range(5)
-"""Columns of ``entries``: where in the heap the key lies; its length; the value's; the bytes of the value's digest (32
-where the value is stored by its hash, or 0), which lies between the two; how many nodes hold the entry. Of an entry
-that nobody holds, ``VALUE_BYTES`` is the next such entry."""
+"""Columns of ``entries``.
+
+- OFFSET: offset of the key in the heap.
+- KEY_BYTES: length of the key.
+- VALUE_BYTES: length of the value; for an unreferenced entry, the next such entry.
+- DIGEST: length of the value's digest between key and value: 32 if the value is stored by hash, else 0.
+- ENTRY_HOLDERS: number of nodes that reference the entry.
+"""
 
 (
     NODES, USED_NODES, FREE_NODE, DEAD_NODE, BLOCKS, USED_BLOCKS, FREE_BLOCK, ENTRIES, FREE_ENTRY, DEAD_ENTRY,
     HEAP_END, LIVE_BYTES, DIRTY_NODES, DEAD_NODES, FIRST_DEAD_NODE, FIRST_DEAD_ENTRY,
 ) = range(16)  # fmt: skip
-"""Counters: how many rows were ever used, how many are, and the last of each list of rows that are not. What dies in a
-change is used again after it only: until then its key may be read, and its number stands in lists. Of the lists of the
-dead the first ones are known too, so that they are joined to those of the free."""
+"""Counters: rows ever used, rows in use, and the last row of each free list.
+
+Rows that die during a change are reused only after it: until then their keys may be read and their numbers are in
+lists. The first rows of the dead lists are tracked, too, to splice these lists to the free lists.
+"""
 
 _LISTS = [FREE_NODE, DEAD_NODE, FREE_BLOCK, FREE_ENTRY, DEAD_ENTRY]
 
@@ -53,16 +70,16 @@ class Arena(NamedTuple):
 
     Attributes:
         nodes: shape (capacity, 8).
-        references: how a parent refers to a node: a digest, or an encoding of fewer than 32 bytes; (capacity, 32).
-        reference_bytes: how many bytes of it count; (capacity,).
-        children: numbers of nodes by nibble; (blocks, 16).
+        references: a parent's reference to each node: a digest, or an encoding below 32 bytes; shape (capacity, 32).
+        reference_bytes: length of each reference, shape (capacity,).
+        children: node numbers by nibble, shape (blocks, 16).
         entries: shape (entries, 5).
-        heap: key, digest and value of each entry, one behind the other.
-        roots: the top node of each trie.
-        counts: how many entries each trie has.
-        counters: see above.
-        path: the nodes from the root down to where a change is made.
-        dirty: the nodes whose references are wrong, in any order.
+        heap: concatenated key, digest and value of each entry.
+        roots: top node of each trie.
+        counts: number of entries of each trie.
+        counters: see the counter names above.
+        path: nodes from the root down to the current change.
+        dirty: nodes with stale references, in any order.
     """
 
     nodes: Numbers
@@ -111,7 +128,7 @@ def with_nodes(arena: Arena, more: int) -> Arena:
 
 
 def with_entries(arena: Arena, more: int) -> Arena:
-    """Return the arena with room for ``more`` entries behind those that were ever used."""
+    """Return the arena with room for ``more`` entries behind those ever used."""
     return arena._replace(
         entries=_longer(arena.entries, _capacity(len(arena.entries), int(arena.counters[ENTRIES]) + more))
     )
@@ -128,7 +145,7 @@ def with_tries(arena: Arena, more: int) -> Arena:
 def _capacity(present: int, needed: int) -> int:
     if needed > _MOST_ROWS:
         raise InvalidInput(f"tries in one arena would have {needed} nodes or entries, at most {_MOST_ROWS} have room")
-    # Memory that was never written to is not taken from the system.
+    # Untouched pages use no physical memory.
     return present if needed <= present else min(_MOST_ROWS, needed + needed // 2)
 
 

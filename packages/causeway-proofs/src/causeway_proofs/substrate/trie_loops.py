@@ -1,10 +1,11 @@
-"""Loops that change tries: changes in the order of keys go down from the node where the last one ended.
+"""Compiled loops that change and read tries.
 
-While a change is made, the trie may hold branches with fewer than two reasons to be; a branch is put right when the
-changes below it are done, which is when the next key leaves it. A node whose partial key the next key leaves is put
-right first. Everything on the path of a change is held by the trie alone and is dirty; nothing else is touched.
+Changes come in key order, and each descends from the node where the last one ended. During an update the trie may hold
+branches with fewer than two children or values; a branch is repaired when the next key leaves it, after all changes
+below it. A node whose partial key the next key leaves is repaired first. The nodes on the path of a change are owned by
+the trie alone and dirty; no other node is touched.
 
-Loops that read tries: entries of keys and of prefixes, the nodes that a read visits, the encodings of nodes.
+Reads find the entries of keys and of prefixes, the nodes on their paths, and the encodings of nodes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from causeway_proofs.substrate.trie_node_loops import (
 
 @compile_loop(allocates=False)
 def take_key(arena: Any, node: Any) -> None:
-    """Take the key of a node's first child for its own, if it has one: what was below the node may be gone."""
+    """Adopt the key of a node's first child, if any: the node's own key entry may be released."""
     nodes = arena.nodes
     if nodes[node, BLOCK] != NONE:
         for nibble in range(WIDTH):
@@ -70,7 +71,7 @@ def take_key(arena: Any, node: Any) -> None:
 
 @compile_loop(allocates=False)
 def link(arena: Any, trie: Any, keys: Any, start: Any, level: Any, node: Any) -> None:
-    """Hang a node (or none) where the path has its node at ``level``; the key at ``start`` leads there."""
+    """Attach a node (or none) at ``level`` of the path of the key at ``start``."""
     nodes = arena.nodes
     if level == 0:
         arena.roots[trie] = node
@@ -86,7 +87,7 @@ def link(arena: Any, trie: Any, keys: Any, start: Any, level: Any, node: Any) ->
 
 @compile_loop(allocates=False)
 def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
-    """Put right a node below which all changes are made: it stays, goes, or its only child takes its place."""
+    """Repair a node after the changes below: keep it, drop it, or lift its only child."""
     nodes = arena.nodes
     node = np.int64(arena.path[level])
     entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
@@ -101,22 +102,22 @@ def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
         if count == 0:
             free_block(arena, block)
             nodes[node, BLOCK] = NONE
-    kept: Any = node
+    replacement: Any = node
     if entry != NONE:
         nodes[node, KEY_ENTRY] = entry
     elif count < 2:
-        kept = NONE
+        replacement = NONE
         if count == 1:
-            kept = own_node(arena, only)
-            nodes[kept, START] = nodes[node, START]
+            replacement = own_node(arena, only)
+            nodes[replacement, START] = nodes[node, START]
             free_block(arena, block)
         bury_node(arena, node)
-    link(arena, trie, keys, start, level, kept)
+    link(arena, trie, keys, start, level, replacement)
 
 
 @compile_loop(allocates=False)
 def leave(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: Any, same: Any) -> Any:
-    """Take the nodes off the path that start behind nibble ``same``; return the new ``height`` and ``touched``."""
+    """Pop the path's nodes behind nibble ``same``; return ``height`` and ``touched``."""
     while height > 0 and arena.nodes[arena.path[height - 1], START] > same:
         height -= 1
         if height < touched:
@@ -127,7 +128,7 @@ def leave(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: An
 
 @compile_loop(allocates=False)
 def touch(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: Any) -> None:
-    """Make the path's nodes from the level ``touched`` on this trie's own."""
+    """Make the trie the only owner of the path's nodes from level ``touched`` on."""
     for level in range(touched, height):
         node = np.int64(arena.path[level])
         mine = own_node(arena, node)
@@ -137,7 +138,7 @@ def touch(arena: Any, trie: Any, keys: Any, start: Any, height: Any, touched: An
 
 @compile_loop(allocates=False)
 def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: Any) -> Any:
-    """Follow a key down from the end of the path; return the path's new length and the nibble where the key leaves."""
+    """Follow a key from the path's end; return the path's length and the divergent nibble."""
     nodes, children, entries = arena.nodes, arena.children, arena.entries
     if height == 0:
         if arena.roots[trie] == NONE:
@@ -161,7 +162,7 @@ def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: An
 
 @compile_loop(allocates=False)
 def same_value(arena: Any, entry: Any, values: Any, first: Any, last: Any) -> Any:
-    """Return whether an entry has a value."""
+    """Return True if an entry has the given value."""
     entries = arena.entries
     if entries[entry, VALUE_BYTES] != last - first:
         return False
@@ -185,10 +186,10 @@ def change(
     digest_rows: Any,
     first_row: Any,
 ) -> Any:
-    """Store the values that are ``present`` and remove the keys of others, from ``first_row`` on.
+    """Store the ``present`` values and remove the other keys, from ``first_row`` on.
 
-    Return the row before which more room for nodes and blocks is needed, or the number of rows. The order of rows
-    decides how fast this is, and which of several changes of one key is the last one; nothing else.
+    Returns the row before which more room for nodes and blocks is needed, or the number of rows. The order of rows
+    affects the speed and which of several changes of a key is the last, nothing else.
     """
     nodes, counters, path = arena.nodes, arena.counters, arena.path
     height = touched = 0
@@ -203,7 +204,7 @@ def change(
             height, touched = leave(arena, tries[row - 1], keys, before, height, touched, same)
         height, left = descend(arena, trie, keys, start, total, height)
         if height > 0 and height <= touched and left < nodes[path[height - 1], STOP]:
-            # Nothing below this node is changed any more. What it is now may also start with another partial key.
+            # The changes below this node are done; the repaired node may have another partial key.
             before = key_offsets[row - 1]
             height, touched = leave(
                 arena, trie, keys, before, height, touched, np.int64(nodes[path[height - 1], START]) - 1
@@ -218,7 +219,7 @@ def change(
         first, last = value_offsets[row], value_offsets[row + 1]
         if present[row] and entry != NONE and same_value(arena, entry, values, first, last):
             continue
-        # As much is needed here and when the nodes of the path are left.
+        # Room for this row and for leaving the nodes of the path.
         room = 2 * height + 4
         if len(nodes) - counters[USED_NODES] < room or len(arena.children) - counters[USED_BLOCKS] < room:
             leave(arena, trie, keys, start, height, touched, -1)
@@ -266,7 +267,7 @@ def change(
 
 @compile_loop(NOTHING, [ARENA], allocates=False)
 def free_dead(arena: Any) -> None:
-    """Let the rows of dead nodes and entries be used again."""
+    """Move the rows of dead nodes and entries to the free lists."""
     counters = arena.counters
     if counters[DEAD_NODE] != NONE:
         arena.nodes[counters[FIRST_DEAD_NODE], HEIGHT] = counters[FREE_NODE]
@@ -291,8 +292,8 @@ def highest_dirty(arena: Any) -> Any:
 
 
 @compile_loop(NOTHING, [ARENA, ROWS_OUT, ROWS_OUT], allocates=False)
-def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
-    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (which are zeros before)."""
+def take_dirty(arena: Any, ends: Any, dirty_nodes: Any) -> None:
+    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (initially zeros)."""
     nodes = arena.nodes
     dirty = arena.dirty[: arena.counters[DIRTY_NODES]]
     for node in dirty:
@@ -302,13 +303,13 @@ def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
         ends[height] += ends[height - 1]
     for node in dirty:
         if nodes[node, STATE] == DIRTY:
-            taken[ends[nodes[node, HEIGHT]]] = node
+            dirty_nodes[ends[nodes[node, HEIGHT]]] = node
             ends[nodes[node, HEIGHT]] += 1
 
 
 @compile_loop(NOTHING, [ARENA, ROWS], allocates=False)
 def release_tries(arena: Any, tries: Any) -> None:
-    """Empty some tries: what nobody else holds dies."""
+    """Empty tries; nodes without other references die."""
     counters, nodes = arena.counters, arena.nodes
     for trie in tries:
         node = arena.roots[trie]
@@ -341,7 +342,7 @@ def release_tries(arena: Any, tries: Any) -> None:
 
 @compile_loop(NOTHING, [ARENA, ROWS, ROWS_OUT], allocates=False)
 def share(arena: Any, tries: Any, copies: Any) -> None:
-    """Give the empty tries ``copies`` the entries of others."""
+    """Give the empty tries ``copies`` the entries of ``tries``."""
     for index in range(len(tries)):
         node = arena.roots[tries[index]]
         arena.roots[copies[index]] = node
@@ -358,16 +359,16 @@ BRANCH_HASHED, BRANCH_HASHED_MOST = int(NodeKind.BRANCH_HASHED), NodeKind.BRANCH
 
 DIGEST_BYTES = 32
 MOST_FIXED_BYTES = 16
-"""The header's first byte and its last one, half a byte of the partial key, the bitmap, the length of the value."""
+"""First and last header byte, odd nibble, bitmap, and length of the value."""
 
 
 @compile_loop(NOTHING, [ARENA, ROWS, BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT, ROWS_OUT], allocates=False)
 def visit(
     arena: Any, tries: Any, keys: Any, key_offsets: Any, ends: Any, counts: Any, visited: Any, found: Any
 ) -> None:
-    """Find the entry of each key, and the nodes on the way there that are encoded on their own.
+    """Find the entry of each key, and the separately encoded nodes on its path.
 
-    ``counts`` is how many nodes those are; where there is room, they are written to ``visited`` from ``ends[row]`` on.
+    ``counts``: number of these nodes; they are written to ``visited`` from ``ends[row]`` on, if it has room.
     """
     nodes, children, entries = arena.nodes, arena.children, arena.entries
     for row in range(len(tries)):
@@ -398,9 +399,9 @@ def visit(
 
 @compile_loop(INT64, [ARENA, INT64, BYTES, BYTES_OUT, ROWS_OUT], allocates=False)
 def entries_below(arena: Any, trie: Any, prefix: Any, following: Any, found: Any) -> Any:
-    """Write the entries whose keys start with ``prefix``, ascending by key; return how many there are.
+    """Write the entries with keys under ``prefix``, ascending by key; return their count.
 
-    ``following`` has room for one number a level: which child of the path's node there is read next.
+    ``following`` has one number a level: the next child to read of the path's node there.
     """
     nodes = arena.nodes
     total = 2 * len(prefix)
@@ -442,7 +443,7 @@ def entries_below(arena: Any, trie: Any, prefix: Any, following: Any, found: Any
 
 @compile_loop(INT64, [ARENA, ROWS], allocates=False)
 def room_for_encodings(arena: Any, numbers: Any) -> Any:
-    """Return as many bytes as the encodings of some nodes take at most."""
+    """Return an upper bound of the size of nodes' encodings."""
     nodes, entries = arena.nodes, arena.entries
     room: Any = 0
     for node in numbers:
@@ -458,7 +459,7 @@ def room_for_encodings(arena: Any, numbers: Any) -> Any:
 
 @compile_loop(allocates=False)
 def write_header(out: Any, at: Any, mark: Any, most: Any, count: Any) -> Any:
-    """Write the header of a node with ``count`` nibbles; return where it ends."""
+    """Write the header of a node with ``count`` nibbles; return its end."""
     if count < most:
         out[at] = mark | count
         return at + 1
@@ -493,13 +494,13 @@ def write_partial(out: Any, at: Any, key: Any, offset: Any, start: Any, stop: An
 
 @compile_loop(allocates=False)
 def write_compact(out: Any, at: Any, number: Any) -> Any:
-    """Write a compact integer; return where it ends."""
+    """Write a compact integer; return its end."""
     if number < 1 << 6:
         out[at] = number << 2
         return at + 1
-    count, shown, mode = 2, number << 2, 1
+    count, encoded, mode = 2, number << 2, 1
     if number >= 1 << 30:
-        count, shown = 4, number
+        count, encoded = 4, number
         while number >> 8 * count:
             count += 1
         out[at] = (count - 4) << 2 | 3
@@ -507,15 +508,15 @@ def write_compact(out: Any, at: Any, number: Any) -> Any:
         mode = 0
     elif number >= 1 << 14:
         count, mode = 4, 2
-    shown |= mode
+    encoded |= mode
     for index in range(count):
-        out[at + index] = shown >> 8 * index & 255
+        out[at + index] = encoded >> 8 * index & 255
     return at + count
 
 
 @compile_loop(allocates=False)
 def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
-    """Write the encoding of a node whose children have their references; return where it ends."""
+    """Write the encoding of a node with referenced children; return its end."""
     nodes, entries, heap = arena.nodes, arena.entries, arena.heap
     start, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
     entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
@@ -551,7 +552,7 @@ def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
                 count = np.int64(arena.reference_bytes[child])
                 out[at] = count << 2
                 at += 1
-                # All bytes that a reference has room for: those that are too many are written over.
+                # Copy the full width; surplus bytes are overwritten.
                 copy_bytes(arena.references[child], 0, out, at, DIGEST_BYTES)
                 at += count
         out[bitmap_at] = bitmap & 255
@@ -561,7 +562,7 @@ def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
 
 @compile_loop(NOTHING, [ARENA, ROWS, BYTES_OUT, ROWS_OUT], allocates=False)
 def encode(arena: Any, numbers: Any, out: Any, ends: Any) -> None:
-    """Write the encodings of nodes one behind the other; ``ends[i + 1]`` is where the one of ``numbers[i]`` ends."""
+    """Write the encodings of nodes; the one of ``numbers[i]`` ends at ``ends[i + 1]``."""
     at = np.int64(0)
     ends[0] = at
     for row in range(len(numbers)):
@@ -571,7 +572,7 @@ def encode(arena: Any, numbers: Any, out: Any, ends: Any) -> None:
 
 @compile_loop(INT64, [ARENA, ROWS, BYTES, ROWS, ROWS_OUT], allocates=False)
 def refer_to_short(arena: Any, numbers: Any, encodings: Any, ends: Any, others: Any) -> Any:
-    """Let those nodes whose encodings are short be their own references; return how many ``others`` there are."""
+    """Make short encodings their nodes' references; return the number of ``others``."""
     count = 0
     for row in range(len(numbers)):
         start, stop = ends[row], ends[row + 1]
@@ -588,7 +589,10 @@ def refer_to_short(arena: Any, numbers: Any, encodings: Any, ends: Any, others: 
 
 @compile_loop(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
 def copy_values(arena: Any, entries: Any, ends: Any, out: Any) -> None:
-    """Write the values of entries; ``ends[i]`` is where the one of ``entries[i]`` (``NONE``: nothing) starts."""
+    """Write the values of entries; the one of ``entries[i]`` starts at ``ends[i]``.
+
+    ``NONE`` writes nothing.
+    """
     for row in range(len(entries)):
         entry = entries[row]
         if entry != NONE:
@@ -598,7 +602,7 @@ def copy_values(arena: Any, entries: Any, ends: Any, out: Any) -> None:
 
 @compile_loop(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
 def copy_keys(arena: Any, entries: Any, ends: Any, out: Any) -> None:
-    """Write the keys of entries, as ``copy_values`` does the values."""
+    """Write the keys of entries, as ``copy_values``."""
     for row in range(len(entries)):
         offset = arena.entries[entries[row], OFFSET]
         copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entries[row], KEY_BYTES])

@@ -1,7 +1,4 @@
-"""Loops over single nodes and entries of an arena: made, copied, given up; the nibbles of keys.
-
-Compiled loops over the heap of tries (``trie_heap``): what of it is held, and moving that.
-"""
+"""Compiled loops over single nodes, entries and nibbles of an arena, and over its heap."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ def read_nibble(data: Any, start: Any, position: Any) -> Any:
 
 @compile_loop(allocates=False)
 def diverging_nibble(first: Any, first_start: Any, second: Any, second_start: Any, known: Any, limit: Any) -> Any:
-    """Return the nibble at which two keys part, ``limit`` if not before; they are the same up to ``known``."""
+    """Return the first differing nibble of two keys equal up to ``known``, at most ``limit``."""
     for index in range(known >> 1, (limit + 1) >> 1):
         difference = first[first_start + index] ^ second[second_start + index]
         if difference:
@@ -105,7 +102,7 @@ def new_block(arena: Any) -> Any:
 
 @compile_loop(allocates=False)
 def free_block(arena: Any, block: Any) -> None:
-    """Let a block be used again."""
+    """Release a block."""
     arena.children[block, 0] = arena.counters[FREE_BLOCK]
     arena.counters[FREE_BLOCK] = block
     arena.counters[USED_BLOCKS] -= 1
@@ -113,7 +110,7 @@ def free_block(arena: Any, block: Any) -> None:
 
 @compile_loop(allocates=False)
 def mark_dirty(arena: Any, node: Any) -> None:
-    """Note that the reference of a node is wrong."""
+    """Mark the reference of a node as stale."""
     if arena.nodes[node, STATE] != DIRTY:
         arena.nodes[node, STATE] = DIRTY
         arena.nodes[node, HEIGHT] = 0
@@ -123,7 +120,7 @@ def mark_dirty(arena: Any, node: Any) -> None:
 
 @compile_loop(allocates=False)
 def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, block: Any) -> Any:
-    """Return the number of a new, dirty node."""
+    """Create a dirty node and return its number."""
     counters, nodes = arena.counters, arena.nodes
     node = counters[FREE_NODE]
     if node == NONE:
@@ -145,7 +142,7 @@ def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, bloc
 
 @compile_loop(allocates=False)
 def bury_node(arena: Any, node: Any) -> None:
-    """Note that nobody holds a node."""
+    """Mark a node as unreferenced."""
     counters = arena.counters
     arena.nodes[node, HOLDERS] = 0
     arena.nodes[node, STATE] = DEAD
@@ -158,7 +155,7 @@ def bury_node(arena: Any, node: Any) -> None:
 
 @compile_loop(allocates=False)
 def entry_size(arena: Any, entry: Any) -> Any:
-    """Return how many bytes of the heap an entry takes."""
+    """Return the heap bytes of an entry."""
     entries = arena.entries
     return entries[entry, KEY_BYTES] + entries[entry, DIGEST] + entries[entry, VALUE_BYTES]
 
@@ -167,7 +164,7 @@ def entry_size(arena: Any, entry: Any) -> Any:
 def new_entry(
     arena: Any, keys: Any, start: Any, stop: Any, values: Any, first: Any, last: Any, digests: Any, digest: Any
 ) -> Any:
-    """Store a key and its value; ``digest`` is the row of the value's digest, where it is stored by its hash."""
+    """Store a key and its value; ``digest`` is the row of the value's digest if stored by hash."""
     counters, entries, heap = arena.counters, arena.entries, arena.heap
     entry = counters[FREE_ENTRY]
     if entry == NONE:
@@ -194,7 +191,7 @@ def new_entry(
 
 @compile_loop(allocates=False)
 def release_entry(arena: Any, entry: Any) -> None:
-    """Note that one node less holds an entry."""
+    """Drop one reference to an entry."""
     arena.entries[entry, ENTRY_HOLDERS] -= 1
     if arena.entries[entry, ENTRY_HOLDERS] == 0:
         arena.counters[LIVE_BYTES] -= entry_size(arena, entry)
@@ -206,7 +203,7 @@ def release_entry(arena: Any, entry: Any) -> None:
 
 @compile_loop(allocates=False)
 def copy_node(arena: Any, node: Any) -> Any:
-    """Return a copy of a node, for one of those who hold it."""
+    """Return a copy of a node for one of its owners."""
     nodes, children = arena.nodes, arena.children
     entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
     own_block = NONE
@@ -226,7 +223,7 @@ def copy_node(arena: Any, node: Any) -> Any:
 
 @compile_loop(allocates=False)
 def own_node(arena: Any, node: Any) -> Any:
-    """Return a node, dirty, that one parent alone holds: the same one or a copy."""
+    """Return a dirty node with a single owner: the same one or a copy."""
     if arena.nodes[node, HOLDERS] > 1:
         return copy_node(arena, node)
     mark_dirty(arena, node)
@@ -235,7 +232,7 @@ def own_node(arena: Any, node: Any) -> Any:
 
 @compile_loop(NOTHING, [ARENA, BYTES_OUT], allocates=False)
 def repack(arena: Any, heap: Any) -> None:
-    """Write the entries that are held into another heap, one behind the other."""
+    """Copy the live entries to another heap, compacted."""
     entries = arena.entries
     at = 0
     for entry in range(arena.counters[ENTRIES]):
@@ -248,8 +245,8 @@ def repack(arena: Any, heap: Any) -> None:
 
 
 @compile_loop(NOTHING, [ARENA, INT64, ROWS_OUT], allocates=False)
-def count_held(arena: Any, width: Any, held: Any) -> None:
-    """Count the bytes that are held in each stretch of ``width`` bytes of the heap."""
+def count_live_bytes(arena: Any, width: Any, live_sizes: Any) -> None:
+    """Count the live bytes in each segment of ``width`` bytes of the heap."""
     entries = arena.entries
     for entry in range(arena.counters[ENTRIES]):
         if entries[entry, ENTRY_HOLDERS] > 0:
@@ -257,14 +254,16 @@ def count_held(arena: Any, width: Any, held: Any) -> None:
             end = at + entry_size(arena, entry)
             while at < end:
                 stop = min(end, (at // width + 1) * width)
-                held[at // width] += stop - at
+                live_sizes[at // width] += stop - at
                 at = stop
 
 
 @compile_loop(NOTHING, [ARENA, INT64, INT64, ROWS_OUT], allocates=False)
 def measure_window(arena: Any, first: Any, last: Any, found: Any) -> None:
-    """Find where in the bytes ``first`` to ``last`` of the heap those end that an entry before them reaches, and how
-    many bytes the entries that begin in them take."""
+    """Measure the heap bytes ``first`` to ``last``.
+
+    Writes to ``found`` the end of an entry that reaches into them, and the bytes of the entries that begin in them.
+    """
     entries = arena.entries
     found[0], found[1] = first, 0
     for entry in range(arena.counters[ENTRIES]):
@@ -278,7 +277,7 @@ def measure_window(arena: Any, first: Any, last: Any, found: Any) -> None:
 
 @compile_loop(NOTHING, [ARENA, INT64, INT64, INT64, BYTES_OUT], allocates=False)
 def pack_window(arena: Any, first: Any, last: Any, start: Any, moved: Any) -> None:
-    """Move the entries that begin in the bytes ``first`` to ``last`` of the heap to ``start``, one behind the other."""
+    """Move the entries that begin in heap bytes ``first`` to ``last`` to ``start``, compacted."""
     entries = arena.entries
     at = 0
     for entry in range(arena.counters[ENTRIES]):

@@ -1,15 +1,16 @@
-"""Many tries in one set of columns: changed by sorted changes, shared between versions, read and proved in bulk.
+"""Store many tries in one set of columns, with bulk changes, reads and proofs.
 
-A change touches the nodes on its path and no others; touched nodes are encoded and hashed at the end of the update,
-those without touched nodes below them first. A copy of a trie holds the same nodes: either copies what it changes.
-Sources: XDM reference 2.4, ICMP reference 2.3.
+A change touches only the nodes on its path. Touched nodes are encoded and hashed at the end of the update, bottom-up. A
+copy of a trie shares its nodes; either copies a node before changing it.
 
-The heap of tries: keys and values of entries, one behind the other, in the order in which they came.
+**Heap.** Keys and values of entries are stored consecutively, in insertion order. Released entries leave holes. If
+messages come and go in order, most holes are adjacent: such a window is reused and its few live entries are moved.
+Without such a window, all entries are packed into another heap.
 
-What is not held any more leaves holes. Where messages come and go in order, most of them lie side by side: such a
-window is used again, and what little is held in it is moved. Where there is none, all is packed into another heap.
+**Order.** Byte strings in columns are sorted by group, then byte by byte, eight bytes at a time.
 
-The order of byte strings in columns: by groups, then byte by byte, found eight bytes at a time.
+Reference:
+    XDM reference 2.4, ICMP reference 2.3.
 """
 
 from __future__ import annotations
@@ -59,17 +60,23 @@ from causeway_proofs.substrate.trie_arena import (
 )
 
 SMALL_HEAP = 1 << 20
-"""A heap of fewer bytes is packed whole where it is full."""
+"""Bytes below which a full heap is packed as a whole."""
 
 STRETCHES = 1 << 12
 LEAST_WINDOW = 8
-"""In a larger one what is held is counted in so many stretches, and a window is at least one of so many parts: all
-entries are looked through to find it."""
+"""Number of segments in which live bytes of a larger heap are counted.
+
+A window is at least one segment.
+
+Finding a window scans all entries.
+"""
 
 
 def with_heap(arena: Arena, stop: int, heap_bytes: int) -> tuple[Arena, int]:
-    """Return the arena with room for ``heap_bytes`` more behind ``HEAP_END``, and where that room stops; it did at
-    ``stop``."""
+    """Make room for ``heap_bytes`` behind ``HEAP_END``; return the arena and the room's end.
+
+    ``stop`` is the previous end.
+    """
     from causeway_proofs.substrate import trie_node_loops
 
     if int(arena.counters[HEAP_END]) + heap_bytes <= stop:
@@ -83,18 +90,17 @@ def with_heap(arena: Arena, stop: int, heap_bytes: int) -> tuple[Arena, int]:
 
 
 def _emptied_window(arena: Arena, heap_bytes: int) -> int | None:
-    """Let new entries go where most of those that were there are not held any more; return where the window stops, None
-    where there is none."""
+    """Direct new entries to a mostly released window; return its end, or None."""
     from causeway_proofs.substrate import trie_node_loops
 
     size = len(arena.heap)
     stretch = size // STRETCHES + 1
     many = -(-max(2 * heap_bytes, size // LEAST_WINDOW) // stretch)
-    held = np.zeros(-(-size // stretch), dtype=np.int64)
-    if many >= len(held):
+    live_sizes = np.zeros(-(-size // stretch), dtype=np.int64)
+    if many >= len(live_sizes):
         return None
-    trie_node_loops.count_held(arena, stretch, held)
-    sums = np.concatenate([[0], np.cumsum(held)])
+    trie_node_loops.count_live_bytes(arena, stretch, live_sizes)
+    sums = np.concatenate([[0], np.cumsum(live_sizes)])
     first = int(np.argmin(sums[many:] - sums[:-many])) * stretch
     stop = min(first + many * stretch, size)
     found = np.empty(2, dtype=np.int64)
@@ -107,13 +113,13 @@ def _emptied_window(arena: Arena, heap_bytes: int) -> int | None:
 
 
 _ROUNDS = 3
-"""Strings that are the same in so many words, not counting what all of a run start with, are merged one by one."""
+"""Rounds of word sorting after the common prefix, before strings are merged singly."""
 
 
 def ascending_order(groups: Rows, column: pa.LargeBinaryArray) -> Rows | None:
-    """Return the rows ascending by group (none negative) and then by string, ties in row order.
+    """Return the rows ascending by group (non-negative), then by string, ties in row order.
 
-    None: they lie so.
+    Returns None if the rows ascend already.
     """
     from causeway_proofs.substrate import byte_loops
 
@@ -134,21 +140,21 @@ def ascending_order(groups: Rows, column: pa.LargeBinaryArray) -> Rows | None:
 
 
 PIECE = 1 << 14
-"""Nodes are encoded in pieces of this many, so that what is written and hashed is still in the cache."""
+"""Nodes encoded at a time, so that encodings stay in the cache until hashed."""
 
 _CLOSED = 0xFF
-"""In the place of the version of a trie."""
+"""Version code of a closed trie."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyVisits:
-    """What reads of keys meet.
+    """The nodes and entries on the paths of keys.
 
     Attributes:
-        counts: for each key, how many nodes with an encoding of their own lie on the way; 0: the trie is empty.
-        nodes: the numbers of those nodes, key by key, from the root down.
-        entries: the number of each key's entry, -1 where there is none.
-        stored_by_hash: whether the value is stored by its hash.
+        counts: for each key, separately encoded nodes on its path; 0 for an empty trie.
+        nodes: numbers of those nodes, key by key, root first.
+        entries: entry number of each key, -1 if absent.
+        stored_by_hash: True if the value is stored by hash.
     """
 
     counts: Rows
@@ -158,11 +164,10 @@ class KeyVisits:
 
 
 class Tries:
-    """Tries, numbered from 0; ``version`` is the layout of each: V0 keeps values in their nodes, V1 those of 33 bytes
-    and more by their hash.
+    """Tries numbered from 0, each with a layout ``version``.
 
-    One thread uses them at a time. Numbers of tries are arrays of int64; ``keys`` and ``values`` columns of bytes;
-    ``roots`` has shape (n, 32).
+    V0 stores values in their nodes, V1 stores those of 33 bytes and more by hash. Not thread-safe. Trie numbers are
+    int64 arrays, ``keys`` and ``values`` byte columns, ``roots`` has shape (n, 32).
     """
 
     def __init__(self) -> None:
@@ -173,10 +178,17 @@ class Tries:
         self._unused: deque[int] = deque()
 
     def open(self, count: int, version: StateVersion = StateVersion.V1) -> Rows:
-        """Return the numbers of ``count`` new, empty tries.
+        """Create ``count`` empty tries.
+
+        Args:
+            count: number of tries.
+            version: their layout.
+
+        Returns:
+            Their numbers.
 
         Raises:
-            InvalidInput: there is no such layout, or the count is negative.
+            InvalidInput: the layout is unknown, or the count is negative.
         """
         if count < 0 or version not in tuple(StateVersion):
             raise InvalidInput(f"{count} tries of layout {version}: no fewer than 0, of layout 0 or 1, can be opened")
@@ -190,7 +202,14 @@ class Tries:
         return numbers
 
     def copy(self, tries: Rows) -> Rows:
-        """Return the numbers of new tries with the entries of ``tries``; nothing but their roots is copied."""
+        """Create tries with the entries of ``tries``, copying only their roots.
+
+        Args:
+            tries: trie numbers.
+
+        Returns:
+            The new numbers.
+        """
         from causeway_proofs.substrate import trie_loops
 
         tries = self._known(tries)
@@ -200,7 +219,11 @@ class Tries:
         return copies
 
     def close(self, tries: Rows) -> None:
-        """Give up tries; the nodes that no other trie has are free from now on, and the numbers are used again."""
+        """Release tries and the nodes that no other trie shares; the numbers are reused.
+
+        Args:
+            tries: trie numbers.
+        """
         from causeway_proofs.substrate import trie_loops
 
         tries = self._known(tries)
@@ -210,27 +233,38 @@ class Tries:
         self._closed.extend(np.unique(tries).tolist())
 
     def release_later(self, trie: int) -> None:
-        """Give up a trie when tries are next opened or changed: this may be called at any moment."""
+        """Release a trie at the next opening or change of tries; callable at any moment.
+
+        Args:
+            trie: the trie's number.
+        """
         self._unused.append(trie)
 
     def count(self, trie: int) -> int:
-        """Return how many entries a trie has."""
+        """Return the number of entries of a trie.
+
+        Args:
+            trie: the trie's number.
+
+        Returns:
+            The number of entries.
+        """
         return int(self._arena.counts[self._known([trie])[0]])
 
     @property
     def live_nodes(self) -> int:
-        """How many nodes all tries have together, shared ones counted once."""
+        """Nodes of all tries, shared ones counted once."""
         return int(self._arena.counters[USED_NODES])
 
     @property
     def live_entries(self) -> int:
-        """How many entries all tries have together, shared ones counted once."""
+        """Entries of all tries, shared ones counted once."""
         arena = self._arena
         return int((arena.entries[: arena.counters[ENTRIES], ENTRY_HOLDERS] > 0).sum())
 
     @property
     def live_bytes(self) -> int:
-        """How many bytes the nodes and entries of all tries take, with keys and values."""
+        """Bytes of the nodes and entries of all tries, with keys and values."""
         arena = self._arena
         node = sum(column[:1].nbytes for column in (arena.nodes, arena.references, arena.reference_bytes, arena.dirty))
         rows = self.live_nodes * node + self.live_entries * arena.entries[:1].nbytes
@@ -240,16 +274,20 @@ class Tries:
     def update(
         self, tries: Rows | int, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes | None]
     ) -> None:
-        """Change many tries: store each value under its key in its trie, or remove the key where the value is null.
+        """Store each value under its key in its trie; a null value removes the key.
 
-        Rows that ascend by trie and then by key are taken as they come, others are sorted first; of several changes of
-        one key the last one counts. A value that is there already changes nothing, nor does a key to be removed that
-        is not there. Where this is broken off, as when memory runs out, some changes may be made and others not; every
-        root is that of its entries all the same.
+        Rows ascending by trie and then by key are processed in place, others are sorted first. The last of several
+        changes of one key wins. Writing an equal value or removing an absent key changes nothing. An interrupted
+        update, as by exhausted memory, may apply some of the changes; every root still matches its entries.
+
+        Args:
+            tries: trie number of each row, or one for all.
+            keys: key of each row.
+            values: value of each row, null to remove the key.
 
         Raises:
-            InvalidInput: a trie is none of these, a key is null or has more than 32,767 bytes, a key or value is no
-                byte string, or there are not as many tries, keys and values.
+            InvalidInput: a trie number is unknown, a key is null or exceeds 32,767 bytes, a key or value is not a byte
+                string, or lengths differ.
         """
         from causeway_proofs.substrate import trie_loops
 
@@ -288,14 +326,21 @@ class Tries:
         self._hash()
 
     def roots(self, tries: Rows) -> Digests:
-        """Return the root of each trie, shape (n, 32)."""
+        """Return the root of each trie.
+
+        Args:
+            tries: trie numbers, shape (n,).
+
+        Returns:
+            Roots, shape (n, 32).
+        """
         tries, arena = self._known(tries), self._arena
         tops = arena.roots[tries].astype(np.int64)
         full = tops != NONE
         roots = np.empty((len(tries), DIGEST_BYTES), dtype=np.uint8)
         roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
         roots[full] = arena.references[tops[full]]
-        # A root is hashed however short it is.
+        # A root is hashed even if its encoding is short.
         short = np.flatnonzero(full)[arena.reference_bytes[tops[full]] < DIGEST_BYTES]
         starts = np.arange(len(short)) * DIGEST_BYTES
         roots[short] = digest_slices(
@@ -307,7 +352,14 @@ class Tries:
         return roots
 
     def get(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> pa.LargeBinaryArray:
-        """Return the value under each key in its trie, null where there is none.
+        """Return the value under each key in its trie, null if absent.
+
+        Args:
+            tries: trie number of each key, or one for all.
+            keys: the keys.
+
+        Returns:
+            The values.
 
         Raises:
             InvalidInput: as for ``update``.
@@ -316,10 +368,17 @@ class Tries:
         return self.values(self._find(numbers, keys)[1])
 
     def items(self, trie: int, prefix: bytes = b"") -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
-        """Return the keys that start with ``prefix`` and their values, in ascending order of the keys.
+        """Return the entries with keys that start with ``prefix``, ascending by key.
+
+        Args:
+            trie: the trie's number.
+            prefix: common prefix of the keys.
+
+        Returns:
+            Keys and values.
 
         Raises:
-            InvalidInput: there is no such trie.
+            InvalidInput: the trie number is unknown.
         """
         from causeway_proofs.substrate import trie_loops
 
@@ -334,7 +393,14 @@ class Tries:
         return column_from_buffers(content, ends), self.values(found)
 
     def visit(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> KeyVisits:
-        """Return what reads of keys meet.
+        """Return the nodes and entries on the paths of keys.
+
+        Args:
+            tries: trie number of each key, or one for all.
+            keys: the keys.
+
+        Returns:
+            The visits.
 
         Raises:
             InvalidInput: as for ``update``.
@@ -361,10 +427,16 @@ class Tries:
         return KeyVisits(counts, nodes, entries, stored_by_hash)
 
     def encodings(self, nodes: Rows) -> pa.LargeBinaryArray:
-        """Return the encodings of some nodes, by their numbers in the columns.
+        """Return the encodings of nodes.
+
+        Args:
+            nodes: node numbers from ``visit`` since the last change.
+
+        Returns:
+            The encodings.
 
         Raises:
-            InvalidInput: they are no numbers of nodes that ``visit`` gave since the last change.
+            InvalidInput: a number is not from ``visit`` since the last change.
         """
         from causeway_proofs.substrate import trie_loops
 
@@ -378,7 +450,7 @@ class Tries:
         return column_from_buffers(out[: ends[-1]], ends)
 
     def _find(self, numbers: Rows, keys: pa.LargeBinaryArray) -> tuple[Rows, Rows]:
-        """Return how many nodes of their own lie on the way to each key, and its entry (``NONE``: there is none)."""
+        """Return the number of encoded nodes on each key's path, and its entry or ``NONE``."""
         from causeway_proofs.substrate import trie_loops
 
         counts, found = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
@@ -387,10 +459,16 @@ class Tries:
         return counts, found
 
     def values(self, entries: Rows) -> pa.LargeBinaryArray:
-        """Return the values of entries, by their numbers in the columns; null for -1.
+        """Return the values of entries, null for -1.
+
+        Args:
+            entries: entry numbers from ``visit`` since the last change.
+
+        Returns:
+            The values.
 
         Raises:
-            InvalidInput: they are no numbers of entries that ``visit`` gave since the last change.
+            InvalidInput: a number is not from ``visit`` since the last change.
         """
         from causeway_proofs.substrate import trie_loops
 
@@ -406,7 +484,7 @@ class Tries:
         return column_from_buffers(content, ends, there)
 
     def _hash(self) -> None:
-        """Find the references of all nodes that have wrong ones, level by level; then let rows of dead ones be used."""
+        """Compute stale references level by level, then free dead rows."""
         from causeway_proofs.substrate import trie_loops
 
         arena = self._arena
@@ -416,13 +494,13 @@ class Tries:
         for first, last in zip([0, *ends[:-2].tolist()], ends[:-1].tolist(), strict=False):
             for start in range(first, last, PIECE):
                 self._refer(dirty[start : min(start + PIECE, last)])
-        # Not before all is done: what was broken off is done again.
+        # Clear the list last, so that an interrupted pass is repeated.
         arena.nodes[dirty[: ends[-1]], STATE] = CLEAN
         arena.counters[DIRTY_NODES] = 0
         trie_loops.free_dead(arena)
 
     def _refer(self, nodes: Rows) -> None:
-        """Write the references of nodes whose children have theirs."""
+        """Write the references of nodes whose children have valid ones."""
         from causeway_proofs.substrate import trie_loops
 
         arena = self._arena
@@ -434,7 +512,7 @@ class Tries:
         arena.references[nodes[rows]] = digest_slices(HashFunction.BLAKE2B_256, encodings, ends[rows], ends[rows + 1])
 
     def _make_room(self, entries: int, heap_bytes: int) -> None:
-        """Make room for new entries, and as many nodes as they mostly take."""
+        """Allocate room for new entries, and for the usual number of nodes that they take."""
         arena = with_entries(with_nodes(self._arena, 2 * entries), entries)
         self._arena, self._heap_stop = with_heap(arena, self._heap_stop, heap_bytes)
 
@@ -455,7 +533,7 @@ class Tries:
 
     def _known(self, tries: npt.NDArray[np.integer] | Sequence[int]) -> Rows:
         if self._arena.counters[DIRTY_NODES]:
-            # A change was broken off.
+            # An earlier change was interrupted.
             self._hash()
         numbers = integer_array(tries, "numbers of tries", np.int64, 0, len(self._versions) - 1)
         closed = self._versions[numbers] == _CLOSED

@@ -1,4 +1,4 @@
-"""Tendermint headers, validator sets, and the rule by which a light client trusts a header."""
+"""Tendermint headers, validator sets and the light client's rule of trust."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Headers and commits of chains of our own: made from state roots, signed with the keys of their validators.
+"""Build signed headers and commits of local chains from state roots.
 
-Signed headers of a chain whose validators stay what they are: what all of them have in common is encoded and hashed
-once, so that a header costs its signatures and the hashes of what it says.
-
-The bytes are those of ``building.sign_header`` and ``HeaderUpdate.encode``; tests hold them equal.
+``SignedSeries`` builds the headers of a chain with constant validators. It encodes and hashes their common parts once,
+so that a header costs its signatures and the hashes of its own fields. Tests hold its bytes equal to those of
+``sign_header`` and ``HeaderUpdate.encode``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from causeway_proofs.tendermint.header import (
 from causeway_proofs.tendermint.validators import SIGNATURE_BYTES, SigningKey, Validator, ValidatorSet
 
 MAX_BLOCK_BYTES = 22_020_096
-"""The deployed default; part of ``consensus_hash``, as is the gas limit, -1 (none)."""
+"""Deployed default, part of ``consensus_hash``, as is the gas limit, -1 (none)."""
 
 CONSENSUS_HASH = sha256(number_field(1, MAX_BLOCK_BYTES) + number_field(2, -1)).digest()
 
@@ -39,7 +38,14 @@ Keys = Mapping[bytes, SigningKey]
 
 
 def create_validators(power: Mapping[SigningKey, int]) -> tuple[ValidatorSet, dict[bytes, SigningKey]]:
-    """Return the validator set of the given keys and power, and the keys by address."""
+    """Build a validator set from signing keys.
+
+    Args:
+        power: power of each key.
+
+    Returns:
+        The set, and the keys by address.
+    """
     validators = ValidatorSet.of(Validator(key.public_key, weight) for key, weight in power.items())
     return validators, {key.public_key.address: key for key in power}
 
@@ -53,16 +59,19 @@ def make_header(
     next_validators: ValidatorSet | None = None,
     last: SignedHeader | None = None,
 ) -> Header:
-    """Return the header that commits to a state root.
+    """Build the header that commits to a state root.
 
     Args:
         chain_id: the chain.
         height: from 1.
-        time: nanoseconds since 1970; greater than that of the header before.
-        root: the state root, as ``app_hash`` (of the state after this block or the one before: ``app_hash_lag``).
+        time: nanoseconds since 1970; greater than that of the previous header.
+        root: the state root, as ``app_hash`` (of the state after this block or the previous one: ``app_hash_lag``).
         validators: the validators that will sign this header.
-        next_validators: those of the next height; the same if not given.
-        last: the signed header before; none for the first block.
+        next_validators: validators of the next height; default: the same.
+        last: the previous signed header; None for the first block.
+
+    Returns:
+        The header.
     """
     return Header(
         chain_id=chain_id,
@@ -89,15 +98,18 @@ def sign_header(
     round: int = 0,
     time: int | None = None,
 ) -> SignedHeader:
-    """Return ``header`` with the commit of its validators.
+    """Sign ``header`` with a commit of its validators.
 
     Args:
-        header: what is signed.
-        validators: its validators, in their order.
-        keys: the keys of those that vote, by address; validators without a key are absent.
+        header: the header.
+        validators: its validators, in order.
+        keys: keys of the voters by address; validators without a key are absent.
         nil: addresses of validators that vote for no block.
-        round: the round of the votes.
-        time: of the votes, nanoseconds since 1970; the header's if not given.
+        round: round of the votes.
+        time: time of the votes, nanoseconds since 1970; default: the header's.
+
+    Returns:
+        The signed header.
     """
     voted = header.time if time is None else time
     block_id = BlockId(header.hash, 1, simple_root([header.encode()]))
@@ -116,12 +128,14 @@ def sign_header(
 
 _APP_HASH = bytes_field(1, bytes(HASH_BYTES))[:-HASH_BYTES]
 _SIGNATURE = bytes_field(4, bytes(SIGNATURE_BYTES))[:-SIGNATURE_BYTES]
-"""What comes before a root of 32 bytes as a leaf of a header's tree, and before a signature in a vote."""
+"""Prefix of a 32-byte root as a leaf of a header's tree, and of a signature in a vote."""
 
 
 class _Moment(NamedTuple):
-    """What the headers of one height and time have in common: both fields, their node in the tree of the fields, and
-    the time of a vote."""
+    """Common parts of the headers of one height and time.
+
+    Both fields, their node in the tree of the fields, and the time of a vote.
+    """
 
     fields: bytes
     node: bytes
@@ -136,15 +150,14 @@ def _moment(height: int, time: int) -> _Moment:
 
 
 class SignedSeries:
-    """The headers of a chain that follow none in particular (no block before is named), signed by one set of
-    validators.
+    """Headers without a predecessor, signed by one set of validators.
 
     Args:
         chain_id: the chain.
-        validators: who sign.
-        next_validators: those of the next height, whom the headers name.
-        trusted_validators: those of the height before, who go with an update that builds on that.
-        keys: the keys of those that vote, by address; validators without a key are absent.
+        validators: the signing validators.
+        next_validators: validators of the next height, named by the headers.
+        trusted_validators: validators of the previous height, sent with an update that builds on it.
+        keys: keys of the voters by address; validators without a key are absent.
     """
 
     def __init__(
@@ -156,7 +169,7 @@ class SignedSeries:
         keys: Keys,
     ) -> None:
         self._chain_id, self._revision = chain_id, number_field(1, parse_revision(chain_id))
-        # Any height, time and root do: what depends on them is replaced.
+        # Arbitrary height, time and root: the dependent parts are replaced.
         header = make_header(chain_id, 1, 0, bytes(HASH_BYTES), validators, next_validators)
         leaves = [_leaf(field) for field in header.fields]
         pairs = [_inner(leaves[row], leaves[row + 1]) for row in range(0, len(leaves), 2)]
@@ -180,9 +193,15 @@ class SignedSeries:
         self._trusted = message_field(4, trusted_validators.encode())
 
     def update(self, height: int, time: int, root: bytes) -> bytes:
-        """Return the update (``HeaderUpdate``, encoded) of a light client that trusts the height before.
+        """Build the update of a light client that trusts the previous height.
 
-        ``height``: from 1; ``time``: nanoseconds since 1970; ``root``: the state root, 32 bytes.
+        Args:
+            height: from 1.
+            time: nanoseconds since 1970.
+            root: the state root, 32 bytes.
+
+        Returns:
+            The encoded ``HeaderUpdate``.
         """
         moment, turn = _moment(height, time), height % len(self._votes)
         header = b"".join(

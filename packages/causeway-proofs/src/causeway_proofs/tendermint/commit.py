@@ -1,4 +1,4 @@
-"""Commits: the votes that make a block final, what each of them signs, and whether they are enough (X-4)."""
+"""Commits: the votes that finalize a block, their sign bytes, and their verification (X-4)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from causeway_proofs.varints import uvarint
 from causeway_proofs.wire import tendermint_types_pb2 as wire
 
 PRECOMMIT = 2
-"""The type of the votes in a commit."""
+"""Type of the votes in a commit."""
 
 MAX_ROUND = 2**31 - 1
 
 MAX_SIGNED_HEADER_BYTES = 5 << 18
-"""Longest signed header in protobuf form: ``MAX_VALIDATORS`` entries of at most 111 bytes, and the header."""
+"""Longest signed header: ``MAX_VALIDATORS`` entries of at most 111 bytes, and the header."""
 
 
 class VoteFlag(IntEnum):
-    """What a validator voted for: nothing (no vote came), the block, or no block."""
+    """A validator's vote: absent, for the block, or for no block."""
 
     ABSENT = 1
     COMMIT = 2
@@ -50,14 +50,28 @@ class VoteFlag(IntEnum):
 
 @dataclass(frozen=True)
 class Threshold:
-    """A share of the power that must have signed: ``numerator / denominator``, more than it or at least it."""
+    """A required share of the power: more than ``numerator / denominator``, or at least it.
+
+    Attributes:
+        numerator: numerator of the share.
+        denominator: denominator of the share.
+        at_least: accept exactly the share.
+    """
 
     numerator: int
     denominator: int
     at_least: bool = False
 
     def is_met(self, power: int, total: int) -> bool:
-        """Return whether ``power`` of ``total`` is enough; exact, in whole numbers."""
+        """Return True if ``power`` of ``total`` suffices; exact integer arithmetic.
+
+        Args:
+            power: voting power that signed.
+            total: total voting power.
+
+        Returns:
+            True if the threshold is met.
+        """
         share, needed = power * self.denominator, total * self.numerator
         return share >= needed if self.at_least else share > needed
 
@@ -70,7 +84,14 @@ MORE_THAN_TWO_THIRDS = Threshold(2, 3)
 
 @dataclass(frozen=True)
 class CommitSignature:
-    """A validator's entry in a commit; all but the flag are empty (``NO_TIME``) when the validator is absent."""
+    """A validator's entry in a commit; an absent validator has only the flag.
+
+    Attributes:
+        flag: the vote.
+        validator_address: 20 bytes.
+        timestamp: time of the vote, nanoseconds since 1970, or ``NO_TIME``.
+        signature: 64 bytes.
+    """
 
     flag: VoteFlag
     validator_address: bytes = b""
@@ -99,7 +120,14 @@ class CommitSignature:
 
 @dataclass(frozen=True)
 class Commit:
-    """The votes of one round on one block, one entry a validator in the order of the validator set."""
+    """The votes of one round on one block.
+
+    Attributes:
+        height: height of the block.
+        round: the round.
+        block_id: the block.
+        signatures: one entry a validator, in the order of the validator set.
+    """
 
     height: int
     round: int
@@ -139,7 +167,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class SignedHeader:
-    """A header with the commit that makes it final."""
+    """A header with the commit that finalizes it."""
 
     header: Header
     commit: Commit
@@ -150,10 +178,19 @@ class SignedHeader:
 
 
 def vote_sign_bytes(chain_id: str, height: int, round: int, block_id: BlockId) -> Callable[[VoteFlag, int], bytes]:
-    """Return the function from (flag, time of the vote) to the bytes that the vote signs.
+    """Return a function from (flag, time of the vote) to the vote's sign bytes.
 
-    They are the canonical vote (``tendermint.types.CanonicalVote``) with its length in front; only flag and time differ
-    from one vote of a commit to the next.
+    They are the length-prefixed canonical vote (``tendermint.types.CanonicalVote``). Only flag and time differ between
+    the votes of a commit.
+
+    Args:
+        chain_id: the chain.
+        height: height of the block.
+        round: the round.
+        block_id: the block.
+
+    Returns:
+        The function.
     """
     common = number_field(1, PRECOMMIT) + sfixed64_field(2, height) + sfixed64_field(3, round)
     before = {VoteFlag.COMMIT: common + message_field(4, block_id.encode()), VoteFlag.NIL: common}
@@ -167,10 +204,10 @@ def vote_sign_bytes(chain_id: str, height: int, round: int, block_id: BlockId) -
 
 
 def check_commit_is_of_header(signed: SignedHeader) -> None:
-    """Check what can be checked without the validators: that the commit is for this header.
+    """Check that a commit is for its header, as far as possible without the validators.
 
     Raises:
-        InvalidHeader: it is for another height or another header.
+        InvalidHeader: the commit is for another height or another header.
     """
     header, commit = signed.header, signed.commit
     if commit.height != header.height:
@@ -180,10 +217,10 @@ def check_commit_is_of_header(signed: SignedHeader) -> None:
 
 
 def check_signed_header(signed: SignedHeader, chain_id: str, validators: ValidatorSet) -> None:
-    """Check all of a signed header but the signatures: chain, heights, hashes, and who is said to have voted.
+    """Check a signed header except for signatures: chain, heights, hashes and stated voters.
 
     Raises:
-        InvalidHeader: one of them does not fit; the text says which.
+        InvalidHeader: a field does not match; the text names it.
     """
     header, commit = signed.header, signed.commit
     if header.chain_id != chain_id:
@@ -204,10 +241,12 @@ def check_signed_header(signed: SignedHeader, chain_id: str, validators: Validat
 
 
 def signed_power(commit: Commit, validators: ValidatorSet, counted: ValidatorSet | None = None) -> int:
-    """Return the power of those of ``validators`` that voted for the block, as ``counted`` (or they) weigh it.
+    """Return the power of ``validators`` that voted for the block, weighed by ``counted``.
 
-    The commit's entries must be those of ``validators``. A validator of ``counted`` is known by its key, and a key is
-    in a set once, so that no power counts twice.
+    Without ``counted``, they weigh themselves.
+
+    The commit's entries must be those of ``validators``. A validator is identified by its key, unique in a set, so no
+    power counts twice.
     """
     weights = (counted or validators).power_of
     return sum(
@@ -220,13 +259,13 @@ def signed_power(commit: Commit, validators: ValidatorSet, counted: ValidatorSet
 def verify_signatures(
     commit: Commit, chain_id: str, validators: ValidatorSet, first: ValidatorSet | None = None
 ) -> Step:
-    """Verify every vote of a commit, those for no block as well: none of the bytes may be another's.
+    """Verify every vote of a commit, also those for no block, so that no byte is forged.
 
-    The votes of validators that are also in ``first`` are verified before the others: a stranger's own validators cost
-    nothing before those that are trusted have really signed.
+    Votes of validators in ``first`` are verified before the others, so that an attacker's own validators cost nothing
+    before trusted ones have signed.
 
     Raises:
-        InvalidHeader: a signature is not the validator's; the text says whose.
+        InvalidHeader: a signature does not verify; the text names the validator.
     """
     sign_bytes = vote_sign_bytes(chain_id, commit.height, commit.round, commit.block_id)
     votes = [
@@ -245,11 +284,20 @@ def verify_signatures(
 def verify_commit(
     signed: SignedHeader, chain_id: str, validators: ValidatorSet, threshold: Threshold = MORE_THAN_TWO_THIRDS
 ) -> tuple[Step, ...]:
-    """Verify that ``validators`` made the header of ``signed`` final on chain ``chain_id``.
+    """Verify that ``validators`` finalized the header of ``signed`` on chain ``chain_id``.
+
+    Args:
+        signed: the header and its commit.
+        chain_id: the chain.
+        validators: the validator set of the header.
+        threshold: the required power.
+
+    Returns:
+        The steps.
 
     Raises:
-        InvalidHeader: it is another chain's, height's or block's commit, another set's, a signature does not hold, or
-            less than ``threshold`` of the power signed.
+        InvalidHeader: chain, height, block or validator set differ, a signature does not verify, or too little power
+            signed.
     """
     check_signed_header(signed, chain_id, validators)
     share = require_power(signed.commit, validators, threshold)
@@ -262,10 +310,10 @@ def verify_commit(
 
 
 def require_power(commit: Commit, validators: ValidatorSet, threshold: Threshold) -> Step:
-    """Refuse a commit for which less than ``threshold`` of the power voted, going by its flags.
+    """Require that ``threshold`` of the power voted for a commit, according to its flags.
 
     Raises:
-        InvalidHeader: it is less.
+        InvalidHeader: the power is below the threshold.
     """
     power, total = signed_power(commit, validators), validators.total_power
     if not threshold.is_met(power, total):
@@ -274,11 +322,11 @@ def require_power(commit: Commit, validators: ValidatorSet, threshold: Threshold
 
 
 def commit_from_proto(message: wire.Commit) -> Commit:
-    """Return the commit that a protobuf message holds.
+    """Convert a protobuf message to a commit.
 
     Raises:
-        OverLimit: it has more than 10,000 entries.
-        MalformedProof: a part is missing, or a field is not of the size or in the range it must be.
+        OverLimit: the commit exceeds 10,000 entries.
+        MalformedProof: a part is missing, or a field has an invalid size or value.
     """
     if len(message.signatures) > MAX_VALIDATORS:
         raise OverLimit(f"a commit has {len(message.signatures)} signatures, at most {MAX_VALIDATORS} are read")
@@ -290,21 +338,27 @@ def commit_from_proto(message: wire.Commit) -> Commit:
 
 
 def signed_header_from_proto(message: wire.SignedHeader) -> SignedHeader:
-    """Return the signed header that a protobuf message holds.
+    """Convert a protobuf message to a signed header.
 
     Raises:
-        MalformedProof: header or commit is missing, or malformed.
+        MalformedProof: header or commit is missing or malformed.
     """
     require_parts(message, "a signed header", "header", "commit")
     return SignedHeader(header_from_proto(message.header), commit_from_proto(message.commit))
 
 
 def decode_signed_header(data: bytes) -> SignedHeader:
-    """Return the signed header of its protobuf form.
+    """Decode the canonical protobuf form of a signed header.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The signed header.
 
     Raises:
-        OverLimit: it is longer than ``MAX_SIGNED_HEADER_BYTES``.
-        MalformedProof: it is not one, or not in the canonical encoding.
+        OverLimit: ``data`` exceeds ``MAX_SIGNED_HEADER_BYTES``.
+        MalformedProof: ``data`` is not a signed header, or not canonical.
     """
     return signed_header_from_proto(parse_canonical(wire.SignedHeader, data, "signed header", MAX_SIGNED_HEADER_BYTES))
 
@@ -323,7 +377,7 @@ def flag_from_number(value: int) -> VoteFlag:
     """Return the flag with a number.
 
     Raises:
-        MalformedProof: there is none with it.
+        MalformedProof: no flag has that number.
     """
     if value not in VoteFlag.__members__.values():
         raise MalformedProof(f"block_id_flag in a commit is {value}, 1..3 is allowed")

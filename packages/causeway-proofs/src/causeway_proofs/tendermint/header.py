@@ -1,12 +1,9 @@
-"""Block headers of Tendermint chains and their hash (IBC reference 2.5, as deployed).
+"""Block headers of Tendermint chains: encoding, hash and errors (IBC reference 2.5).
 
-Pieces of canonical protobuf that are hashed and signed; written directly, since they are written for every vote.
-
-Times are nanoseconds since 1970-01-01T00:00:00Z, negative before it.
-
-The root of a few leaves, one by one; ``proofs/merkle.py`` is the same tree (RFC 6962) for columns.
-
-Why a light client does not take a header; names as in the IBC reference 3.6 and section 5.
+- Canonical protobuf fields are written directly, since every vote writes them.
+- Times are nanoseconds since 1970-01-01T00:00:00Z, negative before.
+- ``simple_root`` hashes a few leaves one by one; ``causeway_proofs.merkle`` builds the same tree (RFC 6962) in columns.
+- Errors are named as in the IBC reference 3.6 and section 5.
 """
 
 from __future__ import annotations
@@ -28,10 +25,10 @@ from causeway_proofs.wire import tendermint_types_pb2 as wire
 SECOND = 10**9
 
 MIN_TIME = -62_135_596_800 * SECOND
-"""The first instant of year 1, which deployed encoders write where there is no time."""
+"""First instant of year 1, which deployed encoders write for a missing time."""
 
 MAX_TIME = 253_402_300_800 * SECOND - 1
-"""The last nanosecond of year 9999, where the range of protobuf's Timestamp ends."""
+"""Last nanosecond of year 9999, the end of protobuf's Timestamp."""
 
 NO_TIME = MIN_TIME
 
@@ -39,65 +36,68 @@ MAX_HEIGHT = 2**63 - 1
 
 
 class SecondsAndNanos(Protocol):
-    """What protobuf's Timestamp and Duration have in common."""
+    """Common fields of protobuf's Timestamp and Duration."""
 
     seconds: int
     nanos: int
 
 
 def number_field(number: int, value: int) -> bytes:
-    """Return a varint field; nothing for 0. A negative ``value`` is a signed 64-bit integer."""
+    """Encode a varint field; empty for 0. A negative ``value`` is a signed 64-bit integer."""
     return uvarint(number << 3) + uvarint(value % 2**64) if value else b""
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Return a bytes or text field; nothing for an empty one."""
+    """Encode a bytes or text field; empty for an empty value."""
     return message_field(number, value) if value else b""
 
 
 def message_field(number: int, encoded: bytes) -> bytes:
-    """Return the field of a message that is always written, also when it is empty."""
+    """Encode a message field, also if the message is empty."""
     return uvarint(number << 3 | 2) + uvarint(len(encoded)) + encoded
 
 
 def sfixed64_field(number: int, value: int) -> bytes:
-    """Return an sfixed64 field; nothing for 0."""
+    """Encode an sfixed64 field; empty for 0."""
     return uvarint(number << 3 | 1) + value.to_bytes(8, "little", signed=True) if value else b""
 
 
 def timestamp(time: int) -> bytes:
-    """Return the protobuf Timestamp of a time in nanoseconds."""
+    """Encode a time in nanoseconds as a protobuf Timestamp."""
     seconds, nanos = divmod(time, SECOND)
     return number_field(1, seconds) + number_field(2, nanos)
 
 
-def time_from_proto(message: SecondsAndNanos, what: str) -> int:
-    """Return the time in nanoseconds that a Timestamp holds.
+def time_from_proto(message: SecondsAndNanos, noun: str) -> int:
+    """Convert a Timestamp to nanoseconds.
 
     Raises:
-        MalformedProof: the nanoseconds are no fraction of a second, or the year is not one of 1 to 9999.
+        MalformedProof: the nanoseconds are not below a second, or the year is outside of 1 to 9999.
     """
     if not 0 <= message.nanos < SECOND:
-        raise MalformedProof(f"{what} has {message.nanos} nanoseconds beside its seconds, 0..999999999 are allowed")
+        raise MalformedProof(f"{noun} has {message.nanos} nanoseconds beside its seconds, 0..999999999 are allowed")
     time = message.seconds * SECOND + message.nanos
     if not MIN_TIME <= time <= MAX_TIME:
-        raise MalformedProof(f"{what} is {message.seconds} seconds from 1970, outside of the years 1 to 9999")
+        raise MalformedProof(f"{noun} is {message.seconds} seconds from 1970, outside of the years 1 to 9999")
     return time
 
 
-def duration_from_proto(message: SecondsAndNanos, what: str) -> int:
-    """Return the nanoseconds of a Duration.
+def duration_from_proto(message: SecondsAndNanos, noun: str) -> int:
+    """Convert a Duration to nanoseconds.
 
     Raises:
-        MalformedProof: it is negative, or the nanoseconds are no fraction of a second.
+        MalformedProof: it is negative, or the nanoseconds are not below a second.
     """
     if message.seconds < 0 or not 0 <= message.nanos < SECOND:
-        raise MalformedProof(f"{what} of {message.seconds} s and {message.nanos} ns is no duration of 0 or more")
+        raise MalformedProof(f"{noun} of {message.seconds} s and {message.nanos} ns is no duration of 0 or more")
     return message.seconds * SECOND + message.nanos
 
 
 def simple_root(leaves: Sequence[bytes]) -> bytes:
-    """Return the Merkle root over ``leaves`` (IBC reference 2.6, ``simple``); ``EMPTY_ROOT`` over none."""
+    """Return the Merkle root over ``leaves`` (IBC reference 2.6, ``simple``).
+
+    Without leaves, ``EMPTY_ROOT``.
+    """
     if not leaves:
         return EMPTY_ROOT
     nodes = [sha256(LEAF_PREFIX + leaf) for leaf in leaves]
@@ -112,24 +112,25 @@ def simple_root(leaves: Sequence[bytes]) -> bytes:
 HASH_BYTES = 32
 ADDRESS_BYTES = 20
 MAX_CHAIN_ID_BYTES = 64
-"""IBC reference 2.1; deployed chains allow themselves 50."""
+"""Longest chain id (IBC reference 2.1); deployed chains allow 50."""
 
 MAX_APP_HASH_BYTES = 1024
-"""The application chooses its root; deployed ones have 32 bytes."""
+"""Longest root; the application chooses its form, deployed ones have 32 bytes."""
 
 BLOCK_PROTOCOL = 11
-"""The version of the block format that deployed chains write."""
+"""Block format version of deployed chains."""
 
 REVISION = re.compile(r"[^\n]*[^\n-]-([1-9][0-9]{0,19})")
 
 
 @dataclass(frozen=True)
 class BlockId:
-    """What a commit signs: a header's hash and the hash of the parts in which the block travels.
+    """A block's identity, signed by a commit.
 
     Attributes:
-        hash: the header's hash; empty where there is no block before.
-        part_count, parts_hash: how many parts the block has, and their Merkle root.
+        hash: hash of the header; empty without a previous block.
+        part_count: number of parts in which the block is gossiped.
+        parts_hash: Merkle root of the parts.
     """
 
     hash: bytes = b""
@@ -137,21 +138,31 @@ class BlockId:
     parts_hash: bytes = b""
 
     def encode(self) -> bytes:
-        """Return the protobuf form, which is also the one that votes sign."""
+        """Return the protobuf form, which votes sign, too."""
         parts = number_field(1, self.part_count) + bytes_field(2, self.parts_hash)
         return bytes_field(1, self.hash) + message_field(2, parts)
 
     @property
     def is_complete(self) -> bool:
-        """Return whether this names a block: both hashes are there, and a part at least."""
+        """Return True if this names a block: both hashes and at least one part."""
         return len(self.hash) == HASH_BYTES and self.part_count > 0 and len(self.parts_hash) == HASH_BYTES
 
 
 @dataclass(frozen=True)
 class Header:
-    """A block's header; hashes are 32 bytes or empty, ``time`` is in nanoseconds since 1970, ``app_hash`` the root.
+    """A block's header; hashes are 32 bytes or empty.
 
-    ``validators_hash`` is of the validators that sign this height, ``next_validators_hash`` of those of the next.
+    Attributes:
+        chain_id: the chain.
+        height: from 1.
+        time: nanoseconds since 1970.
+        validators_hash: hash of this height's validators.
+        next_validators_hash: hash of the next height's validators.
+        app_hash: the state root.
+        proposer_address: 20 bytes.
+        last_block_id: the previous block.
+        last_commit_hash, data_hash, consensus_hash, last_results_hash, evidence_hash: further hashes.
+        version_block, version_app: versions of the block format and the application.
     """
 
     chain_id: str
@@ -191,7 +202,7 @@ class Header:
 
     @cached_property
     def fields(self) -> tuple[bytes, ...]:
-        """Return the encodings of the 14 fields in order: the leaves of the header's hash."""
+        """Return the encodings of the 14 fields in order, the leaves of the header's hash."""
         return (
             number_field(1, self.version_block) + number_field(2, self.version_app),
             bytes_field(1, self.chain_id.encode()),
@@ -240,10 +251,10 @@ class Header:
 
 
 def header_from_proto(message: wire.Header) -> Header:
-    """Return the header that a protobuf message holds.
+    """Convert a protobuf message to a header.
 
     Raises:
-        MalformedProof: a part is missing, or a field is not of the size or in the range it must be.
+        MalformedProof: a part is missing, or a field has an invalid size or value.
     """
     require_parts(message, "a header", "version", "time", "last_block_id")
     return Header(
@@ -265,55 +276,55 @@ def header_from_proto(message: wire.Header) -> Header:
     )
 
 
-def block_id_from_proto(message: wire.BlockID, what: str) -> BlockId:
-    """Return the block id that a protobuf message holds; ``what`` names it.
+def block_id_from_proto(message: wire.BlockID, noun: str) -> BlockId:
+    """Convert a protobuf message to a block id; ``noun`` names it in errors.
 
     Raises:
-        MalformedProof: its part set header is missing.
+        MalformedProof: the part set header is missing.
     """
-    require_parts(message, what, "part_set_header")
+    require_parts(message, noun, "part_set_header")
     parts = message.part_set_header
     return BlockId(message.hash, parts.total, parts.hash)
 
 
 def parse_revision(chain_id: str) -> int:
-    """Return the revision that ends ``chain_id`` after a hyphen (``name-1``), 0 where there is none (as deployed)."""
+    """Return the revision after the last hyphen of ``chain_id``, 0 without one, as deployed."""
     match = REVISION.fullmatch(chain_id)
     revision = int(match[1]) if match else 0
     return revision if revision < 2**64 else 0
 
 
-def require_parts(message: Message, what: str, *fields: str) -> None:
-    """Refuse a message that lacks one of the parts that deployed encoders always write, empty or not.
+def require_parts(message: Message, noun: str, *fields: str) -> None:
+    """Require the parts of a message that deployed encoders always write, empty or not.
 
     Raises:
-        MalformedProof: one is missing.
+        MalformedProof: a part is missing.
     """
     for name in fields:
         if not message.HasField(name):
-            raise MalformedProof(f"{what} has no {name}")
+            raise MalformedProof(f"{noun} has no {name}")
 
 
-def require_size(value: bytes, what: str, *sizes: int) -> None:
-    """Refuse a value that has none of the allowed ``sizes`` in bytes.
+def require_size(value: bytes, noun: str, *sizes: int) -> None:
+    """Require that a value has one of the ``sizes`` in bytes.
 
     Raises:
-        MalformedProof: it has another.
+        MalformedProof: it has another size.
     """
     if len(value) not in sizes:
-        raise MalformedProof(f"{what} has {len(value)} bytes, allowed: {' or '.join(map(str, sizes))}")
+        raise MalformedProof(f"{noun} has {len(value)} bytes, allowed: {' or '.join(map(str, sizes))}")
 
 
 class InvalidHeader(NotProven):
-    """The header is not the chain's: it is not what was signed, or not enough power signed it (X-4: false)."""
+    """The header is not the chain's: altered, or signed by too little power (X-4: false)."""
 
 
 class NeedIntermediateHeader(NotProven):
-    """The validators changed too much since the trusted header: one in between has to come first (X-4: unknown).
+    """Validators changed too much: verify an intermediate header first (X-4: unknown).
 
     Attributes:
-        trusted_height: the height of the trusted header.
-        height: the height of the header to try next, halfway between the trusted one and the one refused.
+        trusted_height: height of the trusted header.
+        height: height to try next, halfway between the trusted header and the rejected one.
     """
 
     decides = False
@@ -325,22 +336,22 @@ class NeedIntermediateHeader(NotProven):
 
 
 class ClientExpired(NotProven):
-    """The trusted header is older than the period in which its validators can be held to account (X-4)."""
+    """The trusted header is older than the period in which its validators can be slashed (X-4)."""
 
     decides = False
 
 
 class MissingHeader(NotProven):
-    """No header of that height is trusted."""
+    """The client trusts no header of that height."""
 
 
 class ConnectionFrozen(NotProven):
-    """The remote chain was seen to contradict itself; nothing of it is accepted any more (X-3)."""
+    """The remote chain contradicted itself; nothing of it is accepted any more (X-3)."""
 
 
 class DelayNotElapsed(NotProven):
-    """The header was added too recently for proofs under it to be used (X-11)."""
+    """The header was added too recently for proofs under it (X-11)."""
 
 
 class InvalidMisbehaviour(NotProven):
-    """Two headers were submitted as a contradiction, and they do not contradict each other."""
+    """The two submitted headers do not contradict each other."""

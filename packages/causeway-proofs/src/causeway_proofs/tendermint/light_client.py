@@ -1,8 +1,7 @@
-"""The light client of a remote chain: its trust set, what moves it, and what freezes it (X-3, X-4, X-11).
+"""The light client of a remote chain: trust set, updates, misbehaviour (X-3, X-4, X-11).
 
-No clock and no network in here: ``now`` is given, and a header that is wanted is asked for by its height.
-
-What deployed chains keep of a light client: its client state, and a consensus state for each trusted height.
+No clock and no network: callers pass ``now``, and fetch the headers that the client names by height. Client and
+consensus states convert to and from the protobuf forms that deployed chains store.
 """
 
 from __future__ import annotations
@@ -54,11 +53,17 @@ from causeway_proofs.wire import ibc_tendermint_pb2 as wire
 
 @dataclass(frozen=True)
 class ClientState:
-    """A light client's settings (``ibc.lightclients.tendermint.v1.ClientState``); durations in nanoseconds.
+    """A light client's settings (``ibc.lightclients.tendermint.v1.ClientState``).
 
-    ``frozen`` and ``latest`` are (revision, height); the former is (0, 0) unless the client is frozen.
-    ``proof_specs`` are the encoded ICS-23 specs, the innermost store's first. The two flags are of old chains;
-    nothing here goes by them.
+    Attributes:
+        chain_id: the remote chain.
+        trust_numerator, trust_denominator: the trust level.
+        trusting_period, unbonding_period, max_clock_drift: nanoseconds.
+        frozen: (revision, height), (0, 0) unless frozen.
+        latest: latest trusted (revision, height).
+        proof_specs: encoded ICS-23 specs, innermost store first.
+        upgrade_path: store path of upgrades.
+        allow_update_after_expiry, allow_update_after_misbehaviour: obsolete flags, ignored.
     """
 
     chain_id: str
@@ -76,18 +81,23 @@ class ClientState:
 
     @property
     def options(self) -> TrustOptions:
-        """Return the options of the light client, with the deployed rule at this trust level."""
+        """Return the light client's options, with the deployed rule at this trust level."""
         rule = deployed_rule(self.trust_numerator, self.trust_denominator)
         return TrustOptions(self.chain_id, self.trusting_period, self.max_clock_drift, rule)
 
 
 def decode_client_state(data: bytes) -> ClientState:
-    """Return the client state of its protobuf form.
+    """Decode the canonical protobuf form of a client state.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The client state.
 
     Raises:
-        MalformedProof: it is not one, not in the canonical encoding, or its values are not allowed: a trust level
-            outside of 1/3 to 1, a trusting period of 0 or not below the unbonding period, a latest height of another
-            revision.
+        MalformedProof: ``data`` is not one, not canonical, or has invalid values: a trust level outside of 1/3 to 1, a
+            trusting period of 0 or not below the unbonding period, a latest height of another revision.
     """
     message = parse_canonical(wire.ClientState, data, "client state")
     durations = ("trusting_period", "unbonding_period", "max_clock_drift")
@@ -124,7 +134,14 @@ def decode_client_state(data: bytes) -> ClientState:
 
 
 def encode_client_state(state: ClientState) -> bytes:
-    """Return the protobuf form of a client state."""
+    """Encode a client state in protobuf.
+
+    Args:
+        state: the client state.
+
+    Returns:
+        The encoding.
+    """
     durations = (state.trusting_period, state.unbonding_period, state.max_clock_drift)
     level = number_field(1, state.trust_numerator) + number_field(2, state.trust_denominator)
     return b"".join(
@@ -143,10 +160,17 @@ def encode_client_state(state: ClientState) -> bytes:
 
 
 def decode_consensus_state(data: bytes, height: int) -> TrustedHeader:
-    """Return what a consensus state (``ibc.lightclients.tendermint.v1.ConsensusState``) says of a trusted height.
+    """Decode a ``ibc.lightclients.tendermint.v1.ConsensusState`` of a trusted height.
+
+    Args:
+        data: the encoding.
+        height: the trusted height.
+
+    Returns:
+        The trusted header.
 
     Raises:
-        MalformedProof: it is not one, or not in the canonical encoding.
+        MalformedProof: ``data`` is not one, or not canonical.
     """
     message = parse_canonical(wire.ConsensusState, data, "consensus state")
     require_parts(message, "a consensus state", "timestamp", "root")
@@ -160,7 +184,14 @@ def decode_consensus_state(data: bytes, height: int) -> TrustedHeader:
 
 
 def encode_consensus_state(trusted: TrustedHeader) -> bytes:
-    """Return the consensus state of a trusted header in protobuf form."""
+    """Encode the consensus state of a trusted header in protobuf.
+
+    Args:
+        trusted: the trusted header.
+
+    Returns:
+        The encoding.
+    """
     return b"".join(
         (
             message_field(1, header.timestamp(trusted.time)),
@@ -179,13 +210,13 @@ def _encoded_height(height: tuple[int, int]) -> bytes:
 
 
 NO_HEIGHT = 2**64
-"""Above all heights."""
+"""Height above all heights."""
 
 _height = attrgetter("height")
 
 
 class ClientStatus(Enum):
-    """What a client can be used for (X-11): all, nothing until it is replaced, nothing until governance decides."""
+    """Usability of a client (X-11): active, expired, or frozen until governance decides."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -193,7 +224,7 @@ class ClientStatus(Enum):
 
 
 class UpdateOutcome(Enum):
-    """What an accepted update did: the header is trusted now, it was before, or the chain contradicted itself."""
+    """Effect of an accepted update: header added, known already, or client frozen."""
 
     ADDED = "added"
     KNOWN = "known"
@@ -202,7 +233,12 @@ class UpdateOutcome(Enum):
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """An accepted update: what it did, and the steps of its verification."""
+    """An accepted update.
+
+    Attributes:
+        outcome: its effect.
+        steps: the verification steps.
+    """
 
     outcome: UpdateOutcome
     steps: tuple[Step, ...]
@@ -210,9 +246,12 @@ class UpdateResult:
 
 @dataclass(frozen=True)
 class WantedHeader:
-    """A header that a relay should fetch: the update to ``height`` that builds on ``trusted_height``.
+    """A header for a relay to fetch.
 
-    ``validators_height`` is the height whose validators go with it as the trusted ones: see ``trust.Anchor``.
+    Attributes:
+        height: height of the header.
+        trusted_height: trusted height that the update builds on.
+        validators_height: height of the validators to send as trusted ones: see ``TrustAnchor``.
     """
 
     height: int
@@ -221,7 +260,11 @@ class WantedHeader:
 
 
 class TrustSet:
-    """The trusted headers of one chain, by height. A subclass may keep them elsewhere."""
+    """The trusted headers of one chain by height; subclasses may store them elsewhere.
+
+    Args:
+        headers: the initial headers.
+    """
 
     __slots__ = ("_headers",)
 
@@ -237,34 +280,59 @@ class TrustSet:
         return tuple(header.height for header in self._headers)
 
     def get(self, height: int) -> TrustedHeader | None:
-        """Return the header of a height, None where there is none."""
+        """Return the header of a height, or None.
+
+        Args:
+            height: the height.
+
+        Returns:
+            The header, or None.
+        """
         row = bisect_left(self._headers, height, key=_height)
         return self._headers[row] if row < len(self._headers) and self._headers[row].height == height else None
 
     def below(self, height: int) -> TrustedHeader | None:
-        """Return the header of the greatest height below ``height``, None where there is none."""
+        """Return the header of the greatest height below ``height``, or None.
+
+        Args:
+            height: exclusive bound.
+
+        Returns:
+            The header, or None.
+        """
         row = bisect_left(self._headers, height, key=_height)
         return self._headers[row - 1] if row else None
 
     def above(self, height: int) -> TrustedHeader | None:
-        """Return the header of the least height above ``height``, None where there is none."""
+        """Return the header of the least height above ``height``, or None.
+
+        Args:
+            height: exclusive bound.
+
+        Returns:
+            The header, or None.
+        """
         row = bisect_right(self._headers, height, key=_height)
         return self._headers[row] if row < len(self._headers) else None
 
     def add(self, header: TrustedHeader) -> None:
-        """Add a header, in the place of the one of its height."""
+        """Add a header, replacing any of the same height.
+
+        Args:
+            header: the header.
+        """
         row = bisect_left(self._headers, header.height, key=_height)
         here = row < len(self._headers) and self._headers[row].height == header.height
         self._headers[row : row + here] = [header]
 
 
 class LightClient:
-    """The trust set T of a remote chain. A call that raises leaves it as it was.
+    """The trust set T of a remote chain. A call that raises leaves it unchanged.
 
     Args:
         options: the remote chain, the periods and the rule.
-        trusted: the headers trusted from the start (the root of trust), one at least; or the trust set itself.
-        frozen: whether the client is frozen already.
+        trusted: initial trusted headers (the root of trust), at least one; or the trust set itself.
+        frozen: initial state.
     """
 
     __slots__ = ("_trusted", "frozen", "options")
@@ -280,11 +348,19 @@ class LightClient:
 
     @classmethod
     def from_states(cls, client_state: ClientState, trusted: TrustedHeader) -> LightClient:
-        """Return the client that a deployed chain keeps as a client state and a consensus state."""
+        """Build a client from the states that a deployed chain stores.
+
+        Args:
+            client_state: the client state.
+            trusted: the decoded consensus state.
+
+        Returns:
+            The client.
+        """
         return cls(client_state.options, [trusted], frozen=client_state.frozen != (0, 0))
 
     def copy(self) -> LightClient:
-        """Return a client of its own with the same trust set."""
+        """Return an independent client with the same trust set."""
         headers = [self.trusted(height) for height in self.heights]
         return LightClient(self.options, headers, self.frozen)
 
@@ -299,14 +375,27 @@ class LightClient:
         return self.trusted_below(NO_HEIGHT)
 
     def trusts(self, height: int) -> bool:
-        """Return whether a header of a height is trusted."""
+        """Return True if the client trusts a header of ``height``.
+
+        Args:
+            height: height of the remote chain.
+
+        Returns:
+            True if a header of that height is trusted.
+        """
         return self._trusted.get(height) is not None
 
     def trusted(self, height: int) -> TrustedHeader:
         """Return the trusted header of a height.
 
+        Args:
+            height: height of the remote chain.
+
+        Returns:
+            The header.
+
         Raises:
-            MissingHeader: there is none.
+            MissingHeader: no header of that height is trusted.
         """
         found = self._trusted.get(height)
         if found is None:
@@ -314,10 +403,16 @@ class LightClient:
         return found
 
     def trusted_below(self, height: int) -> TrustedHeader:
-        """Return the trusted header of the greatest height below ``height``: the one to build an update on.
+        """Return the trusted header of the greatest height below ``height``, the base of an update.
+
+        Args:
+            height: exclusive bound.
+
+        Returns:
+            The header.
 
         Raises:
-            MissingHeader: there is none below.
+            MissingHeader: no header below is trusted.
         """
         found = self._trusted.below(height)
         if found is None:
@@ -325,7 +420,13 @@ class LightClient:
         return found
 
     def wanted(self, height: int) -> WantedHeader:
-        """Return what to fetch for an update to ``height``.
+        """Return the header to fetch for an update to ``height``.
+
+        Args:
+            height: target height.
+
+        Returns:
+            The header's heights.
 
         Raises:
             MissingHeader: no header below is trusted.
@@ -335,30 +436,43 @@ class LightClient:
         return WantedHeader(height, base.height, base.height + next_one)
 
     def status(self, now: int) -> ClientStatus:
-        """Return what the client can be used for at ``now``."""
+        """Return the client's status at ``now``.
+
+        Args:
+            now: nanoseconds since 1970.
+
+        Returns:
+            The status.
+        """
         if self.frozen:
             return ClientStatus.FROZEN
         over = is_period_over(self.latest.time, self.options.trusting_period, now)
         return ClientStatus.EXPIRED if over else ClientStatus.ACTIVE
 
     def require_active(self, now: int) -> None:
-        """Refuse unless the client is active at ``now``.
+        """Require that the client is active at ``now``.
+
+        Args:
+            now: nanoseconds since 1970.
 
         Raises:
-            ConnectionFrozen, ClientExpired: it is frozen or expired.
+            ConnectionFrozen, ClientExpired: the client is frozen or expired.
         """
         self._require_not_frozen()
         require_fresh(self.latest, self.options, now)
 
     def root(self, height: int, now: int, delay: int = 0, block_height: int = 0, block_delay: int = 0) -> bytes:
-        """Return the root that proofs for ``height`` must lead to.
+        """Return the root for proofs of ``height``.
 
         Args:
-            height: of the remote chain.
-            now: the time in nanoseconds at which the proof is used.
-            delay: nanoseconds that must have passed since the header was added (X-11).
-            block_height: the height of the own chain at which the proof is used.
-            block_delay: blocks that must have passed since the header was added.
+            height: height of the remote chain.
+            now: time of the proof's use, nanoseconds since 1970.
+            delay: minimal time since the header was added, nanoseconds (X-11).
+            block_height: local height of the proof's use.
+            block_delay: minimal number of local blocks since the header was added.
+
+        Returns:
+            The root.
 
         Raises:
             ConnectionFrozen, ClientExpired: the client is frozen or expired.
@@ -379,42 +493,58 @@ class LightClient:
         return header.root
 
     def valid(self, update: HeaderUpdate, now: int, signatures: SignatureCheck = verify_signatures) -> tuple[Step, ...]:
-        """Verify the header of ``update`` by the trusted one that it builds on, and change nothing: ``valid(T, U)``.
+        """Verify the header of ``update`` without changing the client: ``valid(T, U)``.
 
-        ``signatures``: see ``trust.verify_header``.
+        Args:
+            update: the header, its validators and its base.
+            now: nanoseconds since 1970.
+            signatures: verifier of the commit's signatures (see ``verify_header``).
+
+        Returns:
+            The steps.
 
         Raises:
             ConnectionFrozen: the client is frozen.
-            MissingHeader: the header builds on a height that is not trusted.
-            ClientExpired: the trusted header that it builds on is too old.
-            InvalidHeader, NeedIntermediateHeader: see ``trust.verify_header``.
+            MissingHeader: the base height is not trusted.
+            ClientExpired: the base is too old.
+            InvalidHeader, NeedIntermediateHeader: as ``verify_header``.
         """
         self._require_not_frozen()
         return verify_header(self.trusted(update.trusted_height), update, self.options, now, signatures)
 
     def update(self, update: HeaderUpdate, now: int, block_height: int = 0) -> UpdateResult:
-        """Add the header of ``update`` to the trust set, if it is the chain's: ``updateHeader`` (IBC reference 3.1).
+        """Verify and add the header of ``update``: ``updateHeader`` (IBC reference 3.1).
 
-        Two different headers for one height, both the chain's, freeze the client, and so does a header whose time does
-        not lie between those of its neighbours in the trust set: this is an outcome, not an error.
+        Two different valid headers of one height freeze the client, as does a header whose time is not between those of
+        its neighbors in the trust set. This is an outcome, not an error.
 
         Args:
-            update: the header and what it takes to verify it.
-            now: the time of the own chain in nanoseconds.
-            block_height: the height of the own chain.
+            update: the header, its validators and its base.
+            now: local time, nanoseconds since 1970.
+            block_height: local height.
+
+        Returns:
+            Outcome and steps.
 
         Raises:
-            ConnectionFrozen, MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: see ``valid``.
+            ConnectionFrozen, MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: as ``valid``.
         """
         steps = self.valid(update, now)
         return UpdateResult(self.trust(TrustedHeader.of(update.signed_header.header, now, block_height)), steps)
 
     def trust(self, found: TrustedHeader) -> UpdateOutcome:
-        """Add a header that was found valid (``valid``); return what that did: see ``update``."""
+        """Add a header verified by ``valid``.
+
+        Args:
+            found: the header.
+
+        Returns:
+            The outcome, as of ``update``.
+        """
         known = self._trusted.get(found.height)
         if known is not None and known.agrees_with(found):
             if not known.header_hash:
-                # Known from a consensus state only: from now on with its own validators and hash.
+                # Known from a consensus state only: add its validators hash and header hash.
                 self._trusted.add(replace(found, added_time=known.added_time, added_height=known.added_height))
             return UpdateOutcome.KNOWN
         if known is not None or not self._is_in_time(found):
@@ -424,18 +554,25 @@ class LightClient:
         return UpdateOutcome.ADDED
 
     def freeze(self) -> None:
-        """Let nothing build on the trust set any more (X-3)."""
+        """Freeze the client: nothing builds on its trust set any more (X-3)."""
         self.frozen = True
 
     def submit_misbehaviour(self, misbehaviour: Misbehaviour, now: int) -> tuple[Step, ...]:
-        """Freeze the client, if the chain has signed both headers and they contradict each other (X-3).
+        """Freeze the client if the chain signed two contradicting headers (X-3).
 
-        They do when they have one height and are not the same, or when the higher one is not later.
+        Headers contradict each other if they have one height and differ, or if the higher one is not later.
+
+        Args:
+            misbehaviour: the two headers.
+            now: nanoseconds since 1970.
+
+        Returns:
+            The steps.
 
         Raises:
             ConnectionFrozen: the client is frozen already.
             InvalidMisbehaviour: the headers do not contradict each other, or the lower one comes first.
-            MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: one of them cannot be verified.
+            MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: a header cannot be verified.
         """
         self._require_not_frozen()
         first, second = misbehaviour.header_1.signed_header.header, misbehaviour.header_2.signed_header.header
@@ -460,14 +597,21 @@ class LightClient:
         return tuple(steps)
 
     def prune(self, now: int) -> tuple[int, ...]:
-        """Forget the headers that are too old to be built on, but never the latest; return their heights."""
+        """Remove headers that are too old to build on, except the latest.
+
+        Args:
+            now: nanoseconds since 1970.
+
+        Returns:
+            The removed heights.
+        """
         *older, _ = self.heights
-        gone = [
+        expired = [
             height for height in older if is_period_over(self.trusted(height).time, self.options.trusting_period, now)
         ]
-        if gone:
-            self._trusted = TrustSet(map(self.trusted, set(self.heights).difference(gone)))
-        return tuple(gone)
+        if expired:
+            self._trusted = TrustSet(map(self.trusted, set(self.heights).difference(expired)))
+        return tuple(expired)
 
     def _is_in_time(self, found: TrustedHeader) -> bool:
         below, above = self._trusted.below(found.height), self._trusted.above(found.height)
@@ -479,18 +623,28 @@ class LightClient:
 
 
 def bisect_headers(client: LightClient, target: int, now: int) -> Generator[WantedHeader, HeaderUpdate, int]:
-    """Bring ``client`` to trust height ``target``, through headers in between where the validators changed too much.
+    """Update ``client`` to height ``target``, through intermediate headers if needed.
 
-    Yields the header wanted, takes the update to it (with ``send``), and returns how many updates it took. Whoever runs
-    it fetches and waits::
+    The generator yields a header to fetch and receives the update to it::
 
-        steps = bisection(client, target, now)
+        steps = bisect_headers(client, target, now)
         wanted = next(steps)
         ... wanted = steps.send(fetch(wanted)) ... until StopIteration
 
+    Args:
+        client: the client.
+        target: height to trust.
+        now: nanoseconds since 1970.
+
+    Yields:
+        The header to fetch.
+
+    Returns:
+        The number of updates.
+
     Raises:
-        InvalidHeader: an update is not to the height wanted, or not the chain's.
-        MissingHeader, ClientExpired, ConnectionFrozen: see ``LightClient.update``.
+        InvalidHeader: an update is not to the requested height, or invalid.
+        MissingHeader, ClientExpired, ConnectionFrozen: as ``LightClient.update``.
     """
     tried = 0
     pending = [target]

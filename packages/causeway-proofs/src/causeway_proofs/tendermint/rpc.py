@@ -1,4 +1,4 @@
-"""Signed headers and validator sets in the JSON of a node's RPC interface."""
+"""Parse signed headers and validator sets from the JSON of a node's RPC interface."""
 
 from __future__ import annotations
 
@@ -25,21 +25,27 @@ _KEY_TYPES = {
 
 
 def signed_header_from_json(value: Any) -> SignedHeader:
-    """Return the signed header of its JSON: ``signed_header`` of the answer to ``/commit``.
+    """Parse a signed header: ``signed_header`` of the answer to ``/commit``.
 
     Numbers may be JSON numbers or texts; hashes and addresses are hexadecimal, signatures base64, times RFC 3339.
 
+    Args:
+        value: the JSON value.
+
+    Returns:
+        The signed header.
+
     Raises:
-        MalformedProof: a field is missing, or of another form.
+        MalformedProof: a field is missing or malformed.
     """
     return SignedHeader(header_from_json(_part(value, "header")), commit_from_json(_part(value, "commit")))
 
 
 def header_from_json(value: Any) -> Header:
-    """Return the header of its JSON.
+    """Parse a header.
 
     Raises:
-        MalformedProof: a field is missing, or of another form.
+        MalformedProof: a field is missing or malformed.
     """
     version = _part(value, "version")
     last = value.get("last_block_id")
@@ -63,10 +69,10 @@ def header_from_json(value: Any) -> Header:
 
 
 def commit_from_json(value: Any) -> Commit:
-    """Return the commit of its JSON.
+    """Parse a commit.
 
     Raises:
-        MalformedProof: a field is missing, or of another form.
+        MalformedProof: a field is missing or malformed.
     """
     signatures = [
         CommitSignature(
@@ -83,10 +89,16 @@ def commit_from_json(value: Any) -> Commit:
 
 
 def validators_from_json(value: Any) -> ValidatorSet:
-    """Return the validator set of its JSON: the list ``validators`` of the answer to ``/validators``.
+    """Parse a validator set: the list ``validators`` of the answer to ``/validators``.
+
+    Args:
+        value: the JSON value.
+
+    Returns:
+        The validator set.
 
     Raises:
-        MalformedProof: a field is missing, or of another form; an address is not its key's.
+        MalformedProof: a field is missing or malformed, or an address does not match its key.
     """
     validators = []
     for entry in _parts({"validators": value}, "validators"):
@@ -102,25 +114,25 @@ def validators_from_json(value: Any) -> ValidatorSet:
     return ValidatorSet(tuple(validators))
 
 
-def time_from_text(text: str, what: str) -> int:
-    """Return the nanoseconds since 1970 of an RFC 3339 time in UTC with at most nine decimals.
+def time_from_text(text: str, noun: str) -> int:
+    """Parse an RFC 3339 time in UTC with at most nine decimals to nanoseconds since 1970.
 
     Raises:
-        MalformedProof: it is not a time; ``what`` names it.
+        MalformedProof: it is not a time; ``noun`` names it.
     """
     match = _TIME.fullmatch(text)
     if match is None:
-        raise MalformedProof(f"{what} is no time of the form 2019-11-02T15:04:10.123456789Z")
+        raise MalformedProof(f"{noun} is no time of the form 2019-11-02T15:04:10.123456789Z")
     try:
         moment = datetime.strptime(match[1], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
     except ValueError as error:
-        raise MalformedProof(f"{what} is no time in the calendar") from error
+        raise MalformedProof(f"{noun} is no time in the calendar") from error
     since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * header.SECOND + int((match[2] or "").ljust(9, "0"))
 
 
 def _block_id(value: Any) -> BlockId:
-    # Old nodes say "parts".
+    # Old nodes use "parts".
     name = "parts" if isinstance(value, Mapping) and "parts" in value else "part_set_header"
     parts = _part(value, name)
     return BlockId(_hex(value, "hash"), _number(parts, "total", maximum=2**32 - 1), _hex(parts, "hash"))
@@ -179,7 +191,7 @@ def _hex(value: Any, name: str) -> bytes:
     if not isinstance(found, str):
         raise MalformedProof(f"{name} is not hexadecimal")
     try:
-        # Unlike bytes.fromhex this takes no spaces, and unlike a regular expression it keeps nothing for each byte.
+        # Rejects spaces, unlike bytes.fromhex, without the memory of a regular expression.
         return binascii.unhexlify(found)
     except ValueError as error:
         raise MalformedProof(f"{name} is not hexadecimal") from error

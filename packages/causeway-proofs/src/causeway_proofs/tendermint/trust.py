@@ -1,6 +1,6 @@
-"""The rule by which a trusted header makes another one trusted (IBC reference X-4).
+"""Verify headers by a trusted header; messages of relayers (IBC reference X-4).
 
-What a relayer submits to a light client: a header to be trusted, or two that contradict each other.
+Relayers submit a header to trust (``HeaderUpdate``), or two contradicting headers (``Misbehaviour``).
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ from causeway_proofs.tendermint.validators import MAX_VALIDATOR_SET_BYTES, Valid
 from causeway_proofs.wire import ibc_tendermint_pb2 as wire
 
 MAX_HEADER_UPDATE_BYTES = MAX_SIGNED_HEADER_BYTES + 2 * MAX_VALIDATOR_SET_BYTES
-"""Longest header update in protobuf form: 10,000 validators each twice, and their commit, take 2.4 to 2.8 MB."""
+"""Longest header update: 10,000 validators twice and their commit take 2.4 to 2.8 MB."""
 
 MAX_MISBEHAVIOUR_BYTES = 2 * MAX_HEADER_UPDATE_BYTES
 
 
 @dataclass(frozen=True)
 class HeaderUpdate:
-    """A header U with all that it takes to verify it (``ibc.lightclients.tendermint.v1.Header``).
+    """A header U with everything to verify it (``ibc.lightclients.tendermint.v1.Header``).
 
     Attributes:
-        signed_header, validators: the header, its commit, and the validators that it names.
-        trusted_height: the height of the trusted header that it builds on.
-        trusted_validators: the validators that the trusted header vouches for: those of the next height on deployed
-            chains, those of its own by the rule of the reference (``trust.Anchor``).
-        trusted_revision: the revision of ``trusted_height``.
+        signed_header: the header and its commit.
+        validators: the validators named by the header.
+        trusted_height: height of the trusted header that it builds on.
+        trusted_validators: validators that the trusted header vouches for: those of the next height on deployed chains,
+            its own under the reference rule (``TrustAnchor``).
+        trusted_revision: revision of ``trusted_height``.
     """
 
     signed_header: SignedHeader
@@ -71,7 +72,17 @@ class HeaderUpdate:
         signed_header: SignedHeader,
         validators: ValidatorSet,
     ) -> HeaderUpdate:
-        """Return the update to ``signed_header`` from a trusted height of the same revision of its chain."""
+        """Build the update to ``signed_header`` from a trusted height of the same revision.
+
+        Args:
+            trusted_height: height of the trusted header.
+            trusted_validators: validators that it vouches for.
+            signed_header: the header and its commit.
+            validators: validators of the header.
+
+        Returns:
+            The update.
+        """
         revision = parse_revision(signed_header.header.chain_id)
         return cls(signed_header, validators, trusted_height, trusted_validators, revision)
 
@@ -95,7 +106,7 @@ class HeaderUpdate:
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Two headers that one chain must not have signed both (X-3), the higher or equal one first."""
+    """Two contradicting headers of one chain (X-3), the higher or equal one first."""
 
     header_1: HeaderUpdate
     header_2: HeaderUpdate
@@ -113,10 +124,10 @@ class Misbehaviour:
 
 
 def header_update_from_proto(message: wire.Header) -> HeaderUpdate:
-    """Return the update that a protobuf message holds.
+    """Convert a protobuf message to an update.
 
     Raises:
-        MalformedProof: a part is missing, or malformed.
+        MalformedProof: a part is missing or malformed.
     """
     require_parts(message, "a header update", "signed_header", "validator_set", "trusted_height", "trusted_validators")
     return HeaderUpdate(
@@ -129,21 +140,33 @@ def header_update_from_proto(message: wire.Header) -> HeaderUpdate:
 
 
 def decode_header_update(data: bytes) -> HeaderUpdate:
-    """Return the update of its protobuf form.
+    """Decode the canonical protobuf form of an update.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The update.
 
     Raises:
-        OverLimit: it is longer than ``MAX_HEADER_UPDATE_BYTES``, or has more than 10,000 validators or votes.
-        MalformedProof: it is not one, or not in the canonical encoding.
+        OverLimit: ``data`` exceeds ``MAX_HEADER_UPDATE_BYTES``, or 10,000 validators or votes.
+        MalformedProof: ``data`` is not an update, or not canonical.
     """
     return header_update_from_proto(parse_canonical(wire.Header, data, "header update", MAX_HEADER_UPDATE_BYTES))
 
 
 def decode_misbehaviour(data: bytes) -> Misbehaviour:
-    """Return the two headers of their protobuf form.
+    """Decode the canonical protobuf form of two contradicting headers.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The headers.
 
     Raises:
-        OverLimit: it is longer than ``MAX_MISBEHAVIOUR_BYTES``, or has more than 10,000 validators or votes.
-        MalformedProof: it is not one, or not in the canonical encoding.
+        OverLimit: ``data`` exceeds ``MAX_MISBEHAVIOUR_BYTES``, or 10,000 validators or votes.
+        MalformedProof: ``data`` is not misbehaviour, or not canonical.
     """
     message = parse_canonical(wire.Misbehaviour, data, "misbehaviour", MAX_MISBEHAVIOUR_BYTES)
     require_parts(message, "misbehaviour", "header_1", "header_2")
@@ -153,7 +176,7 @@ def decode_misbehaviour(data: bytes) -> Misbehaviour:
 
 
 class UpdateValidity(Enum):
-    """What ``valid(T, U)`` says: U is the chain's, it is not, or a header between has to be seen first."""
+    """Result of ``valid(T, U)``: true, false, or unknown without an intermediate header."""
 
     TRUE = "true"
     FALSE = "false"
@@ -161,7 +184,7 @@ class UpdateValidity(Enum):
 
 
 class TrustAnchor(Enum):
-    """Whose signatures a trusted header vouches for: of its own validators, or of those that it names as the next."""
+    """Validators that a trusted header vouches for: its own, or the next ones that it names."""
 
     CURRENT = "current"
     NEXT = "next"
@@ -169,14 +192,14 @@ class TrustAnchor(Enum):
 
 @dataclass(frozen=True)
 class TrustRule:
-    """How much power must have signed a header.
+    """Power that must have signed a header.
 
     Attributes:
-        same: of the validators, when they are the trusted ones.
-        new: of the header's own validators, when they are others.
-        trusted: of the trusted validators, when the header's own are others.
-        anchor: who the trusted validators are. From the current ones, no step, not even to the next height, can replace
-            a set without its consent; from the next ones, a change that was announced is of any size.
+        same: share of the validators, if they are the trusted ones.
+        new: share of the header's own validators, if they differ.
+        trusted: share of the trusted validators, if the header's own differ.
+        anchor: the trusted validators. With the current ones, no step, not even to the next height, replaces a set
+            without its consent. With the next ones, an announced change may have any size.
     """
 
     same: Threshold
@@ -191,14 +214,21 @@ REFERENCE_RULE = TrustRule(
     trusted=Threshold(2, 3, at_least=True),
     anchor=TrustAnchor.CURRENT,
 )
-"""X-4: more than 2/3 of an unchanged set; at least 2/3 of a new set and at least 2/3 of the trusted one."""
+"""X-4: more than 2/3 of an unchanged set; else at least 2/3 of the new and the trusted set."""
 
 
 def deployed_rule(numerator: int = 1, denominator: int = 3) -> TrustRule:
-    """Return the rule of deployed clients: more than 2/3 of the header's own validators, and a trust level.
+    """Return the rule of deployed clients: over 2/3 of the own validators, and a trust level.
+
+    Args:
+        numerator: numerator of the trust level.
+        denominator: denominator of the trust level.
+
+    Returns:
+        The rule.
 
     Raises:
-        InvalidInput: the trust level is not one of 1/3 to 1.
+        InvalidInput: the trust level is outside of 1/3 to 1.
     """
     if denominator < 1 or not denominator <= 3 * numerator <= 3 * denominator:
         raise InvalidInput(f"trust level is {numerator}/{denominator}, 1/3 to 1 is allowed")
@@ -208,21 +238,21 @@ def deployed_rule(numerator: int = 1, denominator: int = 3) -> TrustRule:
 DEPLOYED_RULE = deployed_rule()
 
 TRUSTING_PERIOD = 14 * 86_400 * SECOND
-"""What relays take of an unbonding period of three weeks (X-4)."""
+"""Relayers' usual period for an unbonding period of three weeks (X-4)."""
 
 MAX_CLOCK_DRIFT = 5 * SECOND
 
 
 @dataclass(frozen=True)
 class TrustOptions:
-    """What a light client is set up with; durations in nanoseconds.
+    """Settings of a light client; durations in nanoseconds.
 
     Attributes:
         chain_id: the remote chain.
-        trusting_period: how long a header is trusted after its time. At most the unbonding period P of X-4, the time in
-            which validators can be held to account for what they signed; deployed clients take two thirds of it.
-        max_clock_drift: how far a header's time may lie ahead of now.
-        rule: how much power must have signed.
+        trusting_period: time for which a header is trusted after its own. At most the unbonding period P of X-4, in
+            which validators can be slashed for their signatures; deployed clients use two thirds of it.
+        max_clock_drift: most time of a header ahead of now.
+        rule: the required power.
     """
 
     chain_id: str
@@ -238,22 +268,24 @@ class TrustOptions:
 
     @property
     def revision(self) -> int:
-        """Return the revision that the chain id ends with, 0 where it has none."""
+        """Return the revision at the end of the chain id, 0 without one."""
         return parse_revision(self.chain_id)
 
 
 @dataclass(frozen=True)
 class TrustedHeader:
-    """What is kept of a trusted header H_h: enough to trust others by it, and to check proofs against its root.
+    """The retained part of a trusted header H_h, to verify other headers and proofs.
 
     Attributes:
-        height, time: the header's; time in nanoseconds since 1970.
-        root: its app hash, the root that proofs lead to.
-        next_validators_hash: of the validators that sign the next height.
-        validators_hash: of the validators that sign this height, the consensus rules C_h; empty where only a deployed
-            consensus state is known, which does not have it.
-        header_hash: empty there, too.
-        added_time, added_height: of the chain that runs the client, when this header was added.
+        height: height of the header.
+        time: its time, nanoseconds since 1970.
+        root: its app hash, the root of proofs.
+        next_validators_hash: hash of the next height's validators.
+        validators_hash: hash of this height's validators, the consensus rules C_h; empty if only a deployed consensus
+            state is known, which lacks it.
+        header_hash: hash of the header; empty in that case, too.
+        added_time: local time at which the header was added.
+        added_height: local height at which the header was added.
     """
 
     height: int
@@ -267,7 +299,16 @@ class TrustedHeader:
 
     @classmethod
     def of(cls, header: Header, added_time: int = 0, added_height: int = 0) -> TrustedHeader:
-        """Return what is kept of ``header``."""
+        """Build the retained part of ``header``.
+
+        Args:
+            header: the header.
+            added_time: local time, nanoseconds since 1970.
+            added_height: local height.
+
+        Returns:
+            The trusted header.
+        """
         return cls(
             height=header.height,
             time=header.time,
@@ -280,38 +321,71 @@ class TrustedHeader:
         )
 
     def anchor(self, rule: TrustRule) -> TrustAnchor:
-        """Return whose signatures this header vouches for: as the rule says; the next ones' if only they are known."""
+        """Return the validators that this header vouches for.
+
+        They are the rule's, or the next ones if only these are known.
+
+        Args:
+            rule: the rule.
+
+        Returns:
+            The anchor.
+        """
         return rule.anchor if self.validators_hash else TrustAnchor.NEXT
 
     def anchor_hash(self, rule: TrustRule) -> bytes:
-        """Return the hash of the validators whose signatures this header vouches for."""
+        """Return the hash of the validators that this header vouches for.
+
+        Args:
+            rule: the rule.
+
+        Returns:
+            The hash, 32 bytes.
+        """
         return self.validators_hash if self.anchor(rule) is TrustAnchor.CURRENT else self.next_validators_hash
 
     def agrees_with(self, other: TrustedHeader) -> bool:
-        """Return whether both are of one header, as far as what is kept of them can say."""
+        """Return True if both are of one header, as far as their retained parts tell.
+
+        Args:
+            other: another trusted header.
+
+        Returns:
+            True if all known fields agree.
+        """
         if self.header_hash and other.header_hash:
             return self.header_hash == other.header_hash
         return (self.time, self.root, self.next_validators_hash) == (other.time, other.root, other.next_validators_hash)
 
 
 def time_left(time: Any, period: Any, now: Any) -> Any:
-    """Return for how long a header of a time is trusted from ``now`` on; 0 or less: no more."""
+    """Return the remaining trust time of a header at ``now``; 0 or less: expired."""
     return time + period - now
 
 
 def is_period_over(time: Any, period: Any, now: Any) -> Any:
-    """Return whether a header of a time is older than a period, in which it is trusted, at ``now``: numbers or columns.
+    """Return True if a header is past its trusting period at ``now``.
 
-    As deployed: over at the very instant.
+    Arguments are numbers or columns.
+
+    As deployed, it ends at the very instant.
+
+    Args:
+        time: time of the header, nanoseconds since 1970.
+        period: trusting period, nanoseconds.
+        now: nanoseconds since 1970.
+
+    Returns:
+        A boolean, or a column of them.
     """
     return time + period <= now
 
 
 def require_fresh(trusted: TrustedHeader, options: TrustOptions, now: int) -> None:
-    """Refuse a trusted header whose trusting period is over at ``now``.
+    """Require that a trusted header's trusting period is not over at ``now``.
 
     Raises:
-        ClientExpired: it is.
+        ClientExpired: the period is over.
     """
     if is_period_over(trusted.time, options.trusting_period, now):
         raise ClientExpired(
@@ -321,7 +395,7 @@ def require_fresh(trusted: TrustedHeader, options: TrustOptions, now: int) -> No
 
 
 SignatureCheck = Callable[..., Step]
-"""``verify_signatures``, or a function like it that remembers the commits that it has verified."""
+"""``verify_signatures``, or a caching wrapper of it."""
 
 
 def verify_header(
@@ -331,15 +405,23 @@ def verify_header(
     now: int,
     signatures: SignatureCheck = verify_signatures,
 ) -> tuple[Step, ...]:
-    """Verify the header of ``update`` by a trusted one below it, at the time ``now``; return the steps taken.
+    """Verify the header of ``update`` by a trusted one below it, at the time ``now``.
 
-    ``signatures``: verifies those of the commit; many clients of one chain see the same commit.
+    Args:
+        trusted: the trusted header.
+        update: the header and its validators.
+        options: chain, periods and rule.
+        now: nanoseconds since 1970.
+        signatures: verifier of the commit's signatures; many clients of one chain share a commit.
+
+    Returns:
+        The steps.
 
     Raises:
         ClientExpired: the trusted header is too old.
-        NeedIntermediateHeader: too little of the trusted validators' power signed (``unknown``); the next height to try
-            is in it. For the height that follows the trusted one this, too, is an ``InvalidHeader``.
-        InvalidHeader: anything else does not hold (``false``).
+        NeedIntermediateHeader: too little of the trusted validators' power signed (``unknown``); the error has the next
+            height to try. For the height after the trusted one this is an ``InvalidHeader``.
+        InvalidHeader: another check failed (``false``).
     """
     require_fresh(trusted, options, now)
     header = update.signed_header.header
@@ -361,10 +443,19 @@ def verify_finality(
     options: TrustOptions,
     signatures: SignatureCheck = verify_signatures,
 ) -> tuple[Step, ...]:
-    """Verify all of ``verify_header`` that does not look at a clock.
+    """Perform the checks of ``verify_header`` that need no clock.
+
+    Args:
+        trusted: the trusted header.
+        update: the header and its validators.
+        options: chain and rule.
+        signatures: verifier of the commit's signatures.
+
+    Returns:
+        The steps.
 
     Raises:
-        NeedIntermediateHeader, InvalidHeader: see ``verify_header``.
+        NeedIntermediateHeader, InvalidHeader: as ``verify_header``.
     """
     signed, validators, believed = update.signed_header, update.validators, update.trusted_validators
     header, rule = signed.header, options.rule
@@ -390,10 +481,10 @@ def verify_finality(
         Step("validators", f"{len(validators)} validators", validators.hash),
     ]
     unchanged = header.validators_hash == anchor_hash
-    # Whose power is said to have signed costs nothing to find out, and goes before the signatures.
+    # The stated power is cheap to check, so check it before the signatures.
     steps.append(require_power(signed.commit, validators, rule.same if unchanged else rule.new))
-    # Deployed clients hold a header that skips heights to their trust level even when its validators are the trusted
-    # ones: a level of more than 2/3 asks for more than the set's own rule.
+    # Deployed clients apply the trust level to a header that skips heights even if its validators are the trusted
+    # ones: a level above 2/3 is stricter than the set's own rule.
     if not unchanged or not adjacent:
         power, total = signed_power(signed.commit, validators, counted=believed), believed.total_power
         share = f"{power} of {total} of the power trusted at height {trusted.height} signed, {rule.trusted} is needed"
@@ -409,10 +500,10 @@ def verify_finality(
 
 
 def check_validity(trusted: TrustedHeader, update: HeaderUpdate, options: TrustOptions, now: int) -> UpdateValidity:
-    """Return ``valid(T, U)`` of X-4, for callers that want the word; ``verify_header`` says the reason, too.
+    """Return ``valid(T, U)`` of X-4; ``verify_header`` also gives the reason.
 
     Raises:
-        ClientExpired: the trusted header is too old to say anything.
+        ClientExpired: the trusted header is too old.
     """
     try:
         verify_header(trusted, update, options, now)

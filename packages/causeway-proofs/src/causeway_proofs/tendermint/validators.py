@@ -1,7 +1,4 @@
-"""Validator sets and their hash (IBC reference 2.5: the consensus rules of a header).
-
-Keys of validators: addresses, signatures and their verification.
-"""
+"""Validator sets, their hash and keys (IBC reference 2.5: the consensus rules of a header)."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from causeway_proofs.wire import tendermint_crypto_pb2 as wire
 from causeway_proofs.wire import tendermint_types_pb2 as tendermint_types_pb2_wire
 
 SIGNATURE_BYTES = 64
-"""Of both kinds of keys."""
+"""Signature length of both key types."""
 
 SEED_BYTES = 32
 
@@ -39,7 +36,7 @@ _SECP256K1_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25
 
 
 class KeyType(Enum):
-    """The kinds of keys that validator sets hold; the value is the field number in ``tendermint.crypto.PublicKey``."""
+    """Key types of validators; the value is the field number in ``tendermint.crypto.PublicKey``."""
 
     ED25519 = 1
     SECP256K1 = 2
@@ -69,7 +66,15 @@ class PublicKey:
         return message_field(self.type.value, self.data)
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
-        """Return whether ``signature`` (64 bytes) is this key's on ``message``."""
+        """Return True if ``signature`` (64 bytes) verifies for ``message``.
+
+        Args:
+            signature: 64 bytes.
+            message: the signed bytes.
+
+        Returns:
+            True if the signature is valid.
+        """
         if len(signature) != SIGNATURE_BYTES:
             return False
         try:
@@ -77,12 +82,12 @@ class PublicKey:
                 Ed25519PublicKey.from_public_bytes(self.data).verify(signature, message)
                 return True
             r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
-            # The other root (order - s) would verify as well: one signature, one form.
+            # Reject the malleable form (order - s), which would verify, too.
             if s > _SECP256K1_ORDER // 2:
                 return False
             _secp256k1(self.data).verify(utils.encode_dss_signature(r, s), message, ec.ECDSA(SHA256()))
         except (InvalidSignature, ValueError):
-            # A ValueError: the bytes are no point of the curve.
+            # ValueError: the bytes are not a point of the curve.
             return False
         return True
 
@@ -94,7 +99,7 @@ def _secp256k1(data: bytes) -> ec.EllipticCurvePublicKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """The Ed25519 key of a validator of a chain of ours, made from 32 bytes: the same seed, the same signatures."""
+    """A validator's Ed25519 key for local chains, deterministic from a 32-byte seed."""
 
     seed: bytes
 
@@ -103,7 +108,14 @@ class SigningKey:
 
     @classmethod
     def from_name(cls, name: str) -> SigningKey:
-        """Return the key that belongs to a name: for test chains, where a key need not be secret."""
+        """Derive a key from a name, for test chains without secrets.
+
+        Args:
+            name: any text.
+
+        Returns:
+            The key.
+        """
         return cls(sha256(name.encode()).digest())
 
     @cached_property
@@ -116,15 +128,22 @@ class SigningKey:
         return PublicKey(self._private.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature on ``message``, 64 bytes."""
+        """Sign ``message``.
+
+        Args:
+            message: the bytes to sign.
+
+        Returns:
+            The signature, 64 bytes.
+        """
         return self._private.sign(message)
 
 
 def public_key_from_proto(message: wire.PublicKey) -> PublicKey:
-    """Return the key that a protobuf message holds.
+    """Convert a protobuf message to a key.
 
     Raises:
-        MalformedProof: it holds none, or one of the wrong size.
+        MalformedProof: the message holds no key, or one of the wrong size.
     """
     name = message.WhichOneof("sum")
     if name is None:
@@ -133,24 +152,26 @@ def public_key_from_proto(message: wire.PublicKey) -> PublicKey:
 
 
 MAX_VALIDATORS = 10_000
-"""As deployed: more votes than this are never read."""
+"""Most votes that are read, as deployed."""
 
 MAX_VALIDATOR_SET_BYTES = 1 << 20
-"""Longest validator set in protobuf form: ``MAX_VALIDATORS`` and a proposer of at most 84 bytes each."""
+"""Longest validator set: ``MAX_VALIDATORS`` and a proposer of at most 84 bytes each."""
 
 MAX_TOTAL_POWER = (2**63 - 1) // 8
-"""As deployed: sums of power stay below it."""
+"""Bound of sums of power, as deployed."""
 
-LARGEST_KEPT = 8 << 10
-"""Bytes of a set up to which it is kept when it was read; about 80 validators."""
+MAX_CACHED_SET_BYTES = 8 << 10
+"""Most bytes of a cached validator set, about 80 validators."""
 
 
 @dataclass(frozen=True)
 class Validator:
-    """A validator: its key, and what its signature weighs.
+    """A validator.
 
-    ``proposer_priority`` belongs to the choice of the next proposer. It is in no hash: whoever carries a validator set
-    may write what he likes.
+    Attributes:
+        public_key: its key.
+        power: weight of its signature.
+        proposer_priority: state of the proposer election; unhashed, so a relayer may set any value.
     """
 
     public_key: PublicKey
@@ -163,7 +184,7 @@ class Validator:
 
     @property
     def address(self) -> bytes:
-        """Return the first 20 bytes of the key's hash (for Ed25519)."""
+        """Return the address: for Ed25519, the first 20 bytes of the key's hash."""
         return self.public_key.address
 
     def encode(self) -> bytes:
@@ -178,16 +199,19 @@ class Validator:
         )
 
     def encode_simple(self) -> bytes:
-        """Return what goes into the hash of the set (``tendermint.types.SimpleValidator``)."""
+        """Return the form that is hashed in the set (``tendermint.types.SimpleValidator``)."""
         return message_field(1, self.public_key.encode()) + number_field(2, self.power)
 
 
 @dataclass(frozen=True)
 class ValidatorSet:
-    """Validators in the order in which they are hashed and in which a commit lists their signatures.
+    """Validators in hash order, which is also the order of signatures in a commit.
 
-    Use ``ValidatorSet.of`` to make one; the constructor keeps the order it is given, since the hash vouches for it.
-    ``proposer`` is a member, or None; like the priorities it is in no hash.
+    Build one with ``ValidatorSet.of``; the constructor preserves the given order, since the hash binds it.
+
+    Attributes:
+        validators: the members.
+        proposer: a member, or None; unhashed.
     """
 
     validators: tuple[Validator, ...]
@@ -205,7 +229,14 @@ class ValidatorSet:
 
     @classmethod
     def of(cls, validators: Iterable[Validator]) -> ValidatorSet:
-        """Return the set of ``validators`` in the deployed order: the most power first, then by address."""
+        """Build a set in the deployed order: by descending power, then by address.
+
+        Args:
+            validators: the members.
+
+        Returns:
+            The set.
+        """
         return cls(tuple(sorted(validators, key=lambda validator: (-validator.power, validator.address))))
 
     def __len__(self) -> int:
@@ -213,7 +244,7 @@ class ValidatorSet:
 
     @cached_property
     def total_power(self) -> int:
-        """Return the sum of the power of all."""
+        """Return the total power."""
         return sum(validator.power for validator in self.validators)
 
     @cached_property
@@ -228,32 +259,32 @@ class ValidatorSet:
 
     @cached_property
     def hash(self) -> bytes:
-        """Return the Merkle root over keys and power of the validators in order."""
+        """Return the Merkle root over keys and powers in order."""
         return simple_root([validator.encode_simple() for validator in self.validators])
 
     def encode(self) -> bytes:
         """Return the protobuf form (``tendermint.types.ValidatorSet``)."""
-        # Deployed decoders want a proposer.
+        # Deployed decoders require a proposer.
         proposer = self.proposer or self.validators[0]
         members = b"".join([message_field(1, validator.encode()) for validator in self.validators])
         return members + message_field(2, proposer.encode()) + number_field(3, self.total_power)
 
 
 def validator_set_from_proto(message: tendermint_types_pb2_wire.ValidatorSet) -> ValidatorSet:
-    """Return the validator set that a protobuf message holds.
+    """Convert a protobuf message to a validator set.
 
     Raises:
-        OverLimit: it has more than 10,000 validators.
-        MalformedProof: none, an address that is not its key's, one twice, power out of range, a wrong sum of power, or
-            a proposer who is no member.
+        OverLimit: the set exceeds 10,000 validators.
+        MalformedProof: the set is empty, an address does not match its key or is duplicated, a power is out of range,
+            the total power is wrong, or the proposer is not a member.
     """
     encoded = message.SerializeToString(deterministic=True)
-    return _small_set(encoded) if len(encoded) <= LARGEST_KEPT else _validator_set_of(message)
+    return _small_set(encoded) if len(encoded) <= MAX_CACHED_SET_BYTES else _validator_set_of(message)
 
 
 @lru_cache(maxsize=128)
 def _small_set(encoded: bytes) -> ValidatorSet:
-    """Return a set that is decoded, and hashed, once however many headers bring it: the same bytes are the same set."""
+    """Return a cached validator set, decoded and hashed once for equal bytes."""
     message = tendermint_types_pb2_wire.ValidatorSet()
     message.ParseFromString(encoded)
     return _validator_set_of(message)
@@ -264,7 +295,7 @@ def _validator_set_of(message: tendermint_types_pb2_wire.ValidatorSet) -> Valida
         raise OverLimit(f"a validator set has {len(message.validators)} validators, at most {MAX_VALIDATORS} are read")
     proposer = validator_from_proto(message.proposer) if message.HasField("proposer") else None
     found = ValidatorSet(tuple([validator_from_proto(validator) for validator in message.validators]), proposer)
-    # Encoders of different age leave the sum out or write it; nobody may lie about it.
+    # Old encoders omit the total power, newer ones write it; a wrong one is rejected.
     if message.total_voting_power not in (0, found.total_power):
         raise MalformedProof(
             f"total_voting_power of a validator set is {message.total_voting_power}, its validators have"
@@ -276,10 +307,10 @@ def _validator_set_of(message: tendermint_types_pb2_wire.ValidatorSet) -> Valida
 
 
 def validator_from_proto(message: tendermint_types_pb2_wire.Validator) -> Validator:
-    """Return the validator that a protobuf message holds.
+    """Convert a protobuf message to a validator.
 
     Raises:
-        MalformedProof: no key, an address that is not the key's, or power out of range.
+        MalformedProof: the key is missing, the address does not match it, or the power is out of range.
     """
     require_parts(message, "a validator", "pub_key")
     validator = Validator(public_key_from_proto(message.pub_key), message.voting_power, message.proposer_priority)
@@ -291,11 +322,17 @@ def validator_from_proto(message: tendermint_types_pb2_wire.Validator) -> Valida
 
 
 def decode_validator_set(data: bytes) -> ValidatorSet:
-    """Return the validator set of its protobuf form.
+    """Decode the canonical protobuf form of a validator set.
+
+    Args:
+        data: the encoding.
+
+    Returns:
+        The set.
 
     Raises:
-        OverLimit: it has more than 10,000 validators, or more than ``MAX_VALIDATOR_SET_BYTES`` bytes.
-        MalformedProof: see ``validator_set_of``; or it is not the canonical encoding of one.
+        OverLimit: the set exceeds 10,000 validators, or ``MAX_VALIDATOR_SET_BYTES``.
+        MalformedProof: as ``validator_set_from_proto``, or ``data`` is not canonical.
     """
     return validator_set_from_proto(
         parse_canonical(tendermint_types_pb2_wire.ValidatorSet, data, "validator set", MAX_VALIDATOR_SET_BYTES)

@@ -1,1 +1,1 @@
-"""Protobuf messages of the deployed systems: the .proto files, and what ``make proto`` generates from them."""
+"""Protobuf messages of the deployed systems: the .proto files and the code that ``make proto`` generates from them."""

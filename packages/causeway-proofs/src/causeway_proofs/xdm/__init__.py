@@ -1,4 +1,4 @@
-"""Messages between Autonomys domains: the messages, their envelopes, and the proofs in them (XDM reference)."""
+"""Messages between Autonomys domains, their envelopes and their proofs (XDM reference)."""
 
 from __future__ import annotations
 

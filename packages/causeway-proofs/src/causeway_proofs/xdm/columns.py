@@ -1,7 +1,7 @@
-"""Cross-domain messages, channels, envelopes, receipts and leaves by whole columns (XDM reference 2.1 to 2.4).
+"""Column codecs of cross-domain messages, channels and proofs (XDM reference 2.1 to 2.4).
 
-The schemas are those of the types (``substrate.scale_columns``); both payload layouts of a message share their columns.
-A chain is the number of its domain, uint32, null for Consensus; numbers of 256 bits are fixed_size_binary[32].
+Schemas follow the types (``substrate.scale_columns``); both payload layouts of a message share columns. A chain is its
+domain's number, uint32, null for the consensus chain; 256-bit numbers are fixed_size_binary[32].
 """
 
 from __future__ import annotations
@@ -43,10 +43,15 @@ MESSAGES = ScaleColumns(
         },
     },
 )
-"""Messages. ``version`` is the payload's; ``layer`` is 0 Protocol or 1 Endpoint; ``direction`` 0 Request or 1 Response;
-``request`` 0 ChannelOpen or 1 ChannelClose; ``result`` of a response 0 Ok, with the bytes ``response`` of an endpoint,
-or 1 Err, with the variant ``error`` of a DispatchError and its content. A chain is the domain's number, null for
-Consensus."""
+"""Codec of messages.
+
+- ``version``: layout of the payload.
+- ``layer``: 0 Protocol, 1 Endpoint.
+- ``direction``: 0 Request, 1 Response.
+- ``request``: 0 ChannelOpen, 1 ChannelClose.
+- ``result`` of a response: 0 Ok, with an endpoint's bytes ``response``; 1 Err, with the variant ``error`` of a
+  DispatchError and its content.
+"""
 
 ENVELOPES = ScaleColumns(
     XDM_TYPES,
@@ -61,8 +66,11 @@ ENVELOPES = ScaleColumns(
     },
     tags={"Proof": "proof"},
 )
-"""Envelopes. ``proof`` is 0 Consensus or 1 Domain, ``domain_proof`` null for the former; ``weight_tag`` is the index of
-the variant, with ``weight_tag_endpoint`` where that has one."""
+"""Codec of envelopes.
+
+- ``proof``: 0 Consensus, 1 Domain; ``domain_proof`` is null for the former.
+- ``weight_tag``: index of the variant, with ``weight_tag_endpoint`` if it has one.
+"""
 
 CHANNELS = {
     (version, account_bytes): ScaleColumns(
@@ -71,7 +79,7 @@ CHANNELS = {
     for version in (0, 1)
     for account_bytes in (20, 32)
 }
-"""Channels by layout (0, with ``relay_fee``, or 1) and bytes of an account."""
+"""Codecs of channels by layout (0, with ``relay_fee``, or 1) and bytes of an account."""
 
 RECEIPTS = ScaleColumns(
     XDM_TYPES,
@@ -84,10 +92,10 @@ RECEIPTS = ScaleColumns(
         **dict.fromkeys(("UndecodableTx", "OutOfRangeTx", "IllegalTx", "InvalidXDM", "InherentExtrinsic"), "extrinsic"),
     },
 )
-"""Execution receipts, version 0."""
+"""Codec of execution receipts, version 0."""
 
 LEAVES = ScaleColumns(XDM_TYPES, "MmrLeaf", "a leaf of the mountain range")
-"""Leaves of the consensus chain's mountain range, version 0."""
+"""Codec of leaves of the consensus chain's mountain range, version 0."""
 
 _MESSAGE_KEYS = ScaleColumns(XDM_TYPES, "MessageKey", "the key of a message")
 _CHANNEL_KEYS = ScaleColumns(XDM_TYPES, "ChannelKey", "the key of a channel")
@@ -95,20 +103,55 @@ _CHAIN_KEYS = ScaleColumns(XDM_TYPES, "ChainId", "a chain")
 
 
 def message_map_keys(foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:
-    """Return what the keys of maps by message end with; columns and errors are those of ``message_storage_keys``."""
+    """Return the map keys of messages, the suffixes of their storage keys.
+
+    Args:
+        foreign: number of the domain at the other end, uint32, null for the consensus chain; n rows.
+        channel_ids: 256-bit numbers, fixed_size_binary[32].
+        nonces: 256-bit numbers, fixed_size_binary[32].
+
+    Returns:
+        n map keys.
+
+    Raises:
+        InvalidInput: a column has another type or length, or a null number.
+    """
     return _MESSAGE_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids, "nonce": nonces})
 
 
 def channel_map_keys(foreign: pa.Array, channel_ids: pa.Array) -> pa.LargeBinaryArray:
-    """Return what the keys of maps by channel end with; the columns are as for messages."""
+    """Return the map keys of channels, the suffixes of their storage keys.
+
+    Args:
+        foreign: number of the domain at the other end, null for the consensus chain.
+        channel_ids: 256-bit numbers, fixed_size_binary[32].
+
+    Returns:
+        One map key a row.
+    """
     return _CHANNEL_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids})
 
 
 def chain_map_keys(foreign: pa.Array) -> pa.LargeBinaryArray:
-    """Return what the keys of maps by chain end with; the column is as for messages."""
+    """Return the map keys of chains, the suffixes of their storage keys.
+
+    Args:
+        foreign: number of the domain, null for the consensus chain.
+
+    Returns:
+        One map key a row.
+    """
     return _CHAIN_KEYS.encode({"value": foreign})
 
 
 def messenger_keys(item: str, map_keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Return the storage keys of a map of the messenger, whose hashers are all Identity."""
+    """Return the storage keys of a map of the messenger pallet, with Identity hashers.
+
+    Args:
+        item: name of the map.
+        map_keys: map keys, one a row.
+
+    Returns:
+        The storage keys.
+    """
     return storage_key_column(storage_prefix(PALLET, item), map_keys)

@@ -1,14 +1,13 @@
-"""Carriers of cross-domain messages: the envelope, its proofs, and the way from a confirmed state to the message.
+"""Envelopes of cross-domain messages: proofs, and verification down to the message.
 
-An envelope has no message in it: the message is read out of the storage proof, under the source chain's root, which for
-a domain is itself read out of a storage proof under the consensus chain's root. Sources: XDM reference 2.4 and 3.4,
-steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root is verified in
-``confirmation``.
+An envelope does not contain its message. The message is read from the storage proof, under the source chain's state
+root. For a domain, that root is itself read from a storage proof under the consensus chain's state root.
 
-Cross-domain messages from the consensus chain's mountain range to the message (XDM reference 2.4 and 3.4).
+The trusted root is that of the consensus chain's Merkle mountain range at the block that the proof names. Under it is
+the leaf of a block, in the leaf that block's state root, and under that the content that ``open_envelope`` reads.
 
-The trusted root is the one that the consensus chain's Merkle mountain range had at the block that the proof names.
-Under it lies the leaf of a block, in the leaf that block's state root, and under that what ``open_envelope`` reads.
+Reference:
+    XDM reference 2.4 and 3.4, steps 6 to 8.
 """
 
 from __future__ import annotations
@@ -43,7 +42,14 @@ NUMBER_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class MmrLeaf:
-    """A leaf of the consensus chain's mountain range: the block before the one that added it."""
+    """A leaf of the consensus chain's mountain range: the block before the one that added it.
+
+    Attributes:
+        block_number: number of the block.
+        block_hash: its hash.
+        state_root: root of its state.
+        extrinsics_root: root of its extrinsics.
+    """
 
     block_number: int
     block_hash: bytes
@@ -51,22 +57,41 @@ class MmrLeaf:
     extrinsics_root: bytes
 
     def encode(self) -> bytes:
-        """Return the SCALE encoding, version 0."""
+        """Return the SCALE encoding, version 0.
+
+        Returns:
+            The encoding.
+        """
         return XDM_TYPES.encode("MmrLeaf", {"V0": asdict(self)})
 
     @classmethod
     def decode(cls, data: bytes) -> MmrLeaf:
-        """Return the leaf that ``data`` is the canonical encoding of.
+        """Decode the canonical encoding of a leaf.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The leaf.
 
         Raises:
-            FailedToDecode: it is not one.
+            FailedToDecode: ``data`` is not a leaf.
         """
         return cls(**XDM_TYPES.decode("MmrLeaf", data, "a leaf of the mountain range")["V0"])
 
 
 @dataclass(frozen=True, slots=True)
 class ConsensusChainMmrProof:
-    """Proof that a leaf belongs to the consensus chain's mountain range at a block (empty in the public fixtures)."""
+    """Proof of a leaf in the consensus chain's mountain range; empty in public fixtures.
+
+    Attributes:
+        consensus_block_number: number of the block whose mountain range it is.
+        consensus_block_hash: hash of that block.
+        opaque_mmr_leaf: encoded leaf.
+        leaf_indices: index of the leaf.
+        leaf_count: leaves of the range.
+        items: nodes that the verifier cannot compute.
+    """
 
     consensus_block_number: int
     consensus_block_hash: bytes
@@ -78,9 +103,12 @@ class ConsensusChainMmrProof:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeProof:
-    """What an envelope proves its message with; ``domain_proof`` is None for the kind Consensus (D-6).
+    """Proofs in an envelope; nodes of a storage proof ascend, as in an encoded set.
 
-    The nodes of either storage proof are ascending, as a set of byte strings is encoded.
+    Attributes:
+        consensus_chain_mmr_proof: proof of a consensus block.
+        message_proof: nodes of the storage proof of the message.
+        domain_proof: nodes of the storage proof of the domain's receipt; None for the kind Consensus (D-6).
     """
 
     consensus_chain_mmr_proof: ConsensusChainMmrProof
@@ -95,7 +123,14 @@ class EnvelopeProof:
 
 @dataclass(frozen=True, slots=True)
 class CrossDomainMessage:
-    """The envelope. All but the proof is outside every proof, and is compared with the message that comes out (D-7)."""
+    """The envelope; no proof covers its other fields, so they are compared (D-7).
+
+    Attributes:
+        src_chain_id, dst_chain_id: sending and receiving chain.
+        channel_id, nonce: 256-bit numbers.
+        proof: the proofs.
+        weight_tag: stated weight of the message.
+    """
 
     src_chain_id: ChainId
     dst_chain_id: ChainId
@@ -106,6 +141,9 @@ class CrossDomainMessage:
 
     def encode(self) -> bytes:
         """Return the SCALE encoding.
+
+        Returns:
+            The encoding.
 
         Raises:
             InvalidInput: a number or digest does not fit its type.
@@ -124,11 +162,17 @@ class CrossDomainMessage:
 
     @classmethod
     def decode(cls, data: bytes) -> CrossDomainMessage:
-        """Return the envelope that ``data`` is the canonical encoding of.
+        """Decode the canonical encoding of an envelope.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The envelope.
 
         Raises:
-            OverLimit: it has more than 5 MiB, or a list too many elements.
-            FailedToDecode: it is no envelope, or not in canonical form.
+            OverLimit: ``data`` exceeds 5 MiB, or a list has too many elements.
+            FailedToDecode: ``data`` is not an envelope, or not canonical.
         """
         plain = XDM_TYPES.decode("CrossDomainMessage", data, "a cross-domain envelope", MAX_MESSAGE_BYTES)
         return cls(
@@ -143,7 +187,14 @@ class CrossDomainMessage:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionReceipt:
-    """What a domain's operators state about one of its blocks; ``fields`` are all that ``XDM_TYPES`` reads."""
+    """The statement of a domain's operators about one of its blocks.
+
+    Attributes:
+        domain_block_number, domain_block_hash: the domain's block.
+        consensus_block_number, consensus_block_hash: the consensus block that it derives from.
+        final_state_root: the domain's state root after the block.
+        fields: all fields, as decoded by ``XDM_TYPES``.
+    """
 
     domain_block_number: int
     domain_block_hash: bytes
@@ -153,15 +204,25 @@ class ExecutionReceipt:
     fields: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Return the SCALE encoding of ``fields``, version 0."""
+        """Return the SCALE encoding of ``fields``, version 0.
+
+        Returns:
+            The encoding.
+        """
         return XDM_TYPES.encode("ExecutionReceipt", {"V0": self.fields})
 
     @classmethod
     def decode(cls, data: bytes) -> ExecutionReceipt:
-        """Return the receipt that ``data`` is the canonical encoding of.
+        """Decode the canonical encoding of a receipt.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The receipt.
 
         Raises:
-            FailedToDecode: it is not one, or a map in it is out of order.
+            FailedToDecode: ``data`` is not a receipt, or a map in it is out of order.
         """
         fields = XDM_TYPES.decode("ExecutionReceipt", data, "an execution receipt", MAX_MESSAGE_BYTES)["V0"]
         return cls(
@@ -175,7 +236,17 @@ class ExecutionReceipt:
 
 
 def message_storage_key(item: str, foreign: ChainId, channel_id: int, nonce: int) -> bytes:
-    """Return the key of a message in ``Outbox`` or ``InboxResponses``; ``foreign`` is the chain at the other end."""
+    """Return the storage key of a message in ``Outbox`` or ``InboxResponses``.
+
+    Args:
+        item: name of the storage item.
+        foreign: chain at the other end.
+        channel_id: 256-bit number.
+        nonce: 256-bit number.
+
+    Returns:
+        The key.
+    """
     return storage_key(
         PALLET,
         item,
@@ -184,28 +255,48 @@ def message_storage_key(item: str, foreign: ChainId, channel_id: int, nonce: int
 
 
 def channel_storage_key(foreign: ChainId, channel_id: int) -> bytes:
-    """Return the key of a channel with the chain ``foreign``."""
+    """Return the storage key of a channel.
+
+    Args:
+        foreign: chain at the other end.
+        channel_id: 256-bit number.
+
+    Returns:
+        The key.
+    """
     return storage_key(PALLET, CHANNELS_ITEM, (identity, foreign.encode()), (identity, _number(channel_id)))
 
 
 def receipt_storage_key(domain: int) -> bytes:
-    """Return the key under which the consensus chain keeps a domain's latest confirmed execution receipt."""
+    """Return the consensus chain's storage key of a domain's latest confirmed execution receipt.
+
+    Args:
+        domain: number of the domain.
+
+    Returns:
+        The key.
+    """
     return storage_key("Domains", "LatestConfirmedDomainExecutionReceipt", (identity, XDM_TYPES.encode("u32", domain)))
 
 
 def open_envelope(
     state_root: bytes, envelope: CrossDomainMessage, *, response: bool, strict_envelope: bool = True
 ) -> tuple[Message, tuple[Step, ...]]:
-    """Return the message that an envelope proves under the consensus chain's ``state_root``, and the path to it.
+    """Verify an envelope under the consensus chain's ``state_root``, and return its message.
 
-    ``response`` says which call relays it: a request is read from the source's outbox, a response from its inbox.
-    ``strict_envelope`` off leaves out what the deployed chain does not check (D-7): that the kind of proof fits the
-    source.
+    Args:
+        state_root: trusted state root of a consensus block, 32 bytes.
+        envelope: the envelope.
+        response: read a response from the source's inbox, rather than a request from its outbox.
+        strict_envelope: require that the kind of proof fits the source, which the deployed chain does not check (D-7).
+
+    Returns:
+        The message, and the path to it.
 
     Raises:
-        BadProof: the kind of proof does not fit the source, or the message is not the one that the envelope names.
-        InvalidCall: it is a request where a response is due, or the other way round.
-        InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit: as for ``read_value``, which is strict here.
+        BadProof: the kind of proof does not fit the source, or the message is not the named one.
+        InvalidCall: a request was relayed as a response, or the other way round.
+        InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit: as ``read_value``, with ``strict``.
         FailedToDecode: the receipt or the message is malformed.
     """
     steps: tuple[Step, ...] = ()
@@ -286,18 +377,24 @@ def _proof_of_plain(plain: Any) -> EnvelopeProof:
 def verify_consensus_leaf(
     mmr_root: bytes, proof: ConsensusChainMmrProof, leaf_count: int | None = None
 ) -> tuple[MmrLeaf, tuple[Step, ...]]:
-    """Return the leaf that a carrier's mountain range proof shows under ``mmr_root``, and the path to it.
+    """Verify a carrier's mountain range proof under ``mmr_root``, and return its leaf.
 
-    ``leaf_count`` is the number of leaves under that root, where it is known: a root does not say it.
+    Args:
+        mmr_root: trusted root of the mountain range, 32 bytes.
+        proof: the proof.
+        leaf_count: trusted number of leaves, if known: a root does not bind it.
+
+    Returns:
+        The leaf, and the path to it.
 
     Raises:
-        BadProof: it is no proof of exactly one leaf, it leads to another root, or the leaf is malformed.
+        BadProof: the proof is not of exactly one leaf, leads to another root, or its leaf is malformed.
     """
     if len(proof.leaf_indices) != 1:
         raise BadProof(f"the mountain range proof of a carrier is of {len(proof.leaf_indices)} leaves, one is due")
-    shown = LeafProof(proof.leaf_indices, proof.leaf_count, proof.items)
+    leaf_proof = LeafProof(proof.leaf_indices, proof.leaf_count, proof.items)
     try:
-        steps = verify_leaf_proof(shown, [leaf_hash(proof.opaque_mmr_leaf)], mmr_root, leaf_count)
+        steps = verify_leaf_proof(leaf_proof, [leaf_hash(proof.opaque_mmr_leaf)], mmr_root, leaf_count)
         return MmrLeaf.decode(proof.opaque_mmr_leaf), steps
     except ProofError as error:
         raise BadProof(f"the consensus chain's block is not proven: {error}") from error
@@ -311,14 +408,23 @@ def verify_cross_domain_message(
     strict_envelope: bool = True,
     leaf_count: int | None = None,
 ) -> tuple[Message, tuple[Step, ...]]:
-    """Return the message that an envelope proves under a root of the consensus chain's mountain range, and the path.
+    """Verify an envelope under a mountain range's root, and return its message.
 
-    The caller knows the root as that of the block ``envelope.proof.consensus_chain_mmr_proof`` names; the other
-    arguments are those of ``verify_consensus_leaf`` and ``open_envelope``.
+    The caller knows the root as that of the block named by ``envelope.proof.consensus_chain_mmr_proof``.
+
+    Args:
+        mmr_root: trusted root of the mountain range, 32 bytes.
+        envelope: the envelope.
+        response: as for ``open_envelope``.
+        strict_envelope: as for ``open_envelope``.
+        leaf_count: as for ``verify_consensus_leaf``.
+
+    Returns:
+        The message, and the path to it.
 
     Raises:
-        BadProof: the leaf of the block is not under the root; or as for ``open_envelope``.
-        InvalidCall, InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit, FailedToDecode: as there.
+        BadProof: the block's leaf is not under the root; or as ``open_envelope``.
+        InvalidCall, InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit, FailedToDecode: as ``open_envelope``.
     """
     leaf, above = verify_consensus_leaf(mmr_root, envelope.proof.consensus_chain_mmr_proof, leaf_count)
     message, path = open_envelope(leaf.state_root, envelope, response=response, strict_envelope=strict_envelope)

@@ -1,9 +1,7 @@
-"""Messages between domains: what an outbox and the responses of an inbox hold (XDM reference 2.1 to 2.3).
+"""Cross-domain messages and their SCALE types (XDM reference 2.1 to 2.4).
 
-The dataclasses say what the deployed types say; ``Message.encode`` and ``Message.decode`` are the only way in and out
-of bytes, and both payload layouts, V0 and V1, go through them.
-
-The SCALE types of cross-domain messaging (XDM reference 2.1 to 2.4).
+Outboxes and the responses of inboxes hold these messages. The dataclasses mirror the deployed types; ``Message.encode``
+and ``Message.decode`` are the only conversions to and from bytes, for both payload layouts, V0 and V1.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ XDM_TYPES = ScaleTypes(
     {
         "ChainId": enum("Consensus", ("Domain", "u32")),
         "Endpoint": enum(("Id", "u64")),
-        # What a runtime's calls fail with; the order is the index.
+        # Errors of a runtime's calls; the order is the index.
         "ModuleError": struct(("index", "u8"), ("error", "[u8; 4]")),
         "TokenError": enum(
             "FundsUnavailable",
@@ -92,7 +90,7 @@ XDM_TYPES = ScaleTypes(
             ("payload", "VersionedPayload"),
             ("last_delivered_message_response_nonce", "Option<u256>"),
         ),
-        # What messages and channels are stored under, behind the prefix of their item (2.4).
+        # Map keys of messages and channels, behind the prefix of their item (2.4).
         "MessageKey": struct(("chain_id", "ChainId"), ("channel_id", "u256"), ("nonce", "u256")),
         "ChannelKey": struct(("chain_id", "ChainId"), ("channel_id", "u256")),
         "MessageWeightTag": enum(
@@ -186,21 +184,29 @@ XDM_TYPES = ScaleTypes(
         "ExecutionReceipt": enum(("V0", "ExecutionReceiptV0")),
     },
 )
-"""All of them; an outbox and the responses of an inbox hold a ``Message``, its envelope is a ``CrossDomainMessage``."""
+"""All types; an outbox holds a ``Message``, its envelope is a ``CrossDomainMessage``."""
 
 
 MAX_MESSAGE_BYTES = 5 << 20
-"""Longest message that is decoded, in bytes: no carrier of XDM takes more."""
+"""Longest decoded message in bytes; no XDM carrier accepts more."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ChainId:
-    """A chain: Consensus, whose ``domain`` is None, or the domain of that number (u32)."""
+    """A chain: the consensus chain or a domain.
+
+    Attributes:
+        domain: number of the domain (u32); None for the consensus chain.
+    """
 
     domain: int | None = None
 
     def encode(self) -> bytes:
-        """Return the SCALE encoding: ``00``, or ``01`` and the number in four bytes, little-endian."""
+        """Return the SCALE encoding: ``00``, or ``01`` and the number in four little-endian bytes.
+
+        Returns:
+            The encoding.
+        """
         return XDM_TYPES.encode("ChainId", chain_to_plain(self))
 
 
@@ -209,10 +215,12 @@ CONSENSUS = ChainId()
 
 @dataclass(frozen=True, slots=True)
 class DispatchError:
-    """Why a call failed: the variant's name, and what it carries.
+    """Error of a failed call.
 
-    ``detail`` is None, the name of the inner variant (Token, Arithmetic, Transactional, Trie), or for Module the index
-    of the pallet followed by four bytes of its error.
+    Attributes:
+        kind: name of the variant.
+        detail: None; the inner variant's name (Token, Arithmetic, Transactional, Trie); or for Module, the pallet's
+            index followed by four bytes of its error.
     """
 
     kind: str
@@ -221,7 +229,12 @@ class DispatchError:
 
 @dataclass(frozen=True, slots=True)
 class ChannelOpen:
-    """Request to open a channel; ``relay_fee`` is the fee model of payload V0, None in V1."""
+    """Request to open a channel.
+
+    Attributes:
+        max_outgoing_messages: capacity of the channel.
+        relay_fee: fee model of payload V0, None in V1.
+    """
 
     max_outgoing_messages: int
     relay_fee: int | None = None
@@ -234,7 +247,12 @@ class ChannelClose:
 
 @dataclass(frozen=True, slots=True)
 class CollectedFee:
-    """What the sender paid: for the response on the source chain and for the message on the destination chain."""
+    """Fees paid by the sender.
+
+    Attributes:
+        src_chain_fee: fee for the response on the source chain.
+        dst_chain_fee: fee for the message on the destination chain.
+    """
 
     src_chain_fee: int
     dst_chain_fee: int
@@ -242,7 +260,14 @@ class CollectedFee:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """Request from one chain's endpoint to another's; ``collected_fee`` is None in payload V0."""
+    """Request from one chain's endpoint to another's.
+
+    Attributes:
+        src_endpoint: number of the sending endpoint.
+        dst_endpoint: number of the receiving endpoint.
+        payload: content for the endpoint.
+        collected_fee: fees; None in payload V0.
+    """
 
     src_endpoint: int
     dst_endpoint: int
@@ -252,14 +277,14 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolResponse:
-    """Answer to ``ChannelOpen`` or ``ChannelClose``; ``error`` is None for Ok."""
+    """Response to ``ChannelOpen`` or ``ChannelClose``; ``error`` is None for Ok."""
 
     error: DispatchError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """Answer to an ``EndpointRequest``: the bytes of Ok, or the error."""
+    """Response to an ``EndpointRequest``: the bytes of Ok, or the error."""
 
     result: bytes | DispatchError
 
@@ -272,9 +297,9 @@ class Message:
     """A request or a response between two chains.
 
     Attributes:
-        src_chain_id, dst_chain_id: who sends it, and to whom; a response goes the other way than its request.
+        src_chain_id, dst_chain_id: sending and receiving chain; a response reverses its request's.
         channel_id, nonce: 256-bit numbers; a response has its request's.
-        payload: what it asks or answers.
+        payload: the request or response.
         last_delivered_message_response_nonce: acknowledgement; None before the first response and in responses.
         version: layout of the payload, 0 or 1.
     """
@@ -289,14 +314,17 @@ class Message:
 
     @property
     def is_response(self) -> bool:
-        """Return whether the message answers another one."""
+        """Return True if the message is a response."""
         return isinstance(self.payload, ProtocolResponse | EndpointResponse)
 
     def encode(self) -> bytes:
         """Return the SCALE encoding.
 
+        Returns:
+            The encoding.
+
         Raises:
-            InvalidInput: a number does not fit its type, or the version does not have such a payload.
+            InvalidInput: a number does not fit its type, or the version lacks the payload.
         """
         return XDM_TYPES.encode(
             "Message",
@@ -312,11 +340,17 @@ class Message:
 
     @classmethod
     def decode(cls, data: bytes) -> Message:
-        """Return the message that ``data`` is the canonical encoding of.
+        """Decode the canonical encoding of a message.
+
+        Args:
+            data: the encoding.
+
+        Returns:
+            The message.
 
         Raises:
-            OverLimit: it has more than 5 MiB.
-            FailedToDecode: it is no message, or not in canonical form.
+            OverLimit: ``data`` exceeds 5 MiB.
+            FailedToDecode: ``data`` is not a message, or not canonical.
         """
         plain = XDM_TYPES.decode("Message", data, "a cross-domain message", MAX_MESSAGE_BYTES)
         ((version, payload),) = plain["payload"].items()
@@ -333,7 +367,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class WeightTag:
-    """What a carrier says of a message's weight: a variant of MessageWeightTag, with an endpoint where it has one."""
+    """A carrier's statement of a message's weight: a variant of MessageWeightTag.
+
+    Attributes:
+        kind: name of the variant.
+        endpoint: its endpoint, or None.
+    """
 
     kind: str = "None"
     endpoint: int | None = None
@@ -342,10 +381,13 @@ class WeightTag:
         return self.kind if self.endpoint is None else f"{self.kind}({self.endpoint})"
 
     def to_plain(self) -> Any:
-        """Return the tag as ``XDM_TYPES`` writes it.
+        """Convert the tag to the form of ``XDM_TYPES``.
+
+        Returns:
+            The plain value.
 
         Raises:
-            InvalidInput: there is an endpoint where the variant has none, or none where it has one.
+            InvalidInput: the variant requires an endpoint, or forbids one.
         """
         if (self.endpoint is not None) != self.kind.startswith("Endpoint"):
             raise InvalidInput(f"a weight tag {self.kind} does not come with the endpoint {self.endpoint}")
@@ -353,13 +395,20 @@ class WeightTag:
 
     @classmethod
     def from_plain(cls, plain: Any) -> WeightTag:
-        """Return the tag that ``XDM_TYPES`` read."""
+        """Convert a tag from the form of ``XDM_TYPES``.
+
+        Args:
+            plain: the plain value.
+
+        Returns:
+            The tag.
+        """
         kind, endpoint = variant(plain)
         return cls(kind, None if endpoint is None else endpoint["Id"])
 
 
 def variant(plain: Any) -> tuple[str, Any]:
-    """Return the name and content of an enum's value as ``XDM_TYPES`` reads it; None for a variant without content."""
+    """Return name and content of a plain enum value; None for a variant without content."""
     if isinstance(plain, str):
         return plain, None
     ((name, content),) = plain.items()
@@ -367,12 +416,12 @@ def variant(plain: Any) -> tuple[str, Any]:
 
 
 def chain_to_plain(chain: ChainId) -> Any:
-    """Return a chain as ``XDM_TYPES`` writes it."""
+    """Convert a chain to the form of ``XDM_TYPES``."""
     return "Consensus" if chain.domain is None else {"Domain": chain.domain}
 
 
 def chain_from_plain(plain: Any) -> ChainId:
-    """Return the chain that ``XDM_TYPES`` read."""
+    """Convert a chain from the form of ``XDM_TYPES``."""
     return ChainId(variant(plain)[1])
 
 
