@@ -1,14 +1,14 @@
-"""How far others may move the clock of a served lake: the headers of chains that other lakes run.
+"""Bounds of the clock of a served lake.
 
-A lake's time is its ticks. Every block moves it on by one; a header from its future, verified by the client that it is
-for, moves it on further, so that what has an effect here has its time after its cause. A chain that signs what it likes
-must not thereby expire the clients and packets of all others, so both the step and the sum are bounded:
+A lake's time is its ticks, one a block. A header of another lake may come from its future; once verified by its
+client, it moves the clock forward, so an effect is never earlier than its cause. A chain with arbitrary header times
+must not expire other chains' clients and packets, so both the step and the sum are bounded:
 
-- One block is at most ``max_step`` later than the one before: 30 seconds, the longest block time that relayers allow
+- A block is at most ``max_step`` later than its predecessor: 30 seconds, the longest block time that relayers allow
   for (IBC reference X-4). A header further ahead waits for several blocks.
-- The clock is at most ``max_lead`` ahead of the lake's own: what its blocks have counted, or the real time since it was
-  made, whichever is more. So lakes that were started at different times meet, one that stood still comes after, and no
-  header whatever takes the clock further. Headers beyond are refused before they wait for a block.
+- The clock is at most ``max_lead`` ahead of the lake's own time: its blocks' ticks, or the real time since its
+  creation, whichever is more. Lakes started at different times thus converge, a suspended lake catches up, and no
+  header moves the clock further. Headers beyond are refused on submission.
 """
 
 from __future__ import annotations
@@ -23,23 +23,30 @@ SECOND = 10**9
 
 MAX_STEP_SECONDS = 30.0
 MAX_LEAD_SECONDS = 3_600.0
-"""An hour: lakes of one network are started within it; packets that expire later than that are safe from others."""
+"""One hour: the lakes of a network are started within it, and packets that expire later are safe."""
 
 
 class HeaderTooFarAhead(InvalidInput):
-    """A header is from so far in this lake's future that its clock does not follow."""
+    """Header beyond the bounds of this lake's clock."""
 
 
 @dataclass(frozen=True)
 class ClockBounds:
-    """The bounds, in seconds of block time."""
+    """Bounds of the clock, in seconds of block time."""
 
     max_step: float = MAX_STEP_SECONDS
     max_lead: float = MAX_LEAD_SECONDS
 
 
 class Clock:
-    """The clock of a lake that has ``tick_ns`` a tick and was made at ``made`` (seconds of the Unix epoch)."""
+    """Clock of a lake.
+
+    Args:
+        tick_ns: Length of a tick in ns.
+        made: Creation time of the lake, in seconds of the Unix epoch.
+        bounds: Bounds of the clock.
+        now: Source of the current time, in seconds of the Unix epoch.
+    """
 
     def __init__(
         self, tick_ns: int, made: float, bounds: ClockBounds | None = None, now: Callable[[], float] = time.time
@@ -48,19 +55,23 @@ class Clock:
         self._bounds = bounds or ClockBounds()
 
     def longest_step(self) -> int:
-        """Return how many ticks a block may be later than the one before: one at least."""
+        """Return the maximum number of ticks between two blocks, at least one."""
         return max(1, int(self._bounds.max_step * SECOND) // self._tick_ns)
 
     def latest(self, height: int) -> int:
-        """Return the last tick that a header may move the clock on to, after the block of a height."""
+        """Return the last tick to which a header may move the clock after the block of a height."""
         own = max(height * self._tick_ns, int((self._now() - self._made) * SECOND))
         return (own + int(self._bounds.max_lead * SECOND)) // self._tick_ns
 
     def require(self, tick: int, height: int) -> None:
-        """Refuse what may be in no block before ``tick``, if that is too far ahead of the block of a height.
+        """Validate the earliest tick of a message.
+
+        Args:
+            tick: Earliest tick of the message.
+            height: Last height.
 
         Raises:
-            HeaderTooFarAhead: it is.
+            HeaderTooFarAhead: The tick is too far ahead.
         """
         latest = self.latest(height)
         if tick > latest:
