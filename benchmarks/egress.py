@@ -39,7 +39,7 @@ from causeway.protocols.relay_chain.block import (
 )
 from causeway.protocols.relay_chain.commitment import LeafTries, commit_parachains, commit_relay
 from causeway.protocols.relay_chain.errors import Inclusion
-from causeway.protocols.relay_chain.network import add_relay_chain
+from causeway.protocols.relay_chain.options import add_relay_chain
 from causeway.protocols.relay_chain.runtime import include
 from causeway.protocols.relay_chain.state import RelayLeaf, State, store_leaves
 from causeway.protocols.shared.events import EventLog

@@ -24,7 +24,7 @@ from causeway.cli.commands.state import format_cell, to_json_value
 from causeway.cli.output import progress
 from causeway.cli.output.tables import show_table
 from causeway.cli.peak_memory import PeakMemory
-from causeway.gossip.contract import NodeProcesses
+from causeway.gossip.options import NodeProcesses
 from causeway.network.network import LakeNetwork
 from causeway.storage.lake import Lake, Manifest
 from tests.support.common.command_line import Run, command_line

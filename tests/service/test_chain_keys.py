@@ -23,7 +23,7 @@ from causeway.network.recheck import LakeRecheck
 from causeway.network.reexecution import DifferenceReason, DifferingHeight
 from causeway.protocols.ic.subnet_keys import derive_public_key
 from causeway.scenarios.scenario import load_scenario
-from causeway.service.ic.keys import drawn_keys
+from causeway.service.ic.endpoint import drawn_keys
 from causeway.service.keys.key_files import AccountKey, ChainKey, read_chain_key, read_key, write_key
 from causeway.service.keys.validators import SignedAlready, add_chain_keys
 from causeway.service.node.node import BlockPace, Node

@@ -20,8 +20,8 @@ from causeway.service.ibc.client import ZoneLakeClient
 from causeway.service.ibc.relay_runner import find_directions
 from causeway.service.keys.signing import TRANSACTION, SignedMessage
 from causeway.service.relay.faults import FaultSettings, TransactionFaults
+from causeway.service.relay.loop import Submit
 from causeway.service.relay.process import find_relay, require_two_lakes
-from causeway.service.relay.steps import Submit
 from tests.support.common.lakes import scenario_text
 
 

@@ -17,8 +17,7 @@ from causeway.storage.commit_log import CommitLog, Count, HeadRecord, Record, cr
 from causeway.storage.files import Storage
 from causeway.storage.layout import LakeDamaged, LakeHead
 from causeway.storage.object_store import AlreadyExists
-from causeway.storage.paths import confine_path
-from causeway.storage.seals import FileDamaged
+from causeway.storage.seals import FileDamaged, confine_path
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from causeway.storage.files import Storage
 from causeway.storage.lake import Lake
 from causeway.storage.layout import LakeDamaged
 from causeway.storage.object_store import LocalPlace, ObjectPlace
-from causeway.storage.paths import MAX_PATH, FileTooLong, OutsideRoot, confine_path
-from causeway.storage.seals import FileDamaged, seal_content
+from causeway.storage.seals import MAX_PATH, FileDamaged, FileTooLong, OutsideRoot, confine_path, seal_content
 from causeway.storage.vacuum import vacuum_lake
 from tests.support.ic import ic_lake
 from tests.support.properties.audit_ledgers import table

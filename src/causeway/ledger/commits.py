@@ -16,8 +16,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.ledger.schema import TABLES
 from causeway.storage.commit_log import CommitLog, Count, HeadRecord, Record, parse_json
 from causeway.storage.files import Storage
-from causeway.storage.paths import confine_path
-from causeway.storage.seals import FileDamaged, Seal, parse_seal
+from causeway.storage.seals import FileDamaged, Seal, confine_path, parse_seal
 
 LEDGER_FILE, LEDGER_HEAD = "ledger.json", "ledger.head"
 MANIFESTS, CHECKPOINTS, STAGING = "manifests", "checkpoints", "staging"

@@ -55,7 +55,7 @@ from causeway.storage.commit_log import decoded, encoded, read_record
 from causeway.storage.files import FileDamaged, Storage
 from causeway.storage.object_store import AlreadyExists
 from causeway.storage.parquet_files import StoredParquet, convert_arrow_errors
-from causeway.storage.paths import NotRegularFile
+from causeway.storage.seals import NotRegularFile
 
 ROW_GROUP = 1 << 18
 

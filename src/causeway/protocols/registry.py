@@ -157,7 +157,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             prover="causeway.proving.ic.prover:PROVER",
             endpoint="causeway.service.ic.endpoint:IcEndpoint",
             places=("remote.*.endpoints", "remote.*.versions", "listen"),
-            drawn_keys="causeway.service.ic.keys:drawn_keys",
+            drawn_keys="causeway.service.ic.endpoint:drawn_keys",
         ),
         ProtocolInfo(
             name="ibc",
@@ -219,7 +219,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             semantics="causeway.protocols.icmp.semantics:SEMANTICS",
             changes_programs=True,
             roles=("relay",),
-            completion="causeway.protocols.relay_chain.network:add_relay_chain",
+            completion="causeway.protocols.relay_chain.options:add_relay_chain",
             gossip="causeway.gossip.processes.launcher:GOSSIP",
             endpoint="causeway.service.icmp.endpoint:IcmpEndpoint",
             apart="parachains share one relay chain, in one lake, and of two relay chains none trusts the other",

@@ -19,8 +19,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, Union, get_
 from causeway.core.text import load_json
 from causeway.storage.files import Storage
 from causeway.storage.object_store import AlreadyExists, first_line
-from causeway.storage.paths import NotRegularFile
-from causeway.storage.seals import FileDamaged
+from causeway.storage.seals import FileDamaged, NotRegularFile
 
 _FORMS = ((b',"digest":"', b'"}'), (b',\n "digest": "', b'"\n}'))
 """Text before and after the digest, for compact and for indented JSON."""

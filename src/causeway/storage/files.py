@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from causeway.storage.object_store import AlreadyExists, LocalPlace, ObjectPlace, first_line, open_place
 from causeway.storage.parquet_files import StoredParquet
-from causeway.storage.paths import FileTooLong
 from causeway.storage.seals import (
     MISSING,
     PIECE,
     FileDamaged,
+    FileTooLong,
     RangeReader,
     Seal,
     SealedReader,

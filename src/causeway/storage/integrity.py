@@ -37,8 +37,7 @@ from causeway.storage.layout import (
     volume_path,
 )
 from causeway.storage.object_store import io_threads
-from causeway.storage.paths import confine_path
-from causeway.storage.seals import MISSING, FileDamaged, Seal, parse_seal
+from causeway.storage.seals import MISSING, FileDamaged, Seal, confine_path, parse_seal
 from causeway.storage.table_schemas import TableSchemas
 from causeway.storage.vacuum_log import VACUUM_FOLDER as VACUUMED
 from causeway.storage.vacuum_log import VacuumRecord, read_vacuums

@@ -61,8 +61,7 @@ from causeway.storage.layout import (
 )
 from causeway.storage.manifests import CompactedLogs, Manifest, StateParts
 from causeway.storage.parquet_files import StoredParquet, convert_arrow_errors
-from causeway.storage.paths import NotRegularFile
-from causeway.storage.seals import MISSING, FileDamaged, Seal, parse_seal, seal_content
+from causeway.storage.seals import MISSING, FileDamaged, NotRegularFile, Seal, parse_seal, seal_content
 from causeway.storage.vacuum_log import VACUUM_FOLDER as VACUUMED
 from causeway.storage.vacuum_log import find_vacuum
 
@@ -170,8 +169,6 @@ class Lake:
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
-    # ---- errors
-
     def damaged(self, path: str, what: str, whole: Whole = None) -> LakeDamaged:
         """Return the error for a damaged file.
 
@@ -198,8 +195,6 @@ class Lake:
             raise self.damaged(path, str(error.strerror), whole) from None
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
-
-    # ---- description
 
     def about(self) -> dict[str, Any]:
         """Return the description that ``create`` stored.
@@ -270,8 +265,6 @@ class Lake:
         with self.reading(HEAD_FILE):
             return LakeHead.read(self.storage, HEAD_FILE)
 
-    # ---- files
-
     def sealed_table(
         self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: Whole = None
     ) -> pa.Table:
@@ -310,8 +303,6 @@ class Lake:
         with self.reading(VACUUMED):
             vacuum = find_vacuum(self.storage, height)
         return None if vacuum is None else Freed(f"height: the state of {height} was freed by a vacuum; {vacuum}")
-
-    # ---- commits and heights
 
     @property
     def manifests(self) -> CommitLog[Manifest]:
@@ -506,8 +497,6 @@ class Lake:
         """Write the head record. Only for the holder of the claim."""
         self.storage.put(HEAD_FILE, head.content())
 
-    # ---- rows of files
-
     def table(self, manifest: Manifest, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Read and verify a file of a manifest. Raises ``LakeDamaged``, ``Freed``."""
         return self.sealed_table(path, manifest.files[path], columns)
@@ -543,8 +532,6 @@ class Lake:
     def outside(self, manifest: Manifest) -> dict[str, tuple[str, Seal]]:
         """Return the input recorded for the tick of a height: file and seal by kind."""
         return {kind: (path, manifest.files[path]) for kind, path in manifest.outside.items()}
-
-    # ---- log tables
 
     def compaction(self, first: int) -> CompactionRun | None:
         """Return the compaction record that begins with a manifest number, or None."""

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from causeway.config.section import U64, TickNumber
 from causeway.protocols.contract import Visibility
-from causeway.storage.paths import confine_path
-from causeway.storage.seals import parse_seal
+from causeway.storage.seals import confine_path, parse_seal
 
 Name = Annotated[str, Field(min_length=1)]
 U32 = Annotated[int, Field(ge=0, lt=2**32)]

@@ -11,8 +11,7 @@ from causeway_proofs.errors import InvalidInput
 
 from causeway.storage.commit_log import HeadRecord, Record, numbered_path
 from causeway.storage.manifests import LakePath
-from causeway.storage.paths import DATA_FOLDERS
-from causeway.storage.seals import Seal, parse_seal
+from causeway.storage.seals import DATA_FOLDERS, Seal, parse_seal
 
 FORMAT = 8
 """Version of this layout."""

@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 from causeway.storage.commit_log import Record, decoded, parse_json
-from causeway.storage.paths import DATA_FOLDERS, confine_path
-from causeway.storage.seals import Seal, parse_seal
+from causeway.storage.seals import DATA_FOLDERS, Seal, confine_path, parse_seal
 
 
 def lake_path(path: Any) -> str:

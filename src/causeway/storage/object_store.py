@@ -23,7 +23,7 @@ from causeway_proofs.errors import InvalidInput
 from obstore import exceptions as store_errors
 from obstore import store as object_stores
 
-from causeway.storage.paths import FileTooLong, NotRegularFile, OutsideRoot, stays_below
+from causeway.storage.seals import FileTooLong, NotRegularFile, OutsideRoot, stays_below
 
 MAX_WHOLE_BYTES = 1 << 31
 """Maximum number of bytes of a file read at once."""

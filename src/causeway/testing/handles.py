@@ -15,7 +15,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.core.text import format_value, truncate_text
 from causeway.core.vocabulary import Kind, RejectCode
 from causeway.programs.scalar import InsufficientFunds
-from causeway.protocols.shared.block_numbers import LAST_TICK
+from causeway.protocols.shared.limits import LAST_TICK
 from causeway.testing.errors import NoAnswer, Rejected, Undone
 from causeway.testing.log import IngressPosition, LoggedMessage, MessageLog, RefusedMessage, answer_key
 from causeway.testing.messages import TimelineNames

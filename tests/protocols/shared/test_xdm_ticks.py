@@ -11,7 +11,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.network.network import LakeNetwork
 from causeway.network.opened_lake import open_lake
 from causeway.network.run_records import carrier_summary
-from causeway.protocols.shared.block_numbers import LAST_NUMBER, LAST_TICK, MOST_BLOCKS
+from causeway.protocols.shared.limits import LAST_NUMBER, LAST_TICK, MOST_BLOCKS
 from tests.support.xdm.xdm_network import Network as Kernels
 
 SCENARIO = """

@@ -12,8 +12,7 @@ from causeway_proofs.tendermint.trust import TrustedHeader
 from causeway.service.ibc.relay_runner import DeliveryProgress, ZoneProgress, ZoneRelay
 from causeway.service.ibc.relay_state import LaneView, QueueView
 from causeway.service.ibc.relayer import PassState, ZonePass
-from causeway.service.relay.loop import PassPacing
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction, PassPacing
 
 SENT = 9
 TRIES = 4

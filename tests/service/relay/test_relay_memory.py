@@ -25,7 +25,7 @@ from causeway.service.ibc.relay_state import (
 )
 from causeway.service.ibc.relayer import PassState
 from causeway.service.ibc.transactions import RelayTransaction
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction
 from tests.support.common.lakes import Lakes, both
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from causeway.service.http.client import RefusedForGood, ServiceError
 from causeway.service.journal import SILENT
-from causeway.service.relay.loop import DirectionProgress, PassPacing, RelayLoop
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction, DirectionProgress, PassPacing, RelayLoop
 
 
 class State(Enum):

@@ -20,7 +20,7 @@ from causeway.service.http import answers
 from causeway.service.keys.key_files import AccountKey
 from causeway.service.keys.signing import MESSAGE, TRANSACTION, sign_message
 from causeway.service.node.node import BlockPace, Node, SubmissionStatus
-from causeway.service.relay.steps import Submit
+from causeway.service.relay.loop import Submit
 from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,

@@ -37,7 +37,7 @@ from causeway.service.ibc.routes import Views
 from causeway.service.keys.key_files import AccountKey
 from causeway.service.keys.signing import MESSAGE, TRANSACTION, SignedMessage, carrier_number, sign_message
 from causeway.service.node.node import BlockPace, Node, SubmissionStatus
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction
 
 ENDS = {"left": "a", "right": "b"}
 OTHER = {"left": "right", "right": "left"}

@@ -26,8 +26,7 @@ from causeway.protocols.contract import RANGES_SCHEMA, SEEN_HEADERS_SCHEMA, Inpu
 from causeway.protocols.hrmp.errors import ReceiptError, UpwardCallError
 from causeway.protocols.hrmp.kernel import HrmpKernel
 from causeway.protocols.hrmp.state import HRMP_TABLES
-from causeway.protocols.relay_chain.network import RELAY_POSITION, add_relay_chain
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions, add_relay_chain
 from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.messages import LANE, OUTBOUND_SCHEMA
 from tests.shown import shown_to

@@ -27,8 +27,7 @@ from causeway.core.vocabulary import EVENTS_SCHEMA, REVERTED, Event
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Tick, View
 from causeway.protocols.icmp.kernel import IcmpKernel, IcmpPlan
-from causeway.protocols.relay_chain.network import add_relay_chain
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import IcmpOptions, add_relay_chain
 from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.shared.state_tables import merge_states, restore_state, select_chains

@@ -19,7 +19,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import group_rows, stable_order
 
 from causeway.core.frame import Frame, from_table
-from causeway.gossip.contract import ProcessOptions, RunVerdict
+from causeway.gossip.options import ProcessOptions, RunVerdict
 from causeway.gossip.processes.network import NetworkOutcome, NodeHandle, ProcessNetwork
 from causeway.gossip.processes.replay import ReplayResult, replay_trace
 from causeway.gossip.processes.scenario import load_gossip_scenario
@@ -28,7 +28,7 @@ from causeway.gossip.simulation.relay_table import INTERVAL, PARACHAINS, RELAY_T
 from causeway.network.opened_lake import OpenedLake, open_lake, select_rows
 from causeway.programs.user_modules import NOWHERE, ModuleSources
 from causeway.protocols.relay_chain.block import queue_roots
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.messages import LANE, OUTBOUND_SCHEMA
 from causeway.proving.icmp.messages import program_free_rows, relay_leaves

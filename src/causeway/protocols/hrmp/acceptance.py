@@ -19,8 +19,7 @@ from causeway.core.joins import lookup_rows
 from causeway.protocols.hrmp.channels import CallResults, execute_calls
 from causeway.protocols.hrmp.errors import ReceiptError
 from causeway.protocols.hrmp.state import CONTENTS_SCHEMA, DIGESTS_SCHEMA, HRMP_TABLES, PAIR
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import HrmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
 from causeway.protocols.shared.digests import digests, rows_equal
 from causeway.protocols.shared.state_tables import TableState
 

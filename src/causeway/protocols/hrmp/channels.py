@@ -35,8 +35,7 @@ from causeway.core.vocabulary import NO_CHAIN, NO_INDEX, VALUE_SCHEMA, Asset, Va
 from causeway.protocols.contract import Chains
 from causeway.protocols.hrmp.errors import UpwardCallError
 from causeway.protocols.hrmp.state import CHANNELS_SCHEMA, PAIR, REQUESTS_SCHEMA
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import NOTICE, HrmpOptions
+from causeway.protocols.relay_chain.options import NOTICE, RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.runtime import ParachainCall, ParachainCallKind
 from causeway.protocols.shared.state_tables import TableState
 

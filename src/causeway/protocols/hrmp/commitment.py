@@ -38,7 +38,7 @@ from causeway.core.joins import encode_keys, lookup_rows
 from causeway.protocols.contract import Chains
 from causeway.protocols.hrmp.state import ALL_TABLES, BLOCKS_SCHEMA, CANDIDATES_SCHEMA, HRMP_TABLES, PAIR, TIPS_SCHEMA
 from causeway.protocols.relay_chain.commitment import headers
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.state_tables import TableState, TrieCache

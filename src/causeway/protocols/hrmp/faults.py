@@ -23,8 +23,7 @@ from causeway.protocols.hrmp.acceptance import MOST_CALL_BYTES, MOST_CALLS
 from causeway.protocols.hrmp.inbound import read_relay_chain
 from causeway.protocols.hrmp.state import CALLS_SCHEMA, SENT_SCHEMA
 from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, WHAT, check_candidate_fault
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import HrmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
 from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.interference import HALT, PASSIVE, Interference
 from causeway.protocols.shared.state_tables import TableState

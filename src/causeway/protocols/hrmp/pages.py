@@ -34,8 +34,7 @@ from causeway.protocols.contract import Chains, View
 from causeway.protocols.hrmp.acceptance import data_lengths
 from causeway.protocols.hrmp.state import HRMP_TABLES, PAGES_SCHEMA, PAIR, SENT_SCHEMA
 from causeway.protocols.relay_chain.errors import CHANNEL_CLOSED, NO_DESTINATION
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import HrmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions
 from causeway.protocols.relay_chain.state import State
 from causeway.protocols.shared.contents import decode_contents
 from causeway.protocols.shared.events import EventLog, event_rows

@@ -21,8 +21,7 @@ from causeway.protocols.contract import View, earliest
 from causeway.protocols.hrmp.acceptance import MOST_CALLS
 from causeway.protocols.hrmp.channels import ChannelRequest, UpwardCall, channel_counts, encode_call, present_parachains
 from causeway.protocols.hrmp.state import CALLS_SCHEMA
-from causeway.protocols.relay_chain.network import RELAY_POSITION, ParachainNetwork
-from causeway.protocols.relay_chain.options import HrmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, HrmpOptions, ParachainNetwork
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from causeway.protocols.relay_chain.block import last_listed
 from causeway.protocols.relay_chain.commitment import watermarks
 from causeway.protocols.relay_chain.errors import Inclusion, Validation
 from causeway.protocols.relay_chain.fault_kinds import CANDIDATE, DUPLICATE, WHAT
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.runtime import CandidateReceipts, Codes, is_on_chain
 from causeway.protocols.relay_chain.state import RelayLeaf
 from causeway.protocols.shared.digests import digests, rows_equal

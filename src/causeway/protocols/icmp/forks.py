@@ -52,8 +52,7 @@ from causeway.protocols.relay_chain.fault_kinds import (
     WHAT,
     check_candidate_fault,
 )
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.state import (
     MAX_CHAIN_HEADS,
     MOST_ANCESTORS,

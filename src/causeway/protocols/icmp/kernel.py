@@ -71,8 +71,7 @@ from causeway.protocols.relay_chain.commitment import (
     para_roots,
 )
 from causeway.protocols.relay_chain.errors import Inclusion
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import NEVER
+from causeway.protocols.relay_chain.options import NEVER, RELAY_POSITION
 from causeway.protocols.relay_chain.parachains import Context, ParachainKernel, PlannedParachainCalls, table_owners
 from causeway.protocols.relay_chain.runtime import include
 from causeway.protocols.relay_chain.state import (
@@ -85,9 +84,9 @@ from causeway.protocols.relay_chain.state import (
     read_leaves,
     store_leaves,
 )
-from causeway.protocols.shared.block_numbers import check_faults
 from causeway.protocols.shared.digests import digests
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
+from causeway.protocols.shared.limits import check_faults
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, oldest_height
 from causeway.protocols.shared.state_tables import TrieCache, change_programs, merge_states, select_chains
 

@@ -31,7 +31,7 @@ from causeway_proofs.substrate.parachains import (
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.joins import lookup_rows
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.relay_chain.runtime import set_posted_hash
 from causeway.protocols.relay_chain.state import (
     CANDIDATES_SCHEMA,

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from causeway.config.faults import FaultRule
 from causeway.protocols.relay_chain.state import MAX_CHAIN_HEADS, MOST_ANCESTORS
-from causeway.protocols.shared.block_numbers import PlannedTick
 from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames, ensure_forward
+from causeway.protocols.shared.limits import PlannedTick
 
 FORK = "fork"
 LEAVES = "leaves"

@@ -3,6 +3,11 @@
 ``causeway gossip simulate --out LAKE`` writes the table to ``results/bodies.parquet`` of the lake.
 
 Reference: ICMP, section 4.1, X-6.
+
+Fixed properties of a network of parachains: relay chain, numbers, hosts of programs.
+
+Chains are positions in every column of the kernel: the relay chain is 0, the parachains follow by their numbers in the
+topology. The parachain at position p has ParaId p.
 """
 
 from __future__ import annotations
@@ -15,16 +20,18 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from causeway_proofs.errors import InvalidInput
 from causeway_proofs.order import U64, Rows, stable_order
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.config.section import ScenarioSection
+from causeway.config.topology import Topology
 from causeway.core.frame import Frame, from_table
 from causeway.core.joins import lookup_rows
-from causeway.protocols.shared.block_numbers import PlannedTick
-from causeway.protocols.shared.limits import MAX_DATA_BYTES
+from causeway.protocols.shared.limits import MAX_DATA_BYTES, PlannedTick
 from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, option_error
+from causeway.protocols.shared.state_tables import Hosting, add_role_chain
 
 PAGE_BYTES = 14
 """Maximum overhead of a page with one message: kind byte, index and length."""
@@ -264,3 +271,40 @@ class IcmpOptions(HrmpOptions, ProfiledOptions):
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the values of ``profile = deployed``."""
         return DEPLOYED
+
+
+RELAY = "relay"
+"""Role of the relay chain, and its default name."""
+
+RELAY_POSITION = 0
+
+
+def add_relay_chain(topology: Topology) -> Topology:
+    """Return the topology with a relay chain added if it has none.
+
+    Args:
+        topology: Chains and their roles.
+
+    Raises:
+        InvalidInput: There are two relay chains.
+    """
+    return add_role_chain(topology, RELAY, "the relay chain")
+
+
+@dataclass(frozen=True)
+class ParachainNetwork(Hosting):
+    """The chains of a completed topology.
+
+    Raises:
+        InvalidInput: A program moves, or is on the relay chain.
+    """
+
+    def __post_init__(self) -> None:
+        if self.topology.moves.num_rows:
+            raise InvalidInput("moves: under icmp programs stay on their chain; leave them out")
+        if RELAY_POSITION in self.hosting_chains:
+            name = self.names[RELAY_POSITION]
+            raise InvalidInput(f"programs: {name!r} is the relay chain, on which no program runs; allowed: parachains")
+
+    def _rank(self, name: str, number: int) -> tuple[bool, int]:
+        return self.topology.roles.get(number) != RELAY, number

@@ -19,13 +19,12 @@ from causeway.config.topology import Topology
 from causeway.core.frame import Frame, empty_frame
 from causeway.protocols.contract import RANGES_SCHEMA, AnyKernel, Chains, RoundResult, StateTable, Tick
 from causeway.protocols.relay_chain.commitment import genesis_hash, genesis_headers
-from causeway.protocols.relay_chain.network import RELAY_POSITION, ParachainNetwork
-from causeway.protocols.relay_chain.options import IcmpOptions, ParaCall
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions, ParaCall, ParachainNetwork
 from causeway.protocols.relay_chain.runtime import ParachainCall, ParachainCallKind
 from causeway.protocols.relay_chain.state import State
-from causeway.protocols.shared.block_numbers import LAST_TICK
 from causeway.protocols.shared.events import EventLog
 from causeway.protocols.shared.execution import ProgramRunner, program_tables
+from causeway.protocols.shared.limits import LAST_TICK
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA
 from causeway.protocols.shared.state_tables import StaticHosting, row_owners
 

@@ -25,8 +25,7 @@ from causeway_proofs.substrate import EMPTY_ROOT
 from causeway.core.frame import Frame, concat
 from causeway.core.joins import lookup_rows
 from causeway.protocols.relay_chain.errors import DropReason, Inclusion
-from causeway.protocols.relay_chain.network import RELAY_POSITION
-from causeway.protocols.relay_chain.options import IcmpOptions
+from causeway.protocols.relay_chain.options import RELAY_POSITION, IcmpOptions
 from causeway.protocols.relay_chain.state import (
     BLOCKED_SCHEMA,
     DROPPED_SCHEMA,

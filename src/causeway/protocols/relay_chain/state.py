@@ -21,7 +21,7 @@ import pyarrow as pa
 from causeway.core.frame import Frame, concat, empty_frame
 from causeway.core.queues import Queues
 from causeway.protocols.contract import StateTable, View, Visibility
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.execution import ACCOUNTS
 from causeway.protocols.shared.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, OUTBOUND_SCHEMA
 from causeway.protocols.shared.state_tables import TableState

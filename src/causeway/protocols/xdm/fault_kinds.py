@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 
 from causeway.config.faults import FaultRule
 from causeway.config.section import U64_MAX
-from causeway.protocols.shared.block_numbers import MOST_BLOCKS, PlannedTick
 from causeway.protocols.shared.faults import EVERY as ANY
 from causeway.protocols.shared.faults import DropSection, FaultSection, HaltSection, NetworkNames, ensure_forward
+from causeway.protocols.shared.limits import MOST_BLOCKS, PlannedTick
 
 ABSENT = "absent"
 FRAUD = "fraud"

@@ -36,10 +36,10 @@ from causeway.protocols.contract import (
     earliest,
     idle_limit_tick,
 )
-from causeway.protocols.shared.block_numbers import LAST_TICK, check_faults, check_number
 from causeway.protocols.shared.events import LEDGER_LOGS, EventLog
 from causeway.protocols.shared.execution import ProgramRunner
 from causeway.protocols.shared.interference import HALT
+from causeway.protocols.shared.limits import LAST_TICK, check_faults, check_number
 from causeway.protocols.shared.messages import OUTBOUND_SCHEMA, locate_ranges, oldest_height
 from causeway.protocols.shared.secrets import NONE, Secrets
 from causeway.protocols.shared.state_tables import StaticHosting, change_programs, merge_states, select_chains

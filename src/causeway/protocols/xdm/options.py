@@ -13,7 +13,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.config.section import ProgramReference, ScenarioSection
-from causeway.protocols.shared.block_numbers import MOST_BLOCKS, PlannedTick
+from causeway.protocols.shared.limits import MOST_BLOCKS, PlannedTick
 from causeway.protocols.shared.option_values import LARGEST, ProfiledOptions, Texts, allow_only, option_error
 from causeway.protocols.xdm.state import MAX_NONCE
 

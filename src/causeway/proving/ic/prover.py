@@ -135,14 +135,14 @@ def _format_bytes(data: bytes) -> str:
 
 
 def _describe_header(state: CertifiedState, value: bytes) -> str:
-    from causeway_proofs.documents.ic_leaves import header_text
+    from causeway_proofs.documents.ic import header_text
     from causeway_proofs.ic.stream_header import decode_stream_header
 
     return header_text(decode_stream_header(value, state.subnets.options.version))
 
 
 def _describe_message(state: CertifiedState, value: bytes) -> str:
-    from causeway_proofs.documents.ic_leaves import message_text
+    from causeway_proofs.documents.ic import message_text
     from causeway_proofs.ic.messages import decode_stream_message
 
     from causeway.protocols.ic.ids import canister_number

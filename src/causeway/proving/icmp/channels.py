@@ -25,7 +25,7 @@ from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.hrmp.commitment import item_key, item_pallet, map_key, storage_changes
 from causeway.protocols.hrmp.pages import read_pages
 from causeway.protocols.hrmp.state import HRMP_TABLES
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.shared.state_tables import TableState
 from causeway.proving.icmp.messages import HEIGHTS_TRIED, header_root, heights_sent, program_free_rows
 from causeway.proving.prover import Document, ProofResult

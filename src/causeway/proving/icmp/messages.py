@@ -42,7 +42,7 @@ from causeway.core.frame import Frame, from_table
 from causeway.core.text import to_one_line
 from causeway.network.opened_lake import Mask, OpenedLake, select_rows
 from causeway.protocols.relay_chain.commitment import relay_changes
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.relay_chain.state import OF_LEAVES, RelayLeaf, read_leaves
 from causeway.protocols.shared.contents import encode_contents
 from causeway.protocols.shared.messages import LANE_COLUMNS, OUTBOUND_SCHEMA

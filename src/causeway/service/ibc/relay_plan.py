@@ -31,7 +31,7 @@ from causeway.service.ibc.relay_state import (
     RelayRules,
     Step,
 )
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction
 
 HUNDRED_BLOCKS = 100
 

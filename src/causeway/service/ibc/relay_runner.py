@@ -33,8 +33,7 @@ from causeway.service.ibc.relayer import PassState, ZonePass, relay_pass
 from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
 from causeway.service.relay.faults import FaultSettings
-from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
-from causeway.service.relay.steps import Direction, advance_watermarks
+from causeway.service.relay.loop import Direction, PassPacing, ProgressCollector, RelayLoop, advance_watermarks
 
 UNKNOWN = -1
 """Marker for a count that exceeds the listed ranges."""

@@ -15,7 +15,7 @@ from typing import Any
 from causeway_proofs.tendermint.trust import TrustedHeader
 
 from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer
-from causeway.service.relay import steps
+from causeway.service.relay import loop
 
 MOST_LISTED = 10_000
 """Maximum number of entries listed individually; later ones wait for another pass."""
@@ -339,7 +339,7 @@ class ReadPackets:
 
 
 @dataclass(frozen=True)
-class SubmitWithHeaders(steps.Submit):
+class SubmitWithHeaders(loop.Submit):
     """Submission of a transaction with ``headers`` header updates."""
 
     headers: int

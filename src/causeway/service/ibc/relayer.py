@@ -46,7 +46,7 @@ from causeway.service.ibc.relay_state import (
     Step,
     SubmitWithHeaders,
 )
-from causeway.service.relay.steps import Direction
+from causeway.service.relay.loop import Direction
 
 
 class PassState(Enum):

@@ -1,4 +1,4 @@
-"""Subnet part of a served lake: status, certificates over HTTP, exchange, metrics."""
+"""Subnet part of a served lake: status, certificates over HTTP, exchange, metrics, public keys for others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.subnet_keys import derive_public_key
 from causeway.protocols.shared.limits import DIGITS, MAX_ANSWER_BYTES, MAX_TRANSACTION_BYTES
+from causeway.protocols.shared.secrets import LISTED_CHAINS
 from causeway.proving.ic.state import CertifiedStates, certificate_document
+from causeway.scenarios.scenario import Scenario
 from causeway.service.http import answers
 from causeway.service.http.answers import MAX_CHAINS, Answer, ChainAnswer, Height, Hex, Text
 from causeway.service.http.requests import Address, Number, Query, address_of_view
@@ -208,3 +211,23 @@ class IcEndpoint:
                 for cause, count in pulled.failures.items():
                     failed.add_metric([*ends, cause], count)
         yield from (pooled, slices, failed, avoided)
+
+
+def drawn_keys(scenario: Scenario) -> dict[str, str]:
+    """Return the seed-derived public keys of a scenario's own subnets.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        Public keys (192 hexadecimal digits) by name, without subnets whose keys are in files.
+    """
+    chains = scenario.declared_topology()
+    named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
+    seed = scenario.network.seed
+    listed = scenario.options.get(LISTED_CHAINS, {})
+    return {
+        name: derive_public_key(seed, number).hex()
+        for name, number in named
+        if number not in chains.external and name not in listed
+    }

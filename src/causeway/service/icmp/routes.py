@@ -21,7 +21,7 @@ from pydantic import Field
 from causeway.core.caches import cache_results
 from causeway.network.opened_lake import OpenedLake
 from causeway.protocols.hrmp.state import PAIR
-from causeway.protocols.relay_chain.network import RELAY_POSITION
+from causeway.protocols.relay_chain.options import RELAY_POSITION
 from causeway.protocols.relay_chain.state import OF_LEAVES
 from causeway.protocols.shared.limits import MAX_ANSWER_BYTES
 from causeway.proving.icmp.channels import (

@@ -11,8 +11,7 @@ from causeway_proofs.errors import InvalidInput
 from causeway.service.journal import SILENT, Journal
 from causeway.service.relay import loop
 from causeway.service.relay.faults import FaultSettings
-from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop
-from causeway.service.relay.steps import Submit
+from causeway.service.relay.loop import PassPacing, ProgressCollector, RelayLoop, Submit
 from causeway.service.xdm.answers import StatusAnswer
 from causeway.service.xdm.client import DomainLakeClient
 from causeway.service.xdm.relay_state import (

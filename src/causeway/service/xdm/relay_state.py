@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from causeway.service.relay import steps
-from causeway.service.relay.steps import Submit, advance_watermarks
+from causeway.service.relay import loop
+from causeway.service.relay.loop import Submit, advance_watermarks
 
 
 @dataclass(frozen=True)
-class ChainPair(steps.Direction):
+class ChainPair(loop.Direction):
     """Direction from chain ``source`` to chain ``target``.
 
     ``what`` is "messages" between the two, "blocks" of the consensus chain ``source`` for the lake that follows it, or

@@ -45,7 +45,7 @@ from causeway.protocols.xdm.transactions import (
 from causeway.protocols.xdm.value.books import declared_key
 from causeway.protocols.xdm.wire import TAG_BITS
 from causeway.service.http.client import ServiceError
-from causeway.service.relay.steps import Submit
+from causeway.service.relay.loop import Submit
 from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,

@@ -11,16 +11,7 @@ from tests.spec.xdm.guarantees import unchecked, violations
 from tests.spec.xdm.keys import outbox_key
 from tests.spec.xdm.state import ChannelState
 from tests.spec.xdm.values import CONSENSUS
-from tests.support.xdm.properties.xdm_hazards import (
-    FAST,
-    ROUND_TRIP,
-    Make,
-    opened,
-    refusals,
-    results,
-    rows,
-    sound,
-)
+from tests.support.xdm.properties.xdm_hazards import FAST, ROUND_TRIP, Make, opened, refusals, results, rows, sound
 from tests.support.xdm.properties.xdm_hazards import every_engine as every_engine
 from tests.support.xdm.properties.xdm_networks import ALICE, BOB
 

@@ -1,14 +1,13 @@
-"""Proof documents of the Internet Computer: certificates and stream slices."""
+"""Proof documents of the Internet Computer: certificates and stream slices, and their leaves in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from causeway_proofs.documents.document import ProofDocument, ProofPath, format_bytes, require_trust
-from causeway_proofs.documents.ic_leaves import read_leaf
 from causeway_proofs.documents.trust import IcPublicKey, Trust
 from causeway_proofs.documents.validation import ClaimMismatch
 from causeway_proofs.documents.values import (
@@ -22,13 +21,14 @@ from causeway_proofs.documents.values import (
     Time,
     format_time,
 )
-from causeway_proofs.errors import InvalidInput, ProofError
+from causeway_proofs.errors import CausewayError, InvalidInput, ProofError
 from causeway_proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
 from causeway_proofs.ic.certificate import Certificate, decode_certificate, read_time, require_in_ranges, tree_root
 from causeway_proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
 from causeway_proofs.ic.errors import MalformedCertificate, WrongSubnet
 from causeway_proofs.ic.hash_tree import HashTree
 from causeway_proofs.ic.lookup import format_path, path_steps
+from causeway_proofs.ic.messages import Data, Refund, Request, Response, StreamMessage, decode_stream_message
 from causeway_proofs.ic.primitives import CURRENT, CertificationVersion, principal_to_text
 from causeway_proofs.ic.slice import (
     CertifiedStreamSlice,
@@ -36,8 +36,61 @@ from causeway_proofs.ic.slice import (
     decode_certified_stream,
     decode_certified_stream_slice,
 )
+from causeway_proofs.ic.slice_payload import STREAMS
+from causeway_proofs.ic.stream_header import StreamHeader, decode_stream_header
+from causeway_proofs.ic.stream_tree import HEADER, MESSAGES_LABEL
 from causeway_proofs.limits import MAX_DEPTH
 from causeway_proofs.steps import Step
+
+Name = Callable[[bytes], str]
+"""Returns the display name of a canister."""
+
+_VERSIONS = sorted(CertificationVersion, reverse=True)
+
+
+def read_leaf(path: Sequence[bytes], value: bytes) -> str:
+    """Describe the leaf ``value`` at a path, if it is a header or message of a stream.
+
+    Returns an empty text for other leaves.
+
+    Only the bytes are certified, not the description.
+    """
+    for version in _VERSIONS:
+        try:
+            if len(path) == 3 and path[0] == STREAMS and path[2] == HEADER:
+                return header_text(decode_stream_header(value, version))
+            if len(path) == 4 and path[0] == STREAMS and path[2] == MESSAGES_LABEL:
+                return message_text(decode_stream_message(value, version))
+        except CausewayError:
+            continue
+    return ""
+
+
+def header_text(header: StreamHeader) -> str:
+    """Describe the header of a stream."""
+    rejected = f", {len(header.reject_signals):,} rejected" if header.reject_signals else ""
+    return f"begin {header.begin}, end {header.end}, signals_end {header.signals_end}{rejected}"
+
+
+def message_text(message: StreamMessage, name: Name = principal_to_text) -> str:
+    """Describe a message of a stream; ``name`` formats canister ids."""
+    match message:
+        case Request():
+            ends, amount = (message.sender, message.receiver), message.cycles_payment
+            callback = f", callback {message.sender_reply_callback}"
+            text = f"method {message.method_name}, payload of {len(message.method_payload):,} bytes{callback}"
+        case Response():
+            ends, amount = (message.respondent, message.originator), message.cycles_refund
+            callback = f", callback {message.originator_reply_callback}"
+            answer = message.payload
+            result_text = f"{len(answer.data):,} bytes" if isinstance(answer, Data) else f"reject {answer.code.name}"
+            text = f"{result_text}{callback}"
+        case Refund():
+            return f"refund of {message.amount:,} cycles to {name(message.recipient)}"
+    kind = type(message).__name__.lower()
+    sender, receiver = (name(end) for end in ends)
+    return f"{kind} from {sender} to {receiver}, {text}" + (f", {amount:,} cycles" if amount else "")
+
 
 CANISTER = b"canister"
 REQUEST_STATUS = b"request_status"

@@ -30,7 +30,7 @@ from causeway.cli.scenario_options import (
 )
 
 if TYPE_CHECKING:
-    from causeway.gossip.contract import GossipProcesses, NodeProcesses, RunVerdict
+    from causeway.gossip.options import GossipProcesses, NodeProcesses, RunVerdict
 
 COLUMN_GAP = 1
 """Blanks between two columns."""
@@ -65,7 +65,7 @@ def up(
 
     [bold]Example[/bold]: causeway gossip up examples/gossip_processes.toml --nodes 16 --kill 4
     """
-    from causeway.gossip.contract import ProcessOptions
+    from causeway.gossip.options import ProcessOptions
 
     keys = dict(parse_setting(text) for text in settings or ())
     wanted = ProcessOptions(nodes, kill, blocks, seconds, keys, trace, metrics_port)
